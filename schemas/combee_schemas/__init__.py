@@ -1,0 +1,1 @@
+"""The messages of Combee, their wire codec and the topic map."""

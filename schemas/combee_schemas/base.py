@@ -1,0 +1,48 @@
+"""What every message shares: frozen values, a type and a version."""
+
+from typing import Annotated, ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+KIB = 1024
+
+PlaybookName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,199}$")]
+"""A playbook's name, such as ``support/refunds``: letters, digits, ``. _ - /``, at most 200."""
+
+Id = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+
+
+class Value(BaseModel):
+    """A frozen part of a message; unknown fields are ignored so that newer writers do not break readers."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Message(Value):
+    """A record's body; the codec's envelope carries ``type`` and ``version``."""
+
+    type: ClassVar[str]
+    version_number: ClassVar[int] = 1
+    max_bytes: ClassVar[int] = 900 * KIB
+    """Raw size above which a record is refused *before* it is decoded."""
+
+
+class Usage(Value):
+    """What model calls cost: counts, tokens and seconds of model time."""
+
+    calls: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    seconds: float = 0.0
+    retries: int = 0
+    re_asks: int = 0
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(**{name: getattr(self, name) + getattr(other, name) for name in Usage.model_fields})
+
+
+class Shown(Value):
+    """Which playbook version and entries an agent had before it when it ran."""
+
+    version: int = Field(ge=0)
+    entry_ids: tuple[str, ...] = ()

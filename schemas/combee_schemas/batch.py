@@ -1,0 +1,44 @@
+"""Batch: the manifest of a closed window; with it, everything that follows is a pure function."""
+
+from typing import ClassVar, Literal
+
+from combee_schemas.base import Id, Message, PlaybookName, Value
+
+CloseReason = Literal["size", "bytes", "wait", "span", "flush"]
+
+
+class Member(Value):
+    """A reflection of the batch: its offset in ``reflections``, its id and its dead-letter attempt."""
+
+    offset: int
+    reflection_id: Id
+    attempt: int = 0
+
+
+class Batch(Message):
+    """Which reflections, how many copies, which seed, which tree; key: playbook.
+
+    ``widths`` are the nodes per level, leaves first; the last is 1.
+    Groups are not listed: they are recomputed from members, ``copies``, ``widths[0]`` and ``seed``.
+    """
+
+    type: ClassVar[str] = "batch"
+
+    batch_id: Id
+    playbook: PlaybookName
+    sequence: int
+    """1, 2, 3 … per playbook, without gaps."""
+    seed: int
+    members: tuple[Member, ...]
+    dropped: tuple[Member, ...] = ()
+    """Duplicates that were recognised while this window was open."""
+    copies: int
+    widths: tuple[int, ...]
+    base_version: int
+    base_history_offset: int = -1
+    """Where ``base_version`` stands in this playbook's partition of ``history``; −1 for version 0."""
+    through_offset: int
+    """Every reflection of this playbook at or below this offset is in this batch or an earlier one."""
+    reason: CloseReason
+    batch_size: int
+    closed_at_ms: int = 0

@@ -1,0 +1,92 @@
+"""The wire codec: msgpack of an envelope ``{"type", "version", "body"}``, size-capped before decoding."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import msgpack
+from pydantic import ValidationError
+
+from combee_schemas.base import Message
+
+M = TypeVar("M", bound=Message)
+Upcast = Callable[[dict[str, Any]], dict[str, Any]]
+
+MAX_ITEMS = 100_000
+
+UPCASTS: Mapping[tuple[str, int], Upcast] = {}
+"""(type, old version) → body of the next version; none yet, every message is at version 1."""
+
+
+class CodecError(ValueError):
+    """A record cannot be read: too large, not our envelope, wrong type, unknown version or invalid body."""
+
+
+def encode(message: Message) -> bytes:
+    """Return the record value of ``message``.
+
+    Raises
+    ------
+    CodecError
+        If the result exceeds the message's ``max_bytes``.
+    """
+    body = message.model_dump(mode="python")
+    envelope = {"type": message.type, "version": message.version_number, "body": body}
+    raw: bytes = msgpack.packb(envelope, use_bin_type=True)
+    if len(raw) > message.max_bytes:
+        raise CodecError(
+            f"{message.type} of {len(raw)} bytes exceeds the limit of {message.max_bytes}; shorten it"
+        )
+    return raw
+
+
+def decode(raw: bytes | None, kind: type[M]) -> M:
+    """Return the message in a record value; older versions are upcast, unknown ones refused.
+
+    Raises
+    ------
+    CodecError
+        Always this one, whatever is wrong with the bytes.
+    """
+    if raw is None:
+        raise CodecError(f"a tombstone is not a {kind.type}")
+    if len(raw) > kind.max_bytes:
+        raise CodecError(f"{len(raw)} bytes exceed the limit of {kind.max_bytes} for {kind.type}")
+    body = _upcast(*_open(raw, kind), kind)
+    try:
+        return kind.model_validate(body)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise CodecError(f"invalid {kind.type}: {where}: {first['msg']}") from error
+
+
+def _open(raw: bytes, kind: type[Message]) -> tuple[int, dict[str, Any]]:
+    try:
+        envelope = msgpack.unpackb(
+            raw,
+            raw=False,
+            strict_map_key=True,
+            max_str_len=len(raw),
+            max_bin_len=len(raw),
+            max_array_len=MAX_ITEMS,
+            max_map_len=MAX_ITEMS,
+            max_ext_len=0,
+        )
+    except (ValueError, TypeError, msgpack.exceptions.UnpackException) as error:
+        raise CodecError(f"not msgpack: {type(error).__name__}") from error
+    match envelope:
+        case {"type": kind.type, "version": int(version), "body": dict(body)}:
+            return version, body
+        case {"type": str(other)}:
+            raise CodecError(f"expected a {kind.type}, found {other[:40]!r}")
+    raise CodecError("not a Combee envelope")
+
+
+def _upcast(version: int, body: dict[str, Any], kind: type[Message]) -> dict[str, Any]:
+    if not 1 <= version <= kind.version_number:
+        raise CodecError(
+            f"unknown version {version} of {kind.type}; this reader knows up to {kind.version_number}"
+        )
+    for old in range(version, kind.version_number):
+        body = UPCASTS[kind.type, old](body)
+    return body

@@ -1,0 +1,26 @@
+"""What a language model is asked and what it answers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from combee_schemas.base import Usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """What a model is asked: the unchanging part first, then the data, then the shape of the reply."""
+
+    system: str
+    user: str
+    reply_name: str
+    reply_schema: Mapping[str, Any] = field(default_factory=dict)
+    """JSON schema of the reply; empty means free text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What a model answered: parsed JSON (free text under ``text``) and its cost."""
+
+    body: Mapping[str, Any]
+    usage: Usage

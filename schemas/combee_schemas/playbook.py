@@ -1,0 +1,100 @@
+"""Playbook: the learned context, one immutable version at a time; and labels that point at versions."""
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from combee_schemas.base import Id, Message, PlaybookName, Usage, Value
+
+EVIDENCE_KEPT = 20
+"""Evidence ids a snapshot keeps per entry; the full lineage is in ``updates``."""
+
+ACE_SECTIONS = (
+    "STRATEGIES & INSIGHTS",
+    "FORMULAS & CALCULATIONS",
+    "CODE SNIPPETS & TEMPLATES",
+    "COMMON MISTAKES TO AVOID",
+    "PROBLEM-SOLVING HEURISTICS",
+    "CONTEXT CLUES & INDICATORS",
+    "OTHERS",
+)
+
+
+class Entry(Value):
+    """One line of knowledge with a stable id, counters and lineage (ACE: bullet)."""
+
+    id: Id
+    section: str
+    content: str
+    helpful: int = 0
+    harmful: int = 0
+    evidence_count: int = 0
+    evidence: tuple[str, ...] = ()
+    """The last 20 reflection ids it rests on."""
+    created_version: int = 0
+    updated_version: int = 0
+
+
+ChangeKind = Literal[
+    "add", "update", "merge", "remove", "duplicate", "evict", "dropped", "import", "rollback"
+]
+
+
+class Change(Value):
+    """One thing that this version did differently from the one before."""
+
+    kind: ChangeKind
+    entry_id: str = ""
+    detail: str = ""
+
+
+Origin = Literal["empty", "batch", "import", "edit", "rollback", "revoke"]
+
+
+class Playbook(Message):
+    """A whole snapshot; key: playbook name.
+
+    Offsets are positions in this playbook's partition of the named topic; −1 means none yet.
+    A rollback copies ``entries`` and ``sections``, never the bookkeeping.
+    """
+
+    type: ClassVar[str] = "playbook"
+
+    name: PlaybookName
+    version: int = Field(ge=0)
+    sections: tuple[str, ...] = ()
+    """Section headers in order; sections of entries that are not listed follow."""
+    entries: tuple[Entry, ...] = ()
+    counters: bool = True
+    """Whether ACE text shows ``helpful=X harmful=Y`` (AppWorld's variant does not)."""
+    next_id: int = 1
+    origin: Origin = "empty"
+    changes: tuple[Change, ...] = ()
+    batch_id: str = ""
+    batch_sequence: int = 0
+    """The last batch applied."""
+    reflections: int = 0
+    """Reflections of that batch."""
+    degraded: bool = False
+    through_offset: int = -1
+    manifest_offset: int = -1
+    history_offset: int = -1
+    command_offset: int = -1
+    commands: tuple[str, ...] = ()
+    """The last command ids executed, newest last."""
+    revoked: tuple[str, ...] = ()
+    usage: Usage = Usage()
+    widths: tuple[int, ...] = ()
+    closed_at_ms: int = 0
+    created_at_ms: int = 0
+
+
+class Label(Message):
+    """A movable pointer to a version; key: playbook + ``#`` + label."""
+
+    type: ClassVar[str] = "label"
+
+    playbook: PlaybookName
+    label: Id
+    version: int
+    moved_at_ms: int = 0

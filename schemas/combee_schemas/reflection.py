@@ -1,0 +1,34 @@
+"""Reflection: what was learned from one trace, with the ACE reflector's fields verbatim."""
+
+from typing import ClassVar, Literal
+
+from combee_schemas.base import KIB, Id, Message, PlaybookName, Shown, Usage, Value
+
+Tag = Literal["helpful", "harmful", "neutral"]
+
+
+class BulletTag(Value):
+    """How one playbook entry did in one run (ACE: bullet tag)."""
+
+    id: str
+    tag: Tag
+
+
+class Reflection(Message):
+    """One lesson's raw material; key: playbook. The id is chosen by its producer."""
+
+    type: ClassVar[str] = "reflection"
+    max_bytes: ClassVar[int] = 256 * KIB
+
+    reflection_id: Id
+    playbook: PlaybookName
+    reasoning: str = ""
+    error_identification: str = ""
+    root_cause_analysis: str = ""
+    correct_approach: str = ""
+    key_insight: str = ""
+    bullet_tags: tuple[BulletTag, ...] = ()
+    trace_id: str | None = None
+    shown: Shown | None = None
+    usage: Usage = Usage()
+    created_at_ms: int = 0

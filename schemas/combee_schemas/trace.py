@@ -1,0 +1,28 @@
+"""Trace: what one agent run left behind."""
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from combee_schemas.base import Id, Message, PlaybookName, Shown
+
+
+class Trace(Message):
+    """Task, trajectory, answer and feedback of one run; key: trace id."""
+
+    type: ClassVar[str] = "trace"
+
+    trace_id: Id
+    playbook: PlaybookName
+    task: str
+    trajectory: str = ""
+    answer: str = ""
+    feedback: str = ""
+    target: str | None = None
+    """The right answer, where it is known."""
+    agent: str = ""
+    shown: Shown | None = None
+    created_at_ms: int = 0
+    original_bytes: int | None = None
+    """Size before the trace was cut in the middle, if it was."""
+    metadata: dict[str, str] = Field(default_factory=dict)

@@ -1,0 +1,1 @@
+"""Combee: parallel prompt learning for agents on Apache Kafka."""

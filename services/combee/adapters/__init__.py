@@ -1,0 +1,1 @@
+"""One third-party library per file, behind the ports."""

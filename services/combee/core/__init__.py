@@ -1,0 +1,1 @@
+"""Pure decisions: no asyncio, clock, environment, I/O or logging."""

@@ -1,0 +1,1 @@
+"""How prompts are written and replies are read."""

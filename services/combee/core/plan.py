@@ -1,0 +1,121 @@
+"""From a closing window to a manifest, and from a manifest to its groups: pure, hence replayable."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from combee.core import identity, shuffle, tree
+from combee_schemas.batch import Batch, CloseReason, Member
+from combee_schemas.reflection import Reflection
+from combee_schemas.scan import Group, GroupMember, Plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanPolicy:
+    """The shape of batches: paper defaults p = 2 and k = ⌊√n⌋."""
+
+    copies: int
+    fan_in: int
+    max_levels: int
+    group_bytes: int
+    """Most bytes of reflections that one aggregator call may get."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Base:
+    """The playbook version that all nodes of a batch see."""
+
+    version: int
+    history_offset: int
+
+
+def plan_batch(
+    playbook: str,
+    sequence: int,
+    members: Sequence[Member],
+    sizes: Sequence[int],
+    *,
+    policy: PlanPolicy,
+    base: Base,
+    reason: CloseReason,
+    batch_size: int,
+    through_offset: int,
+    dropped: Sequence[Member] = (),
+    closed_at_ms: int = 0,
+) -> Batch:
+    """Return the manifest of a batch of ``members``; ``sizes`` are their bytes."""
+    seed = identity.batch_seed(playbook, sequence, tuple(m.reflection_id for m in members))
+    copies, groups = _fit(len(members), sizes, policy, seed)
+    return Batch(
+        batch_id=identity.batch_id(playbook, sequence),
+        playbook=playbook,
+        sequence=sequence,
+        seed=seed,
+        members=tuple(members),
+        dropped=tuple(dropped),
+        copies=copies,
+        widths=tree.plan_widths(groups, policy.fan_in, policy.max_levels),
+        base_version=base.version,
+        base_history_offset=base.history_offset,
+        through_offset=through_offset,
+        reason=reason,
+        batch_size=batch_size,
+        closed_at_ms=closed_at_ms,
+    )
+
+
+def _fit(count: int, sizes: Sequence[int], policy: PlanPolicy, seed: int) -> tuple[int, int]:
+    """Return copies and groups: k = ⌊√n⌋, or more where a group would be too large to send."""
+    groups = shuffle.group_count(count)
+    while True:
+        copies = shuffle.effective_copies(count, policy.copies, groups)
+        dealt = shuffle.deal(count, copies, groups, seed)
+        largest = max(sum(sizes[i] for i in group) for group in dealt)
+        if largest <= policy.group_bytes or groups >= count:
+            return copies, groups
+        groups += 1
+
+
+def deal_batch(batch: Batch) -> tuple[tuple[Member, ...], ...]:
+    """Return the members of each level-0 group: a pure function of the manifest."""
+    dealt = shuffle.deal(len(batch.members), batch.copies, batch.widths[0], batch.seed)
+    return tuple(tuple(batch.members[i] for i in group) for group in dealt)
+
+
+def make_groups(
+    batch: Batch, manifest_offset: int, bodies: Mapping[int, Reflection]
+) -> tuple[tuple[int, Group], ...]:
+    """Return each group with a partition rank; ``bodies`` are the reflections by offset.
+
+    Ranks count up from a hash of the batch id, so that taken modulo the partition count the groups of
+    one batch land on different partitions (by key hash, 6 groups on 6 partitions nearly always collide).
+    """
+    plan = make_plan(batch, manifest_offset)
+    first = identity.spread(batch.batch_id, 1 << 30)
+    return tuple(
+        (
+            first + index,
+            Group(
+                plan=plan,
+                node_id=identity.node_id(batch.batch_id, 0, index),
+                index=index,
+                members=tuple(GroupMember(offset=m.offset, reflection=bodies[m.offset]) for m in members),
+            ),
+        )
+        for index, members in enumerate(deal_batch(batch))
+    )
+
+
+def make_plan(batch: Batch, manifest_offset: int) -> Plan:
+    """Return what every scan record of this batch carries."""
+    return Plan(
+        batch_id=batch.batch_id,
+        playbook=batch.playbook,
+        sequence=batch.sequence,
+        widths=batch.widths,
+        base_version=batch.base_version,
+        base_history_offset=batch.base_history_offset,
+        manifest_offset=manifest_offset,
+        through_offset=batch.through_offset,
+        reflections=len(batch.members),
+        closed_at_ms=batch.closed_at_ms,
+    )

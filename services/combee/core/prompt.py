@@ -1,0 +1,25 @@
+"""Prompts as data: the unchanging part first, untrusted text fenced as JSON that cannot leave its fence."""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+CHARS_PER_TOKEN = 4
+"""A rough measure, good enough to bound prompts before a tokenizer has seen them."""
+
+
+def estimate_tokens(text: str) -> int:
+    """Return about how many tokens ``text`` is."""
+    return -(-len(text) // CHARS_PER_TOKEN)
+
+
+def as_line(value: Mapping[str, Any]) -> str:
+    """Return one line of JSON in which no angle bracket survives, so no data closes a fence."""
+    text = json.dumps(value, ensure_ascii=False, separators=(", ", ": "))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def fence(name: str, lines: Iterable[str]) -> str:
+    """Return ``lines`` between ``<name>`` and ``</name>``, which no line can close early."""
+    body = "\n".join(lines).replace(f"</{name}", f"<\\/{name}")
+    return f"<{name}>\n{body}\n</{name}>"

@@ -1,0 +1,82 @@
+"""The window: reflections of one playbook that wait for their batch, and when it closes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from combee_schemas.batch import CloseReason, Member
+from combee_schemas.reflection import Reflection
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowPolicy:
+    """When a window closes."""
+
+    batch_size: int
+    max_wait_s: float
+    max_bytes: int
+    max_span: int
+    """How many records its oldest reflection may lie behind the partition's newest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """A reflection in a window; beyond the byte limit its body stays in the log."""
+
+    member: Member
+    size: int
+    seen_at: float
+    """Monotonic seconds."""
+    body: Reflection | None
+
+
+@dataclass(slots=True, kw_only=True)
+class Window:
+    """What waits for one playbook's next batches, in offset order."""
+
+    waiting: list[Waiting] = field(default_factory=list)
+    dropped: list[Member] = field(default_factory=list)
+    flush_through: int = -1
+    """Everything up to this offset goes without waiting for the batch to be full."""
+
+    def take(self, count: int) -> tuple[list[Waiting], list[Member]]:
+        """Remove and return the oldest ``count`` reflections and the duplicates noted so far."""
+        taken, self.waiting = self.waiting[:count], self.waiting[count:]
+        dropped, self.dropped = self.dropped, []
+        return taken, dropped
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Close:
+    """A window's next batch: how many of its oldest reflections, and why now."""
+
+    count: int
+    reason: CloseReason
+
+
+def due(window: Window, policy: WindowPolicy, *, now: float, newest_offset: int) -> Close | None:
+    """Return the batch that should close now, or None. A count beats bytes beats time."""
+    if not window.waiting:
+        return None
+    oldest = window.waiting[0]
+    full = _within_bytes(window.waiting[: policy.batch_size], policy.max_bytes)
+    if full < min(policy.batch_size, len(window.waiting)):
+        return Close(count=full, reason="bytes")
+    if full == policy.batch_size:
+        return Close(count=full, reason="size")
+    flushed = sum(1 for item in window.waiting[:full] if item.member.offset <= window.flush_through)
+    if flushed:
+        return Close(count=flushed, reason="flush")
+    if newest_offset - oldest.member.offset >= policy.max_span:
+        return Close(count=full, reason="span")
+    if now - oldest.seen_at >= policy.max_wait_s:
+        return Close(count=full, reason="wait")
+    return None
+
+
+def _within_bytes(waiting: Sequence[Waiting], max_bytes: int) -> int:
+    total = 0
+    for count, item in enumerate(waiting):
+        total += item.size
+        if total > max_bytes and count:
+            return count
+    return len(waiting)

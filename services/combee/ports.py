@@ -1,0 +1,185 @@
+"""What Combee needs from outside: a log, a language model, a clock; and the three fates of errors."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from combee_schemas.model import Prompt, Reply
+
+
+class CombeeError(Exception):
+    """Base of every error Combee raises on purpose."""
+
+
+class TransientError(CombeeError):
+    """It heals by itself (broker away, 429, 5xx, time-out): do not commit, back off, go on."""
+
+
+class PoisonError(CombeeError):
+    """A record that can never be used: dead-letter it, commit, go on."""
+
+
+class FatalError(CombeeError):
+    """Nothing can go on until somebody acts; the message names the remedy. The process exits non-zero."""
+
+
+class FencedError(CombeeError):
+    """A newer owner of this transactional id exists: drop that partition's state and carry on."""
+
+
+class PromptTooLongError(CombeeError):
+    """The model cannot read this much at once: split the input and merge by code."""
+
+
+# ---- the log
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicPartition:
+    """One partition of a topic, by its name without prefix."""
+
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One record as it was read."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes], ...] = ()
+
+    @property
+    def source(self) -> TopicPartition:
+        """Where it was read from."""
+        return TopicPartition(topic=self.topic, partition=self.partition)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outgoing:
+    """One record to write; without ``partition`` the key decides (murmur2)."""
+
+    topic: str
+    value: bytes | None
+    key: bytes | None = None
+    partition: int | None = None
+    headers: tuple[tuple[str, bytes], ...] = ()
+
+
+class Transaction(Protocol):
+    """Records and offsets that become visible together or not at all."""
+
+    async def send(self, outgoing: Outgoing) -> int:
+        """Write one record; return its offset."""
+
+    async def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit the next offsets to read of ``group``."""
+
+
+class Transactor(Protocol):
+    """An initialised transactional id: whoever initialises it later fences this one."""
+
+    def transaction(self) -> AbstractAsyncContextManager[Transaction]:
+        """Open a transaction; commits at the end, aborts on an exception. FencedError: ownership moved."""
+
+    async def close(self) -> None:
+        """Give the id up."""
+
+
+OnAssigned = Callable[[frozenset[TopicPartition]], Awaitable[None]]
+
+
+class Consumer(Protocol):
+    """A member of a consumer group that never commits by itself; read-committed."""
+
+    async def poll(self, timeout_s: float) -> Sequence[Record]:
+        """Return what has arrived, in order per partition; empty after ``timeout_s``."""
+
+    async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit the next offset to read, per partition; partitions no longer owned are ignored."""
+
+    async def committed(self, source: TopicPartition) -> int | None:
+        """Return the committed offset, or None."""
+
+    def pause(self, *sources: TopicPartition) -> None:
+        """Stop fetching from these partitions (membership stays)."""
+
+    def resume(self, *sources: TopicPartition) -> None:
+        """Fetch again."""
+
+    async def close(self) -> None:
+        """Leave the group."""
+
+
+class Log(Protocol):
+    """A durable, partitioned log of records. Topic names are without prefix: the adapter adds it."""
+
+    async def produce(self, *outgoing: Outgoing) -> Sequence[int]:
+        """Write records, all acknowledged by the log (acks=all) on return; return their offsets."""
+
+    async def consumer(self, group: str, topics: Sequence[str], on_assigned: OnAssigned) -> Consumer:
+        """Join ``group``; ``on_assigned`` gets the whole assignment after each rebalance."""
+
+    async def transactor(self, name: str) -> Transactor:
+        """Initialise the transactional id ``name``, fencing its former owner."""
+
+    def read(self, source: TopicPartition, start: int, end: int | None = None) -> AsyncIterator[Record]:
+        """Read from ``start`` up to ``end`` or the end offset seen at the call, read-committed."""
+
+    async def read_at(self, source: TopicPartition, offsets: Sequence[int]) -> Mapping[int, Record]:
+        """Return the records at exactly these offsets (those that still exist)."""
+
+    def follow(self, topic: str) -> AsyncIterator[Sequence[Record] | None]:
+        """Read a topic whole and for ever, without a group; yields None once, when current."""
+
+    async def partitions(self, topic: str) -> int:
+        """Return how many partitions a topic has. FatalError: no such topic."""
+
+    async def partition_for(self, topic: str, key: bytes) -> int:
+        """Return the partition that the default partitioner gives this key."""
+
+    async def beginning(self, source: TopicPartition) -> int:
+        """Return the first retained offset."""
+
+    async def end(self, source: TopicPartition) -> int:
+        """Return the offset after the last stable record."""
+
+    async def offset_at(self, source: TopicPartition, timestamp_ms: int) -> int:
+        """Return the first offset at or after this time, the end offset if there is none."""
+
+    async def close(self) -> None:
+        """Flush and disconnect."""
+
+
+# ---- the model
+
+
+class LanguageModel(Protocol):
+    """One call, with retries, limits and the reply's parsing inside.
+
+    TransientError never escapes while the deadline of the caller allows another attempt;
+    PoisonError: the reply stayed unusable after the re-ask; PromptTooLongError: split;
+    FatalError is never raised here: a permanent model error (401, 404, quota) pauses and retries loudly.
+    """
+
+    async def ask(self, prompt: Prompt, *, priority: int = 0) -> Reply:
+        """Return a usable reply; a higher priority gets a free slot first."""
+
+    async def close(self) -> None:
+        """Drop connections."""
+
+
+class Clock(Protocol):
+    """Time, so that tests can move it."""
+
+    def now_ms(self) -> int:
+        """Wall-clock milliseconds since the epoch; only ever recorded, never decided on."""
+
+    def monotonic(self) -> float:
+        """Seconds that never go back; decisions about waiting use these."""

@@ -1,0 +1,1 @@
+"""Updates become playbook versions (the only writer)."""

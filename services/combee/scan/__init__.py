@@ -1,0 +1,1 @@
+"""Groups become partials, level by level, and one update."""

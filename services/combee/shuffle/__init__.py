@@ -1,0 +1,1 @@
+"""Reflections become batches (the only Faust process)."""

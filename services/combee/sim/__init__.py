@@ -1,0 +1,1 @@
+"""The stand-in model and the simulated fleet: everything here is a simulation."""
