@@ -39,6 +39,8 @@ class Batch(Message):
     """Where ``base_version`` stands in this playbook's partition of ``history``; −1 for version 0."""
     through_offset: int
     """Every reflection of this playbook at or below this offset is in this batch or an earlier one."""
+    oldest_unpublished_offset: int = -1
+    """Where in ``batches`` the oldest batch of this partition stood that had no version yet; −1: none."""
     reason: CloseReason
     batch_size: int
     closed_at_ms: int = 0

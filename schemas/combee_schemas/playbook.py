@@ -97,4 +97,6 @@ class Label(Message):
     playbook: PlaybookName
     label: Id
     version: int
+    command_offset: int = -1
+    """The command that moved it; one at or below this offset has had its effect."""
     moved_at_ms: int = 0

@@ -32,6 +32,10 @@ class PromptTooLongError(CombeeError):
     """The model cannot read this much at once: split the input and merge by code."""
 
 
+class DrainingError(CombeeError):
+    """The process is stopping: the record stays open and is the next worker's."""
+
+
 # ---- the log
 
 
@@ -75,8 +79,8 @@ class Outgoing:
 class Transaction(Protocol):
     """Records and offsets that become visible together or not at all."""
 
-    async def send(self, outgoing: Outgoing) -> int:
-        """Write one record; return its offset."""
+    async def send(self, *outgoing: Outgoing) -> Sequence[int]:
+        """Write records; return their offsets."""
 
     async def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit the next offsets to read of ``group``."""
@@ -104,8 +108,8 @@ class Consumer(Protocol):
     async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit the next offset to read, per partition; partitions no longer owned are ignored."""
 
-    async def committed(self, source: TopicPartition) -> int | None:
-        """Return the committed offset, or None."""
+    async def start_offset(self, source: TopicPartition) -> int:
+        """Return where this member started to read the partition after the last rebalance."""
 
     def pause(self, *sources: TopicPartition) -> None:
         """Stop fetching from these partitions (membership stays)."""
@@ -144,14 +148,17 @@ class Log(Protocol):
     async def partition_for(self, topic: str, key: bytes) -> int:
         """Return the partition that the default partitioner gives this key."""
 
-    async def beginning(self, source: TopicPartition) -> int:
-        """Return the first retained offset."""
+    async def beginnings(self, topic: str) -> Mapping[int, int]:
+        """Return the first retained offset of each partition."""
 
-    async def end(self, source: TopicPartition) -> int:
-        """Return the offset after the last stable record."""
+    async def ends(self, topic: str) -> Mapping[int, int]:
+        """Return the offset after the last stable record of each partition."""
 
-    async def offset_at(self, source: TopicPartition, timestamp_ms: int) -> int:
-        """Return the first offset at or after this time, the end offset if there is none."""
+    async def offsets_at(self, topic: str, timestamp_ms: int) -> Mapping[int, int]:
+        """Return per partition the first offset at or after this time; the end if there is none."""
+
+    async def committed(self, group: str, topic: str) -> Mapping[int, int]:
+        """Return a group's committed offsets, for the partitions that have one."""
 
     async def close(self) -> None:
         """Flush and disconnect."""
@@ -170,6 +177,9 @@ class LanguageModel(Protocol):
 
     async def ask(self, prompt: Prompt, *, priority: int = 0) -> Reply:
         """Return a usable reply; a higher priority gets a free slot first."""
+
+    def drain(self) -> None:
+        """Start no further call: whatever has no reply under way raises DrainingError."""
 
     async def close(self) -> None:
         """Drop connections."""

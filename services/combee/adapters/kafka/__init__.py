@@ -1,0 +1,6 @@
+"""The log on Apache Kafka (aiokafka)."""
+
+from combee.adapters.kafka.admin import KafkaAdmin, is_ready
+from combee.adapters.kafka.log import KafkaLog
+
+__all__ = ["KafkaAdmin", "KafkaLog", "is_ready"]

@@ -1,0 +1,58 @@
+"""How to reach a cluster, and how our topic names become the broker's."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiokafka
+
+from combee.ports import Record, TopicPartition
+
+REQUEST_TIMEOUT_MS = 15_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connection:
+    """A cluster, a topic prefix and this replica's slot."""
+
+    bootstrap_servers: str
+    prefix: str
+    slot: int = 0
+    session_timeout_ms: int = 10_000
+    security: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """aiokafka's ``security_protocol``, ``sasl_*`` and ``ssl_context``, as they are."""
+
+    @property
+    def client(self) -> dict[str, Any]:
+        """Arguments that every aiokafka client gets."""
+        return {
+            "bootstrap_servers": self.bootstrap_servers,
+            "request_timeout_ms": REQUEST_TIMEOUT_MS,
+            **self.security,
+        }
+
+    def full(self, topic: str) -> str:
+        """Return the broker's name of a topic."""
+        return f"{self.prefix}.{topic}"
+
+    def theirs(self, source: TopicPartition) -> aiokafka.TopicPartition:
+        """Return aiokafka's partition."""
+        return aiokafka.TopicPartition(self.full(source.topic), source.partition)
+
+    def ours(self, partition: Any) -> TopicPartition:
+        """Return our partition of aiokafka's."""
+        return TopicPartition(
+            topic=partition.topic.removeprefix(f"{self.prefix}."), partition=partition.partition
+        )
+
+    def record(self, found: Any) -> Record:
+        """Return our record of aiokafka's."""
+        return Record(
+            topic=found.topic.removeprefix(f"{self.prefix}."),
+            partition=found.partition,
+            offset=found.offset,
+            timestamp_ms=found.timestamp,
+            key=found.key,
+            value=found.value,
+            headers=tuple(found.headers),
+        )

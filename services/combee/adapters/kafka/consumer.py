@@ -1,0 +1,136 @@
+"""A group member that never commits by itself and never lets a record through before its assignment is known."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import aiokafka
+import aiokafka.errors
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+
+from combee.adapters.kafka.connection import Connection
+from combee.adapters.kafka.errors import translated
+from combee.ports import FatalError, OnAssigned, Record, TopicPartition
+
+MAX_POLL_RECORDS = 500
+
+
+class _Listener(aiokafka.ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is untyped
+    def __init__(self) -> None:
+        self.changed = False
+
+    def on_partitions_revoked(self, revoked: Iterable[Any]) -> None:  # noqa: ARG002
+        self.changed = True
+
+    def on_partitions_assigned(self, assigned: Iterable[Any]) -> None:  # noqa: ARG002
+        self.changed = True
+
+
+class KafkaConsumer:
+    """The ``Consumer`` port. Rebalances are handled inside ``poll``, in the caller's order of things.
+
+    aiokafka calls its listener while records may already be on their way, and a slow listener holds up the
+    group. So the listener only notes the change; the next ``poll`` reports the assignment and seeks every
+    partition to its committed offset. What was fetched across the change is dropped: it comes again.
+    """
+
+    def __init__(self, connection: Connection, group: str, on_assigned: OnAssigned) -> None:
+        self._connection = connection
+        self._group = group
+        self._on_assigned = on_assigned
+        self._listener = _Listener()
+        self._starts: dict[TopicPartition, int] = {}
+        self._consumer = aiokafka.AIOKafkaConsumer(
+            **connection.client,
+            group_id=connection.full(group),
+            group_instance_id=f"{connection.full(group)}.{connection.slot}",
+            enable_auto_commit=False,
+            # No silent reset: a missing offset is handled here, an expired one is fatal.
+            auto_offset_reset="none",
+            isolation_level="read_committed",
+            # Range alone gives one member the same partition number of each co-partitioned topic.
+            partition_assignment_strategy=(RangePartitionAssignor,),
+            session_timeout_ms=connection.session_timeout_ms,
+            heartbeat_interval_ms=1_000,
+            max_poll_interval_ms=120_000,
+            fetch_max_wait_ms=250,
+        )
+
+    async def start(self, topics: Sequence[str]) -> None:
+        """Join the group."""
+        with translated(f"joining group {self._group}"):
+            await self._consumer.start()
+            self._consumer.subscribe([self._connection.full(t) for t in topics], listener=self._listener)
+
+    async def poll(self, timeout_s: float) -> Sequence[Record]:
+        """See the port."""
+        with translated(f"reading as {self._group}"):
+            if self._listener.changed:
+                await self._reassign()
+            try:
+                fetched = await self._consumer.getmany(
+                    timeout_ms=int(timeout_s * 1000), max_records=MAX_POLL_RECORDS
+                )
+            except aiokafka.errors.NoOffsetForPartitionError:
+                # Fetching began before the seek of _reassign; the next poll does it.
+                self._listener.changed = True
+                return ()
+        if self._listener.changed:
+            return ()
+        return [self._connection.record(found) for records in fetched.values() for found in records]
+
+    async def _reassign(self) -> None:
+        self._listener.changed = False
+        assigned = self._consumer.assignment()
+        try:
+            starts = {self._connection.ours(tp): await self._seek(tp) for tp in assigned}
+        except aiokafka.errors.IllegalStateError:
+            self._listener.changed = True  # taken away again meanwhile
+            return
+        self._starts = starts
+        await self._on_assigned(frozenset(starts))
+
+    async def _seek(self, partition: Any) -> int:
+        first = (await self._consumer.beginning_offsets([partition]))[partition]
+        committed = await self._consumer.committed(partition)
+        if committed is not None and committed < first:
+            raise FatalError(
+                f"{partition.topic}[{partition.partition}] begins at {first}, after the committed offset"
+                f" {committed}: records expired unread. Raise the topic's retention, look at"
+                " 'combee ledger' for what is missing, then reset the group's offset by hand"
+            )
+        start: int = first if committed is None else committed
+        self._consumer.seek(partition, start)
+        return start
+
+    async def start_offset(self, source: TopicPartition) -> int:
+        """See the port."""
+        return self._starts[source]
+
+    async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """See the port."""
+        owned = self._consumer.assignment()
+        theirs = {self._connection.theirs(tp): offset for tp, offset in offsets.items()}
+        mine = {tp: offset for tp, offset in theirs.items() if tp in owned}
+        if not mine:
+            return
+        with translated(f"committing as {self._group}"):
+            try:
+                await self._consumer.commit(mine)
+            except (aiokafka.errors.CommitFailedError, aiokafka.errors.IllegalStateError):
+                return  # a rebalance is under way; the records come again to whoever owns them then
+
+    def pause(self, *sources: TopicPartition) -> None:
+        """See the port."""
+        self._consumer.pause(*self._owned(sources))
+
+    def resume(self, *sources: TopicPartition) -> None:
+        """See the port."""
+        self._consumer.resume(*self._owned(sources))
+
+    def _owned(self, sources: Iterable[TopicPartition]) -> list[Any]:
+        owned = self._consumer.assignment()
+        return [tp for tp in map(self._connection.theirs, sources) if tp in owned]
+
+    async def close(self) -> None:
+        """See the port."""
+        await self._consumer.stop()

@@ -1,0 +1,217 @@
+"""The ``Log`` port on aiokafka: one idempotent producer, readers as they are needed."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiokafka
+from aiokafka.partitioner import murmur2
+
+from combee.adapters.kafka.connection import REQUEST_TIMEOUT_MS, Connection
+from combee.adapters.kafka.consumer import KafkaConsumer
+from combee.adapters.kafka.errors import translated
+from combee.adapters.kafka.transactor import TRANSACTION_TIMEOUT_MS, KafkaTransactor
+from combee.ports import FatalError, OnAssigned, Outgoing, Record, TopicPartition, TransientError
+
+READ_STALL_S = 30.0
+"""A bounded read that gets nothing for this long is given up as transient."""
+
+
+class KafkaLog:
+    """A cluster seen through one topic prefix. Connects on first use; ``close`` disconnects."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._producer: Any = None
+        self._starting = asyncio.Lock()
+        self._counts: dict[str, int] = {}
+
+    async def _started_producer(self) -> Any:
+        async with self._starting:
+            if self._producer is None:
+                producer = aiokafka.AIOKafkaProducer(
+                    **self._connection.client, acks="all", enable_idempotence=True
+                )
+                await producer.start()
+                self._producer = producer
+        return self._producer
+
+    async def produce(self, *outgoing: Outgoing) -> Sequence[int]:
+        """See the port."""
+        with translated("writing"):
+            producer = await self._started_producer()
+            sent = [
+                await producer.send(
+                    self._connection.full(one.topic),
+                    value=one.value,
+                    key=one.key,
+                    partition=one.partition,
+                    headers=list(one.headers),
+                )
+                for one in outgoing
+            ]
+            return [found.offset for found in await asyncio.gather(*sent)]
+
+    async def consumer(self, group: str, topics: Sequence[str], on_assigned: OnAssigned) -> KafkaConsumer:
+        """See the port."""
+        consumer = KafkaConsumer(self._connection, group, on_assigned)
+        await consumer.start(topics)
+        return consumer
+
+    async def transactor(self, name: str) -> KafkaTransactor:
+        """See the port."""
+        producer = aiokafka.AIOKafkaProducer(
+            **self._connection.client,
+            transactional_id=self._connection.full(name),
+            transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
+        )
+        with translated(f"initialising transactional id {name}"):
+            try:
+                await asyncio.wait_for(producer.start(), 2 * REQUEST_TIMEOUT_MS / 1000)
+            except BaseException:
+                await producer.client.close()
+                raise
+        return KafkaTransactor(producer, self._connection)
+
+    @asynccontextmanager
+    async def _reader(
+        self, sources: Iterable[TopicPartition], group: str | None = None
+    ) -> AsyncIterator[tuple[Any, list[Any]]]:
+        reader = aiokafka.AIOKafkaConsumer(
+            **self._connection.client,
+            group_id=self._connection.full(group) if group else None,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            isolation_level="read_committed",
+            fetch_max_wait_ms=250,
+        )
+        theirs = [self._connection.theirs(tp) for tp in sources]
+        try:
+            with translated("reading"):
+                await reader.start()
+            reader.assign(theirs)
+            yield reader, theirs
+        finally:
+            await reader.stop()
+
+    async def read(self, source: TopicPartition, start: int, end: int | None = None) -> AsyncIterator[Record]:
+        """See the port."""
+        async with self._reader([source]) as (reader, (tp,)):
+            with translated(f"reading {source.topic}[{source.partition}]"):
+                stable = (await reader.end_offsets([tp]))[tp]
+                first = (await reader.beginning_offsets([tp]))[tp]
+            stop = stable if end is None else min(end, stable)
+            if max(start, first) >= stop:
+                return
+            reader.seek(tp, max(start, first))
+            async for records in self._until(reader, tp, stop):
+                for found in records:
+                    if found.offset < stop:
+                        yield self._connection.record(found)
+
+    async def _until(self, reader: Any, tp: Any, stop: int) -> AsyncIterator[Sequence[Any]]:
+        position = -1
+        while True:
+            with translated(f"reading {tp.topic}[{tp.partition}]"):
+                fetched = await asyncio.wait_for(reader.getmany(tp, timeout_ms=500), READ_STALL_S)
+                reached = await asyncio.wait_for(reader.position(tp), READ_STALL_S)
+            yield fetched.get(tp, ())
+            if reached >= stop:
+                return
+            if reached == position and not fetched:
+                await self._still_stable(reader, tp, reached)
+            position = reached
+
+    async def _still_stable(self, reader: Any, tp: Any, position: int) -> None:
+        """Refuse to wait for records behind a transaction that is still open."""
+        with translated(f"reading {tp.topic}[{tp.partition}]"):
+            stable = (await reader.end_offsets([tp]))[tp]
+        if stable <= position:
+            raise TransientError(f"{tp.topic}[{tp.partition}] is not readable beyond {position} yet")
+
+    async def read_at(self, source: TopicPartition, offsets: Sequence[int]) -> Mapping[int, Record]:
+        """See the port."""
+        found: dict[int, Record] = {}
+        if not offsets:
+            return found
+        wanted = frozenset(offsets)
+        async for record in self.read(source, min(wanted), max(wanted) + 1):
+            if record.offset in wanted:
+                found[record.offset] = record
+        return found
+
+    async def follow(self, topic: str) -> AsyncIterator[Sequence[Record] | None]:
+        """See the port."""
+        async with self._whole(topic) as (reader, theirs):
+            with translated(f"following {topic}"):
+                ends = await reader.end_offsets(theirs)
+            behind = {tp for tp in theirs if ends[tp] > 0}
+            if not behind:
+                yield None
+            while True:
+                with translated(f"following {topic}"):
+                    fetched = await reader.getmany(timeout_ms=250)
+                    reached = {tp for tp in behind if await reader.position(tp) >= ends[tp]}
+                if fetched:
+                    yield [self._connection.record(one) for some in fetched.values() for one in some]
+                if behind and not behind - reached:
+                    yield None
+                behind -= reached
+
+    async def partitions(self, topic: str) -> int:
+        """See the port."""
+        if topic not in self._counts:
+            with translated(f"looking up {topic}"):
+                producer = await self._started_producer()
+                found = await producer.client.fetch_all_metadata()
+            known = found.partitions_for_topic(self._connection.full(topic))
+            if not known:
+                raise FatalError(
+                    f"topic {self._connection.full(topic)} does not exist: run 'combee topics create'"
+                )
+            self._counts[topic] = len(known)
+        return self._counts[topic]
+
+    async def partition_for(self, topic: str, key: bytes) -> int:
+        """See the port."""
+        return int((murmur2(key) & 0x7FFFFFFF) % await self.partitions(topic))
+
+    async def beginnings(self, topic: str) -> Mapping[int, int]:
+        """See the port."""
+        async with self._whole(topic) as (reader, theirs):
+            return {tp.partition: at for tp, at in (await reader.beginning_offsets(theirs)).items()}
+
+    async def ends(self, topic: str) -> Mapping[int, int]:
+        """See the port."""
+        async with self._whole(topic) as (reader, theirs):
+            return {tp.partition: at for tp, at in (await reader.end_offsets(theirs)).items()}
+
+    async def offsets_at(self, topic: str, timestamp_ms: int) -> Mapping[int, int]:
+        """See the port."""
+        async with self._whole(topic) as (reader, theirs):
+            found = await reader.offsets_for_times(dict.fromkeys(theirs, timestamp_ms))
+            ends = await reader.end_offsets(theirs)
+            return {tp.partition: found[tp].offset if found.get(tp) else ends[tp] for tp in theirs}
+
+    async def committed(self, group: str, topic: str) -> Mapping[int, int]:
+        """See the port."""
+        async with self._whole(topic, group) as (reader, theirs):
+            found = {tp.partition: await reader.committed(tp) for tp in theirs}
+        return {partition: offset for partition, offset in found.items() if offset is not None}
+
+    @asynccontextmanager
+    async def _whole(self, topic: str, group: str | None = None) -> AsyncIterator[tuple[Any, list[Any]]]:
+        sources = [
+            TopicPartition(topic=topic, partition=number) for number in range(await self.partitions(topic))
+        ]
+        async with self._reader(sources, group) as (reader, theirs):
+            with translated(f"looking up offsets of {topic}"):
+                yield reader, theirs
+
+    async def close(self) -> None:
+        """See the port."""
+        if self._producer is not None:
+            with translated("closing the producer"):
+                await self._producer.stop()
+            self._producer = None

@@ -1,0 +1,59 @@
+"""A transactional id of our own per input partition (aiokafka speaks no group-generation fencing)."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from combee.adapters.kafka.connection import Connection
+from combee.adapters.kafka.errors import translated
+from combee.ports import Outgoing, TopicPartition
+
+TRANSACTION_TIMEOUT_MS = 15_000
+"""A crash stalls read-committed readers at most this long."""
+
+
+class KafkaTransaction:
+    """One open transaction."""
+
+    def __init__(self, producer: Any, connection: Connection) -> None:
+        self._producer = producer
+        self._connection = connection
+
+    async def send(self, *outgoing: Outgoing) -> Sequence[int]:
+        """See the port."""
+        sent = [
+            await self._producer.send(
+                self._connection.full(one.topic),
+                value=one.value,
+                key=one.key,
+                partition=one.partition,
+                headers=list(one.headers),
+            )
+            for one in outgoing
+        ]
+        return [(await one).offset for one in sent]
+
+    async def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """See the port."""
+        theirs = {self._connection.theirs(tp): offset for tp, offset in offsets.items()}
+        await self._producer.send_offsets_to_transaction(theirs, self._connection.full(group))
+
+
+class KafkaTransactor:
+    """The ``Transactor`` port over a started transactional producer."""
+
+    def __init__(self, producer: Any, connection: Connection) -> None:
+        self._producer = producer
+        self._connection = connection
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[KafkaTransaction]:
+        """See the port."""
+        with translated("transaction"):
+            async with self._producer.transaction():
+                yield KafkaTransaction(self._producer, self._connection)
+
+    async def close(self) -> None:
+        """See the port."""
+        with translated("closing a transactional producer"):
+            await self._producer.stop()

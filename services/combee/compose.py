@@ -1,0 +1,248 @@
+"""The composition root: settings become adapters, adapters become services. The only place that knows all."""
+
+import asyncio
+import signal
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import structlog
+
+from combee.adapters.kafka import KafkaAdmin, KafkaLog
+from combee.adapters.kafka.connection import Connection
+from combee.core import layout
+from combee.ports import FatalError, LanguageModel, Log
+from combee.runtime.clock import SystemClock
+from combee.runtime.loop import Handler, Loop
+from combee.runtime.session import run_sessions
+from combee.runtime.settings import ModelSettings, Settings
+
+logger = structlog.get_logger()
+
+DRAIN_MARGIN_S = 3.0
+OPEN_PER_CALL = 4
+"""Records a worker holds open per model call it may make."""
+
+NO_MODEL = (
+    "no model is configured: set COMBEE_MODEL (and COMBEE_BASE_URL, OPENAI_API_KEY as your server needs),"
+    " or use --simulated for the stand-in model"
+)
+
+
+def connection(settings: Settings, bootstrap_servers: str) -> Connection:
+    """Return how this process reaches the cluster."""
+    kafka = settings.kafka
+    return Connection(
+        bootstrap_servers=bootstrap_servers,
+        prefix=kafka.topic_prefix,
+        slot=settings.worker.slot,
+        session_timeout_ms=int(kafka.session_timeout_s * 1000),
+        security=kafka.security(),
+    )
+
+
+def language_model(settings: ModelSettings) -> LanguageModel:
+    """Return the configured model.
+
+    Raises
+    ------
+    FatalError
+        If none is configured.
+    """
+    from combee.adapters.openai import OpenAIModel  # noqa: PLC0415 - only workers that ask load the SDK
+
+    if settings.model is None:
+        raise FatalError(NO_MODEL)
+    return OpenAIModel(
+        model=settings.model,
+        base_url=settings.base_url,
+        api_key=settings.api_key.get_secret_value() if settings.api_key else None,
+        timeout_s=settings.model_timeout_s,
+        concurrency=settings.llm_concurrency,
+        requests_per_minute=settings.requests_per_minute,
+        tokens_per_minute=settings.tokens_per_minute,
+        max_output_tokens=settings.max_output_tokens,
+    )
+
+
+async def topic_problems(settings: Settings, connected: Connection) -> list[str]:
+    """Return what is wrong with the topics, each with its remedy."""
+    want = layout.wanted(settings.kafka.partitions, settings.kafka.scan_partitions)
+    have = await KafkaAdmin(connected).describe()
+    found = {n: layout.Found(partitions=t.partitions, config=t.config) for n, t in have.items()}
+    return layout.problems(want, found, settings.kafka.topic_prefix)
+
+
+async def create_topics(settings: Settings, connected: Connection) -> list[str]:
+    """Create the topics that are missing; return their names."""
+    admin = KafkaAdmin(connected)
+    want = layout.wanted(settings.kafka.partitions, settings.kafka.scan_partitions)
+    replication = settings.kafka.replication_factor
+    made = [
+        one.topic.name
+        for one in want
+        if await admin.create(one.topic.name, one.partitions, replication, one.topic.config())
+    ]
+    await admin.wait_created({one.topic.name: one.partitions for one in want if one.topic.name in made})
+    return made
+
+
+@asynccontextmanager
+async def opened(settings: Settings, bootstrap_servers: str) -> AsyncIterator[KafkaLog]:
+    """Yield the log after checking its topics.
+
+    Raises
+    ------
+    FatalError
+        If a topic is missing or wrong; the message lists the remedies.
+    """
+    connected = connection(settings, bootstrap_servers)
+    wrong = await topic_problems(settings, connected)
+    if wrong:
+        raise FatalError("the topics are not as they must be:\n  " + "\n  ".join(wrong))
+    log = KafkaLog(connected)
+    try:
+        yield log
+    finally:
+        await log.close()
+
+
+class Ready:
+    """Touches the ready file the first time a service is ready."""
+
+    def __init__(self, role: str, path: Path | None) -> None:
+        self._role = role
+        self._path = path
+        self._done = False
+
+    def __call__(self) -> None:
+        """State readiness; only the first call does something."""
+        if self._done:
+            return
+        self._done = True
+        logger.info("ready", service=self._role)
+        if self._path is not None:
+            self._path.touch()
+
+
+Role = Callable[[Log, Settings, str, asyncio.Event, Ready], Awaitable[None]]
+
+
+async def _with_views(
+    work: Coroutine[None, None, None], views: Sequence[Coroutine[None, None, None]]
+) -> None:
+    """Run ``work``; views beside it end with it, and a view that fails ends all."""
+    tasks = [asyncio.create_task(one) for one in (work, *views)]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    for task in done:
+        task.result()
+
+
+async def _loop(log: Log, handler: Handler, settings: Settings, stop: asyncio.Event) -> None:
+    loop = Loop(log, handler, SystemClock(), max_open=OPEN_PER_CALL * settings.model.llm_concurrency)
+    await loop.run(stop, drain_s=settings.model.model_timeout_s + DRAIN_MARGIN_S)
+
+
+async def _reflect(log: Log, settings: Settings, _: str, stop: asyncio.Event, ready: Ready) -> None:
+    from combee.reflect.handler import ReflectHandler  # noqa: PLC0415 - each role loads only its own
+
+    model = language_model(settings.model)
+    handler = ReflectHandler(log, model, SystemClock())
+    await _with_views(
+        _when_current(handler.playbooks.view.wait_current, ready, _loop(log, handler, settings, stop)),
+        [handler.playbooks.view.run()],
+    )
+    await model.close()
+
+
+async def _scan(log: Log, settings: Settings, _: str, stop: asyncio.Event, ready: Ready) -> None:
+    from combee.scan.handler import ScanHandler  # noqa: PLC0415 - each role loads only its own
+
+    model = language_model(settings.model)
+    handler = ScanHandler(log, model)
+    await _with_views(
+        _when_current(handler.playbooks.view.wait_current, ready, _loop(log, handler, settings, stop)),
+        [handler.playbooks.view.run()],
+    )
+    await model.close()
+
+
+async def _when_current(
+    wait: Callable[[float], Awaitable[None]], ready: Ready, work: Coroutine[None, None, None]
+) -> None:
+    await wait(60.0)
+    ready()
+    await work
+
+
+async def _shuffle(log: Log, settings: Settings, brokers: str, stop: asyncio.Event, ready: Ready) -> None:
+    from combee.shuffle import app as faust_app  # noqa: PLC0415 - Faust is slow to load
+    from combee.shuffle.shuffler import Shuffler  # noqa: PLC0415
+
+    prefix = settings.kafka.topic_prefix
+    with tempfile.TemporaryDirectory(prefix="combee-shuffle-") as folder:
+
+        async def session(stopping: asyncio.Event) -> None:
+            shuffler = Shuffler(log, SystemClock(), settings.batch)
+            app = faust_app.build_app(settings.kafka, brokers, settings.worker.slot, Path(folder))
+            await _with_views(
+                faust_app.session(app, shuffler, prefix, stopping, ready),
+                [shuffler.playbooks.view.run(), shuffler.sizes.run()],
+            )
+
+        await run_sessions("shuffle", session, stop, SystemClock())
+
+
+async def _publish(log: Log, settings: Settings, _: str, stop: asyncio.Event, ready: Ready) -> None:
+    from combee.publish.publisher import Publisher  # noqa: PLC0415 - each role loads only its own
+
+    async def session(stopping: asyncio.Event) -> None:
+        publisher = Publisher(log, SystemClock(), budget_tokens=settings.playbook.playbook_tokens)
+        await publisher.session(stopping, ready)
+
+    await run_sessions("publish", session, stop, SystemClock())
+
+
+async def _control(log: Log, settings: Settings, _: str, stop: asyncio.Event, ready: Ready) -> None:
+    from combee.control.controller import Controller  # noqa: PLC0415 - each role loads only its own
+
+    async def session(stopping: asyncio.Event) -> None:
+        controller = Controller(log, SystemClock(), batch_size=settings.batch.batch_size)
+        await _with_views(
+            controller.session(stopping, ready), [controller.playbooks.view.run(), controller.sizes.run()]
+        )
+
+    await run_sessions("control", session, stop, SystemClock())
+
+
+ROLES: Mapping[str, Role] = {
+    "control": _control,
+    "publish": _publish,
+    "scan": _scan,
+    "shuffle": _shuffle,
+    "reflect": _reflect,
+}
+"""Every service; started in this order, so that each finds its readers there."""
+
+
+async def run_worker(role: str, settings: Settings, bootstrap_servers: str) -> None:
+    """Run one service until SIGTERM or SIGINT, then drain.
+
+    Raises
+    ------
+    FatalError
+        Whatever nobody but an operator can mend.
+    """
+    stop = asyncio.Event()
+    for sign in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(sign, stop.set)
+    ready = Ready(role, settings.worker.ready_file)
+    async with opened(settings, bootstrap_servers) as log:
+        await ROLES[role](log, settings, bootstrap_servers, stop, ready)
+    logger.info("stopped", service=role)

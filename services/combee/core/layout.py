@@ -1,0 +1,72 @@
+"""Topics as they should be on the broker, and what is wrong with those that are there."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from combee_schemas.topics import TOPICS, Topic
+
+CHECKED = ("cleanup.policy", "retention.ms")
+"""Configuration whose wrong value loses data; the rest is the operator's to tune."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """One topic as it should be."""
+
+    topic: Topic
+    partitions: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """One topic as it is."""
+
+    partitions: int
+    config: Mapping[str, str]
+
+
+def wanted(partitions: int, scan_partitions: int) -> tuple[Wanted, ...]:
+    """Return every topic with its partition count: equal for all that are keyed by playbook."""
+    counts = {"traces": scan_partitions, "scan": scan_partitions, "playbooks": partitions, "single": 1}
+    return tuple(Wanted(topic=topic, partitions=counts[topic.spread]) for topic in TOPICS)
+
+
+def problems(want: Sequence[Wanted], have: Mapping[str, Found], prefix: str) -> list[str]:
+    """Return what is wrong, each with its remedy; empty if all is well."""
+    found: list[str] = []
+    for one in want:
+        name = f"{prefix}.{one.topic.name}"
+        state = have.get(one.topic.name)
+        if state is None:
+            found.append(f"{name} is missing: run 'combee topics create'")
+            continue
+        if state.partitions != one.partitions:
+            found.append(_partitions(name, one, state))
+        found += _config(name, one.topic, state.config)
+    return found
+
+
+def _partitions(name: str, one: Wanted, state: Found) -> str:
+    setting = "COMBEE_SCAN_PARTITIONS" if one.topic.spread in {"scan", "traces"} else "COMBEE_PARTITIONS"
+    remedy = (
+        "it must have one: recreate it"
+        if one.topic.spread == "single"
+        else f"set {setting}={state.partitions}, or use a new COMBEE_TOPIC_PREFIX (the count is fixed for ever)"
+    )
+    return f"{name} has {state.partitions} partitions instead of {one.partitions}: {remedy}"
+
+
+def _config(name: str, topic: Topic, config: Mapping[str, str]) -> list[str]:
+    return [
+        f"{name} has {key}={config.get(key)} instead of {value}: run"
+        f" kafka-configs --alter --topic {name} --add-config {key}={value}"
+        for key, value in topic.config().items()
+        if key in CHECKED and not _sufficient(key, config.get(key), value)
+    ]
+
+
+def _sufficient(key: str, have: str | None, want: str) -> bool:
+    """Return whether a value is right; a longer retention than asked is."""
+    if key != "retention.ms" or have is None or not have.lstrip("-").isdigit():
+        return have == want
+    return int(have) == -1 or (int(want) != -1 and int(have) >= int(want))

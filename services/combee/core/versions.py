@@ -1,0 +1,140 @@
+"""The next version of a playbook: from an update or from a command; pure."""
+
+from collections.abc import Sequence
+
+from combee.core.playbook import Draft, apply_operations, empty, finish
+from combee_schemas.base import Usage
+from combee_schemas.command import Command
+from combee_schemas.playbook import Change, Entry, Playbook
+from combee_schemas.scan import Update
+
+COMMANDS_REMEMBERED = 50
+
+
+def after_update(current: Playbook, update: Update, *, budget_tokens: int, now_ms: int) -> Playbook:
+    """Return the version that ``update`` makes of ``current``; it rises by one even if nothing changes."""
+    draft = apply_operations(current, update.operations, update.seen, revoked=current.revoked)
+    sections, entries = finish(current, draft, budget_tokens)
+    return current.model_copy(
+        update={
+            "version": current.version + 1,
+            "sections": sections,
+            "entries": entries,
+            "next_id": draft.next_id,
+            "origin": "batch",
+            "changes": tuple(draft.changes),
+            "batch_id": update.plan.batch_id,
+            "batch_sequence": update.plan.sequence,
+            "reflections": update.plan.reflections,
+            "degraded": update.status in {"failed", "merged"} or not all(s.ok for s in update.seen),
+            "through_offset": max(current.through_offset, update.plan.through_offset),
+            "manifest_offset": max(current.manifest_offset, update.plan.manifest_offset),
+            "usage": update.usage,
+            "widths": update.plan.widths,
+            "closed_at_ms": update.plan.closed_at_ms,
+            "created_at_ms": now_ms,
+        }
+    )
+
+
+def after_command(
+    current: Playbook,
+    command: Command,
+    offset: int,
+    *,
+    target: Playbook | None,
+    budget_tokens: int,
+    now_ms: int,
+) -> Playbook:
+    """Return the version that ``command`` makes of ``current``; ``target`` is a rollback's old version.
+
+    Raises
+    ------
+    ValueError
+        If the command does not make a version or lacks what it needs.
+    """
+    match command.kind:
+        case "import":
+            changed = _imported(current, command)
+        case "edit":
+            draft = apply_operations(current, command.operations, (), revoked=current.revoked)
+            changed = _from_draft(current, draft, budget_tokens)
+        case "revoke":
+            changed = _revoked(current, command.reflection_ids)
+        case "rollback" if target is not None:
+            kept = {"entries": target.entries, "sections": target.sections, "counters": target.counters}
+            change = Change(kind="rollback", detail=f"to version {target.version}")
+            changed = current.model_copy(update={**kept, "changes": (change,)})
+        case _:
+            raise ValueError(f"{command.kind} of {command.playbook} does not make a version")
+    return changed.model_copy(
+        update={
+            "version": current.version + 1,
+            "origin": command.kind,
+            "reflections": 0,
+            "degraded": False,
+            "usage": Usage(),
+            "widths": (),
+            "command_offset": offset,
+            "commands": (*current.commands, command.command_id)[-COMMANDS_REMEMBERED:],
+            "closed_at_ms": 0,
+            "created_at_ms": now_ms,
+        }
+    )
+
+
+def is_executed(current: Playbook, command: Command, offset: int) -> bool:
+    """Return whether a command had its effect already: a repeat, by place or by id."""
+    return offset <= current.command_offset or command.command_id in current.commands
+
+
+def _imported(current: Playbook, command: Command) -> Playbook:
+    version = current.version + 1
+    entries = tuple(
+        entry.model_copy(update={"created_version": version, "updated_version": version})
+        for entry in command.entries
+    )
+    return current.model_copy(
+        update={
+            "entries": entries,
+            "sections": command.sections or empty(current.name).sections,
+            "counters": command.counters,
+            "next_id": max([current.next_id, *(_number(e) + 1 for e in entries)]),
+            "changes": tuple(Change(kind="import", entry_id=e.id) for e in entries),
+        }
+    )
+
+
+def _number(entry: Entry) -> int:
+    """Return the number in an id such as ``calc-00012``, so that new ids never collide."""
+    tail = entry.id.rpartition("-")[2]
+    return int(tail) if tail.isascii() and tail.isdigit() else 0
+
+
+def _from_draft(current: Playbook, draft: Draft, budget_tokens: int) -> Playbook:
+    sections, entries = finish(current, draft, budget_tokens)
+    return current.model_copy(
+        update={
+            "sections": sections,
+            "entries": entries,
+            "next_id": draft.next_id,
+            "changes": tuple(draft.changes),
+        }
+    )
+
+
+def _revoked(current: Playbook, ids: Sequence[str]) -> Playbook:
+    """Return the playbook without entries that rest on revoked reflections alone."""
+    gone = frozenset(ids)
+    kept: list[Entry] = []
+    changes: list[Change] = []
+    for entry in current.entries:
+        left = tuple(one for one in entry.evidence if one not in gone)
+        lost = len(entry.evidence) - len(left)
+        if lost and entry.evidence_count == lost:
+            changes.append(Change(kind="remove", entry_id=entry.id, detail="all of its evidence is revoked"))
+            continue
+        count = entry.evidence_count - lost
+        kept.append(entry.model_copy(update={"evidence": left, "evidence_count": count}) if lost else entry)
+    revoked = tuple(dict.fromkeys([*current.revoked, *ids]))
+    return current.model_copy(update={"entries": tuple(kept), "changes": tuple(changes), "revoked": revoked})

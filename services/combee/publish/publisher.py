@@ -1,0 +1,226 @@
+"""The publish service: the only writer of playbooks; one version per update, in one transaction each."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+
+import structlog
+
+from combee.core import versions
+from combee.ports import (
+    Clock,
+    Consumer,
+    Log,
+    Outgoing,
+    PoisonError,
+    Record,
+    TopicPartition,
+    Transaction,
+)
+from combee.publish.desk import Desk, open_desk
+from combee.runtime.dead_letters import dead_letter
+from combee_schemas import topics
+from combee_schemas.codec import CodecError, decode, encode
+from combee_schemas.command import Command
+from combee_schemas.playbook import Label, Playbook
+from combee_schemas.scan import Seen, Update
+
+logger = structlog.get_logger()
+
+GROUP = "publish"
+INPUTS = (topics.UPDATES.name, topics.COMMANDS.name)
+POLL_S = 0.2
+NOT_OURS = "flush"
+
+
+class Publisher:
+    """Reads updates and commands of its partitions, writes history, playbooks and labels."""
+
+    def __init__(self, log: Log, clock: Clock, *, budget_tokens: int) -> None:
+        self._log = log
+        self._clock = clock
+        self._budget_tokens = budget_tokens
+        self._desks: dict[int, Desk] = {}
+        self._consumer: Consumer | None = None
+
+    async def session(self, stop: asyncio.Event, ready: Callable[[], None]) -> None:
+        """Join, restore, publish until ``stop``; any trouble ends the session, and the next one restores.
+
+        Raises
+        ------
+        FencedError, TransientError, FatalError
+            For the runtime to decide on; nothing is half done.
+        """
+        self._consumer = await self._log.consumer(GROUP, INPUTS, self._assigned)
+        try:
+            while not stop.is_set():
+                for record in await self._consumer.poll(POLL_S):
+                    await self._take(record)
+                if self._desks:
+                    ready()
+        finally:
+            await self._close_desks()
+            await self._consumer.close()
+
+    async def _assigned(self, assigned: frozenset[TopicPartition]) -> None:
+        await self._close_desks()
+        for partition in sorted({tp.partition for tp in assigned}):
+            starts = {tp.topic: await self._start(tp) for tp in assigned if tp.partition == partition}
+            self._desks[partition] = await open_desk(self._log, partition, starts)
+        logger.info("assigned", service=GROUP, partitions=sorted(self._desks))
+
+    async def _start(self, source: TopicPartition) -> int:
+        assert self._consumer is not None  # noqa: S101 - poll is the only caller
+        return await self._consumer.start_offset(source)
+
+    async def _close_desks(self) -> None:
+        desks, self._desks = self._desks, {}
+        for desk in desks.values():
+            await desk.transactor.close()
+
+    async def _take(self, record: Record) -> None:
+        desk = self._desks.get(record.partition)
+        if desk is None or not desk.marks[record.topic].begin(record.offset):
+            return
+        try:
+            if record.topic == topics.UPDATES.name:
+                await self._take_update(desk, record)
+            else:
+                await self._take_command(desk, record)
+        except (CodecError, PoisonError, ValueError) as error:
+            await self._bury(desk, record, str(error))
+
+    async def _bury(self, desk: Desk, record: Record, reason: str) -> None:
+        logger.error("dead_letter", service=GROUP, topic=record.topic, offset=record.offset, reason=reason)
+        letter = dead_letter(record, service=GROUP, reason=reason, clock=self._clock)
+        async with desk.transactor.transaction() as transaction:
+            await transaction.send(letter)
+            await transaction.commit_offsets(GROUP, desk.offsets([record]))
+
+    async def _skip(self, desk: Desk, record: Record) -> None:
+        """Commit what had its effect already."""
+        async with desk.transactor.transaction() as transaction:
+            await transaction.commit_offsets(GROUP, desk.offsets([record]))
+
+    # ---- updates
+
+    async def _take_update(self, desk: Desk, record: Record) -> None:
+        update = decode(record.value, Update)
+        name, sequence = update.plan.playbook, update.plan.sequence
+        if await self._log.partition_for(record.topic, name.encode()) != record.partition:
+            raise PoisonError(f"an update of {name} does not belong on partition {record.partition}")
+        done_already = sequence <= desk.current(name).batch_sequence or (name, sequence) in desk.held
+        if done_already:
+            await self._skip(desk, record)
+            return
+        desk.held[name, sequence] = (record, update)
+        while (next_up := (name, desk.current(name).batch_sequence + 1)) in desk.held:
+            await self._apply(desk, *desk.held.pop(next_up))
+
+    async def _apply(self, desk: Desk, record: Record, update: Update) -> None:
+        current = desk.current(update.plan.playbook)
+        version = versions.after_update(
+            current, update, budget_tokens=self._budget_tokens, now_ms=self._clock.now_ms()
+        )
+        letters = await self._lost(record.partition, update)
+        await self._write(desk, record, version, letters)
+
+    async def _lost(self, partition: int, update: Update) -> Sequence[Outgoing]:
+        """Return dead letters for reflections of which no copy got through, their bytes untouched."""
+        lost = {seen.offset: seen for seen in update.seen if not seen.ok}
+        source = TopicPartition(topic=topics.REFLECTIONS.name, partition=partition)
+        found = await self._log.read_at(source, sorted(lost))
+        return [self._letter(found[at], lost[at], update) for at in sorted(found)]
+
+    def _letter(self, record: Record, seen: Seen, update: Update) -> Outgoing:
+        return dead_letter(
+            record,
+            service="scan",
+            reason=f"no copy survived batch {update.plan.batch_id}: {update.reason or 'see its partials'}",
+            clock=self._clock,
+            record_id=seen.reflection_id,
+            playbook=update.plan.playbook,
+        )
+
+    # ---- commands
+
+    async def _take_command(self, desk: Desk, record: Record) -> None:
+        command = decode(record.value, Command)
+        current = desk.current(command.playbook)
+        if await self._log.partition_for(record.topic, command.playbook.encode()) != record.partition:
+            raise PoisonError(f"a command for {command.playbook} is on the wrong partition")
+        if command.kind == NOT_OURS or versions.is_executed(current, command, record.offset):
+            await self._skip(desk, record)
+        elif command.kind == "promote":
+            await self._promote(desk, record, command, current)
+        else:
+            target = await self._version(desk.partition, command) if command.kind == "rollback" else None
+            version = versions.after_command(
+                current,
+                command,
+                record.offset,
+                target=target,
+                budget_tokens=self._budget_tokens,
+                now_ms=self._clock.now_ms(),
+            )
+            await self._write(desk, record, version, ())
+
+    async def _promote(self, desk: Desk, record: Record, command: Command, current: Playbook) -> None:
+        key = f"{command.playbook}#{command.label}"
+        known = desk.labels.get(key)
+        if known is not None and record.offset <= known.command_offset:
+            await self._skip(desk, record)
+            return
+        if not command.label or not 1 <= command.version <= current.version:
+            raise PoisonError(f"{command.playbook} has no version {command.version} to label")
+        label = Label(
+            playbook=command.playbook,
+            label=command.label,
+            version=command.version,
+            command_offset=record.offset,
+            moved_at_ms=self._clock.now_ms(),
+        )
+        async with desk.transactor.transaction() as transaction:
+            await transaction.send(Outgoing(topic=topics.LABELS.name, key=key.encode(), value=encode(label)))
+            await transaction.commit_offsets(GROUP, desk.offsets([record]))
+        desk.labels[key] = label
+
+    async def _version(self, partition: int, command: Command) -> Playbook:
+        source = TopicPartition(topic=topics.HISTORY.name, partition=partition)
+        async for found in self._log.read(source, 0):
+            if found.key == command.playbook.encode():
+                playbook = decode(found.value, Playbook)
+                if playbook.version == command.version:
+                    return playbook
+        raise PoisonError(f"{command.playbook} has no version {command.version} to go back to")
+
+    # ---- writing
+
+    async def _write(
+        self, desk: Desk, record: Record, version: Playbook, letters: Iterable[Outgoing]
+    ) -> None:
+        """Write history first and its place into the snapshot; all of it becomes visible at once."""
+        key = version.name.encode()
+        async with desk.transactor.transaction() as transaction:
+            version = await self._send_version(transaction, desk.partition, key, version)
+            await transaction.send(*letters)
+            await transaction.commit_offsets(GROUP, desk.offsets([record]))
+        desk.playbooks[version.name] = version
+        logger.info(
+            "version",
+            playbook=version.name,
+            version=version.version,
+            entries=len(version.entries),
+            batch=version.batch_sequence,
+            origin=version.origin,
+        )
+
+    async def _send_version(
+        self, transaction: Transaction, partition: int, key: bytes, version: Playbook
+    ) -> Playbook:
+        history = Outgoing(topic=topics.HISTORY.name, key=key, value=encode(version), partition=partition)
+        (offset,) = await transaction.send(history)
+        placed = version.model_copy(update={"history_offset": offset})
+        await transaction.send(
+            Outgoing(topic=topics.PLAYBOOKS.name, key=key, value=encode(placed), partition=partition)
+        )
+        return placed

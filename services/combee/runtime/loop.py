@@ -1,0 +1,204 @@
+"""The consume loop of reflect and scan: at least once, many records open, three fates of errors.
+
+Only this loop catches; handlers raise. Transactional services (shuffle, publish) commit on their own.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Protocol
+
+import stamina
+import structlog
+
+from combee.core.watermark import Watermark
+from combee.ports import (
+    Clock,
+    Consumer,
+    DrainingError,
+    Log,
+    PoisonError,
+    Record,
+    TopicPartition,
+    TransientError,
+)
+from combee.runtime.dead_letters import dead_letter
+
+logger = structlog.get_logger()
+
+POLL_S = 0.2
+COMMIT_EVERY_S = 0.5
+
+
+class Handler(Protocol):
+    """What a service does with one record."""
+
+    @property
+    def service(self) -> str:
+        """The service's name, which is its consumer group's."""
+
+    @property
+    def topics(self) -> Sequence[str]:
+        """What it reads."""
+
+    @property
+    def bounded_topics(self) -> frozenset[str]:
+        """Topics whose partitions pause while ``max_open`` of their records are open."""
+
+    async def assigned(self, starts: dict[TopicPartition, int]) -> None:
+        """Take over partitions that were not ours before, with their first offset."""
+
+    async def handle(self, record: Record) -> None:
+        """Do everything this record asks for; returning means it may be committed."""
+
+    def drain(self) -> None:
+        """Begin nothing new; waiting records raise DrainingError, those with the model finish."""
+
+    def poisoned(self, record: Record) -> tuple[str, str]:
+        """Return the record's own id and its playbook, as far as they can be read."""
+
+
+class Loop:
+    """Runs one handler until told to stop, then drains."""
+
+    def __init__(self, log: Log, handler: Handler, clock: Clock, *, max_open: int) -> None:
+        self._log = log
+        self._handler = handler
+        self._clock = clock
+        self._max_open = max_open
+        self._marks: dict[TopicPartition, Watermark] = {}
+        self._tasks: dict[asyncio.Task[None], Record] = {}
+        self._committed: dict[TopicPartition, int] = {}
+        self._paused: set[TopicPartition] = set()
+        self._fatal: BaseException | None = None
+        self._consumer: Consumer | None = None
+
+    async def run(self, stop: asyncio.Event, *, drain_s: float) -> None:
+        """Consume until ``stop``; then finish what was begun within ``drain_s`` and commit.
+
+        Raises
+        ------
+        FatalError
+            Whatever a handler raised that is neither poison nor transient.
+        """
+        self._consumer = await self._log.consumer(
+            self._handler.service, self._handler.topics, self._reassigned
+        )
+        try:
+            while not stop.is_set() and self._fatal is None:
+                await self._turn(self._consumer)
+            await self._drain(self._consumer, drain_s)
+        finally:
+            await self._cancel(list(self._tasks))
+            await self._consumer.close()
+        if self._fatal is not None:
+            raise self._fatal
+
+    async def _turn(self, consumer: Consumer) -> None:
+        try:
+            for record in await consumer.poll(POLL_S):
+                self._begin(record)
+            self._balance(consumer)
+            await self._commit(consumer)
+        except TransientError as error:
+            logger.warning("log_unavailable", service=self._handler.service, error=str(error))
+            await asyncio.sleep(POLL_S)
+
+    def _begin(self, record: Record) -> None:
+        mark = self._marks.get(record.source)
+        if mark is not None and mark.begin(record.offset):
+            task = asyncio.create_task(self._handle(record, mark))
+            self._tasks[task] = record
+            task.add_done_callback(self._forget)
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        self._tasks.pop(task, None)
+        if not task.cancelled() and task.exception() is not None:
+            self._fatal = self._fatal or task.exception()
+
+    async def _handle(self, record: Record, mark: Watermark) -> None:
+        try:
+            async for attempt in stamina.retry_context(
+                on=TransientError, attempts=None, timeout=None, wait_initial=0.2, wait_max=10.0
+            ):
+                with attempt:
+                    await self._handle_once(record)
+        except DrainingError:
+            return
+        mark.done(record.offset)
+
+    async def _handle_once(self, record: Record) -> None:
+        try:
+            await self._handler.handle(record)
+        except PoisonError as error:
+            record_id, playbook = self._handler.poisoned(record)
+            logger.error(
+                "dead_letter",
+                service=self._handler.service,
+                topic=record.topic,
+                partition=record.partition,
+                offset=record.offset,
+                reason=str(error),
+            )
+            await self._log.produce(
+                dead_letter(
+                    record,
+                    service=self._handler.service,
+                    reason=str(error),
+                    clock=self._clock,
+                    record_id=record_id,
+                    playbook=playbook,
+                )
+            )
+
+    async def _reassigned(self, assigned: frozenset[TopicPartition]) -> None:
+        """Keep what stays ours, drop what went, start what came."""
+        assert self._consumer is not None  # noqa: S101 - poll is the only caller
+        gone = [task for task, record in self._tasks.items() if record.source not in assigned]
+        await self._cancel(gone)
+        starts = {tp: await self._consumer.start_offset(tp) for tp in assigned}
+        new = {tp: at for tp, at in starts.items() if tp not in self._marks or at > self._marks[tp].next}
+        self._marks = {tp: Watermark(starts[tp]) if tp in new else self._marks[tp] for tp in assigned}
+        self._committed = dict(starts)
+        self._paused.clear()
+        logger.info("assigned", service=self._handler.service, partitions=len(assigned), new=len(new))
+        if new:
+            await self._handler.assigned(new)
+
+    def _balance(self, consumer: Consumer) -> None:
+        bounded = {tp for tp in self._marks if tp.topic in self._handler.bounded_topics}
+        busy = sum(self._marks[tp].open for tp in bounded) >= self._max_open
+        if busy and not self._paused:
+            consumer.pause(*bounded)
+            self._paused = bounded
+        elif not busy and self._paused:
+            consumer.resume(*self._paused)
+            self._paused = set()
+
+    async def _commit(self, consumer: Consumer) -> None:
+        lows = {tp: mark.low for tp, mark in self._marks.items()}
+        news = {tp: low for tp, low in lows.items() if low > self._committed.get(tp, -1)}
+        if news:
+            await consumer.commit(news)
+            self._committed |= news
+
+    async def _drain(self, consumer: Consumer, drain_s: float) -> None:
+        """Finish what is with the model; what waits for siblings or a slot is the next worker's."""
+        self._handler.drain()
+        deadline = self._clock.monotonic() + drain_s
+        while self._tasks and self._fatal is None and self._clock.monotonic() < deadline:
+            await asyncio.wait(list(self._tasks), timeout=POLL_S)
+            await self._turn_idle(consumer)
+        await self._turn_idle(consumer)
+
+    async def _turn_idle(self, consumer: Consumer) -> None:
+        try:
+            consumer.pause(*self._marks)
+            await consumer.poll(0.0)
+            await self._commit(consumer)
+        except TransientError as error:
+            logger.warning("log_unavailable", service=self._handler.service, error=str(error))
+
+    async def _cancel(self, tasks: Sequence[asyncio.Task[None]]) -> None:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

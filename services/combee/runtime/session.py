@@ -1,0 +1,42 @@
+"""Sessions of transactional services: trouble ends one, the next restores itself from the log."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from combee.ports import Clock, FatalError, FencedError, TransientError
+
+logger = structlog.get_logger()
+
+RETRY_S = 0.5
+FENCED_WINDOW_S = 60.0
+FENCED_LIMIT = 10
+
+
+async def run_sessions(
+    name: str, session: Callable[[asyncio.Event], Awaitable[None]], stop: asyncio.Event, clock: Clock
+) -> None:
+    """Run ``session`` until ``stop``.
+
+    Raises
+    ------
+    FatalError
+        If it is fenced again and again: two processes claim the same work.
+    """
+    fenced: list[float] = []
+    while not stop.is_set():
+        try:
+            await session(stop)
+        except FencedError as error:
+            fenced = [at for at in fenced if at > clock.monotonic() - FENCED_WINDOW_S] + [clock.monotonic()]
+            logger.warning("fenced", service=name, error=str(error), times=len(fenced))
+            if len(fenced) >= FENCED_LIMIT:
+                raise FatalError(
+                    f"{name} was fenced {len(fenced)} times in {FENCED_WINDOW_S:.0f} s: two deployments use the"
+                    " same topic prefix and group; give one of them another COMBEE_TOPIC_PREFIX"
+                ) from error
+        except TransientError as error:
+            logger.warning("session_restarts", service=name, error=str(error))
+        if not stop.is_set():
+            await asyncio.sleep(RETRY_S)

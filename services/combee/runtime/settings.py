@@ -1,0 +1,185 @@
+"""Every setting: flag over environment (``COMBEE_*``) over ``combee.toml`` over default, read once at start."""
+
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from pydantic import AliasChoices, Field, SecretStr, ValidationError
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+from combee.ports import FatalError
+
+TOML_FILE = "combee.toml"
+
+
+class Group(BaseSettings):
+    """One group of settings; each service receives only its own."""
+
+    model_config: ClassVar[SettingsConfigDict] = SettingsConfigDict(
+        env_prefix="COMBEE_", extra="ignore", frozen=True, toml_file=TOML_FILE, populate_by_name=True
+    )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - fixed by pydantic-settings
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Flag, environment, TOML, secret files."""
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls), file_secret_settings
+
+
+class KafkaSettings(Group):
+    """Where the log is and how its topics are laid out."""
+
+    bootstrap_servers: str | None = Field(None, description="Kafka brokers; empty: the embedded broker")
+    topic_prefix: str = Field(
+        "combee", pattern=r"^[A-Za-z0-9._-]{1,80}$", description="name space of all topics"
+    )
+    partitions: int = Field(
+        4, ge=1, description="partitions of the topics keyed by playbook; fixed at creation"
+    )
+    scan_partitions: int = Field(
+        8, ge=1, description="partitions of traces and scan topics; fixed at creation"
+    )
+    replication_factor: int = Field(1, ge=1, description="replicas of each topic")
+    session_timeout_s: float = Field(10, gt=0, description="a silent worker is replaced after this (s)")
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(
+        "PLAINTEXT", description="how to connect"
+    )
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = Field(
+        "SCRAM-SHA-512", description="with SASL_*"
+    )
+    sasl_username: str | None = Field(None, description="with SASL_*")
+    sasl_password: SecretStr | None = Field(None, description="with SASL_*; environment only")
+    ssl_cafile: Path | None = Field(None, description="CA certificates for SSL and SASL_SSL")
+
+    def security(self) -> dict[str, Any]:
+        """Return aiokafka's security arguments."""
+        options: dict[str, Any] = {"security_protocol": self.security_protocol}
+        if self.security_protocol.startswith("SASL"):
+            options |= {
+                "sasl_mechanism": self.sasl_mechanism,
+                "sasl_plain_username": self.sasl_username,
+                "sasl_plain_password": self.sasl_password.get_secret_value() if self.sasl_password else None,
+            }
+        if self.security_protocol.endswith("SSL"):
+            options["ssl_context"] = ssl.create_default_context(cafile=self.ssl_cafile)
+        return options
+
+
+class ModelSettings(Group):
+    """Which model, and how hard it may be worked."""
+
+    model: str | None = Field(None, description="such as openai/gpt-4.1-mini, ollama/llama3 or a plain name")
+    base_url: str | None = Field(
+        None,
+        validation_alias=AliasChoices("base_url", "COMBEE_BASE_URL", "OPENAI_BASE_URL"),
+        description="any OpenAI-compatible server",
+    )
+    api_key: SecretStr | None = Field(
+        None,
+        validation_alias=AliasChoices("COMBEE_API_KEY", "OPENAI_API_KEY"),
+        description="environment only",
+    )
+    model_timeout_s: float = Field(120, gt=0, description="one model call (s)")
+    llm_concurrency: int = Field(8, ge=1, description="model calls at once per worker")
+    requests_per_minute: int | None = Field(None, ge=1, description="rate limit per worker")
+    tokens_per_minute: int | None = Field(None, ge=1, description="rate limit per worker")
+    max_output_tokens: int | None = Field(None, ge=1, description="asked of the model per call")
+
+
+class BatchSettings(Group):
+    """When windows close and how a batch is cut (paper defaults: p = 2, k = ⌊√n⌋)."""
+
+    batch_size: int = Field(40, ge=1, le=5000, description="original reflections per batch")
+    copies: int = Field(2, ge=1, le=8, description="p: copies of each reflection")
+    fan_in: int = Field(32, ge=2, description="children per node above level 0")
+    max_levels: int = Field(4, ge=2, le=4, description="levels of the scan tree at most")
+    max_wait_s: float = Field(30, gt=0, description="an unfilled window closes after this (s)")
+    max_span: int = Field(100_000, ge=1, description="records a window's oldest reflection may lag (records)")
+    max_batch_bytes: int = Field(8 << 20, ge=1 << 18, description="reflections per batch (bytes)")
+    max_group_bytes: int = Field(
+        700 << 10, ge=1 << 10, le=700 << 10, description="reflections per group (bytes)"
+    )
+    window_memory_bytes: int = Field(
+        64 << 20, ge=0, description="bodies held in memory by all windows (bytes)"
+    )
+    max_inflight_batches: int = Field(1, ge=1, le=16, description="unpublished batches per playbook")
+    batch_timeout_s: float = Field(900, gt=0, description="re-emit a batch without a version after this (s)")
+    batch_retries: int = Field(3, ge=0, description="re-emissions before a batch is closed degraded")
+    duplicate_horizon: int = Field(
+        5000, ge=1, description="batches per partition that ids are remembered for"
+    )
+
+
+class PlaybookSettings(Group):
+    """How large a playbook may grow."""
+
+    playbook_tokens: int = Field(
+        16_000, ge=100, le=24_000, description="token budget of a playbook's entries (tokens)"
+    )
+
+
+class WorkerSettings(Group):
+    """One process."""
+
+    slot: int = Field(0, ge=0, description="number of this replica of its role; each replica needs its own")
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="of structured logs")
+    log_json: bool = Field(False, description="logs as JSON lines")
+    data_dir: Path | None = Field(
+        None, description="the embedded broker's directory; empty: the user's data folder"
+    )
+    ready_file: Path | None = Field(None, description="touched when the service is ready")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """All groups."""
+
+    kafka: KafkaSettings
+    model: ModelSettings
+    batch: BatchSettings
+    playbook: PlaybookSettings
+    worker: WorkerSettings
+
+
+GROUPS: dict[str, type[Group]] = {
+    "kafka": KafkaSettings,
+    "model": ModelSettings,
+    "batch": BatchSettings,
+    "playbook": PlaybookSettings,
+    "worker": WorkerSettings,
+}
+
+
+def load_settings(**flags: object) -> Settings:
+    """Read all settings once; ``flags`` (those that are not None) win over the environment and the file.
+
+    Raises
+    ------
+    FatalError
+        If a value is wrong; the message names the variable.
+    """
+    given = {name: value for name, value in flags.items() if value is not None}
+    return Settings(**{name: _load(group, given) for name, group in GROUPS.items()})  # type: ignore[arg-type]
+
+
+def _load(group: type[Group], given: dict[str, object]) -> Group:
+    try:
+        return group(**{name: value for name, value in given.items() if name in group.model_fields})  # type: ignore[arg-type]
+    except ValidationError as error:
+        problems = "; ".join(
+            f"COMBEE_{'_'.join(map(str, one['loc'])).upper()}: {one['msg']}"
+            for one in error.errors(include_url=False, include_input=False)
+        )
+        raise FatalError(f"wrong setting: {problems} (environment or {TOML_FILE})") from error

@@ -1,0 +1,82 @@
+"""Views: a compacted topic kept in memory, current without polling."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import aclosing
+from typing import Generic, TypeVar
+
+import structlog
+
+from combee.ports import Log, Record, TransientError
+from combee_schemas.base import Message
+from combee_schemas.codec import CodecError, decode
+from combee_schemas.topics import Topic
+
+logger = structlog.get_logger()
+M = TypeVar("M", bound=Message)
+
+RETRY_S = 1.0
+
+
+class View(Generic[M]):
+    """The newest message per key; a tombstone removes it; undecodable records are logged and skipped."""
+
+    def __init__(
+        self,
+        log: Log,
+        topic: Topic,
+        kind: type[M],
+        *,
+        newer: Callable[[M, M], bool] = lambda _new, _old: True,
+        on_change: Callable[[str, M | None], None] = lambda _key, _message: None,
+    ) -> None:
+        self._log = log
+        self._topic = topic
+        self._kind = kind
+        self._newer = newer
+        self._on_change = on_change
+        self._latest: dict[str, M] = {}
+        self._current = asyncio.Event()
+
+    def get(self, key: str) -> M | None:
+        """Return the newest message under a key."""
+        return self._latest.get(key)
+
+    def all(self) -> dict[str, M]:
+        """Return the newest messages by key."""
+        return dict(self._latest)
+
+    async def wait_current(self, timeout_s: float) -> None:
+        """Wait until everything that was in the topic at the start has been read."""
+        async with asyncio.timeout(timeout_s):
+            await self._current.wait()
+
+    async def run(self) -> None:
+        """Follow the topic for ever; start again from the beginning after a disconnect."""
+        while True:
+            try:
+                async with aclosing(self._log.follow(self._topic.name)) as changes:  # type: ignore[type-var]
+                    async for records in changes:
+                        if records is None:
+                            self._current.set()
+                        for record in records or ():
+                            self._take(record)
+            except TransientError as error:
+                logger.warning("view_disconnected", topic=self._topic.name, error=str(error))
+                await asyncio.sleep(RETRY_S)
+
+    def _take(self, record: Record) -> None:
+        key = (record.key or b"").decode(errors="replace")
+        if record.value is None:
+            self._latest.pop(key, None)
+            self._on_change(key, None)
+            return
+        try:
+            message = decode(record.value, self._kind)
+        except CodecError as error:
+            logger.error("undecodable", topic=record.topic, offset=record.offset, error=str(error))
+            return
+        known = self._latest.get(key)
+        if known is None or self._newer(message, known):
+            self._latest[key] = message
+            self._on_change(key, message)

@@ -1,0 +1,112 @@
+"""One node's work: ask the model for operations; everything around the reply is code."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import TypeVar
+
+from combee.core import operations as ops
+from combee.core.methods import ace
+from combee.ports import LanguageModel, PoisonError, PromptTooLongError
+from combee_schemas.base import Usage
+from combee_schemas.playbook import Playbook
+from combee_schemas.scan import GroupMember, NodeStatus, Operation, Partial, Seen
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a node passes on; ``usage`` is of its whole sub-tree."""
+
+    status: NodeStatus
+    reason: str = ""
+    operations: tuple[Operation, ...] = ()
+    seen: tuple[Seen, ...] = ()
+    usage: Usage = field(default_factory=Usage)
+
+
+class Aggregator:
+    """Asks one model in the ACE method's words."""
+
+    def __init__(self, model: LanguageModel) -> None:
+        self._model = model
+
+    async def group(self, base: Playbook, members: Sequence[GroupMember]) -> Outcome:
+        """Return a level-0 node's outcome; a reply that stays unusable is a failed outcome, not an error."""
+        try:
+            found, usage = await self._propose(base, members)
+        except PoisonError as error:
+            return Outcome(status="failed", reason=str(error), seen=_seen(members, ok=False))
+        status: NodeStatus = "ok" if found else "empty"
+        return Outcome(status=status, operations=found, seen=_seen(members, ok=True), usage=usage)
+
+    async def combine(self, base: Playbook, level: int, children: Sequence[Partial]) -> Outcome:
+        """Return an upper node's outcome: no call for fewer than two children that propose something."""
+        seen = ops.merge_seen(child.seen for child in children)
+        usage = sum((child.usage for child in children), Usage())
+        proposals = [child for child in children if child.operations]
+        if len(proposals) <= 1:
+            passed = proposals[0].operations if proposals else ()
+            return Outcome(
+                status="passed" if proposals else "empty", operations=passed, seen=seen, usage=usage
+            )
+        items = tuple(chain.from_iterable(child.operations for child in proposals))
+        try:
+            found, own = await self._combine(base, level, items)
+        except PoisonError as error:
+            return Outcome(
+                status="merged", reason=str(error), operations=ops.merge(items), seen=seen, usage=usage
+            )
+        return Outcome(status="ok", operations=found, seen=seen, usage=usage + own)
+
+    async def _propose(
+        self, base: Playbook, members: Sequence[GroupMember]
+    ) -> tuple[tuple[Operation, ...], Usage]:
+        prompt = ace.aggregate_prompt(base, [member.reflection for member in members])
+        try:
+            reply = await self._model.ask(prompt)
+        except PromptTooLongError as error:
+            left, right = _halves(members, error)
+            first, second = await self._propose(base, left), await self._propose(base, right)
+            return ops.merge((*first[0], *second[0])), first[1] + second[1]
+        sources = [(member.reflection.reflection_id,) for member in members]
+        return _usable(ops.read_operations(reply.body, sources)), reply.usage
+
+    async def _combine(
+        self, base: Playbook, level: int, items: Sequence[Operation]
+    ) -> tuple[tuple[Operation, ...], Usage]:
+        try:
+            reply = await self._model.ask(ace.combine_prompt(base, items), priority=level)
+        except PromptTooLongError as error:
+            left, right = _halves(items, error)
+            first, second = await self._combine(base, level, left), await self._combine(base, level, right)
+            return ops.merge((*first[0], *second[0])), first[1] + second[1]
+        sources = [item.evidence for item in items]
+        return _usable(ops.read_operations(reply.body, sources)), reply.usage
+
+
+def _usable(read: tuple[tuple[Operation, ...], int]) -> tuple[Operation, ...]:
+    found, unusable = read
+    if unusable and not found:
+        raise PoisonError(f"none of {unusable} operations was usable")
+    return found
+
+
+def _halves(items: Sequence[T], error: PromptTooLongError) -> tuple[Sequence[T], Sequence[T]]:
+    if len(items) < 2:  # noqa: PLR2004 - one item cannot be split
+        raise PoisonError(f"one item alone is too long for the model: {error}") from error
+    middle = len(items) // 2
+    return items[:middle], items[middle:]
+
+
+def _seen(members: Sequence[GroupMember], *, ok: bool) -> tuple[Seen, ...]:
+    return tuple(
+        Seen(
+            reflection_id=member.reflection.reflection_id,
+            offset=member.offset,
+            ok=ok,
+            tags=member.reflection.bullet_tags if ok else (),
+        )
+        for member in members
+    )

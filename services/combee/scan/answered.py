@@ -1,0 +1,53 @@
+"""Which nodes already have a result in the log, so that no model call is paid for twice."""
+
+import asyncio
+from collections.abc import Mapping
+
+from combee.ports import Log, Record, TopicPartition
+from combee.runtime.restore import oldest_timestamp, read_since
+from combee_schemas import topics
+from combee_schemas.codec import CodecError, decode
+from combee_schemas.scan import Partial, Plan, Update
+
+
+class Answered:
+    """Node ids with a recorded result, per batch; a published batch is forgotten."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[tuple[str, int], set[str]] = {}
+
+    def add(self, plan: Plan, node_id: str) -> None:
+        """Remember a node's result."""
+        self._nodes.setdefault((plan.playbook, plan.sequence), set()).add(node_id)
+
+    def has(self, plan: Plan, node_id: str) -> bool:
+        """Return whether a node's result is known to be in the log."""
+        return node_id in self._nodes.get((plan.playbook, plan.sequence), ())
+
+    def forget(self, playbook: str, sequence: int) -> None:
+        """Drop batches up to ``sequence``: a version contains them."""
+        for key in [k for k in self._nodes if k[0] == playbook and k[1] <= sequence]:
+            del self._nodes[key]
+
+    async def restore(self, log: Log, starts: Mapping[TopicPartition, int]) -> None:
+        """Read the output topics from the time of the oldest unfinished record in ``starts``."""
+        since = await oldest_timestamp(log, starts)
+        if since is None:
+            return
+        outputs = [*(t.name for t in topics.SCAN[1:]), topics.UPDATES.name]
+        await asyncio.gather(*(self._read_topic(log, name, since) for name in outputs))
+
+    async def _read_topic(self, log: Log, name: str, since_ms: int) -> None:
+        async for record in read_since(log, name, since_ms):
+            self._take(record)
+
+    def _take(self, record: Record) -> None:
+        try:
+            result = (
+                decode(record.value, Update)
+                if record.topic == topics.UPDATES.name
+                else decode(record.value, Partial)
+            )
+        except CodecError:
+            return  # its reader dead-letters it
+        self.add(result.plan, result.node_id)

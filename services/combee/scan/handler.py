@@ -1,0 +1,162 @@
+"""The scan service: ready nodes are asked, children are gathered, results rise to the next level."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from weakref import WeakValueDictionary
+
+from combee.core import identity, tree
+from combee.ports import DrainingError, LanguageModel, Log, Outgoing, PoisonError, Record, TopicPartition
+from combee.runtime.playbooks import Playbooks
+from combee.scan.aggregate import Aggregator, Outcome
+from combee.scan.answered import Answered
+from combee_schemas import topics
+from combee_schemas.codec import CodecError, decode, encode
+from combee_schemas.playbook import Playbook
+from combee_schemas.scan import Group, Partial, Plan, Update
+
+LEAVES = topics.SCAN[0].name
+LEVELS = {topic.name: level for level, topic in enumerate(topics.SCAN)}
+
+
+@dataclass(slots=True)
+class Gathering:
+    """The children of one node that have arrived; the first in the log wins."""
+
+    source: TopicPartition
+    children: dict[int, Partial] = field(default_factory=dict)
+    done: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class ScanHandler:
+    """One worker's nodes. Any worker can do any node: its record carries all it needs."""
+
+    service = "scan"
+    topics = tuple(topic.name for topic in topics.SCAN)
+    bounded_topics = frozenset({LEAVES})
+
+    def __init__(self, log: Log, model: LanguageModel) -> None:
+        self._log = log
+        self._model = model
+        self._aggregator = Aggregator(model)
+        self._answered = Answered()
+        self._gatherings: dict[str, Gathering] = {}
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._draining = asyncio.Event()
+        self.playbooks = Playbooks(log, self._published)
+
+    def _published(self, name: str, playbook: Playbook | None) -> None:
+        if playbook is not None:
+            self._answered.forget(name, playbook.batch_sequence)
+
+    async def assigned(self, starts: dict[TopicPartition, int]) -> None:
+        """See Handler: results that are in the log already are not asked for again."""
+        for node_id in [n for n, gathering in self._gatherings.items() if gathering.source in starts]:
+            del self._gatherings[node_id]
+        await self._answered.restore(self._log, starts)
+
+    def drain(self) -> None:
+        """See Handler."""
+        self._draining.set()
+        self._model.drain()
+
+    def poisoned(self, record: Record) -> tuple[str, str]:
+        """See Handler."""
+        return (record.key or b"").decode(errors="replace"), ""
+
+    async def handle(self, record: Record) -> None:
+        """See Handler."""
+        try:
+            if record.topic == LEAVES:
+                await self._leaf(decode(record.value, Group))
+            else:
+                await self._child(decode(record.value, Partial), record)
+        except CodecError as error:
+            raise PoisonError(str(error)) from error
+
+    def _over(self, plan: Plan, node_id: str) -> bool:
+        """Return whether a node needs no work: its batch is published or its result is in the log."""
+        published = self.playbooks.latest(plan.playbook).batch_sequence
+        return plan.sequence <= published or self._answered.has(plan, node_id)
+
+    async def _leaf(self, group: Group) -> None:
+        if group.node_id != identity.node_id(group.plan.batch_id, 0, group.index):
+            raise PoisonError(f"group {group.index} of {group.plan.batch_id} has a foreign node id")
+        async with self._lock(group.node_id):
+            if not self._over(group.plan, group.node_id):
+                outcome = await self._aggregator.group(await self._base(group.plan), group.members)
+                await self._emit(group.plan, 0, group.index, outcome)
+
+    async def _child(self, child: Partial, record: Record) -> None:
+        level = LEVELS[record.topic]
+        index = await self._check(child, level, record)
+        if self._over(child.plan, child.parent_id):
+            return
+        gathering = self._gatherings.setdefault(child.parent_id, Gathering(record.source))
+        gathering.children.setdefault(child.index, child)
+        wanted = tree.child_indices(child.plan.widths, level, index)
+        if len(gathering.children) < len(wanted):
+            await self._siblings(gathering)
+            return
+        async with self._lock(child.parent_id):
+            if not self._over(child.plan, child.parent_id):
+                children = [gathering.children[i] for i in wanted]
+                base = await self._base(child.plan)
+                outcome = await self._aggregator.combine(base, level, children)
+                await self._emit(child.plan, level, index, outcome)
+        gathering.done.set()
+        self._gatherings.pop(child.parent_id, None)
+
+    async def _siblings(self, gathering: Gathering) -> None:
+        """Keep the record open until its parent is done: the log is the only memory of it."""
+        waits = [asyncio.create_task(event.wait()) for event in (gathering.done, self._draining)]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+        if not gathering.done.is_set():
+            raise DrainingError("waiting for siblings")
+
+    async def _check(self, child: Partial, level: int, record: Record) -> int:
+        """Return the parent's index; refuse a child that does not belong where it was found."""
+        widths = child.plan.widths
+        fits = child.level == level - 1 and level < len(widths) and 0 <= child.index < widths[child.level]
+        if not fits:
+            raise PoisonError(f"node {child.node_id} does not belong on {record.topic}")
+        index = tree.parent_index(widths, child.level, child.index)
+        if child.parent_id != identity.node_id(child.plan.batch_id, level, index):
+            raise PoisonError(f"node {child.node_id} names a foreign parent")
+        if identity.spread(child.parent_id, await self._log.partitions(record.topic)) != record.partition:
+            raise PoisonError(f"node {child.node_id} is not on its siblings' partition")
+        return index
+
+    def _lock(self, node_id: str) -> asyncio.Lock:
+        return self._locks.setdefault(node_id, asyncio.Lock())
+
+    async def _base(self, plan: Plan) -> Playbook:
+        return await self.playbooks.exactly(plan.playbook, plan.base_version, plan.base_history_offset)
+
+    async def _emit(self, plan: Plan, level: int, index: int, outcome: Outcome) -> None:
+        node_id = identity.node_id(plan.batch_id, level, index)
+        await self._log.produce(await self._result(plan, level, index, outcome))
+        self._answered.add(plan, node_id)
+
+    async def _result(self, plan: Plan, level: int, index: int, outcome: Outcome) -> Outgoing:
+        result: Mapping[str, object] = {
+            "plan": plan,
+            "node_id": identity.node_id(plan.batch_id, level, index),
+            "status": outcome.status,
+            "reason": outcome.reason[:500],
+            "operations": outcome.operations,
+            "seen": outcome.seen,
+            "usage": outcome.usage,
+        }
+        if tree.is_root(plan.widths, level):
+            update = Update.model_validate(result)
+            return Outgoing(topic=topics.UPDATES.name, key=plan.playbook.encode(), value=encode(update))
+        above = topics.SCAN[level + 1].name
+        parent_id = identity.node_id(plan.batch_id, level + 1, tree.parent_index(plan.widths, level, index))
+        partial = Partial.model_validate({**result, "parent_id": parent_id, "level": level, "index": index})
+        partition = identity.spread(parent_id, await self._log.partitions(above))
+        return Outgoing(topic=above, key=parent_id.encode(), value=encode(partial), partition=partition)

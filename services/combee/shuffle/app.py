@@ -1,0 +1,136 @@
+"""Faust delivers reflections and commands to the shuffler; it never acks and never commits.
+
+Measured defects of faust-streaming 0.15.3 shape every option here; docs/adr/0002 has the table.
+"""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import faust
+import structlog
+
+from combee.ports import Record
+from combee.runtime.settings import KafkaSettings
+from combee.shuffle.partition import COMMANDS, GROUP, REFLECTIONS
+from combee.shuffle.shuffler import Shuffler
+
+logger = structlog.get_logger()
+
+TURN_S = 0.25
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 10.0
+
+
+def build_app(kafka: KafkaSettings, bootstrap_servers: str, slot: int, data_dir: Path) -> Any:
+    """Return the Faust app; nothing connects before it is started."""
+    brokers = ";".join(f"kafka://{server}" for server in bootstrap_servers.split(","))
+    group = f"{kafka.topic_prefix}.{GROUP}"
+    return faust.App(
+        group,
+        broker=brokers,
+        broker_credentials=_credentials(kafka),
+        datadir=str(data_dir),
+        store="memory://",
+        web_enabled=False,
+        topic_allow_declare=False,
+        topic_disable_leader=True,
+        consumer_auto_offset_reset="earliest",
+        consumer_group_instance_id=f"{group}.{slot}",
+        broker_session_timeout=kafka.session_timeout_s,
+        broker_heartbeat_interval=1.0,
+        broker_rebalance_timeout=90.0,
+        broker_max_poll_records=200,
+        stream_buffer_maxsize=4096,
+        # Open events would hold up the shutdown for more than 20 s otherwise.
+        stream_wait_empty=False,
+        loghandlers=[],
+    )
+
+
+def _credentials(kafka: KafkaSettings) -> Any:
+    options = kafka.security()
+    context = options.get("ssl_context")
+    if "sasl_mechanism" in options:
+        return faust.SASLCredentials(
+            username=options["sasl_plain_username"],
+            password=options["sasl_plain_password"],
+            mechanism=options["sasl_mechanism"],
+            ssl_context=context,
+        )
+    return faust.SSLCredentials(context) if context else None
+
+
+def connect(app: Any, shuffler: Shuffler, prefix: str) -> Callable[..., Any]:
+    """Feed the shuffler from two agents; return the signal handler, which the caller must keep alive."""
+    for topic in (REFLECTIONS, COMMANDS):
+        channel = app.topic(f"{prefix}.{topic}", value_serializer="raw", key_serializer="raw")
+        # Concurrency > 1 would ack out of order (faust issue 606); partitions are isolated instead.
+        app.agent(channel, name=f"{prefix}.{topic}", isolated_partitions=True)(_feeding(shuffler, topic))
+
+    async def assigned(_app: Any, assigned: Any, **_: Any) -> None:
+        mine = {
+            t: {tp.partition for tp in assigned if tp.topic == f"{prefix}.{t}"}
+            for t in (REFLECTIONS, COMMANDS)
+        }
+        if mine[REFLECTIONS] != mine[COMMANDS]:
+            logger.error(
+                "not_co_partitioned", service=GROUP, assigned={t: sorted(p) for t, p in mine.items()}
+            )
+        await shuffler.assign(mine[REFLECTIONS])
+
+    app.on_partitions_assigned.connect(assigned)
+    return assigned
+
+
+def _feeding(shuffler: Shuffler, topic: str) -> Callable[[Any], Any]:
+    async def feed(stream: Any) -> None:
+        async for event in stream.noack().events():
+            message = event.message
+            await shuffler.deliver(
+                Record(
+                    topic=topic,
+                    partition=message.partition,
+                    offset=message.offset,
+                    timestamp_ms=int((message.timestamp or 0) * 1000),
+                    key=message.key,
+                    value=message.value,
+                )
+            )
+
+    return feed
+
+
+async def session(
+    app: Any, shuffler: Shuffler, prefix: str, stop: asyncio.Event, ready: Callable[[], None]
+) -> None:
+    """Run app and shuffler until ``stop``; trouble raises and the next session starts from the log.
+
+    Raises
+    ------
+    FencedError, TransientError, FatalError
+        For the runtime to decide on.
+    """
+    handler = connect(app, shuffler, prefix)
+    async with asyncio.timeout(START_TIMEOUT_S):
+        await app.start()
+    try:
+        while not stop.is_set():
+            await shuffler.turn()
+            if shuffler.owned:
+                ready()
+            await _kicked(shuffler)
+    finally:
+        del handler
+        await shuffler.close()
+        await asyncio.wait_for(app.stop(), STOP_TIMEOUT_S)
+
+
+async def _kicked(shuffler: Shuffler) -> None:
+    try:
+        await asyncio.wait_for(shuffler.kick.wait(), TURN_S)
+    except TimeoutError:
+        return
+    finally:
+        shuffler.kick.clear()

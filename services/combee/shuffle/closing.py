@@ -1,0 +1,196 @@
+"""Closing windows: cut the batch, plan it, write manifest, groups and offsets in one transaction."""
+
+from collections.abc import Sequence
+
+import structlog
+
+from combee.core import plan
+from combee.core.window import Close, Waiting, WindowPolicy, due
+from combee.ports import Clock, Log, Outgoing, TopicPartition, Transaction
+from combee.runtime.playbooks import Playbooks
+from combee.runtime.settings import BatchSettings
+from combee.runtime.view import View
+from combee.shuffle.manifests import InFlight
+from combee.shuffle.partition import GROUP, REFLECTIONS, PartitionState
+from combee_schemas import topics
+from combee_schemas.base import Usage
+from combee_schemas.batch import Batch, Member
+from combee_schemas.codec import decode, encode
+from combee_schemas.control import BatchSize
+from combee_schemas.reflection import Reflection
+from combee_schemas.scan import Seen, Update
+
+logger = structlog.get_logger()
+
+LEAVES = topics.SCAN[0].name
+
+
+class Closer:
+    """Decides with ``core`` and writes; holds no state of its own."""
+
+    def __init__(
+        self,
+        log: Log,
+        clock: Clock,
+        settings: BatchSettings,
+        playbooks: Playbooks,
+        sizes: View[BatchSize],
+    ) -> None:
+        self._log = log
+        self._clock = clock
+        self._settings = settings
+        self._playbooks = playbooks
+        self._sizes = sizes
+        self._plan_policy = plan.PlanPolicy(
+            copies=settings.copies,
+            fan_in=settings.fan_in,
+            max_levels=settings.max_levels,
+            group_bytes=settings.max_group_bytes,
+        )
+
+    def _policy(self, playbook: str) -> WindowPolicy:
+        decided = self._sizes.get(playbook)
+        return WindowPolicy(
+            batch_size=decided.batch_size if decided else self._settings.batch_size,
+            max_wait_s=self._settings.max_wait_s,
+            max_bytes=self._settings.max_batch_bytes,
+            max_span=self._settings.max_span,
+        )
+
+    def _due(self, state: PartitionState, playbook: str) -> Close | None:
+        if state.manifests.flying(playbook) >= self._settings.max_inflight_batches:
+            return None
+        return due(
+            state.window(playbook),
+            self._policy(playbook),
+            now=self._clock.monotonic(),
+            newest_offset=state.seen[REFLECTIONS],
+        )
+
+    def full(self, state: PartitionState) -> bool:
+        """Return whether a window should close now."""
+        return any(self._due(state, name) for name in state.windows)
+
+    async def close_due(self, state: PartitionState) -> None:
+        """Close every window that is due; re-emit what is overdue; commit what only needs committing."""
+        state.settle_flushes()
+        for name in list(state.windows):
+            while close := self._due(state, name):
+                await self._close(state, name, close)
+        state.settle_flushes()
+        for flying in [one for some in state.manifests.in_flight.values() for one in some.values()]:
+            if self._clock.monotonic() - flying.since >= self._settings.batch_timeout_s:
+                await self._overdue(state, flying)
+        if state.outbox or state.low() != state.committed:
+            async with state.transactor.transaction() as transaction:
+                await self._commit(state, transaction)
+            self._committed(state)
+
+    async def _close(self, state: PartitionState, name: str, close: Close) -> None:
+        taken, dropped = state.window(name).take(close.count)
+        batch = self._batch(state, name, close, taken, dropped)
+        bodies = await self._bodies(state.number, taken)
+        async with state.transactor.transaction() as transaction:
+            manifest = Outgoing(
+                topic=topics.BATCHES.name, key=name.encode(), value=encode(batch), partition=state.number
+            )
+            (offset,) = await transaction.send(manifest)
+            await transaction.send(*await self._groups(batch, offset, bodies))
+            await self._commit(state, transaction)
+        self._committed(state)
+        state.release(name, taken)
+        state.manifests.add(batch, offset, self._clock.monotonic())
+        logger.info(
+            "batch",
+            playbook=name,
+            sequence=batch.sequence,
+            reflections=len(batch.members),
+            widths=batch.widths,
+            reason=batch.reason,
+            dropped=len(dropped),
+        )
+
+    def _batch(
+        self,
+        state: PartitionState,
+        name: str,
+        close: Close,
+        taken: Sequence[Waiting],
+        dropped: Sequence[Member],
+    ) -> Batch:
+        base = self._playbooks.latest(name)
+        batch = plan.plan_batch(
+            name,
+            state.manifests.sequences.get(name, 0) + 1,
+            [item.member for item in taken],
+            [item.size for item in taken],
+            policy=self._plan_policy,
+            base=plan.Base(version=base.version, history_offset=base.history_offset),
+            reason=close.reason,
+            batch_size=self._policy(name).batch_size,
+            through_offset=state.through(name),
+            dropped=dropped,
+            closed_at_ms=self._clock.now_ms(),
+        )
+        oldest = {"oldest_unpublished_offset": state.manifests.oldest_unpublished}
+        return batch.model_copy(update=oldest)
+
+    async def _bodies(self, number: int, taken: Sequence[Waiting]) -> dict[int, Reflection]:
+        held = {item.member.offset: item.body for item in taken if item.body is not None}
+        missing = [item.member.offset for item in taken if item.body is None]
+        return held | await self._read_bodies(number, missing)
+
+    async def _read_bodies(self, number: int, offsets: Sequence[int]) -> dict[int, Reflection]:
+        source = TopicPartition(topic=REFLECTIONS, partition=number)
+        found = await self._log.read_at(source, offsets)
+        return {at: decode(record.value, Reflection) for at, record in found.items()}
+
+    async def _groups(self, batch: Batch, offset: int, bodies: dict[int, Reflection]) -> Sequence[Outgoing]:
+        partitions = await self._log.partitions(LEAVES)
+        return [
+            Outgoing(
+                topic=LEAVES, key=group.node_id.encode(), value=encode(group), partition=rank % partitions
+            )
+            for rank, group in plan.make_groups(batch, offset, bodies)
+        ]
+
+    async def _commit(self, state: PartitionState, transaction: Transaction) -> None:
+        await transaction.send(*state.outbox)
+        offsets = {TopicPartition(topic=t, partition=state.number): at for t, at in state.low().items()}
+        await transaction.commit_offsets(GROUP, offsets)
+
+    def _committed(self, state: PartitionState) -> None:
+        state.outbox.clear()
+        state.committed = state.low()
+
+    async def _overdue(self, state: PartitionState, flying: InFlight) -> None:
+        """Emit a batch's groups again under the same ids; at last close it degraded."""
+        batch = flying.batch
+        logger.error(
+            "batch_overdue", playbook=batch.playbook, sequence=batch.sequence, tries=flying.emissions
+        )
+        if flying.emissions <= self._settings.batch_retries:
+            bodies = await self._read_bodies(state.number, [m.offset for m in batch.members])
+            outgoing = await self._groups(batch, flying.offset, bodies)
+        else:
+            outgoing = [degraded(batch, flying.offset)]
+        async with state.transactor.transaction() as transaction:
+            await transaction.send(*outgoing)
+        flying.since = self._clock.monotonic()
+        flying.emissions += 1
+
+
+def degraded(batch: Batch, manifest_offset: int) -> Outgoing:
+    """Return an update that closes a batch without a result: its reflections go to the dead letters."""
+    update = Update(
+        plan=plan.make_plan(batch, manifest_offset),
+        node_id=f"degraded-{batch.batch_id}",
+        status="failed",
+        reason="no result within the batch time-out",
+        seen=tuple(
+            Seen(reflection_id=member.reflection_id, offset=member.offset, ok=False)
+            for member in batch.members
+        ),
+        usage=Usage(),
+    )
+    return Outgoing(topic=topics.UPDATES.name, key=batch.playbook.encode(), value=encode(update))

@@ -1,0 +1,91 @@
+"""What the manifests of one partition say: which reflections are in batches, and which batches are in flight."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from combee.ports import Log, TopicPartition
+from combee_schemas import topics
+from combee_schemas.batch import Batch, Member
+from combee_schemas.codec import decode
+
+
+@dataclass(slots=True, kw_only=True)
+class InFlight:
+    """A batch without a version yet."""
+
+    batch: Batch
+    offset: int
+    since: float
+    """Monotonic seconds of its (last) emission."""
+    emissions: int = 1
+
+
+@dataclass(slots=True, kw_only=True)
+class Manifests:
+    """Memory of one partition of ``batches``, bounded by the duplicate horizon."""
+
+    horizon: int
+    sequences: dict[str, int] = field(default_factory=dict)
+    through: dict[str, int] = field(default_factory=dict)
+    in_flight: dict[str, dict[int, InFlight]] = field(default_factory=dict)
+    _ids: dict[tuple[str, str, int], int] = field(default_factory=dict)
+    """(playbook, reflection id, attempt) → offset of its manifest, oldest first."""
+
+    def add(self, batch: Batch, offset: int, now: float) -> None:
+        """Take in a manifest."""
+        name = batch.playbook
+        self.sequences[name] = max(self.sequences.get(name, 0), batch.sequence)
+        self.through[name] = max(self.through.get(name, -1), batch.through_offset)
+        self.in_flight.setdefault(name, {})[batch.sequence] = InFlight(batch=batch, offset=offset, since=now)
+        for member in batch.members:
+            self._ids[name, member.reflection_id, member.attempt] = offset
+        self._forget(offset - self.horizon)
+
+    def _forget(self, before: int) -> None:
+        while self._ids:
+            key = next(iter(self._ids))
+            if self._ids[key] >= before:
+                return
+            del self._ids[key]
+
+    def published(self, playbook: str, sequence: int) -> None:
+        """Batches up to ``sequence`` have their version."""
+        flying = self.in_flight.get(playbook, {})
+        for done in [s for s in flying if s <= sequence]:
+            del flying[done]
+        self.sequences[playbook] = max(self.sequences.get(playbook, 0), sequence)
+
+    def knows(self, playbook: str, member: Member) -> bool:
+        """Return whether a reflection is in a batch already, by place or by id."""
+        covered = member.offset <= self.through.get(playbook, -1)
+        return covered or (playbook, member.reflection_id, member.attempt) in self._ids
+
+    def flying(self, playbook: str) -> int:
+        """Return how many batches of a playbook have no version yet."""
+        return len(self.in_flight.get(playbook, ()))
+
+    @property
+    def oldest_unpublished(self) -> int:
+        """The offset of the oldest batch in flight; −1 if there is none."""
+        offsets = [one.offset for flying in self.in_flight.values() for one in flying.values()]
+        return min(offsets, default=-1)
+
+
+async def read_manifests(
+    log: Log, partition: int, horizon: int, published: Mapping[str, int], now: float
+) -> Manifests:
+    """Read what matters of a partition's manifests: the horizon and what is in flight, never all history."""
+    source = TopicPartition(topic=topics.BATCHES.name, partition=partition)
+    end = (await log.ends(source.topic))[partition]
+    start = max(0, end - horizon)
+    found = [(r.offset, decode(r.value, Batch)) async for r in log.read(source, start, end)]
+    oldest = found[-1][1].oldest_unpublished_offset if found else -1
+    if 0 <= oldest < start:
+        earlier = [(r.offset, decode(r.value, Batch)) async for r in log.read(source, oldest, start)]
+        found = earlier + found
+    manifests = Manifests(horizon=horizon)
+    for offset, batch in found:
+        manifests.add(batch, offset, now)
+    for name, sequence in published.items():
+        manifests.published(name, sequence)
+    return manifests

@@ -1,0 +1,90 @@
+"""One partition's windows: filled from the log in order, closed one transaction at a time."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from combee.core.window import Waiting, Window
+from combee.ports import Outgoing, Record, Transactor
+from combee.shuffle.manifests import Manifests
+from combee_schemas import topics
+from combee_schemas.batch import Member
+from combee_schemas.command import Command
+from combee_schemas.reflection import Reflection
+
+GROUP = "shuffle"
+REFLECTIONS = topics.REFLECTIONS.name
+COMMANDS = topics.COMMANDS.name
+
+
+@dataclass(slots=True, kw_only=True)
+class PartitionState:
+    """Everything is rebuilt from the log when this is lost."""
+
+    number: int
+    transactor: Transactor
+    manifests: Manifests
+    seen: dict[str, int]
+    """Last offset taken, per input topic."""
+    committed: dict[str, int]
+    memory_bytes: int
+    windows: dict[str, Window] = field(default_factory=dict)
+    flushes: dict[int, Command] = field(default_factory=dict)
+    """Flush commands that are not fulfilled yet, by offset."""
+    outbox: list[Outgoing] = field(default_factory=list)
+    """Dead letters that go out with the next transaction."""
+    held_bytes: int = 0
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _waiting: set[tuple[str, str, int]] = field(default_factory=set)
+
+    def window(self, playbook: str) -> Window:
+        """Return a playbook's window."""
+        return self.windows.setdefault(playbook, Window())
+
+    def wait(self, reflection: Reflection, member: Member, size: int, now: float) -> None:
+        """Put a reflection into its window, or note it as a repeat."""
+        window = self.window(reflection.playbook)
+        key = (reflection.playbook, member.reflection_id, member.attempt)
+        if key in self._waiting or self.manifests.knows(reflection.playbook, member):
+            window.dropped.append(member)
+            return
+        self._waiting.add(key)
+        keep = self.held_bytes + size <= self.memory_bytes
+        self.held_bytes += size if keep else 0
+        body = reflection if keep else None
+        window.waiting.append(Waiting(member=member, size=size, seen_at=now, body=body))
+
+    def release(self, playbook: str, taken: Sequence[Waiting]) -> None:
+        """Give back the memory of reflections that left their window."""
+        self.held_bytes -= sum(item.size for item in taken if item.body is not None)
+        self._waiting -= {(playbook, w.member.reflection_id, w.member.attempt) for w in taken}
+        window = self.window(playbook)
+        if not window.waiting and not window.dropped:
+            del self.windows[playbook]
+
+    def low(self) -> dict[str, int]:
+        """Return the next offset to read after a crash, per input topic."""
+        waiting = [w.waiting[0].member.offset for w in self.windows.values() if w.waiting]
+        return {
+            REFLECTIONS: min(waiting, default=self.seen[REFLECTIONS] + 1),
+            COMMANDS: min(self.flushes, default=self.seen[COMMANDS] + 1),
+        }
+
+    def through(self, playbook: str) -> int:
+        """Return the offset up to which every reflection of a playbook is in a batch once its window is cut."""
+        waiting = self.window(playbook).waiting
+        return waiting[0].member.offset - 1 if waiting else self.seen[REFLECTIONS]
+
+    def order_flush(self, record: Record, command: Command) -> None:
+        """Remember a flush until everything it names is in a batch."""
+        self.flushes[record.offset] = command
+
+    def settle_flushes(self) -> None:
+        """Mark windows for flushing as far as the log has been read; forget what is fulfilled."""
+        for offset, command in list(self.flushes.items()):
+            window = self.window(command.playbook)
+            window.flush_through = max(window.flush_through, command.through_offset)
+            read_on = self.seen[REFLECTIONS] >= command.through_offset
+            waiting = window.waiting and window.waiting[0].member.offset <= command.through_offset
+            if read_on and not waiting:
+                del self.flushes[offset]

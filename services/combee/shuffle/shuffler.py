@@ -1,0 +1,192 @@
+"""The shuffle service without Faust: reads partitions in order, cuts batches, writes them in transactions.
+
+What a stream processor delivers is taken as news that a record exists. The log decides what comes next: a
+record that does not follow the last one makes the shuffler read the gap itself, so a lost, repeated or
+reordered delivery can neither lose nor repeat a reflection.
+"""
+
+import asyncio
+from collections.abc import Iterable
+
+import structlog
+
+from combee.ports import Clock, FencedError, Log, Outgoing, Record, TopicPartition, TransientError
+from combee.runtime.dead_letters import dead_letter
+from combee.runtime.playbooks import Playbooks
+from combee.runtime.settings import BatchSettings
+from combee.runtime.view import View
+from combee.shuffle.closing import Closer
+from combee.shuffle.manifests import read_manifests
+from combee.shuffle.partition import COMMANDS, GROUP, REFLECTIONS, PartitionState
+from combee_schemas import topics
+from combee_schemas.batch import Member
+from combee_schemas.codec import CodecError, decode
+from combee_schemas.command import Command
+from combee_schemas.control import BatchSize
+from combee_schemas.playbook import Playbook
+from combee_schemas.reflection import Reflection
+
+logger = structlog.get_logger()
+
+CURRENT_TIMEOUT_S = 60.0
+
+
+class Shuffler:
+    """All partitions that this process owns."""
+
+    def __init__(self, log: Log, clock: Clock, settings: BatchSettings) -> None:
+        self._log = log
+        self._clock = clock
+        self._settings = settings
+        self._states: dict[int, PartitionState] = {}
+        self._news: dict[int, dict[str, int]] = {}
+        self.kick = asyncio.Event()
+        self.playbooks = Playbooks(log, self._published)
+        self.sizes: View[BatchSize] = View(log, topics.BATCH_SIZES, BatchSize)
+        self._closer = Closer(log, clock, settings, self.playbooks, self.sizes)
+
+    def _published(self, name: str, playbook: Playbook | None) -> None:
+        if playbook is None:
+            return
+        for state in self._states.values():
+            state.manifests.published(name, playbook.batch_sequence)
+        self.kick.set()
+
+    @property
+    def owned(self) -> frozenset[int]:
+        """The partitions this process works on."""
+        return frozenset(self._news)
+
+    async def assign(self, partitions: Iterable[int]) -> None:
+        """Start afresh with these partitions: every window is rebuilt from the committed offset."""
+        self._news = {number: {} for number in partitions}
+        states, self._states = self._states, {}
+        for state in states.values():
+            await self._close(state)
+        self.kick.set()
+
+    async def close(self) -> None:
+        """Give all partitions up."""
+        await self.assign(())
+
+    async def _close(self, state: PartitionState) -> None:
+        async with state.lock:
+            try:
+                await state.transactor.close()
+            except (TransientError, FencedError) as error:
+                logger.warning("transactor_close", partition=state.number, error=str(error))
+
+    async def deliver(self, record: Record) -> None:
+        """Take note of a delivered record and work it in if it is the next one."""
+        news = self._news.get(record.partition)
+        if news is None:
+            return
+        news[record.topic] = max(news.get(record.topic, -1), record.offset)
+        state = self._states.get(record.partition)
+        if state is None or record.offset != state.seen[record.topic] + 1:
+            self.kick.set()
+            return
+        async with state.lock:
+            if record.offset == state.seen[record.topic] + 1:
+                await self._take(state, record)
+                if self._closer.full(state):
+                    self.kick.set()
+
+    async def turn(self) -> None:
+        """Restore what is not loaded, read what was missed, close what is due; for every partition.
+
+        Raises
+        ------
+        FencedError, TransientError
+            After dropping the partition's state: the next turn restores it.
+        """
+        for number in sorted(self._news):
+            try:
+                await self._turn(number)
+            except (FencedError, TransientError):
+                await self._drop(number)
+                raise
+
+    async def _drop(self, number: int) -> None:
+        state = self._states.pop(number, None)
+        if state is not None:
+            await self._close(state)
+
+    async def _turn(self, number: int) -> None:
+        if number not in self._states:
+            loaded = await self._load(number)
+            if number not in self._news:
+                await self._close(loaded)
+                return
+            self._states[number] = loaded
+        state = self._states[number]
+        async with state.lock:
+            for topic, newest in self._news.get(number, {}).items():
+                if newest > state.seen[topic]:
+                    await self._catch_up(state, topic)
+            await self._closer.close_due(state)
+
+    async def _load(self, number: int) -> PartitionState:
+        """Fence the former owner, then read back what it wrote, then everything not committed."""
+        await self.playbooks.view.wait_current(CURRENT_TIMEOUT_S)
+        await self.sizes.wait_current(CURRENT_TIMEOUT_S)
+        transactor = await self._log.transactor(f"{GROUP}-{number}")
+        published = {name: p.batch_sequence for name, p in self.playbooks.view.all().items()}
+        mine = {n: s for n, s in published.items() if await self._partition(n) == number}
+        manifests = await read_manifests(
+            self._log, number, self._settings.duplicate_horizon, mine, self._clock.monotonic()
+        )
+        committed = {topic: await self._committed(topic, number) for topic in (REFLECTIONS, COMMANDS)}
+        state = PartitionState(
+            number=number,
+            transactor=transactor,
+            manifests=manifests,
+            seen={topic: offset - 1 for topic, offset in committed.items()},
+            committed=committed,
+            memory_bytes=self._settings.window_memory_bytes,
+        )
+        for topic in committed:
+            await self._catch_up(state, topic)
+        logger.info("restored", service=GROUP, partition=number, seen=state.seen, windows=len(state.windows))
+        return state
+
+    async def _partition(self, playbook: str) -> int:
+        return await self._log.partition_for(REFLECTIONS, playbook.encode())
+
+    async def _committed(self, topic: str, number: int) -> int:
+        committed = (await self._log.committed(GROUP, topic)).get(number, 0)
+        return max(committed, (await self._log.beginnings(topic))[number])
+
+    async def _catch_up(self, state: PartitionState, topic: str) -> None:
+        source = TopicPartition(topic=topic, partition=state.number)
+        async for record in self._log.read(source, state.seen[topic] + 1):
+            await self._take(state, record)
+
+    async def _take(self, state: PartitionState, record: Record) -> None:
+        """Work in one record, in offset order; a bad one is dead-lettered and its neighbours go on."""
+        try:
+            if record.topic == COMMANDS:
+                command = decode(record.value, Command)
+                if command.kind == "flush":
+                    last = (await self._log.ends(REFLECTIONS))[state.number] - 1
+                    through = {"through_offset": min(command.through_offset, last)}
+                    state.order_flush(record, command.model_copy(update=through))
+            else:
+                await self._take_reflection(state, record)
+        except CodecError as error:
+            logger.error(
+                "dead_letter", service=GROUP, topic=record.topic, offset=record.offset, reason=str(error)
+            )
+            state.outbox.append(dead_letter(record, service=GROUP, reason=str(error), clock=self._clock))
+        state.seen[record.topic] = record.offset
+
+    async def _take_reflection(self, state: PartitionState, record: Record) -> None:
+        reflection = decode(record.value, Reflection)
+        home = await self._partition(reflection.playbook)
+        if home != record.partition:
+            # Another client's partitioner; the id stays, so a crash here can only make a repeat.
+            key = reflection.playbook.encode()
+            await self._log.produce(Outgoing(topic=REFLECTIONS, key=key, value=record.value, partition=home))
+            return
+        member = Member(offset=record.offset, reflection_id=reflection.reflection_id)
+        state.wait(reflection, member, len(record.value or b""), self._clock.monotonic())
