@@ -111,6 +111,9 @@ class Consumer(Protocol):
     async def start_offset(self, source: TopicPartition) -> int:
         """Return where this member started to read the partition after the last rebalance."""
 
+    async def positions(self) -> Mapping[TopicPartition, int]:
+        """Return per partition the next offset to be returned: it has passed transaction markers too."""
+
     def pause(self, *sources: TopicPartition) -> None:
         """Stop fetching from these partitions (membership stays)."""
 
@@ -139,8 +142,10 @@ class Log(Protocol):
     async def read_at(self, source: TopicPartition, offsets: Sequence[int]) -> Mapping[int, Record]:
         """Return the records at exactly these offsets (those that still exist)."""
 
-    def follow(self, topic: str) -> AsyncIterator[Sequence[Record] | None]:
-        """Read a topic whole and for ever, without a group; yields None once, when current."""
+    def follow(
+        self, topic: str, starts: Mapping[int, int] | None = None
+    ) -> AsyncIterator[Sequence[Record] | None]:
+        """Read a topic for ever without a group, whole or from ``starts``; yields None once, when current."""
 
     async def partitions(self, topic: str) -> int:
         """Return how many partitions a topic has. FatalError: no such topic."""

@@ -18,6 +18,10 @@ class Watermark:
         self.next = offset + 1
         return True
 
+    def pass_to(self, offset: int) -> None:
+        """Take note that everything below ``offset`` has been returned (what is no record counts as done)."""
+        self.next = max(self.next, offset)
+
     def done(self, offset: int) -> None:
         """Finish a record."""
         self._open.discard(offset)

@@ -175,6 +175,9 @@ class Loop:
             self._paused = set()
 
     async def _commit(self, consumer: Consumer) -> None:
+        for tp, position in (await consumer.positions()).items():
+            if tp in self._marks:
+                self._marks[tp].pass_to(position)
         lows = {tp: mark.low for tp, mark in self._marks.items()}
         news = {tp: low for tp, low in lows.items() if low > self._committed.get(tp, -1)}
         if news:

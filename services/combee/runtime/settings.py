@@ -1,5 +1,6 @@
 """Every setting: flag over environment (``COMBEE_*``) over ``combee.toml`` over default, read once at start."""
 
+import os
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
@@ -151,6 +152,11 @@ class Settings:
     batch: BatchSettings
     playbook: PlaybookSettings
     worker: WorkerSettings
+
+
+def environment() -> dict[str, str]:
+    """Return a copy of the environment, for child processes and for finding Java."""
+    return dict(os.environ)  # noqa: TID251 - the one place
 
 
 GROUPS: dict[str, type[Group]] = {

@@ -119,6 +119,17 @@ class KafkaConsumer:
             except (aiokafka.errors.CommitFailedError, aiokafka.errors.IllegalStateError):
                 return  # a rebalance is under way; the records come again to whoever owns them then
 
+    async def positions(self) -> Mapping[TopicPartition, int]:
+        """See the port."""
+        if self._listener.changed:
+            return {}
+        with translated(f"reading as {self._group}"):
+            return {
+                tp: await self._consumer.position(self._connection.theirs(tp))
+                for tp in self._starts
+                if self._connection.theirs(tp) in self._consumer.assignment()
+            }
+
     def pause(self, *sources: TopicPartition) -> None:
         """See the port."""
         self._consumer.pause(*self._owned(sources))

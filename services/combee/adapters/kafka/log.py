@@ -141,12 +141,16 @@ class KafkaLog:
                 found[record.offset] = record
         return found
 
-    async def follow(self, topic: str) -> AsyncIterator[Sequence[Record] | None]:
+    async def follow(
+        self, topic: str, starts: Mapping[int, int] | None = None
+    ) -> AsyncIterator[Sequence[Record] | None]:
         """See the port."""
         async with self._whole(topic) as (reader, theirs):
             with translated(f"following {topic}"):
                 ends = await reader.end_offsets(theirs)
-            behind = {tp for tp in theirs if ends[tp] > 0}
+            for tp in theirs if starts else ():
+                reader.seek(tp, (starts or {}).get(tp.partition, 0))
+            behind = {tp for tp in theirs if ends[tp] > (starts or {}).get(tp.partition, 0)}
             if not behind:
                 yield None
             while True:

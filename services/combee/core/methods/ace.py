@@ -154,3 +154,28 @@ def _curate(instructions: str, base: Playbook, data: str) -> Prompt:
         reply_name="operations",
         reply_schema=OPERATIONS_SCHEMA,
     )
+
+
+ANSWER = """You are an agent. Answer the question; the playbook holds what earlier runs have learned.
+Answer with one JSON object: {"reasoning": "...", "bullet_ids": ["..."], "final_answer": "..."}"""
+ANSWER_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "reasoning": _STRING,
+        "bullet_ids": {"type": "array", "items": _STRING},
+        "final_answer": _STRING,
+    },
+    "required": ["reasoning", "bullet_ids", "final_answer"],
+    "additionalProperties": False,
+}
+
+
+def answer_prompt(playbook: Playbook, question: str) -> Prompt:
+    """Ask an agent (ACE: generator) one question with the playbook before it."""
+    lines = ace_lines(playbook, counters=False)
+    return Prompt(
+        system=f"{ANSWER}\n{fence('playbook', lines)}",
+        user=fence("task", [as_line({"question": question})]),
+        reply_name="answer",
+        reply_schema=ANSWER_SCHEMA,
+    )

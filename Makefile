@@ -1,0 +1,61 @@
+# One command each; every target makes what it needs (virtual environment, broker jars) on first use.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/combee
+WHEELS := $(CACHE)/wheels/$(shell $(PYTHON) -c 'import sys; print("py%d%d" % sys.version_info[:2])')
+READY := $(VENV)/.ready
+CODE := services schemas tests benchmarks
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-unit test-faults check format bench lock clean
+
+help: ## Show this help
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+$(READY): pyproject.toml requirements.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Combee needs Python 3.11 or newer: make PYTHON=python3.12 …"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	@mkdir -p "$(WHEELS)"
+	@# Wheels are kept, so a second clone installs without network.
+	@$(BIN)/pip install -q --no-index --find-links "$(WHEELS)" -r requirements.lock 2>/dev/null \
+	  || { echo "fetching packages …"; \
+	       $(BIN)/pip wheel -q -w "$(WHEELS)" -r requirements.lock \
+	       && $(BIN)/pip install -q --no-index --find-links "$(WHEELS)" -r requirements.lock; }
+	$(BIN)/pip install -q --no-deps --no-build-isolation --no-index -e .
+	@touch $@
+
+setup: $(READY) ## Make the virtual environment and fetch the broker's jars
+	@$(BIN)/combee broker fetch
+
+demo: setup ## The main job, end to end, with simulated agents and a simulated model
+	@$(BIN)/combee demo
+
+test: setup ## All tests: unit, contract, kafka, e2e (embedded broker)
+	$(BIN)/pytest $(PYTEST_ARGS)
+
+test-unit: $(READY) ## Unit tests only: no broker, no network
+	$(BIN)/pytest tests/unit $(PYTEST_ARGS)
+
+test-faults: setup ## The long fault tests
+	$(BIN)/pytest tests/faults --faults $(PYTEST_ARGS)
+
+check: $(READY) ## Format, lint, types, import rules
+	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/mypy
+	$(BIN)/pytest -q tests/unit/test_architecture.py
+
+format: $(READY) ## Format the code
+	$(BIN)/ruff format $(CODE)
+	$(BIN)/ruff check --fix $(CODE)
+
+bench: setup ## Benchmarks; results in benchmarks/results/latest.json
+	$(BIN)/python -m benchmarks
+
+lock: $(READY) ## Pin what is installed now
+	{ echo '# Every package of the development environment, pinned; refresh with "make lock".'; \
+	  $(BIN)/pip freeze --exclude-editable; } > requirements.lock
+
+clean: ## Remove the virtual environment and caches of tools
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,67 @@
+"""``combee sim serve``: the stand-in model. Everything it answers is simulated."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from combee.runtime.settings import load_settings
+from combee.runtime.supervisor import die_with_parent
+
+T = TypeVar("T")
+sim = typer.Typer(help="The stand-in model: a simulation for trying Combee without an API key.")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verbs."""
+    app.add_typer(sim, name="sim")
+
+
+@sim.callback()
+def group() -> None:
+    """The stand-in model: a simulation, always labelled as one."""
+
+
+@sim.command(epilog="Example: combee sim serve --port 8700 --latency lognormal:0.8,0.5 --fault 429=0.05")
+def serve(
+    port: Annotated[int, typer.Option(help="0 takes a free one")] = 0,
+    seed: Annotated[int, typer.Option(help="same seed, same answers")] = 0,
+    latency: Annotated[str, typer.Option(help="seconds, or lognormal:MEDIAN,SIGMA")] = "0",
+    fault: Annotated[list[str] | None, typer.Option(help="KIND=RATE, may be repeated")] = None,
+    call_log: Annotated[Path | None, typer.Option(help="one JSON line per call")] = None,
+    die_with_parent_: Annotated[bool, typer.Option("--die-with-parent", hidden=True)] = False,
+) -> None:
+    """Serve the simulated model on loopback until Ctrl-C."""
+    if die_with_parent_:
+        die_with_parent()
+    from combee.sim.faults import parse_faults  # noqa: PLC0415
+    from combee.sim.latency import parse_latency  # noqa: PLC0415
+    from combee.sim.options import SimOptions  # noqa: PLC0415 - --help stays quick
+    from combee.sim.server import serve as run  # noqa: PLC0415
+
+    options = SimOptions(
+        port=port,
+        seed=seed,
+        latency=parse(parse_latency, latency),
+        faults=parse(parse_faults, fault or []),
+        call_log=call_log,
+    )
+    ready_file = load_settings().worker.ready_file
+
+    def ready(url: str) -> None:
+        typer.echo(f"simulated model at {url}")
+        if ready_file is not None:
+            ready_file.with_suffix(".part").write_text(url)
+            ready_file.with_suffix(".part").replace(ready_file)
+
+    asyncio.run(run(options, on_ready=ready))
+
+
+def parse(read: Callable[[Any], T], given: object) -> T:
+    """Return what ``read`` makes of an option; a wrong one is a usage error."""
+    try:
+        return read(given)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error

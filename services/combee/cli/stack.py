@@ -1,0 +1,122 @@
+"""All services of one machine as processes; ``combee up``."""
+
+import json
+import os
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import platformdirs
+
+from combee.compose import ROLES
+from combee.ports import FatalError
+from combee.runtime.clock import SystemClock
+from combee.runtime.settings import Settings, environment
+from combee.runtime.supervisor import Process, Supervisor
+
+READY_TIMEOUT_S = 60.0
+STOP_MARGIN_S = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StackOptions:
+    """What the services of a stack share."""
+
+    settings: Settings
+    bootstrap_servers: str
+    folder: Path
+    simulated: bool = False
+    sim_arguments: tuple[str, ...] = ()
+    scan_workers: int = 1
+    roles: tuple[str, ...] = tuple(ROLES)
+
+
+def child_environment(options: StackOptions) -> dict[str, str]:
+    """Return the environment of the services: ours, with every setting as it was resolved here."""
+    settings = options.settings
+    values: dict[str, object] = {}
+    for group in (settings.kafka, settings.model, settings.batch, settings.playbook):
+        values |= group.model_dump(exclude={"sasl_password", "api_key"})  # secrets stay where they are
+    values |= {"bootstrap_servers": options.bootstrap_servers, "log_level": settings.worker.log_level}
+    named = {f"COMBEE_{name.upper()}": str(value) for name, value in values.items() if value is not None}
+    return environment() | named
+
+
+@asynccontextmanager
+async def stack(
+    options: StackOptions, on_line: Callable[[str, str], None] | None = None
+) -> AsyncIterator[Supervisor]:
+    """Run the services (and the stand-in model, if simulated) while the context is open.
+
+    Raises
+    ------
+    FatalError
+        If a service cannot run; the message ends with what it said last.
+    """
+    options.folder.mkdir(parents=True, exist_ok=True)
+    supervisor = Supervisor(options.folder, SystemClock(), on_line)
+    try:
+        env = child_environment(options)
+        if options.simulated:
+            env |= await _stand_in(supervisor, options)
+        for role in options.roles:
+            for slot in range(options.scan_workers if role == "scan" else 1):
+                await supervisor.start(_worker(role, slot, env, options.folder))
+        await supervisor.wait_ready(READY_TIMEOUT_S)
+        yield supervisor
+    finally:
+        await supervisor.stop(options.settings.model.model_timeout_s + STOP_MARGIN_S)
+
+
+def _worker(role: str, slot: int, env: Mapping[str, str], folder: Path) -> Process:
+    name = f"{role}-{slot}" if slot else role
+    return Process(
+        name=name,
+        arguments=("worker", role, "--slot", str(slot)),
+        env=env,
+        ready_file=folder / f"{name}.ready",
+    )
+
+
+async def _stand_in(supervisor: Supervisor, options: StackOptions) -> dict[str, str]:
+    """Start the stand-in model; return the settings that point at it."""
+    ready = options.folder / "sim.ready"
+    process = Process(
+        name="sim", arguments=("sim", "serve", *options.sim_arguments), env=environment(), ready_file=ready
+    )
+    await supervisor.start(process)
+    await supervisor.wait_ready(READY_TIMEOUT_S)
+    url = ready.read_text().strip()
+    if not url:
+        raise FatalError("the stand-in model gave no address")
+    return {
+        "COMBEE_MODEL": "simulated",
+        "COMBEE_BASE_URL": url,
+        "COMBEE_API_KEY": "simulated",
+    }
+
+
+def model_environment(supervisor: Supervisor) -> dict[str, str]:
+    """Return where the stand-in of a running stack listens."""
+    return {"base_url": (supervisor.folder / "sim.ready").read_text().strip()}
+
+
+def data_dir(settings: Settings) -> Path:
+    """Return the folder of this user's embedded broker."""
+    return settings.worker.data_dir or Path(platformdirs.user_data_dir("combee"))
+
+
+def stack_file(settings: Settings) -> Path:
+    """Return where ``combee up`` says that it serves the embedded broker of this user."""
+    return data_dir(settings) / f"stack-{settings.kafka.topic_prefix}.json"
+
+
+def stack_is_running(settings: Settings) -> bool:
+    """Return whether ``combee up`` serves this user's embedded broker."""
+    try:
+        pid = json.loads(stack_file(settings).read_text())["pid"]
+        os.kill(int(pid), 0)
+    except (OSError, ValueError, KeyError):
+        return False
+    return True

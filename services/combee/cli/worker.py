@@ -1,0 +1,41 @@
+"""``combee worker ROLE``: one service in the foreground."""
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from combee.runtime.logs import configure_logs
+from combee.runtime.settings import load_settings
+from combee.runtime.supervisor import die_with_parent
+
+ROLES = ("control", "publish", "scan", "shuffle", "reflect")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command(epilog="Example: combee worker scan --slot 1")(worker)
+
+
+def worker(
+    role: Annotated[str, typer.Argument(help=f"one of {', '.join(ROLES)}")],
+    slot: Annotated[int | None, typer.Option(help="number of this replica; each needs its own")] = None,
+    bootstrap_servers: Annotated[str | None, typer.Option(help="Kafka brokers")] = None,
+    die_with_parent_: Annotated[bool, typer.Option("--die-with-parent", hidden=True)] = False,
+) -> None:
+    """Run one service until SIGTERM or Ctrl-C; it drains before it exits."""
+    if role not in ROLES:
+        raise typer.BadParameter(f"no such role: {role}; choose one of {', '.join(ROLES)}")
+    if die_with_parent_:
+        die_with_parent()
+    from combee.compose import run_worker  # noqa: PLC0415 - --help stays quick
+    from combee.ports import FatalError  # noqa: PLC0415
+
+    settings = load_settings(slot=slot, bootstrap_servers=bootstrap_servers)
+    configure_logs(settings.worker.log_level, json=settings.worker.log_json)
+    if settings.kafka.bootstrap_servers is None:
+        raise FatalError(
+            "a single worker needs a broker: set COMBEE_BOOTSTRAP_SERVERS, or use 'combee up',"
+            " which starts everything on this machine"
+        )
+    asyncio.run(run_worker(role, settings, settings.kafka.bootstrap_servers))

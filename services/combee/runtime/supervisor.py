@@ -1,0 +1,173 @@
+"""Processes of one machine: started, watched, restarted, stopped; none is left behind."""
+
+import asyncio
+import ctypes
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import structlog
+
+from combee.ports import Clock, FatalError
+
+logger = structlog.get_logger()
+
+RESTART_S = 0.2
+QUICK_DEATH_S = 5.0
+QUICK_DEATHS_LIMIT = 5
+PR_SET_PDEATHSIG = 1
+TAIL_LINES = 15
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Process:
+    """What to run: a module of ours with arguments; it creates ``ready_file`` when it is ready."""
+
+    name: str
+    arguments: tuple[str, ...]
+    env: Mapping[str, str] = field(repr=False)
+    ready_file: Path
+
+
+@dataclass(slots=True)
+class _Child:
+    process: Process
+    running: asyncio.subprocess.Process
+    started_at: float
+    deaths: int = 0
+    watch: asyncio.Task[None] | None = None
+
+
+class Supervisor:
+    """Owns child processes by pid. ``folder`` takes their logs and ready files."""
+
+    def __init__(self, folder: Path, clock: Clock, on_line: Callable[[str, str], None] | None = None) -> None:
+        self.folder = folder
+        self._clock = clock
+        self._on_line = on_line
+        self._children: dict[str, _Child] = {}
+        self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._stopping = False
+
+    async def start(self, process: Process) -> None:
+        """Start a process and keep it running."""
+        process.ready_file.unlink(missing_ok=True)
+        running = await self._spawn(process)
+        child = _Child(process, running, self._clock.monotonic())
+        self._children[process.name] = child
+        child.watch = asyncio.create_task(self._watch(child))
+
+    async def _spawn(self, process: Process) -> asyncio.subprocess.Process:
+        command = (sys.executable, "-m", "combee.cli", *process.arguments, "--die-with-parent")
+        with self.log_file(process.name).open("ab") as log:
+            return await asyncio.create_subprocess_exec(
+                *command,
+                env={**process.env, "COMBEE_READY_FILE": str(process.ready_file)},
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=asyncio.subprocess.PIPE if self._on_line else log,
+                start_new_session=True,  # Ctrl-C at the terminal reaches us alone; we stop the rest in order
+            )
+
+    def log_file(self, name: str) -> Path:
+        """Return where a process's output goes."""
+        return self.folder / f"{name}.log"
+
+    async def _watch(self, child: _Child) -> None:
+        while True:
+            await self._copy_lines(child)
+            code = await child.running.wait()
+            if self._stopping:
+                return
+            quick = self._clock.monotonic() - child.started_at < QUICK_DEATH_S
+            child.deaths = child.deaths + 1 if quick else 1
+            logger.warning("process_ended", process=child.process.name, code=code, deaths=child.deaths)
+            if code == 1 and child.deaths >= QUICK_DEATHS_LIMIT:
+                self._fail(f"{child.process.name} cannot run:\n{self.tail(child.process.name)}")
+                return
+            await asyncio.sleep(RESTART_S)
+            child.running = await self._spawn(child.process)
+            child.started_at = self._clock.monotonic()
+
+    async def _copy_lines(self, child: _Child) -> None:
+        if self._on_line is None or child.running.stderr is None:
+            return
+        with self.log_file(child.process.name).open("ab") as log:
+            async for line in child.running.stderr:
+                log.write(line)
+                self._on_line(child.process.name, line.decode(errors="replace").rstrip())
+
+    def _fail(self, message: str) -> None:
+        if not self._failure.done():
+            self._failure.set_exception(FatalError(message))
+
+    def tail(self, name: str) -> str:
+        """Return the last lines a process wrote."""
+        path = self.log_file(name)
+        lines = path.read_text(errors="replace").splitlines() if path.exists() else []
+        return "\n".join(lines[-TAIL_LINES:])
+
+    def pid(self, name: str) -> int:
+        """Return the pid of a running process."""
+        return self._children[name].running.pid
+
+    def send(self, name: str, sign: signal.Signals) -> None:
+        """Send a signal to a process (the supervisor restarts it if it ends)."""
+        self._children[name].running.send_signal(sign)
+
+    async def wait_ready(self, timeout_s: float) -> None:
+        """Wait until every process has been ready once.
+
+        Raises
+        ------
+        FatalError
+            If one cannot run, or the time is over.
+        """
+        deadline = self._clock.monotonic() + timeout_s
+        while waiting := [
+            c.process.name for c in self._children.values() if not c.process.ready_file.exists()
+        ]:
+            self.check()
+            if self._clock.monotonic() > deadline:
+                tails = "\n".join(f"--- {name}\n{self.tail(name)}" for name in waiting)
+                raise FatalError(f"not ready after {timeout_s:.0f} s: {', '.join(waiting)}\n{tails}")
+            await asyncio.sleep(0.05)
+
+    def check(self) -> None:
+        """Raise FatalError if a process cannot run."""
+        if self._failure.done():
+            self._failure.result()
+
+    async def failed(self) -> None:
+        """Wait until a process cannot run; raises FatalError then."""
+        await asyncio.shield(self._failure)
+
+    async def stop(self, timeout_s: float) -> None:
+        """SIGTERM all, then SIGKILL what is left after ``timeout_s``."""
+        self._stopping = True
+        for child in self._children.values():
+            _signal(child, signal.SIGTERM)
+        waits = [asyncio.create_task(child.running.wait()) for child in self._children.values()]
+        if waits:
+            _, late = await asyncio.wait(waits, timeout=timeout_s)
+            for child in self._children.values() if late else ():
+                _signal(child, signal.SIGKILL)
+            await asyncio.gather(*waits)
+        watches = [child.watch for child in self._children.values() if child.watch]
+        for watch in watches:
+            watch.cancel()
+        await asyncio.gather(*watches, return_exceptions=True)
+        self._failure.cancel()
+
+
+def _signal(child: _Child, sign: signal.Signals) -> None:
+    if child.running.returncode is None:
+        child.running.send_signal(sign)
+
+
+def die_with_parent() -> None:
+    """Ask Linux for SIGTERM when the parent ends, however it ends; elsewhere nothing happens."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)

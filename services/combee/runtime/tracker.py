@@ -1,0 +1,168 @@
+"""Follow one playbook's reflections through the topics: published, batched, applied or dead-lettered."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+import structlog
+
+from combee.ports import Clock, Log, Record, TransientError
+from combee_schemas import topics
+from combee_schemas.base import Message
+from combee_schemas.batch import Batch
+from combee_schemas.codec import CodecError, decode
+from combee_schemas.dead_letter import DeadLetter
+from combee_schemas.playbook import Playbook
+from combee_schemas.reflection import Reflection
+from combee_schemas.topics import Topic
+
+logger = structlog.get_logger()
+RETRY_S = 1.0
+M = TypeVar("M", bound=Message)
+
+
+class StalledError(TransientError):
+    """Nothing moved for too long; what was published is safe and goes on when the services do."""
+
+
+class Tracker:
+    """What the log says about one playbook, kept current while the context is open."""
+
+    def __init__(self, log: Log, playbook: str, clock: Clock) -> None:
+        self._log = log
+        self._name = playbook
+        self._clock = clock
+        self._changed = asyncio.Condition()
+        self.reflections: dict[str, tuple[int, Reflection]] = {}
+        """Reflections seen since the start: id → offset, body."""
+        self.batches: dict[int, Batch] = {}
+        self.batch_of: dict[str, int] = {}
+        """Reflection id → sequence of its batch."""
+        self.versions: dict[int, Playbook] = {}
+        """Versions made by batches, by batch sequence, without their entries."""
+        self.newest: Playbook | None = None
+        self.dead: set[str] = set()
+        """Ids of dead-lettered reflections and traces."""
+        self.moved_at = clock.monotonic()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["Tracker"]:
+        """Follow the topics while the context is open; what was batched before is known on entry."""
+        starts = {
+            # What waits in a window is at or above shuffle's committed offset.
+            topics.REFLECTIONS.name: {
+                **await self._log.beginnings(topics.REFLECTIONS.name),
+                **await self._log.committed("shuffle", topics.REFLECTIONS.name),
+            },
+            topics.DEAD_LETTERS.name: await self._log.ends(topics.DEAD_LETTERS.name),
+        }
+        current = [asyncio.Event() for _ in range(4)]
+        follows = [
+            asyncio.create_task(self._follow(topic, starts.get(topic.name), take, event))
+            for (topic, take), event in zip(self._takes(), current, strict=True)
+        ]
+        try:
+            async with asyncio.timeout(60):
+                await asyncio.gather(*(event.wait() for event in current))
+            yield self
+        finally:
+            for task in follows:
+                task.cancel()
+            await asyncio.gather(*follows, return_exceptions=True)
+
+    def _takes(self) -> tuple[tuple[Topic, Callable[[Record], None]], ...]:
+        return (
+            (topics.REFLECTIONS, self._reflection),
+            (topics.BATCHES, self._batch),
+            (topics.HISTORY, self._version),
+            (topics.DEAD_LETTERS, self._dead),
+        )
+
+    async def _follow(
+        self,
+        topic: Topic,
+        starts: Mapping[int, int] | None,
+        take: Callable[[Record], None],
+        current: asyncio.Event,
+    ) -> None:
+        while True:
+            try:
+                async for records in self._log.follow(topic.name, starts):
+                    if records is None:
+                        current.set()
+                    for record in records or ():
+                        take(record)
+                    async with self._changed:
+                        self._changed.notify_all()
+            except TransientError as error:
+                logger.warning("tracker_disconnected", topic=topic.name, error=str(error))
+                await asyncio.sleep(RETRY_S)
+
+    def _reflection(self, record: Record) -> None:
+        found = self._mine(record, Reflection)
+        if found is not None:
+            self.reflections.setdefault(found.reflection_id, (record.offset, found))
+
+    def _batch(self, record: Record) -> None:
+        found = self._mine(record, Batch)
+        if found is not None:
+            self.batches[found.sequence] = found
+            self.batch_of |= {member.reflection_id: found.sequence for member in found.members}
+
+    def _version(self, record: Record) -> None:
+        found = self._mine(record, Playbook)
+        if found is None:
+            return
+        self.newest = found
+        if found.origin == "batch":
+            self.versions[found.batch_sequence] = found.model_copy(update={"entries": ()})
+
+    def _dead(self, record: Record) -> None:
+        try:
+            letter = decode(record.value, DeadLetter)
+        except CodecError:
+            return
+        if letter.record_id:
+            self.moved_at = self._clock.monotonic()
+            self.dead.add(letter.record_id)
+
+    def _mine(self, record: Record, kind: type[M]) -> M | None:
+        if record.key != self._name.encode():
+            return None
+        try:
+            found = decode(record.value, kind)
+        except CodecError:
+            return None
+        self.moved_at = self._clock.monotonic()
+        return found
+
+    def is_applied(self, reflection_id: str) -> bool:
+        """Return whether a version contains this reflection."""
+        return self.batch_of.get(reflection_id, -1) in self.versions
+
+    def unsettled(self, ids: Iterable[str]) -> list[str]:
+        """Return the ids that are neither applied nor dead-lettered."""
+        return [one for one in ids if one not in self.dead and not self.is_applied(one)]
+
+    async def wait(
+        self, done: Callable[[], bool], *, stall_s: float, on_change: Callable[[], None] = lambda: None
+    ) -> None:
+        """Wait until ``done``.
+
+        Raises
+        ------
+        StalledError
+            If nothing about this playbook moved for ``stall_s``.
+        """
+        while not done():
+            on_change()
+            left = self.moved_at + stall_s - self._clock.monotonic()
+            if left <= 0:
+                raise StalledError(f"nothing moved for {stall_s:.0f} s")
+            async with self._changed:
+                try:
+                    await asyncio.wait_for(self._changed.wait(), min(left, 1.0))
+                except TimeoutError:
+                    continue
+        on_change()
