@@ -1,6 +1,6 @@
 """What Combee needs from outside: a log, a language model, a clock; and the three fates of errors."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -136,7 +136,9 @@ class Log(Protocol):
     async def transactor(self, name: str) -> Transactor:
         """Initialise the transactional id ``name``, fencing its former owner."""
 
-    def read(self, source: TopicPartition, start: int, end: int | None = None) -> AsyncIterator[Record]:
+    def read(
+        self, source: TopicPartition, start: int, end: int | None = None
+    ) -> AsyncGenerator[Record, None]:
         """Read from ``start`` up to ``end`` or the end offset seen at the call, read-committed."""
 
     async def read_at(self, source: TopicPartition, offsets: Sequence[int]) -> Mapping[int, Record]:
@@ -144,7 +146,7 @@ class Log(Protocol):
 
     def follow(
         self, topic: str, starts: Mapping[int, int] | None = None
-    ) -> AsyncIterator[Sequence[Record] | None]:
+    ) -> AsyncGenerator[Sequence[Record] | None, None]:
         """Read a topic for ever without a group, whole or from ``starts``; yields None once, when current."""
 
     async def partitions(self, topic: str) -> int:

@@ -183,11 +183,7 @@ async def _services(
 def _print(
     report: dict[str, object], playbook: Playbook, format_: str, out: Path | None, *, as_json: bool
 ) -> None:
-    written = {
-        "ace": ace_text,
-        "md": markdown_text,
-        "json": lambda one: one.model_dump_json(indent=2) + "\n",
-    }[format_](playbook)
+    written = rendered(playbook, format_)
     if out is not None:
         out.write_text(written, encoding="utf-8")
     if as_json:
@@ -204,3 +200,10 @@ def _summary(report: dict[str, object]) -> str:
         f"{report['playbook']} version {report['version']}: {report['entries']} entries; reflections: {counts};"
         f" {report['batches']} batches, {report['model_calls']} model calls, {report['seconds']} s"
     )
+
+
+def rendered(playbook: Playbook, format_: str) -> str:
+    """Return the playbook in one of the formats."""
+    if format_ == "json":
+        return playbook.model_dump_json(indent=2) + "\n"
+    return ace_text(playbook) if format_ == "ace" else markdown_text(playbook)

@@ -1,7 +1,7 @@
 """What ``combee learn`` does once a log is open: publish, wait until all is applied, report."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import uuid4
 
@@ -118,26 +118,34 @@ class Learning:
         """
         began = self._clock.monotonic()
         async with Tracker(self._log, playbook, self._clock).running() as tracker:
-            new = {learned_id(item): item for item in reversed(items)}
-            new = {one: item for one, item in reversed(new.items()) if not tracker.is_applied(one)}
-            trace_of = {one: item.trace_id for one, item in new.items() if not isinstance(item, Reflection)}
-
-            def show() -> None:
-                on_progress(_progress(tracker, new))
-
+            new = new_items(items, tracker)
             await self._publish(list(new.values()), tracker)
-            await tracker.wait(
-                lambda: _all_reflected(tracker, new, trace_of), stall_s=stall_s, on_change=show
-            )
-            waiting = [one for one in new if trace_of.get(one) not in tracker.dead]
-            unbatched = [one for one in tracker.unsettled(waiting) if one not in tracker.batch_of]
-            if unbatched:
-                await self._flush(playbook, max(offset for offset, _ in tracker.reflections.values()))
-            await tracker.wait(lambda: not tracker.unsettled(waiting), stall_s=stall_s, on_change=show)
-            report = self._report(tracker, playbook, new, trace_of)
+            await self.settle(tracker, new, stall_s=stall_s, on_progress=on_progress)
+            report = self.report(tracker, new)
         report.duplicates = len(items) - len(new)
         report.seconds = self._clock.monotonic() - began
         return report
+
+    async def settle(
+        self,
+        tracker: Tracker,
+        new: Mapping[str, Item],
+        *,
+        stall_s: float,
+        on_progress: Callable[[Progress], None] = lambda _: None,
+    ) -> None:
+        """Wait until all of ``new``, already published, is applied or dead-lettered; flush the last window."""
+
+        def show() -> None:
+            on_progress(_progress(tracker, new))
+
+        trace_of = _traces(new)
+        await tracker.wait(lambda: _all_reflected(tracker, new, trace_of), stall_s=stall_s, on_change=show)
+        waiting = [one for one in new if trace_of.get(one) not in tracker.dead]
+        unbatched = [one for one in tracker.unsettled(waiting) if one not in tracker.batch_of]
+        if unbatched:
+            await self._flush(tracker.name, max(offset for offset, _ in tracker.reflections.values()))
+        await tracker.wait(lambda: not tracker.unsettled(waiting), stall_s=stall_s, on_change=show)
 
     async def _publish(self, items: Sequence[Item], tracker: Tracker) -> None:
         ready = [item for item in items if not isinstance(item, Sample)]
@@ -181,21 +189,34 @@ class Learning:
             Outgoing(topic=topics.COMMANDS.name, key=playbook.encode(), value=encode(command))
         )
 
-    def _report(
-        self, tracker: Tracker, playbook: str, new: dict[str, Item], trace_of: dict[str, str]
-    ) -> Report:
+    def report(self, tracker: Tracker, new: Mapping[str, Item]) -> Report:
+        """Return what became of ``new``, once it is settled."""
+        trace_of = _traces(new)
         dead = [one for one in new if one in tracker.dead or trace_of.get(one) in tracker.dead]
         sequences = {tracker.batch_of[one] for one in new if one in tracker.batch_of}
         reflecting = [tracker.reflections[one][1].usage for one in trace_of if one in tracker.reflections]
         scanning = [tracker.versions[sequence].usage for sequence in sequences]
         return Report(
-            playbook=tracker.newest or empty(playbook),
+            playbook=tracker.newest or empty(tracker.name),
             published=len(new),
             applied=len(new) - len(dead),
             dead_lettered=len(dead),
             batches=len(sequences),
             usage=sum([*reflecting, *scanning], self._own),
         )
+
+
+def new_items(items: Sequence[Item], tracker: Tracker) -> dict[str, Item]:
+    """Return the items that no version contains yet, by the id of their reflection, each once."""
+    new: dict[str, Item] = {}
+    for item in items:
+        if not tracker.is_applied(learned_id(item)):
+            new.setdefault(learned_id(item), item)
+    return new
+
+
+def _traces(new: Mapping[str, Item]) -> dict[str, str]:
+    return {one: item.trace_id for one, item in new.items() if not isinstance(item, Reflection)}
 
 
 def outgoing(item: Item) -> Outgoing:
@@ -207,14 +228,14 @@ def outgoing(item: Item) -> Outgoing:
     raise TypeError("a sample has to be answered first")
 
 
-def _all_reflected(tracker: Tracker, new: dict[str, Item], trace_of: dict[str, str]) -> bool:
+def _all_reflected(tracker: Tracker, new: Mapping[str, Item], trace_of: Mapping[str, str]) -> bool:
     return all(
         one in tracker.reflections or one in tracker.batch_of or trace_of.get(one) in tracker.dead
         for one in new
     )
 
 
-def _progress(tracker: Tracker, new: dict[str, Item]) -> Progress:
+def _progress(tracker: Tracker, new: Mapping[str, Item]) -> Progress:
     return Progress(
         total=len(new),
         reflected=sum(one in tracker.reflections or one in tracker.batch_of for one in new),

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import aclosing
 
 import structlog
 
@@ -186,11 +187,12 @@ class Publisher:
 
     async def _version(self, partition: int, command: Command) -> Playbook:
         source = TopicPartition(topic=topics.HISTORY.name, partition=partition)
-        async for found in self._log.read(source, 0):
-            if found.key == command.playbook.encode():
-                playbook = decode(found.value, Playbook)
-                if playbook.version == command.version:
-                    return playbook
+        async with aclosing(self._log.read(source, 0)) as records:
+            async for found in records:
+                if found.key == command.playbook.encode():
+                    playbook = decode(found.value, Playbook)
+                    if playbook.version == command.version:
+                        return playbook
         raise PoisonError(f"{command.playbook} has no version {command.version} to go back to")
 
     # ---- writing

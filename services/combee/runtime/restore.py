@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
 
 from combee.ports import Log, Record, TopicPartition
 
@@ -23,6 +24,7 @@ async def oldest_timestamp(log: Log, starts: Mapping[TopicPartition, int]) -> in
 
 
 async def _first_timestamp(log: Log, source: TopicPartition, start: int) -> int | None:
-    async for record in log.read(source, start):
-        return record.timestamp_ms
+    async with aclosing(log.read(source, start)) as records:
+        async for record in records:
+            return record.timestamp_ms
     return None

@@ -31,7 +31,7 @@ class Tracker:
 
     def __init__(self, log: Log, playbook: str, clock: Clock) -> None:
         self._log = log
-        self._name = playbook
+        self.name = playbook
         self._clock = clock
         self._changed = asyncio.Condition()
         self.reflections: dict[str, tuple[int, Reflection]] = {}
@@ -128,7 +128,7 @@ class Tracker:
             self.dead.add(letter.record_id)
 
     def _mine(self, record: Record, kind: type[M]) -> M | None:
-        if record.key != self._name.encode():
+        if record.key != self.name.encode():
             return None
         try:
             found = decode(record.value, kind)
@@ -160,9 +160,13 @@ class Tracker:
             left = self.moved_at + stall_s - self._clock.monotonic()
             if left <= 0:
                 raise StalledError(f"nothing moved for {stall_s:.0f} s")
-            async with self._changed:
-                try:
-                    await asyncio.wait_for(self._changed.wait(), min(left, 1.0))
-                except TimeoutError:
-                    continue
+            await self.change(min(left, 1.0))
         on_change()
+
+    async def change(self, timeout_s: float = 1.0) -> None:
+        """Wait until something was read, ``timeout_s`` at most."""
+        async with self._changed:
+            try:
+                await asyncio.wait_for(self._changed.wait(), timeout_s)
+            except TimeoutError:
+                return

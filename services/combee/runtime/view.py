@@ -55,7 +55,7 @@ class View(Generic[M]):
         """Follow the topic for ever; start again from the beginning after a disconnect."""
         while True:
             try:
-                async with aclosing(self._log.follow(self._topic.name)) as changes:  # type: ignore[type-var]
+                async with aclosing(self._log.follow(self._topic.name)) as changes:
                     async for records in changes:
                         if records is None:
                             self._current.set()

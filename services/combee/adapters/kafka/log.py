@@ -1,7 +1,7 @@
 """The ``Log`` port on aiokafka: one idempotent producer, readers as they are needed."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -95,7 +95,9 @@ class KafkaLog:
         finally:
             await reader.stop()
 
-    async def read(self, source: TopicPartition, start: int, end: int | None = None) -> AsyncIterator[Record]:
+    async def read(
+        self, source: TopicPartition, start: int, end: int | None = None
+    ) -> AsyncGenerator[Record, None]:
         """See the port."""
         async with self._reader([source]) as (reader, (tp,)):
             with translated(f"reading {source.topic}[{source.partition}]"):
@@ -143,7 +145,7 @@ class KafkaLog:
 
     async def follow(
         self, topic: str, starts: Mapping[int, int] | None = None
-    ) -> AsyncIterator[Sequence[Record] | None]:
+    ) -> AsyncGenerator[Sequence[Record] | None, None]:
         """See the port."""
         async with self._whole(topic) as (reader, theirs):
             with translated(f"following {topic}"):

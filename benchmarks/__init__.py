@@ -1,0 +1,1 @@
+"""Benchmarks: never tests. Every figure in the docs comes from here."""

@@ -1,0 +1,16 @@
+"""The broker that benchmarks run on."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from combee.runtime.settings import load_settings
+
+
+@asynccontextmanager
+async def broker() -> AsyncIterator[str]:
+    """Yield the address of the configured broker, else of a throw-away embedded one."""
+    configured = load_settings().kafka.bootstrap_servers
+    if configured is not None:
+        yield configured
+        return
+    raise NotImplementedError

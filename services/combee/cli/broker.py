@@ -1,0 +1,56 @@
+"""``combee broker``: the embedded broker of this machine."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import typer
+from rich.console import Console
+
+broker = typer.Typer(help="The embedded broker: real Apache Kafka from its jars, on loopback.")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verbs."""
+    app.add_typer(broker, name="broker")
+
+
+@broker.callback()
+def group() -> None:
+    """The embedded broker: real Apache Kafka from its jars, on loopback."""
+
+
+@broker.command(epilog="Example: combee broker fetch")
+def fetch() -> None:
+    """Fetch and verify what the broker needs, once; nothing happens when all is there."""
+    asyncio.run(_fetch())
+
+
+async def _fetch() -> None:
+    from combee.adapters.embedded_kafka import EmbeddedKafka  # noqa: PLC0415 - --help stays quick
+    from combee.adapters.kafka import is_ready  # noqa: PLC0415
+    from combee.runtime.settings import environment  # noqa: PLC0415
+
+    with Console(stderr=True).status("checking the broker's jars") as status:
+
+        def progress(present: int, total: int) -> None:
+            status.update(f"fetching the broker's jars: {present} of {total}")
+
+        kafka = EmbeddedKafka(Path("unused"), ready=is_ready, env=environment(), progress=progress)
+        await kafka.prepare()
+
+
+@asynccontextmanager
+async def throw_away_broker(
+    folder: Path, *, progress: Callable[[int, int], None] | None = None, benchmark: bool = False
+) -> AsyncIterator[str]:
+    """Yield the address of an embedded broker whose data nobody keeps."""
+    from combee.adapters.embedded_kafka import EmbeddedKafka  # noqa: PLC0415
+    from combee.adapters.kafka import is_ready  # noqa: PLC0415
+    from combee.runtime.settings import environment  # noqa: PLC0415
+
+    async with EmbeddedKafka(
+        folder, ready=is_ready, env=environment(), progress=progress, benchmark=benchmark
+    ) as kafka:
+        yield kafka.bootstrap_servers

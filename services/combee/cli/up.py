@@ -1,0 +1,96 @@
+"""``combee up``: everything on this machine until Ctrl-C."""
+
+import asyncio
+import json
+import os
+import signal
+import tempfile
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from combee.ports import FatalError
+from combee.runtime.settings import Settings, load_settings
+
+COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "red")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command(epilog="Example: combee up --simulated")(up)
+
+
+def up(
+    *,
+    simulated: Annotated[
+        bool, typer.Option("--simulated", help="use the stand-in model (a simulation)")
+    ] = False,
+    model: Annotated[str | None, typer.Option(help="such as openai/gpt-4.1-mini or ollama/llama3")] = None,
+    base_url: Annotated[str | None, typer.Option(help="any OpenAI-compatible server")] = None,
+    bootstrap_servers: Annotated[str | None, typer.Option(help="Kafka brokers; empty: embedded")] = None,
+    scan_workers: Annotated[int, typer.Option(min=1, help="processes of the scan service")] = 1,
+) -> None:
+    """Run the broker (unless one is configured) and all services; restart what ends; one log."""
+    settings = load_settings(
+        model="simulated" if simulated else model, base_url=base_url, bootstrap_servers=bootstrap_servers
+    )
+    from combee.compose import NO_MODEL  # noqa: PLC0415 - --help stays quick
+
+    if settings.model.model is None:
+        raise FatalError(NO_MODEL)
+    asyncio.run(_up(settings, simulated=simulated, scan_workers=scan_workers))
+
+
+async def _up(settings: Settings, *, simulated: bool, scan_workers: int) -> None:
+    from combee.cli.log import open_log  # noqa: PLC0415
+    from combee.cli.stack import StackOptions, stack, stack_file  # noqa: PLC0415
+
+    console = Console(stderr=True, highlight=False)
+    stop = asyncio.Event()
+    for sign in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(sign, stop.set)
+    embedded = settings.kafka.bootstrap_servers is None
+    async with open_log(settings, create=embedded) as (_, bootstrap):
+        with tempfile.TemporaryDirectory(prefix="combee-up-") as folder:
+            options = StackOptions(
+                settings=settings,
+                bootstrap_servers=bootstrap,
+                folder=Path(folder),
+                simulated=simulated,
+                scan_workers=scan_workers,
+            )
+            async with stack(options, _Lines(console)) as supervisor:
+                console.print(f"combee is up at {bootstrap}; Ctrl-C stops it")
+                marker = stack_file(settings) if embedded else Path(folder) / "stack.json"
+                marker.write_text(json.dumps({"pid": os.getpid()}))
+                try:
+                    await _first(stop, supervisor.failed())
+                finally:
+                    marker.unlink(missing_ok=True)
+
+
+async def _first(stop: asyncio.Event, failed: Coroutine[Any, Any, None]) -> None:
+    """Wait for Ctrl-C, or raise what made a service impossible to run."""
+    waits: list[asyncio.Task[Any]] = [asyncio.create_task(stop.wait()), asyncio.create_task(failed)]
+    done, rest = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    for task in rest:
+        task.cancel()
+    for task in done:
+        task.result()
+
+
+class _Lines:
+    """Prints the lines of all services, each with its name in a colour of its own."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._colours: dict[str, str] = {}
+
+    def __call__(self, name: str, line: str) -> None:
+        """Print one line."""
+        colour = self._colours.setdefault(name, COLOURS[len(self._colours) % len(COLOURS)])
+        self._console.print(f"[{colour}]{name:>10}[/] {escape(line)}")
