@@ -1,0 +1,155 @@
+"""A simulated fleet: concurrent agents that answer questions with the playbook they have, and leave traces."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from combee.core.identity import content_id
+from combee.core.prompt import as_line, fence
+from combee.core.render import ace_lines
+from combee.ports import LanguageModel, PoisonError
+from combee.sim.family import Question, right
+from combee_schemas.base import Shown
+from combee_schemas.model import Prompt
+from combee_schemas.playbook import Playbook
+from combee_schemas.trace import Trace
+
+AGENTS = 20
+_STRING = {"type": "string"}
+ANSWER_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "reasoning": _STRING,
+        "bullet_ids": {"type": "array", "items": _STRING},
+        "final_answer": _STRING,
+    },
+    "required": ["reasoning", "bullet_ids", "final_answer"],
+    "additionalProperties": False,
+}
+_INSTRUCTIONS = """You are an agent. Answer the question; the playbook holds what earlier runs have learned.
+Answer with one JSON object: {"reasoning": "...", "bullet_ids": ["..."], "final_answer": "..."}"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far a fleet is."""
+
+    asked: int
+    right: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accuracy:
+    """How many questions the simulated agents got right."""
+
+    right: int
+    asked: int
+
+    @property
+    def share(self) -> float:
+        """Right answers per question; 0 when nothing was asked."""
+        return self.right / self.asked if self.asked else 0.0
+
+    def __str__(self) -> str:
+        return f"simulated accuracy {self.share:.1%} ({self.right} of {self.asked})"
+
+
+Publish = Callable[[Trace], Awaitable[None]]
+CurrentPlaybook = Callable[[], Playbook | None]
+
+
+def agent_prompt(playbook: Playbook | None, question: str) -> Prompt:
+    """Ask an agent one question with the playbook before it."""
+    lines = ace_lines(playbook) if playbook is not None else ()
+    return Prompt(
+        system=f"{_INSTRUCTIONS}\n{fence('playbook', lines)}",
+        user=fence("task", [as_line({"question": question})]),
+        reply_name="answer",
+        reply_schema=ANSWER_SCHEMA,
+    )
+
+
+async def run_fleet(
+    model: LanguageModel,
+    questions: Iterable[Question],
+    *,
+    name: str,
+    playbook: CurrentPlaybook,
+    publish: Publish,
+    agents: int = AGENTS,
+    seed: int = 0,
+    on_progress: Callable[[Progress], None] = lambda _: None,
+) -> Accuracy:
+    """Let ``agents`` concurrent agents answer all questions, each leaving one trace for playbook ``name``.
+
+    A trace's id depends on the name, the seed and the question's number only.
+    """
+    queue = iter(enumerate(questions))
+    results: list[bool] = []
+
+    async def agent(slot: int) -> None:
+        for number, question in queue:
+            trace = await _run(model, question, playbook())
+            identity = {
+                "trace_id": content_id("t", "simulated", name, str(seed), str(number)),
+                "playbook": name,
+                "agent": f"simulated-{slot}",
+            }
+            await publish(trace.model_copy(update=identity))
+            results.append(right(trace.answer, question.target))
+            on_progress(Progress(asked=len(results), right=sum(results)))
+
+    async with asyncio.TaskGroup() as group:
+        for slot in range(agents):
+            group.create_task(agent(slot))
+    return Accuracy(right=sum(results), asked=len(results))
+
+
+async def measure(
+    model: LanguageModel, playbook: Playbook | None, questions: Sequence[Question], *, agents: int = AGENTS
+) -> Accuracy:
+    """Return the accuracy of simulated agents that all have this playbook."""
+    queue = iter(questions)
+    results: list[bool] = []
+
+    async def agent() -> None:
+        for question in queue:
+            trace = await _run(model, question, playbook)
+            results.append(right(trace.answer, question.target))
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(agents):
+            group.create_task(agent())
+    return Accuracy(right=sum(results), asked=len(results))
+
+
+async def _run(model: LanguageModel, question: Question, playbook: Playbook | None) -> Trace:
+    answer, trajectory = await _answer(model, agent_prompt(playbook, question.text))
+    verdict = "right" if right(answer, question.target) else f"wrong, {question.target} was wanted"
+    return Trace(
+        trace_id="simulated",
+        playbook="simulated",
+        task=question.text,
+        trajectory=trajectory,
+        answer=answer,
+        feedback=f"The answer is {verdict}.",
+        target=question.target,
+        shown=_shown(playbook),
+        metadata={"origin": "simulated"},
+    )
+
+
+async def _answer(model: LanguageModel, prompt: Prompt) -> tuple[str, str]:
+    try:
+        body = (await model.ask(prompt)).body
+    except PoisonError as error:
+        # One run without an answer is a wrong run; the fleet goes on.
+        return "", f"No usable reply: {error}"
+    return str(body.get("final_answer", "")), str(body.get("reasoning", ""))
+
+
+def _shown(playbook: Playbook | None) -> Shown | None:
+    if playbook is None:
+        return None
+    return Shown(version=playbook.version, entry_ids=tuple(entry.id for entry in playbook.entries))

@@ -1,0 +1,50 @@
+"""The stand-in behind the model port, without HTTP: for unit tests and experiments."""
+
+from typing import Any
+
+from combee.ports import DrainingError
+from combee.sim.respond import MODEL, respond
+from combee_schemas.base import Usage
+from combee_schemas.model import Prompt, Reply
+
+
+def as_request(prompt: Prompt) -> dict[str, Any]:
+    """Return the chat-completions request that an OpenAI client sends for ``prompt``."""
+    schema = {"name": prompt.reply_name, "strict": True, "schema": dict(prompt.reply_schema)}
+    request: dict[str, Any] = {
+        "model": MODEL,
+        "messages": [
+            {"role": "system", "content": prompt.system},
+            {"role": "user", "content": prompt.user},
+        ],
+    }
+    if prompt.reply_schema:
+        request["response_format"] = {"type": "json_schema", "json_schema": schema}
+    return request
+
+
+class SimulatedModel:
+    """A `LanguageModel` that answers at once and never fails; everything it says is simulated."""
+
+    def __init__(self, *, seed: int = 0) -> None:
+        self.seed = seed
+        self.calls = 0
+        self._draining = False
+
+    async def ask(self, prompt: Prompt, *, priority: int = 0) -> Reply:
+        """Return the stand-in's reply."""
+        del priority
+        if self._draining:
+            raise DrainingError("the simulated model takes no further call")
+        self.calls += 1
+        said = respond(as_request(prompt), self.seed)
+        return Reply(
+            body=said.reply, usage=Usage(calls=1, tokens_in=said.tokens_in, tokens_out=said.tokens_out)
+        )
+
+    def drain(self) -> None:
+        """Refuse every further call."""
+        self._draining = True
+
+    async def close(self) -> None:
+        """Nothing is open."""

@@ -1,0 +1,84 @@
+import json
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from combee.sim.counting import exact_text, in_steps, lessons_only, without_playbook
+from combee.sim.fit import fit, points, run_all, within_bounds
+from combee.sim.law import LAW
+from combee.sim.naive import family_traces, reflections_on, run_naive, task_traces
+from combee.sim.two_levels import run_two_levels
+
+
+def rng(seed: int) -> Random:
+    return Random(seed)  # noqa: S311 - reproducible, not secret
+
+
+def rows(path: Path, task: str) -> list[tuple[str, str]]:
+    read = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines())
+    return [(row[task], row["target"]) for row in read]
+
+
+def test_the_law_keeps_everything_of_nothing_and_half_at_its_constant() -> None:
+    assert LAW.keep_fraction(0) == 1.0
+    assert LAW.keep_fraction(LAW.half_tokens) == pytest.approx(0.5)
+    fractions = [LAW.keep_fraction(10.0**n) for n in range(7)]
+    assert fractions == sorted(fractions, reverse=True)
+
+
+def test_tokens_count_playbook_lessons_and_the_text_around_them_in_powers_of_eight() -> None:
+    lesson = "x" * 40
+    assert in_steps([lesson], [], 0) == 10
+    assert in_steps([], [lesson], 40) == 10
+    assert in_steps([], [lesson], 40 * 4) == in_steps([], [lesson], 40 * 20) == 80
+    assert in_steps([], [lesson], 40 * 64) == 640
+
+
+def test_other_ways_of_counting_leave_out_what_they_say() -> None:
+    entry, lesson, text_chars = "e" * 80, "x" * 40, 400
+    assert exact_text([entry], [lesson], text_chars) == 120
+    assert without_playbook([entry], [lesson], text_chars) == 100
+    assert lessons_only([entry], [lesson], text_chars) == 30
+
+
+def test_two_levels_are_simulated_under_the_same_law_and_keep_lineage() -> None:
+    reflections = reflections_on(family_traces(rng(0), 80))
+    counts, playbook = run_two_levels(reflections, 40)
+    assert len(counts) == 2
+    assert all(entry.evidence for entry in playbook.entries)
+    assert run_two_levels(reflections, 40) == (counts, playbook)
+    assert run_two_levels(reflections[:3], 3)[0] == (run_naive(reflections[:3], 3, seed=0)[0][0].entries,)
+
+
+def test_naive_aggregation_of_the_built_in_family_reproduces_the_row_of_naive_ace() -> None:
+    reflections = reflections_on(family_traces(rng(0), 500))
+    assert within_bounds(points(run_all(reflections, seeds=[0])))
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("seed", [0, 1])
+def test_naive_aggregation_of_the_formula_data_reproduces_the_row(shared: Path, seed: int) -> None:
+    reflections = reflections_on(task_traces(rows(shared / "data" / "formula_train.jsonl", "context")))
+    assert within_bounds(points(run_all(reflections, seeds=[seed])))
+
+
+@pytest.mark.shared
+def test_fitting_again_gives_the_committed_constants(shared: Path) -> None:
+    reflections = reflections_on(task_traces(rows(shared / "data" / "formula_train.jsonl", "context")))
+    law = fit(reflections, seeds=[0])
+    assert law.half_tokens == pytest.approx(LAW.half_tokens, rel=0.05)
+    assert law.steepness == pytest.approx(LAW.steepness, rel=0.05)
+
+
+@pytest.mark.shared
+def test_fifty_formulas_are_fifty_lessons(shared: Path) -> None:
+    reflections = reflections_on(task_traces(rows(shared / "data" / "formula_train.jsonl", "context")))
+    assert len({reflection.key_insight for reflection in reflections}) == 50
+
+
+@pytest.mark.shared
+def test_equation_traces_hold_a_few_dozen_lessons(shared: Path) -> None:
+    path = shared / "data" / "traces_equation_balancer.jsonl"
+    reflections = reflections_on(task_traces(rows(path, "task")))
+    assert 20 <= len({reflection.key_insight for reflection in reflections}) <= 60
