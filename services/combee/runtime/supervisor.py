@@ -4,7 +4,7 @@ import asyncio
 import ctypes
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -37,7 +37,16 @@ class _Child:
     running: asyncio.subprocess.Process
     started_at: float
     deaths: int = 0
+    ends: int = 0
+    told: int = 0
+    """How many ends there will have been when the last signal has had its effect."""
     watch: asyncio.Task[None] | None = None
+
+    def has_ended(self) -> bool:
+        return self.ends >= self.told
+
+    def is_back(self) -> bool:
+        return self.has_ended() and self.process.ready_file.exists()
 
 
 class Supervisor:
@@ -79,6 +88,7 @@ class Supervisor:
         while True:
             await self._copy_lines(child)
             code = await child.running.wait()
+            child.ends += 1
             if self._stopping:
                 return
             quick = self._clock.monotonic() - child.started_at < QUICK_DEATH_S
@@ -87,6 +97,7 @@ class Supervisor:
             if code == 1 and child.deaths >= QUICK_DEATHS_LIMIT:
                 self._fail(f"{child.process.name} cannot run:\n{self.tail(child.process.name)}")
                 return
+            child.process.ready_file.unlink(missing_ok=True)
             await asyncio.sleep(RESTART_S)
             child.running = await self._spawn(child.process)
             child.started_at = self._clock.monotonic()
@@ -115,7 +126,27 @@ class Supervisor:
 
     def send(self, name: str, sign: signal.Signals) -> None:
         """Send a signal to a process (the supervisor restarts it if it ends)."""
-        self._children[name].running.send_signal(sign)
+        child = self._children[name]
+        child.told = child.ends + 1
+        child.running.send_signal(sign)
+
+    async def ended(self, name: str, timeout_s: float) -> None:
+        """Wait until a process that was sent a signal has ended."""
+        await self._until(self._children[name].has_ended, timeout_s, f"{name} has not ended")
+
+    async def restarted(self, names: Sequence[str], timeout_s: float) -> None:
+        """Wait until processes that were sent a signal have ended and are ready again."""
+        for name in names:
+            child = self._children[name]
+            await self._until(child.is_back, timeout_s, f"{name} is not ready again")
+
+    async def _until(self, done: Callable[[], bool], timeout_s: float, what: str) -> None:
+        deadline = self._clock.monotonic() + timeout_s
+        while not done():
+            self.check()
+            if self._clock.monotonic() > deadline:
+                raise FatalError(f"{what} after {timeout_s:.0f} s")
+            await asyncio.sleep(0.02)
 
     async def wait_ready(self, timeout_s: float) -> None:
         """Wait until every process has been ready once.
@@ -125,15 +156,14 @@ class Supervisor:
         FatalError
             If one cannot run, or the time is over.
         """
-        deadline = self._clock.monotonic() + timeout_s
-        while waiting := [
-            c.process.name for c in self._children.values() if not c.process.ready_file.exists()
-        ]:
-            self.check()
-            if self._clock.monotonic() > deadline:
-                tails = "\n".join(f"--- {name}\n{self.tail(name)}" for name in waiting)
-                raise FatalError(f"not ready after {timeout_s:.0f} s: {', '.join(waiting)}\n{tails}")
-            await asyncio.sleep(0.05)
+        try:
+            await self._until(lambda: not self._waiting(), timeout_s, "not every service is ready")
+        except FatalError as error:
+            tails = "\n".join(f"--- {name}\n{self.tail(name)}" for name in self._waiting())
+            raise FatalError(f"{error}\n{tails}") from error
+
+    def _waiting(self) -> list[str]:
+        return [c.process.name for c in self._children.values() if not c.process.ready_file.exists()]
 
     def check(self) -> None:
         """Raise FatalError if a process cannot run."""
