@@ -4,10 +4,11 @@ from random import Random
 
 import pytest
 
+from combee.core.methods.ace import answer_prompt
 from combee.core.playbook import empty
 from combee.ports import DrainingError, PoisonError
 from combee.sim.family import lessons, one_each, questions
-from combee.sim.fleet import Progress, agent_prompt, measure, run_fleet
+from combee.sim.fleet import Progress, measure, run_fleet
 from combee.sim.inprocess import SimulatedModel
 from combee_schemas.model import Prompt, Reply
 from combee_schemas.playbook import Entry, Playbook
@@ -62,7 +63,7 @@ async def test_an_agent_without_a_playbook_is_always_wrong() -> None:
 async def test_an_agent_believes_a_wrong_lesson() -> None:
     right = lessons()[0]
     playbook = playbook_with((right.replace("one minus ", ""),))
-    reply = await SimulatedModel().ask(agent_prompt(playbook, EXAM[0].text))
+    reply = await SimulatedModel().ask(answer_prompt(playbook, EXAM[0].text))
     assert reply.body["bullet_ids"] == ["calc-00001"]
     assert reply.body["final_answer"] != EXAM[0].target
 
@@ -148,5 +149,5 @@ async def test_a_draining_model_takes_no_further_call() -> None:
     model = SimulatedModel()
     model.drain()
     with pytest.raises(DrainingError):
-        await model.ask(agent_prompt(None, EXAM[0].text))
+        await model.ask(answer_prompt(empty("p"), EXAM[0].text))
     await model.close()

@@ -3,10 +3,9 @@ from random import Random
 
 import pytest
 
-from combee.core.methods.ace import aggregate_prompt, combine_prompt, reflect_prompt
+from combee.core.methods.ace import aggregate_prompt, answer_prompt, combine_prompt, reflect_prompt
 from combee.core.playbook import empty
 from combee.sim.family import one_each
-from combee.sim.fleet import agent_prompt
 from combee.sim.inprocess import as_request
 from combee.sim.lessons import entries_in
 from combee.sim.naive import family_traces
@@ -30,7 +29,7 @@ PROMPTS = {
     "aggregator": aggregate_prompt(BASE, [REFLECTION]),
     "aggregator at level 1": combine_prompt(BASE, [ADD]),
     "reflector": reflect_prompt(TRACE, ()),
-    "agent": agent_prompt(BASE, one_each(rng(0))[0].text),
+    "agent": answer_prompt(BASE, one_each(rng(0))[0].text),
 }
 
 

@@ -11,12 +11,11 @@ from typing import Any
 import httpx
 import pytest
 
-from combee.core.methods.ace import aggregate_prompt, combine_prompt, reflect_prompt
+from combee.core.methods.ace import aggregate_prompt, answer_prompt, combine_prompt, reflect_prompt
 from combee.core.playbook import empty
 from combee.ports import FatalError
 from combee.sim.call_log import CallLog
 from combee.sim.faults import parse_faults
-from combee.sim.fleet import agent_prompt
 from combee.sim.inprocess import as_request
 from combee.sim.latency import Latency
 from combee.sim.naive import family_traces
@@ -30,7 +29,7 @@ from combee_schemas.scan import Operation, OperationKind
 
 
 def question(number: int) -> dict[str, Any]:
-    return as_request(agent_prompt(None, f"Question {number}"))
+    return as_request(answer_prompt(empty("p"), f"Question {number}"))
 
 
 def reflections(count: int) -> list[Reflection]:
@@ -65,7 +64,7 @@ def content(answer: httpx.Response) -> str:
         aggregate_prompt(empty("p"), reflections(10)),
         combine_prompt(empty("p"), [Operation(kind=OperationKind.ADD, content="Lock the gate.")]),
         reflect_prompt(family_traces(Random(0), 1)[0], ()),  # noqa: S311 - reproducible, not secret
-        agent_prompt(empty("p"), "What now?"),
+        answer_prompt(empty("p"), "What now?"),
     ],
     ids=["aggregate", "combine", "reflect", "answer"],
 )

@@ -3,11 +3,10 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from combee.core.identity import content_id
-from combee.core.prompt import as_line, fence
-from combee.core.render import ace_lines
+from combee.core.methods.ace import answer_prompt
+from combee.core.playbook import empty
 from combee.ports import LanguageModel, PoisonError
 from combee.sim.family import Question, right
 from combee_schemas.base import Shown
@@ -16,19 +15,6 @@ from combee_schemas.playbook import Playbook
 from combee_schemas.trace import Trace
 
 AGENTS = 20
-_STRING = {"type": "string"}
-ANSWER_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "reasoning": _STRING,
-        "bullet_ids": {"type": "array", "items": _STRING},
-        "final_answer": _STRING,
-    },
-    "required": ["reasoning", "bullet_ids", "final_answer"],
-    "additionalProperties": False,
-}
-_INSTRUCTIONS = """You are an agent. Answer the question; the playbook holds what earlier runs have learned.
-Answer with one JSON object: {"reasoning": "...", "bullet_ids": ["..."], "final_answer": "..."}"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,17 +43,6 @@ class Accuracy:
 
 Publish = Callable[[Trace], Awaitable[None]]
 CurrentPlaybook = Callable[[], Playbook | None]
-
-
-def agent_prompt(playbook: Playbook | None, question: str) -> Prompt:
-    """Ask an agent one question with the playbook before it."""
-    lines = ace_lines(playbook) if playbook is not None else ()
-    return Prompt(
-        system=f"{_INSTRUCTIONS}\n{fence('playbook', lines)}",
-        user=fence("task", [as_line({"question": question})]),
-        reply_name="answer",
-        reply_schema=ANSWER_SCHEMA,
-    )
 
 
 async def run_fleet(
@@ -125,7 +100,7 @@ async def measure(
 
 
 async def _run(model: LanguageModel, question: Question, playbook: Playbook | None) -> Trace:
-    answer, trajectory = await _answer(model, agent_prompt(playbook, question.text))
+    answer, trajectory = await _answer(model, answer_prompt(playbook or empty("simulated"), question.text))
     verdict = "right" if right(answer, question.target) else f"wrong, {question.target} was wanted"
     return Trace(
         trace_id="simulated",
