@@ -31,7 +31,7 @@ class Batch(Message):
     seed: int
     members: tuple[Member, ...]
     dropped: tuple[Member, ...] = ()
-    """Duplicates that were recognised while this window was open."""
+    """Repeats that were recognised while this window was open; the last 1000 of them."""
     copies: int
     widths: tuple[int, ...]
     base_version: int

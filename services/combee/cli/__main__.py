@@ -4,11 +4,11 @@ import sys
 
 import typer
 
-from combee.cli import learn, sim, worker
+from combee.cli import broker, demo, learn, sim, up, worker
 from combee.ports import CombeeError
 
 app = typer.Typer(no_args_is_help=True, add_completion=True, pretty_exceptions_enable=False)
-for verb in (learn, sim, worker):
+for verb in (up, learn, demo, worker, broker, sim):
     verb.register(app)
 
 

@@ -19,6 +19,8 @@ SLUGS = {
     "OTHERS": "misc",
 }
 
+MAX_DETAIL_CHARS = 300
+
 
 def empty(name: str) -> Playbook:
     """Return version 0, which every playbook starts from and nobody writes."""
@@ -42,7 +44,7 @@ class Draft:
 
     def note(self, kind: ChangeKind, entry_id: str, detail: str = "") -> None:
         """Record one change."""
-        self.changes.append(Change(kind=kind, entry_id=entry_id, detail=detail))
+        self.changes.append(Change(kind=kind, entry_id=entry_id, detail=detail[:MAX_DETAIL_CHARS]))
 
 
 def apply_operations(

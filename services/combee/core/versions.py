@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 from combee.core.playbook import Draft, apply_operations, empty, finish
 from combee_schemas.base import Usage
+from combee_schemas.codec import CodecError, encode
 from combee_schemas.command import Command
-from combee_schemas.playbook import Change, Entry, Playbook
+from combee_schemas.playbook import EVIDENCE_KEPT, Change, Entry, Playbook
 from combee_schemas.scan import Update
 
 COMMANDS_REMEMBERED = 50
@@ -81,6 +82,24 @@ def after_command(
             "created_at_ms": now_ms,
         }
     )
+
+
+def fitted(version: Playbook) -> Playbook:
+    """Return the version so that it fits a record: details of changes go first, then evidence ids.
+
+    Counters and evidence counts stay; the full lineage is in ``updates`` anyway.
+    """
+    for kept in (EVIDENCE_KEPT, 5, 1, 0):
+        try:
+            encode(version)
+        except CodecError:
+            bare = tuple(one.model_copy(update={"detail": ""}) for one in version.changes)
+            entries = tuple(
+                one.model_copy(update={"evidence": one.evidence[-kept:] if kept else ()})
+                for one in version.entries
+            )
+            version = version.model_copy(update={"changes": bare, "entries": entries})
+    return version
 
 
 def is_executed(current: Playbook, command: Command, offset: int) -> bool:

@@ -202,6 +202,7 @@ class Publisher:
     ) -> None:
         """Write history first and its place into the snapshot; all of it becomes visible at once."""
         key = version.name.encode()
+        version = versions.fitted(version)
         async with desk.transactor.transaction() as transaction:
             version = await self._send_version(transaction, desk.partition, key, version)
             await transaction.send(*letters)

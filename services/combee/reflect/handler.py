@@ -15,7 +15,7 @@ from combee_schemas.reflection import BulletTag, Reflection
 from combee_schemas.trace import Trace
 
 TRACES = topics.TRACES.name
-MAX_FIELD_CHARS = 12_000
+MAX_FIELD_CHARS = 8_000
 """A reflection's five texts together stay well below the record's cap."""
 
 TAGS = {"helpful", "harmful", "neutral"}
@@ -54,10 +54,7 @@ class ReflectHandler:
 
     async def handle(self, record: Record) -> None:
         """See Handler."""
-        try:
-            trace = decode(record.value, Trace)
-        except CodecError as error:
-            raise PoisonError(str(error)) from error
+        trace = decode(record.value, Trace)
         reflection_id = identity.reflection_id(trace.trace_id)
         async with self._reflected.only_once(reflection_id) as known:
             if not known:

@@ -22,6 +22,7 @@ from combee.ports import (
     TransientError,
 )
 from combee.runtime.dead_letters import dead_letter
+from combee_schemas.codec import CodecError
 
 logger = structlog.get_logger()
 
@@ -88,8 +89,10 @@ class Loop:
                 await self._turn(self._consumer)
             await self._drain(self._consumer, drain_s)
         finally:
-            await self._cancel(list(self._tasks))
-            await self._consumer.close()
+            try:
+                await self._cancel(list(self._tasks))
+            finally:
+                await self._consumer.close()
         if self._fatal is not None:
             raise self._fatal
 
@@ -129,7 +132,7 @@ class Loop:
     async def _handle_once(self, record: Record) -> None:
         try:
             await self._handler.handle(record)
-        except PoisonError as error:
+        except (PoisonError, CodecError) as error:
             record_id, playbook = self._handler.poisoned(record)
             logger.error(
                 "dead_letter",

@@ -102,7 +102,7 @@ class ModelSettings(Group):
 class BatchSettings(Group):
     """When windows close and how a batch is cut (paper defaults: p = 2, k = ⌊√n⌋)."""
 
-    batch_size: int = Field(40, ge=1, le=5000, description="original reflections per batch")
+    batch_size: int = Field(40, ge=1, le=2000, description="original reflections per batch")
     copies: int = Field(2, ge=1, le=8, description="p: copies of each reflection")
     fan_in: int = Field(32, ge=2, description="children per node above level 0")
     max_levels: int = Field(4, ge=2, le=4, description="levels of the scan tree at most")

@@ -1,7 +1,7 @@
 """One node's work: ask the model for operations; everything around the reply is code."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TypeVar
 
@@ -84,6 +84,18 @@ class Aggregator:
             return ops.merge((*first[0], *second[0])), first[1] + second[1]
         sources = [item.evidence for item in items]
         return _usable(ops.read_operations(reply.body, sources)), reply.usage
+
+
+def shortened(outcome: Outcome) -> Outcome:
+    """Return a smaller outcome: first without tags, then with half of its operations each time; recorded."""
+    if any(one.tags for one in outcome.seen):
+        bare = tuple(one.model_copy(update={"tags": ()}) for one in outcome.seen)
+        return replace(outcome, seen=bare, reason=f"tags dropped for size; {outcome.reason}")
+    if not outcome.operations:
+        raise PoisonError("the ids alone are too many for one record: use a smaller batch size")
+    kept = outcome.operations[: len(outcome.operations) // 2]
+    note = f"{len(outcome.operations) - len(kept)} operations dropped for size; {outcome.reason}"
+    return replace(outcome, operations=kept, reason=note)
 
 
 def _usable(read: tuple[tuple[Operation, ...], int]) -> tuple[Operation, ...]:

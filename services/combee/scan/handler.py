@@ -8,7 +8,7 @@ from weakref import WeakValueDictionary
 from combee.core import identity, tree
 from combee.ports import DrainingError, LanguageModel, Log, Outgoing, PoisonError, Record, TopicPartition
 from combee.runtime.playbooks import Playbooks
-from combee.scan.aggregate import Aggregator, Outcome
+from combee.scan.aggregate import Aggregator, Outcome, shortened
 from combee.scan.answered import Answered
 from combee_schemas import topics
 from combee_schemas.codec import CodecError, decode, encode
@@ -66,13 +66,10 @@ class ScanHandler:
 
     async def handle(self, record: Record) -> None:
         """See Handler."""
-        try:
-            if record.topic == LEAVES:
-                await self._leaf(decode(record.value, Group))
-            else:
-                await self._child(decode(record.value, Partial), record)
-        except CodecError as error:
-            raise PoisonError(str(error)) from error
+        if record.topic == LEAVES:
+            await self._leaf(decode(record.value, Group))
+        else:
+            await self._child(decode(record.value, Partial), record)
 
     def _over(self, plan: Plan, node_id: str) -> bool:
         """Return whether a node needs no work: its batch is published or its result is in the log."""
@@ -138,9 +135,15 @@ class ScanHandler:
         return await self.playbooks.exactly(plan.playbook, plan.base_version, plan.base_history_offset)
 
     async def _emit(self, plan: Plan, level: int, index: int, outcome: Outcome) -> None:
-        node_id = identity.node_id(plan.batch_id, level, index)
-        await self._log.produce(await self._result(plan, level, index, outcome))
-        self._answered.add(plan, node_id)
+        """Write a node's result; one too large for a record is shortened, so that the tree completes."""
+        while True:
+            try:
+                outgoing = await self._result(plan, level, index, outcome)
+                break
+            except CodecError:
+                outcome = shortened(outcome)
+        await self._log.produce(outgoing)
+        self._answered.add(plan, identity.node_id(plan.batch_id, level, index))
 
     async def _result(self, plan: Plan, level: int, index: int, outcome: Outcome) -> Outgoing:
         result: Mapping[str, object] = {

@@ -23,6 +23,8 @@ from combee_schemas.scan import Seen, Update
 logger = structlog.get_logger()
 
 LEAVES = topics.SCAN[0].name
+PULSE_S = 60.0
+"""So long after an answer the model still counts as answering."""
 
 
 class Closer:
@@ -41,6 +43,7 @@ class Closer:
         self._settings = settings
         self._playbooks = playbooks
         self._sizes = sizes
+        self._pulse_at = float("-inf")
         self._plan_policy = plan.PlanPolicy(
             copies=settings.copies,
             fan_in=settings.fan_in,
@@ -78,9 +81,7 @@ class Closer:
             while close := self._due(state, name):
                 await self._close(state, name, close)
         state.settle_flushes()
-        for flying in [one for some in state.manifests.in_flight.values() for one in some.values()]:
-            if self._clock.monotonic() - flying.since >= self._settings.batch_timeout_s:
-                await self._overdue(state, flying)
+        await self._look_after(state)
         if state.outbox or state.low() != state.committed:
             async with state.transactor.transaction() as transaction:
                 await self._commit(state, transaction)
@@ -163,13 +164,26 @@ class Closer:
         state.outbox.clear()
         state.committed = state.low()
 
+    def pulse(self) -> None:
+        """Take note that the model answered somebody just now."""
+        self._pulse_at = self._clock.monotonic()
+
+    async def _look_after(self, state: PartitionState) -> None:
+        """Emit overdue batches again; only time in which the model answers counts against a batch."""
+        now = self._clock.monotonic()
+        passed = now - state.turned_at if now - self._pulse_at <= PULSE_S else 0.0
+        state.turned_at = now
+        for flying in [one for some in state.manifests.in_flight.values() for one in some.values()]:
+            flying.answered_s += min(passed, PULSE_S)
+            if now - flying.since >= self._settings.batch_timeout_s:
+                await self._overdue(state, flying)
+
     async def _overdue(self, state: PartitionState, flying: InFlight) -> None:
         """Emit a batch's groups again under the same ids; at last close it degraded."""
-        batch = flying.batch
-        logger.error(
-            "batch_overdue", playbook=batch.playbook, sequence=batch.sequence, tries=flying.emissions
-        )
-        if flying.emissions <= self._settings.batch_retries:
+        batch, tries = flying.batch, flying.emissions
+        logger.error("batch_overdue", playbook=batch.playbook, sequence=batch.sequence, tries=tries)
+        patient = flying.answered_s < self._settings.batch_timeout_s
+        if patient or tries <= self._settings.batch_retries:
             bodies = await self._read_bodies(state.number, [m.offset for m in batch.members])
             outgoing = await self._groups(batch, flying.offset, bodies)
         else:

@@ -3,10 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import structlog
+
 from combee.ports import Log, TopicPartition
 from combee_schemas import topics
 from combee_schemas.batch import Batch, Member
-from combee_schemas.codec import decode
+from combee_schemas.codec import CodecError, decode
+
+logger = structlog.get_logger()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -18,6 +22,8 @@ class InFlight:
     since: float
     """Monotonic seconds of its (last) emission."""
     emissions: int = 1
+    answered_s: float = 0.0
+    """Seconds of its life in which the model was seen to answer somebody."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -55,10 +61,13 @@ class Manifests:
             del flying[done]
         self.sequences[playbook] = max(self.sequences.get(playbook, 0), sequence)
 
+    def covers(self, playbook: str, offset: int) -> bool:
+        """Return whether a manifest has dealt with this very record: it is being read again."""
+        return offset <= self.through.get(playbook, -1)
+
     def knows(self, playbook: str, member: Member) -> bool:
-        """Return whether a reflection is in a batch already, by place or by id."""
-        covered = member.offset <= self.through.get(playbook, -1)
-        return covered or (playbook, member.reflection_id, member.attempt) in self._ids
+        """Return whether a reflection of this id is in a batch already."""
+        return (playbook, member.reflection_id, member.attempt) in self._ids
 
     def flying(self, playbook: str) -> int:
         """Return how many batches of a playbook have no version yet."""
@@ -78,14 +87,24 @@ async def read_manifests(
     source = TopicPartition(topic=topics.BATCHES.name, partition=partition)
     end = (await log.ends(source.topic))[partition]
     start = max(0, end - horizon)
-    found = [(r.offset, decode(r.value, Batch)) async for r in log.read(source, start, end)]
+    found = await _read(log, source, start, end)
     oldest = found[-1][1].oldest_unpublished_offset if found else -1
     if 0 <= oldest < start:
-        earlier = [(r.offset, decode(r.value, Batch)) async for r in log.read(source, oldest, start)]
-        found = earlier + found
+        found = await _read(log, source, oldest, start) + found
     manifests = Manifests(horizon=horizon)
     for offset, batch in found:
         manifests.add(batch, offset, now)
     for name, sequence in published.items():
         manifests.published(name, sequence)
     return manifests
+
+
+async def _read(log: Log, source: TopicPartition, start: int, end: int) -> list[tuple[int, Batch]]:
+    found: list[tuple[int, Batch]] = []
+    async for record in log.read(source, start, end):
+        try:
+            found.append((record.offset, decode(record.value, Batch)))
+        except CodecError as error:
+            # Not ours: only this service writes here, and it writes what it can read.
+            logger.error("undecodable", topic=record.topic, offset=record.offset, error=str(error))
+    return found

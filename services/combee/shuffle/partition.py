@@ -15,6 +15,8 @@ from combee_schemas.reflection import Reflection
 GROUP = "shuffle"
 REFLECTIONS = topics.REFLECTIONS.name
 COMMANDS = topics.COMMANDS.name
+DROPPED_LISTED = 1000
+"""Repeats a manifest lists: a storm of them must not make it too large to write."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -34,6 +36,8 @@ class PartitionState:
     outbox: list[Outgoing] = field(default_factory=list)
     """Dead letters that go out with the next transaction."""
     held_bytes: int = 0
+    turned_at: float = 0.0
+    """Monotonic seconds of the last turn."""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     _waiting: set[tuple[str, str, int]] = field(default_factory=set)
 
@@ -43,10 +47,12 @@ class PartitionState:
 
     def wait(self, reflection: Reflection, member: Member, size: int, now: float) -> None:
         """Put a reflection into its window, or note it as a repeat."""
+        if self.manifests.covers(reflection.playbook, member.offset):
+            return
         window = self.window(reflection.playbook)
         key = (reflection.playbook, member.reflection_id, member.attempt)
         if key in self._waiting or self.manifests.knows(reflection.playbook, member):
-            window.dropped.append(member)
+            window.dropped = [*window.dropped, member][-DROPPED_LISTED:]
             return
         self._waiting.add(key)
         keep = self.held_bytes + size <= self.memory_bytes

@@ -50,6 +50,8 @@ class Shuffler:
             return
         for state in self._states.values():
             state.manifests.published(name, playbook.batch_sequence)
+        if playbook.usage.calls:
+            self._closer.pulse()
         self.kick.set()
 
     @property
@@ -188,5 +190,7 @@ class Shuffler:
             key = reflection.playbook.encode()
             await self._log.produce(Outgoing(topic=REFLECTIONS, key=key, value=record.value, partition=home))
             return
+        if reflection.usage.calls:
+            self._closer.pulse()
         member = Member(offset=record.offset, reflection_id=reflection.reflection_id)
         state.wait(reflection, member, len(record.value or b""), self._clock.monotonic())

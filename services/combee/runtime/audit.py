@@ -1,0 +1,122 @@
+"""The audit: read the topics in an order that a running system cannot upset, and let the ledger judge."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from combee.core.ledger import Ledger, LedgerReport
+from combee.ports import Log, Record, TopicPartition
+from combee_schemas import topics
+from combee_schemas.base import Message
+from combee_schemas.batch import Batch
+from combee_schemas.codec import CodecError, decode
+from combee_schemas.dead_letter import DeadLetter
+from combee_schemas.playbook import Playbook
+from combee_schemas.reflection import Reflection
+from combee_schemas.scan import Update
+from combee_schemas.topics import Topic
+
+JUDGED = (topics.HISTORY, topics.UPDATES, topics.BATCHES, topics.DEAD_LETTERS, topics.REFLECTIONS)
+"""Effects before causes: ends looked up in this order never show an effect without its cause."""
+
+GROUP = "shuffle"
+AGAIN_S = 1.0
+"""A transaction's markers reach its partitions one after the other; by then they have."""
+
+OnProgress = Callable[[str, int], None]
+Take = Callable[[Record], None]
+M = TypeVar("M", bound=Message)
+
+
+def _silent(_topic: str, _records: int) -> None:
+    return
+
+
+async def audit(log: Log, on_progress: OnProgress = _silent) -> LedgerReport:
+    """Return what the topics prove. A bad finding counts only if a second reading finds it again.
+
+    ``on_progress`` gets a topic and how many of its records have been read.
+    """
+    report = await _read(log, on_progress)
+    if report.good:
+        return report
+    await asyncio.sleep(AGAIN_S)
+    return await _read(log, on_progress)
+
+
+async def _read(log: Log, on_progress: OnProgress) -> LedgerReport:
+    beginnings = {topic.name: await log.beginnings(topic.name) for topic in JUDGED}
+    committed = await log.committed(GROUP, topics.REFLECTIONS.name)
+    settled = await log.ends(topics.HISTORY.name)
+    ledger = Ledger(beginnings=beginnings, committed=committed, settled=settled)
+    await _feed(log, topics.PLAYBOOKS, _snapshots(ledger), on_progress)
+    ends = {topic.name: await log.ends(topic.name) for topic in JUDGED}
+    takes: Mapping[Topic, Take] = {
+        topics.DEAD_LETTERS: _each(DeadLetter, lambda _, letter: ledger.dead_letter(letter)),
+        topics.BATCHES: _each(Batch, lambda r, batch: ledger.batch(r.partition, r.offset, batch)),
+        topics.HISTORY: _each(Playbook, lambda r, version: ledger.version(r.partition, r.offset, version)),
+        topics.UPDATES: _each(Update, lambda r, update: ledger.update(r.partition, r.offset, update)),
+        topics.REFLECTIONS: _reflections(ledger),
+    }
+    for topic, take in takes.items():
+        await _feed(log, topic, take, on_progress, ends[topic.name])
+    return ledger.report()
+
+
+async def _feed(
+    log: Log, topic: Topic, take: Take, on_progress: OnProgress, ends: Mapping[int, int] | None = None
+) -> None:
+    """Read a topic's partitions at once, each in order."""
+    read = 0
+
+    async def one(partition: int) -> None:
+        nonlocal read
+        source = TopicPartition(topic=topic.name, partition=partition)
+        async for record in log.read(source, 0, ends[partition] if ends else None):
+            take(record)
+            read += 1
+            on_progress(topic.name, read)
+
+    async with asyncio.TaskGroup() as group:
+        for partition in range(await log.partitions(topic.name)):
+            group.create_task(one(partition))
+
+
+def _each(kind: type[M], take: Callable[[Record, M], None]) -> Take:
+    """Pass on what can be read; the rest was never ours, and a gap where something was shows by itself."""
+
+    def one(record: Record) -> None:
+        try:
+            message = decode(record.value, kind)
+        except CodecError:
+            return
+        take(record, message)
+
+    return one
+
+
+def _snapshots(ledger: Ledger) -> Take:
+    def one(record: Record) -> None:
+        name = (record.key or b"").decode(errors="replace")
+        if record.value is None:
+            ledger.snapshot(record.partition, record.offset, name, None)
+            return
+        try:
+            playbook = decode(record.value, Playbook)
+        except CodecError:
+            return
+        ledger.snapshot(record.partition, record.offset, name, playbook)
+
+    return one
+
+
+def _reflections(ledger: Ledger) -> Take:
+    def one(record: Record) -> None:
+        try:
+            found = decode(record.value, Reflection)
+        except CodecError as error:
+            ledger.undecodable(record.partition, record.offset, str(error))
+            return
+        ledger.reflection(record.partition, record.offset, found.playbook, found.reflection_id)
+
+    return one
