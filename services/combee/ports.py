@@ -5,6 +5,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
+from combee_schemas.base import Usage
 from combee_schemas.model import Prompt, Reply
 
 
@@ -18,6 +19,9 @@ class TransientError(CombeeError):
 
 class PoisonError(CombeeError):
     """A record that can never be used: dead-letter it, commit, go on."""
+
+    usage: Usage = Usage()
+    """What finding out cost, where a model was asked."""
 
 
 class FatalError(CombeeError):

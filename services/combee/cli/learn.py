@@ -4,11 +4,11 @@ import asyncio
 import json
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -16,12 +16,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from combee.core.intake import Item, Sample
 from combee.core.render import ace_text, markdown_text
-from combee.ports import FatalError, LanguageModel, Log
+from combee.ports import FatalError
 from combee.runtime.settings import Settings, load_settings
 from combee_schemas.playbook import Playbook
 
 REJECTED = 3
 FORMATS = ("ace", "json", "md")
+COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,33 +128,10 @@ async def _learn(
     options: LearnOptions, items: Sequence[Item], playbook: str, err: Console
 ) -> tuple[dict[str, object], Playbook]:
     from combee.cli.learning import Learning  # noqa: PLC0415
-    from combee.cli.learning import Progress as Moved  # noqa: PLC0415
-    from combee.runtime.clock import SystemClock  # noqa: PLC0415
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    async with _services(options, items) as (log, model):
-        learning = Learning(log, model, SystemClock(), concurrency=options.settings.model.llm_concurrency)
-        with Progress(*columns, console=err, transient=True) as progress:
-            bars = {
-                stage: progress.add_task(stage, total=None) for stage in ("reflected", "batched", "applied")
-            }
-
-            def show(moved: Moved) -> None:
-                for stage, bar in bars.items():
-                    progress.update(bar, total=moved.total, completed=getattr(moved, stage))
-
-            report = await learning.run(items, playbook, stall_s=options.stall_s, on_progress=show)
-    return report.as_json(), report.playbook
-
-
-@asynccontextmanager
-async def _services(
-    options: LearnOptions, items: Sequence[Item]
-) -> AsyncIterator[tuple[Log, LanguageModel | None]]:
-    """Yield a log with services behind it, and a model for samples."""
     from combee.cli.log import open_log  # noqa: PLC0415
-    from combee.cli.stack import StackOptions, model_environment, stack, stack_is_running  # noqa: PLC0415
+    from combee.cli.stack import stack_is_running  # noqa: PLC0415
     from combee.compose import NO_MODEL, language_model  # noqa: PLC0415
+    from combee.runtime.clock import SystemClock  # noqa: PLC0415
 
     settings = options.settings
     asks = any(isinstance(item, Sample) for item in items)
@@ -162,22 +140,50 @@ async def _services(
     )
     if (ours or asks) and settings.model.model is None:
         raise FatalError(NO_MODEL)
+    concurrency = settings.model.llm_concurrency
     async with open_log(settings, create=ours) as (log, bootstrap):
-        if not ours:
-            yield log, language_model(settings.model) if asks else None
-            return
-        with tempfile.TemporaryDirectory(prefix="combee-learn-") as folder:
-            stack_options = StackOptions(
-                settings=settings,
-                bootstrap_servers=bootstrap,
-                folder=Path(folder),
-                simulated=options.simulated,
-                sim_arguments=options.sim_arguments,
-            )
-            async with stack(stack_options) as supervisor:
-                where = model_environment(supervisor) if options.simulated else {}
-                reachable = settings.model.model_copy(update=where)
-                yield log, language_model(reachable) if asks else None
+        known = await Learning(log, None, SystemClock(), concurrency=concurrency).known(items, playbook)
+        if known is not None:
+            return known.as_json(), known.playbook
+        async with _workers(options, bootstrap, ours=ours) as where:
+            model = language_model(settings.model.model_copy(update=where)) if asks else None
+            learning = Learning(log, model, SystemClock(), concurrency=concurrency)
+            with Progress(*COLUMNS, console=err, transient=True) as progress:
+                show = _bars(progress)
+                report = await learning.run(items, playbook, stall_s=options.stall_s, on_progress=show)
+            if model is not None:
+                await model.close()
+    return report.as_json(), report.playbook
+
+
+def _bars(progress: Progress) -> Callable[[Any], None]:
+    bars = {stage: progress.add_task(stage, total=None) for stage in ("reflected", "batched", "applied")}
+
+    def show(moved: Any) -> None:
+        for stage, bar in bars.items():
+            progress.update(bar, total=moved.total, completed=getattr(moved, stage))
+
+    return show
+
+
+@asynccontextmanager
+async def _workers(options: LearnOptions, bootstrap: str, *, ours: bool) -> AsyncIterator[dict[str, str]]:
+    """Run the services for the occasion if they are ours to run; yield where the model is, if simulated."""
+    from combee.cli.stack import StackOptions, model_environment, stack  # noqa: PLC0415
+
+    if not ours:
+        yield {}
+        return
+    with tempfile.TemporaryDirectory(prefix="combee-learn-") as folder:
+        stack_options = StackOptions(
+            settings=options.settings,
+            bootstrap_servers=bootstrap,
+            folder=Path(folder),
+            simulated=options.simulated,
+            sim_arguments=options.sim_arguments,
+        )
+        async with stack(stack_options) as supervisor:
+            yield model_environment(supervisor) if options.simulated else {}
 
 
 def _print(

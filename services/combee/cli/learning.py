@@ -126,6 +126,13 @@ class Learning:
         report.seconds = self._clock.monotonic() - began
         return report
 
+    async def known(self, items: Sequence[Item], playbook: str) -> Report | None:
+        """Return the report of a run with nothing to do, or None if something is new."""
+        async with Tracker(self._log, playbook, self._clock).running() as tracker:
+            if new_items(items, tracker):
+                return None
+            return Report(playbook=tracker.newest or empty(playbook), duplicates=len(items))
+
     async def settle(
         self,
         tracker: Tracker,

@@ -37,7 +37,9 @@ class Aggregator:
         try:
             found, usage = await self._propose(base, members)
         except PoisonError as error:
-            return Outcome(status="failed", reason=str(error), seen=_seen(members, ok=False))
+            return Outcome(
+                status="failed", reason=str(error), seen=_seen(members, ok=False), usage=error.usage
+            )
         status: NodeStatus = "ok" if found else "empty"
         return Outcome(status=status, operations=found, seen=_seen(members, ok=True), usage=usage)
 
@@ -56,7 +58,11 @@ class Aggregator:
             found, own = await self._combine(base, level, items)
         except PoisonError as error:
             return Outcome(
-                status="merged", reason=str(error), operations=ops.merge(items), seen=seen, usage=usage
+                status="merged",
+                reason=str(error),
+                operations=ops.merge(items),
+                seen=seen,
+                usage=usage + error.usage,
             )
         return Outcome(status="ok", operations=found, seen=seen, usage=usage + own)
 

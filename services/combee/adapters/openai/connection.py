@@ -1,0 +1,153 @@
+"""One HTTP call: no retries, an explicit time-out, a bounded body, library errors turned into ours."""
+
+import asyncio
+import ssl
+import time
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+import openai
+
+from combee.adapters.openai.answers import Answer, Message, read_answer
+from combee.adapters.openai.faults import SHOWN_CHARS, CallFailedError, Refusal, classify, redact
+from combee.adapters.openai.names import is_loopback
+from combee.adapters.openai.retry_after import retry_after_s
+from combee.ports import CombeeError
+
+GZIP = "gzip"
+CONNECT_TIMEOUT_S = 10.0
+DECODED = ("content-encoding", "content-length", "transfer-encoding")
+
+
+class CappedClient(openai.DefaultAsyncHttpxClient):
+    """An HTTP client that stops to read a body soon after ``max_bytes``, whatever the server sends."""
+
+    def __init__(self, *, max_bytes: int, **settings: Any) -> None:
+        super().__init__(headers={"accept-encoding": GZIP}, **settings)
+        self._max_bytes = max_bytes
+
+    async def send(self, *args: Any, **settings: Any) -> Any:
+        """Send a request and return its response, read."""
+        response = await super().send(*args, **(settings | {"stream": True}))
+        try:
+            content = await self._read(response)
+        finally:
+            await response.aclose()
+        headers = [pair for pair in response.headers.multi_items() if pair[0].lower() not in DECODED]
+        # The response's own class: which HTTP library it is from is the client library's business.
+        return type(response)(
+            response.status_code, headers=headers, content=content, request=response.request
+        )
+
+    async def _read(self, response: Any) -> bytes:
+        content = bytearray()
+        async for chunk in response.aiter_raw():
+            content += chunk
+            if len(content) > self._max_bytes:
+                break
+        zipped = response.headers.get("content-encoding") == GZIP
+        return self._unzipped(content) if zipped else bytes(content)
+
+    def _unzipped(self, content: bytearray) -> bytes:
+        # The library's own decoder has no bound: 10 kB can become 10 MB.
+        try:
+            return zlib.decompressobj(zlib.MAX_WBITS | 32).decompress(content, self._max_bytes + 1)
+        except zlib.error:
+            return b""
+
+
+class Connection:
+    """A server, the key for it, and the connections to it."""
+
+    def __init__(
+        self, *, base_url: str, api_key: str, timeout_s: float, concurrency: int, max_reply_bytes: int
+    ) -> None:
+        self._secret = api_key
+        self._timeout_s = timeout_s
+        self._max_reply_bytes = max_reply_bytes
+        self.host = urlsplit(base_url).netloc.rpartition("@")[2]
+        limits = type(openai.DEFAULT_CONNECTION_LIMITS)(
+            max_connections=concurrency, max_keepalive_connections=concurrency
+        )
+        timeout = openai.Timeout(timeout_s, connect=min(CONNECT_TIMEOUT_S, timeout_s))
+        self._client = openai.AsyncOpenAI(
+            base_url=base_url,
+            api_key=api_key,
+            max_retries=0,
+            timeout=timeout,
+            http_client=CappedClient(
+                max_bytes=max_reply_bytes,
+                limits=limits,
+                timeout=timeout,
+                # A proxy for the world cannot reach this machine.
+                trust_env=not is_loopback(base_url),
+                verify=_certificates(base_url),
+            ),
+        )
+
+    async def ask(self, parameters: Mapping[str, Any], messages: Sequence[Message]) -> Answer:
+        """Return what the server answers to one request.
+
+        Raises
+        ------
+        CallFailedError
+            If there was no answer: try again.
+        RefusedError
+            If the server refuses this request.
+        PromptTooLongError
+            If the prompt is too long for the model.
+        """
+        started_s = time.monotonic()
+        try:
+            # Inside, time-outs are per read; only this one bounds a server that drips.
+            async with asyncio.timeout(self._timeout_s):
+                raw = await self._client.chat.completions.with_raw_response.create(
+                    **{**parameters, "messages": list(messages)}
+                )
+        except openai.APIError as error:
+            # Without its cause: the library's error may quote the key.
+            raise self._translated(error) from None
+        except TimeoutError:
+            raise CallFailedError(f"{self.host} did not answer within {self._timeout_s:g} s") from None
+        return read_answer(
+            raw.http_response.content,
+            max_bytes=self._max_reply_bytes,
+            messages=messages,
+            seconds=time.monotonic() - started_s,
+            shown=self._shown,
+        )
+
+    async def close(self) -> None:
+        """Drop all connections."""
+        await self._client.close()
+
+    def _translated(self, error: openai.APIError) -> CombeeError:
+        if isinstance(error, openai.APIStatusError):
+            return classify(self._refusal(error))
+        if isinstance(error, openai.APITimeoutError):
+            return CallFailedError(f"{self.host} did not answer within {self._timeout_s:g} s")
+        cause = error.__cause__
+        reason = f"{type(cause).__name__} {cause}" if cause else error.message
+        return CallFailedError(f"no answer from {self.host}: {self._shown(reason)}")
+
+    def _refusal(self, error: openai.APIStatusError) -> Refusal:
+        body = error.body if isinstance(error.body, dict) else {}
+        message = body.get("message") or body.get("detail") or error.body or error.message
+        return Refusal(
+            status=error.status_code,
+            message=self._shown(str(message)),
+            code=self._shown(str(body.get("code") or body.get("type") or "")),
+            param=str(body.get("param") or ""),
+            retry_after_s=retry_after_s(error.response.headers),
+        )
+
+    def _shown(self, text: str) -> str:
+        return redact(text, self._secret)[:SHOWN_CHARS]
+
+
+def _certificates(base_url: str) -> ssl.SSLContext | bool:
+    # To load the world's certificates takes 50 ms; plain HTTP to this machine needs none (and trusts none).
+    plain = base_url.lower().startswith("http:") and is_loopback(base_url)
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if plain else True

@@ -1,0 +1,148 @@
+"""A language model: one question, with limits, retries, re-ask and parsing inside."""
+
+import asyncio
+
+from combee.adapters.openai.answers import Message
+from combee.adapters.openai.caller import Caller, Question
+from combee.adapters.openai.connection import Connection
+from combee.adapters.openai.dialect import Options
+from combee.adapters.openai.drain import Drain
+from combee.adapters.openai.limits import Limits
+from combee.adapters.openai.names import resolve_model
+from combee.adapters.openai.patience import Health, Patience
+from combee.adapters.openai.replies import UnusableError, read_reply
+from combee.ports import PoisonError
+from combee_schemas.base import Usage
+from combee_schemas.model import Prompt, Reply
+
+MIB = 1 << 20
+BAD_REPLY_CHARS = 2000
+
+
+class UnusableReplyError(PoisonError):
+    """The reply stayed unusable after the re-ask; ``usage`` is what it cost all the same."""
+
+    def __init__(self, text: str, usage: Usage) -> None:
+        super().__init__(text)
+        self.usage = usage
+
+
+class OpenAIModel:
+    """The ``LanguageModel`` port on any OpenAI-compatible server; one instance per event loop."""
+
+    def __init__(
+        self,
+        *,
+        model: str,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        timeout_s: float = 120.0,
+        concurrency: int = 8,
+        requests_per_minute: int | None = None,
+        tokens_per_minute: int | None = None,
+        max_output_tokens: int | None = None,
+        max_reply_bytes: int = 4 * MIB,
+        temperature: float | None = 0.0,
+        seed: int | None = None,
+        give_up_after_s: float | None = None,
+        first_wait_s: float = 0.5,
+        max_wait_s: float = 30.0,
+        permanent_wait_s: float = 30.0,
+    ) -> None:
+        name, url, key = resolve_model(model, base_url, api_key)
+        self._name = name
+        self._health = Health()
+        self._drain = Drain()
+        self._connection = Connection(
+            base_url=url,
+            api_key=key,
+            timeout_s=timeout_s,
+            concurrency=concurrency,
+            max_reply_bytes=max_reply_bytes,
+        )
+        self._caller = Caller(
+            connection=self._connection,
+            limits=Limits(
+                concurrency=concurrency,
+                requests_per_minute=requests_per_minute,
+                tokens_per_minute=tokens_per_minute,
+            ),
+            options=Options(
+                model=name, max_output_tokens=max_output_tokens, temperature=temperature, seed=seed
+            ),
+            patience=Patience(
+                first_wait_s=first_wait_s,
+                max_wait_s=max_wait_s,
+                permanent_wait_s=permanent_wait_s,
+                give_up_after_s=give_up_after_s,
+            ),
+            health=self._health,
+        )
+
+    def __repr__(self) -> str:
+        return f"OpenAIModel(model={self._name!r}, host={self._connection.host!r})"
+
+    @property
+    def answering(self) -> bool:
+        """Whether the last call was answered."""
+        return self._health.trouble is None
+
+    @property
+    def trouble(self) -> str | None:
+        """Why calls fail just now, with the remedy where there is one; None while the model answers."""
+        return self._health.trouble
+
+    async def ask(self, prompt: Prompt, *, priority: int = 0) -> Reply:
+        """Return a usable reply; a higher priority gets a free slot first.
+
+        Raises
+        ------
+        PoisonError
+            If the reply stays unusable after one re-ask, or the server refuses the prompt.
+        PromptTooLongError
+            If the prompt is too long for the model.
+        TransientError
+            If ``give_up_after_s`` is set and has passed.
+        DrainingError
+            If the drain started before the call did.
+        """
+        spent, problem, messages = Usage(), "", _first(prompt)
+        async with self._drain.errand() as errand:
+            for re_asks in (0, 1):
+                question = Question(prompt=prompt, messages=messages, priority=priority, errand=errand)
+                answer = await self._caller.answer(question)
+                spent += answer.usage.model_copy(update={"re_asks": re_asks})
+                try:
+                    # In a thread: the repair of a hostile reply must not stop the heartbeats.
+                    body = await asyncio.to_thread(read_reply, answer, prompt)
+                except UnusableError as unusable:
+                    problem = str(unusable)
+                    messages = [*_first(prompt), *_second(answer.text, problem)]
+                else:
+                    return Reply(body=body, usage=spent)
+                if not re_asks:
+                    errand.wait()
+        raise UnusableReplyError(f"the model's reply stayed unusable: {problem}", spent)
+
+    def drain(self) -> None:
+        """Start no further call: whatever has no reply under way raises DrainingError."""
+        self._drain.start()
+
+    async def close(self) -> None:
+        """Drop connections."""
+        await self._connection.close()
+
+
+def _first(prompt: Prompt) -> list[Message]:
+    return [{"role": "system", "content": prompt.system}, {"role": "user", "content": prompt.user}]
+
+
+def _second(reply: str, problem: str) -> list[Message]:
+    # Some chat templates insist on turns, and some servers on text in each.
+    return [
+        {"role": "assistant", "content": reply[:BAD_REPLY_CHARS] or "(no text)"},
+        {
+            "role": "user",
+            "content": f"This reply cannot be used: {problem}. Answer again, as asked at first.",
+        },
+    ]

@@ -1,0 +1,54 @@
+"""Model strings as users know them: ``openai/gpt-4.1-mini``, ``ollama:llama3``, or the server's own name."""
+
+import ipaddress
+import re
+from urllib.parse import urlsplit
+
+from combee.ports import FatalError
+
+OPENAI_URL = "https://api.openai.com/v1"
+BASE_URLS = {"openai": OPENAI_URL, "ollama": "http://127.0.0.1:11434/v1"}
+"""Where each known provider is when no base URL is given."""
+
+NO_KEY = "none"
+"""Sent to servers that need no key; the client library insists on one."""
+
+_PREFIXED = re.compile(rf"({'|'.join(BASE_URLS)})[/:](.+)", re.IGNORECASE)
+
+
+def resolve_model(model: str, base_url: str | None, api_key: str | None) -> tuple[str, str, str]:
+    """Return the name the server knows, its base URL and the key to send.
+
+    One known provider's prefix is stripped; any other prefix belongs to the server's own name
+    (``meta-llama/Llama-3``). A server whose own names begin with ``openai/`` needs the prefix twice.
+
+    Raises
+    ------
+    FatalError
+        If the name is empty, the URL is not HTTP, or a key is missing or unusable.
+    """
+    prefixed = _PREFIXED.fullmatch(model.strip())
+    provider, name = (prefixed[1].lower(), prefixed[2]) if prefixed else ("openai", model.strip())
+    if not name:
+        raise FatalError("no model is named: set COMBEE_MODEL, such as openai/gpt-4.1-mini or ollama/llama3")
+    url = (base_url or "").strip() or BASE_URLS[provider]
+    if urlsplit(url).scheme not in {"http", "https"} or not urlsplit(url).hostname:
+        raise FatalError("the model's base URL must begin with http:// or https://: set OPENAI_BASE_URL")
+    return name, url, _usable_key((api_key or "").strip(), required=url == OPENAI_URL)
+
+
+def is_loopback(base_url: str) -> bool:
+    """Return whether a URL points at this machine."""
+    host = urlsplit(base_url).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
+
+def _usable_key(key: str, *, required: bool) -> str:
+    if required and not key:
+        raise FatalError("OpenAI needs a key: set OPENAI_API_KEY, or OPENAI_BASE_URL for another server")
+    if not (key.isascii() and key.isprintable()):
+        raise FatalError("the model's API key holds characters no key has: set OPENAI_API_KEY again")
+    return key or NO_KEY

@@ -1,0 +1,116 @@
+import pytest
+
+from combee.adapters.openai import OpenAIModel
+from combee.ports import PoisonError, PromptTooLongError
+from combee_schemas.model import Prompt
+from support import model_rig
+from support.fake_openai import FakeOpenAI, refuses, says
+from support.model_rig import KEY, PROMPT, SCHEMA, Build
+
+server, build, model = model_rig.server, model_rig.build, model_rig.model
+
+FREE = Prompt(system="Answer.", user="What?", reply_name="text")
+
+
+async def test_a_reply_is_parsed_and_its_cost_is_counted(model: OpenAIModel) -> None:
+    reply = await model.ask(PROMPT)
+    usage = reply.usage
+    assert reply.body == {"items": [1]}
+    assert (usage.calls, usage.tokens_in, usage.tokens_out, usage.retries, usage.re_asks) == (1, 7, 3, 0, 0)
+    assert 0 < usage.seconds < 5
+
+
+async def test_the_unchanging_part_comes_first_and_every_setting_is_sent(
+    server: FakeOpenAI, build: Build
+) -> None:
+    await build(model="openai/fake", max_output_tokens=99, seed=4).ask(PROMPT)
+    body = server.seen[0].body
+    assert body["messages"] == [
+        {"role": "system", "content": PROMPT.system},
+        {"role": "user", "content": PROMPT.user},
+    ]
+    assert {name: body[name] for name in ("model", "temperature", "seed", "max_tokens")} == {
+        "model": "fake",
+        "temperature": 0.0,
+        "seed": 4,
+        "max_tokens": 99,
+    }
+    assert body["response_format"]["json_schema"] == {"name": "answer", "schema": SCHEMA, "strict": True}
+    assert server.seen[0].headers["authorization"] == f"Bearer {KEY}"
+
+
+async def test_free_text_is_asked_for_without_a_format(server: FakeOpenAI, model: OpenAIModel) -> None:
+    server.will(says("some text"))
+    assert (await model.ask(FREE)).body == {"text": "some text"}
+    assert "response_format" not in server.seen[0].body
+
+
+async def test_a_proxy_from_the_environment_does_not_hijack_loopback_calls(
+    monkeypatch: pytest.MonkeyPatch, build: Build
+) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    assert (await build(give_up_after_s=0).ask(PROMPT)).body == {"items": [1]}
+
+
+async def test_a_prompt_that_is_too_long_is_said_so_at_once(server: FakeOpenAI, model: OpenAIModel) -> None:
+    server.will(refuses(500), refuses(400, "maximum context length", code="context_length_exceeded"))
+    with pytest.raises(PromptTooLongError):
+        await model.ask(PROMPT)
+    assert model.answering
+
+
+async def test_a_refused_prompt_is_poison_with_the_servers_words_shortened(
+    server: FakeOpenAI, model: OpenAIModel
+) -> None:
+    server.will(refuses(400, "your messages are odd " + "x" * 5000))
+    with pytest.raises(PoisonError, match="your messages are odd") as raised:
+        await model.ask(PROMPT)
+    assert len(str(raised.value)) < 400
+    assert len(server.seen) == 1
+
+
+async def test_a_format_the_server_refuses_is_given_up_step_by_step_and_remembered(
+    server: FakeOpenAI, model: OpenAIModel
+) -> None:
+    server.will(refuses(400, "json_schema is not supported"), refuses(400, "no response_format here"))
+    first = await model.ask(PROMPT)
+    await model.ask(PROMPT)
+    formats = [exchange.body.get("response_format", {}).get("type") for exchange in server.seen]
+    assert formats == ["json_schema", "json_object", None, None]
+    assert (first.usage.calls, first.usage.retries, first.usage.re_asks) == (1, 0, 0)
+
+
+async def test_one_schema_that_is_disliked_says_nothing_about_another(
+    server: FakeOpenAI, model: OpenAIModel
+) -> None:
+    other = Prompt(system="s", user="u", reply_name="other", reply_schema=SCHEMA)
+    server.will(refuses(400, "Invalid schema for response_format 'answer'"))
+    await model.ask(PROMPT)
+    await model.ask(other)
+    assert server.seen[2].body["response_format"]["type"] == "json_schema"
+
+
+async def test_a_server_that_refuses_every_format_is_not_asked_for_ever(
+    server: FakeOpenAI, build: Build
+) -> None:
+    server.always = refuses(400, "response_format, temperature, seed, max_tokens, max_completion_tokens")
+    with pytest.raises(PoisonError):
+        await build(max_output_tokens=5, seed=1).ask(PROMPT)
+    assert len(server.seen) == 7
+
+
+async def test_parameters_a_newer_model_refuses_are_given_up(server: FakeOpenAI, build: Build) -> None:
+    model = build(max_output_tokens=50)
+    server.will(
+        refuses(400, "Unsupported parameter: use 'max_completion_tokens' instead", param="max_tokens"),
+        refuses(400, "Unsupported value: only the default (1) is supported", param="temperature"),
+    )
+    await model.ask(PROMPT)
+    await model.ask(PROMPT)
+    assert len(server.seen) == 4
+    assert server.seen[3].body["max_completion_tokens"] == 50
+    assert "max_tokens" not in server.seen[3].body
+    assert "temperature" not in server.seen[3].body

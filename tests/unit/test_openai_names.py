@@ -1,0 +1,74 @@
+import pytest
+
+from combee.adapters.openai.names import NO_KEY, OPENAI_URL, is_loopback, resolve_model
+from combee.ports import FatalError
+
+OLLAMA = "http://127.0.0.1:11434/v1"
+VLLM = "http://gpu:8000/v1"
+
+
+@pytest.mark.parametrize(
+    ("model", "base_url", "expected"),
+    [
+        ("gpt-4.1-mini", None, ("gpt-4.1-mini", OPENAI_URL)),
+        ("openai/gpt-4.1-mini", None, ("gpt-4.1-mini", OPENAI_URL)),
+        ("openai:gpt-4.1-mini", "", ("gpt-4.1-mini", OPENAI_URL)),
+        ("OpenAI/gpt-4.1-mini", None, ("gpt-4.1-mini", OPENAI_URL)),
+        ("ollama/llama3", None, ("llama3", OLLAMA)),
+        ("ollama:llama3:8b", None, ("llama3:8b", OLLAMA)),
+        ("ollama/llama3", "http://other:1/v1", ("llama3", "http://other:1/v1")),
+        ("openai/my-model", VLLM, ("my-model", VLLM)),
+        ("meta-llama/Llama-3", VLLM, ("meta-llama/Llama-3", VLLM)),
+        ("llama3:8b", VLLM, ("llama3:8b", VLLM)),
+        ("openai/openai/gpt-oss-20b", VLLM, ("openai/gpt-oss-20b", VLLM)),
+        (" gpt-4.1 ", " http://gpu:8000/v1 ", ("gpt-4.1", VLLM)),
+    ],
+)
+def test_a_model_string_says_which_name_to_ask_for_and_where(
+    model: str, base_url: str | None, expected: tuple[str, str]
+) -> None:
+    assert resolve_model(model, base_url, "k")[:2] == expected
+
+
+def test_a_key_from_a_file_loses_its_line_break() -> None:
+    assert resolve_model("gpt", None, "sk-1\n")[2] == "sk-1"
+
+
+def test_a_server_without_keys_gets_a_placeholder() -> None:
+    assert resolve_model("ollama/llama3", None, None)[2] == NO_KEY
+
+
+@pytest.mark.parametrize(
+    ("model", "base_url", "api_key", "remedy"),
+    [
+        ("", None, "k", "COMBEE_MODEL"),
+        ("gpt", None, None, "OPENAI_API_KEY"),
+        ("gpt", None, " \n", "OPENAI_API_KEY"),
+        ("gpt", "localhost:8000/v1", "k", "OPENAI_BASE_URL"),
+        ("gpt", "http:///v1", "k", "OPENAI_BASE_URL"),
+        ("gpt", None, "sk-1\nsk-2", "OPENAI_API_KEY"),
+        ("gpt", None, "sk-ключ", "OPENAI_API_KEY"),
+    ],
+)
+def test_bad_configuration_is_fatal_and_names_the_remedy(
+    model: str, base_url: str | None, api_key: str | None, remedy: str
+) -> None:
+    with pytest.raises(FatalError, match=remedy) as raised:
+        resolve_model(model, base_url, api_key)
+    assert not api_key or not api_key.strip() or api_key.strip() == "k" or api_key not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "loopback"),
+    [
+        ("http://127.0.0.1:1/v1", True),
+        ("http://127.8.0.1/v1", True),
+        ("http://[::1]:1/v1", True),
+        ("http://localhost/v1", True),
+        ("http://localhost.example/v1", False),
+        ("http://10.0.0.1/v1", False),
+        (OPENAI_URL, False),
+    ],
+)
+def test_loopback_is_told_from_the_world(url: str, loopback: bool) -> None:  # noqa: FBT001 - a table's column
+    assert is_loopback(url) is loopback

@@ -1,0 +1,103 @@
+from typing import Any
+
+import pytest
+
+from combee.adapters.openai import OpenAIModel
+from combee.ports import PoisonError
+from support import fake_openai as fake
+from support import model_rig
+from support.fake_openai import FakeOpenAI, refuses, says
+from support.model_rig import GOOD, PROMPT, Build
+
+server, build, model = model_rig.server, model_rig.build, model_rig.model
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        says("Sorry, no."),
+        says('{"items": ['),
+        says('{"other": 1}'),
+        says('{"items": 3}'),
+        says(""),
+        says(None),
+        fake.sends(b'{"choices": []}'),
+        says(GOOD, finish_reason="length"),
+    ],
+    ids=["prose", "truncated", "key missing", "no list", "empty", "null", "no choices", "length"],
+)
+async def test_an_unusable_reply_is_asked_again_once_then_it_is_poison(
+    server: FakeOpenAI, model: OpenAIModel, bad: fake.Script
+) -> None:
+    server.will(bad)
+    usage = (await model.ask(PROMPT)).usage
+    assert (usage.calls, usage.re_asks, usage.retries) == (2, 1, 0)
+    server.always = bad
+    with pytest.raises(PoisonError, match="unusable"):
+        await model.ask(PROMPT)
+    assert len(server.seen) == 4
+
+
+async def test_a_re_ask_keeps_the_prefix_shows_the_bad_reply_shortened_and_says_what_was_wrong(
+    server: FakeOpenAI, model: OpenAIModel
+) -> None:
+    server.will(says("y" * 90_000, usage=(10, 20)), says(GOOD, usage=(100, 200)))
+    usage = (await model.ask(PROMPT)).usage
+    first, second = (exchange.body["messages"] for exchange in server.seen)
+    assert second[:2] == first
+    assert [message["role"] for message in second[2:]] == ["assistant", "user"]
+    assert second[2]["content"] == "y" * 2000
+    assert "no JSON object" in second[3]["content"]
+    assert (usage.tokens_in, usage.tokens_out) == (110, 220)
+
+
+async def test_poison_says_what_it_cost(server: FakeOpenAI, model: OpenAIModel) -> None:
+    server.always = says("no")
+    with pytest.raises(PoisonError) as raised:
+        await model.ask(PROMPT)
+    assert getattr(raised.value, "usage").calls == 2  # noqa: B009 - not part of the port
+
+
+@pytest.mark.parametrize(
+    "flood",
+    [
+        fake.floods,
+        fake.sends(fake.completion("x" * 10_000_000)),
+        fake.zipped(fake.completion("x" * 10_000_000)),
+    ],
+    ids=["endless", "10 MB", "10 MB zipped"],
+)
+async def test_a_reply_above_the_cap_is_not_read_whole_and_costs_the_one_re_ask(
+    server: FakeOpenAI, build: Build, flood: fake.Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lengths = record_lengths(monkeypatch)
+    server.always = flood
+    with pytest.raises(PoisonError, match="far too long"):
+        await build(max_reply_bytes=100_000).ask(PROMPT)
+    assert len(server.seen) == 2
+    assert max(lengths) < 400_000
+
+
+def record_lengths(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    from combee.adapters.openai import connection  # noqa: PLC0415 - what is measured, not what is tested
+
+    lengths: list[int] = []
+    read = connection.CappedClient._read
+
+    async def measured(self: connection.CappedClient, response: Any) -> bytes:
+        content = await read(self, response)
+        lengths.append(len(content))
+        return content
+
+    monkeypatch.setattr(connection.CappedClient, "_read", measured)
+    return lengths
+
+
+async def test_an_error_page_above_the_cap_is_still_an_error(server: FakeOpenAI, build: Build) -> None:
+    server.will(refuses(503, "x" * 1_000_000))
+    assert (await build(max_reply_bytes=100_000).ask(PROMPT)).usage.retries == 1
+
+
+async def test_a_compressed_reply_is_read(server: FakeOpenAI, model: OpenAIModel) -> None:
+    server.will(fake.zipped(fake.completion(GOOD)))
+    assert (await model.ask(PROMPT)).body == {"items": [1]}
