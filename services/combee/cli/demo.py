@@ -18,7 +18,7 @@ def register(app: typer.Typer) -> None:
 
 def demo(
     *,
-    questions: Annotated[int, typer.Option(min=20, help="questions the simulated agents work on")] = 320,
+    questions: Annotated[int, typer.Option(min=20, help="questions the simulated agents work on")] = 640,
     agents: Annotated[int, typer.Option(min=1, help="simulated agents at once")] = 24,
     batch_size: Annotated[int, typer.Option(min=1, help="original reflections per batch")] = 40,
     seed: Annotated[int, typer.Option(help="same seed, same questions")] = 1,

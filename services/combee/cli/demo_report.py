@@ -7,7 +7,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from combee.cli.learning import Report
-from combee.core.ledger import Ledger
+from combee.core.ledger import LedgerReport
 from combee.core.render import ace_text
 from combee.sim.fleet import Accuracy
 from combee_schemas.batch import Batch
@@ -40,7 +40,7 @@ def batch_line(version: Playbook, batch: Batch | None) -> str:
     )
 
 
-def report(result: DemoResult, ledger: Ledger, console: Console) -> None:
+def report(result: DemoResult, ledger: LedgerReport, console: Console) -> None:
     """Print playbook, history, accuracy, cost and the ledger's verdict."""
     playbook = result.learned.playbook
     console.rule(f"playbook {playbook.name}, version {playbook.version}")
@@ -54,7 +54,7 @@ def report(result: DemoResult, ledger: Ledger, console: Console) -> None:
         f"learning took {result.seconds:.1f} s: {usage.calls} model calls (reflecting and aggregating),"
         f" {usage.tokens_in} tokens in, {usage.tokens_out} out; all of it [b]simulated[/b]"
     )
-    verdict = "[green]clean[/]" if ledger.clean else "[red]VIOLATED[/]"
+    verdict = "[green]clean[/]" if ledger.good else "[red]VIOLATED[/]"
     console.print(
         f"ledger: {verdict} – {ledger.reflections} reflections = {ledger.applied} applied + {ledger.pending} pending"
         f" + {ledger.dead_lettered} dead-lettered; {ledger.lost} lost, {ledger.double} double"

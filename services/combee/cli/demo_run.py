@@ -85,7 +85,7 @@ async def _run(options: DemoOptions, console: Console) -> bool:
         with console.status("checking the ledger"):
             ledger = await audit(log)
     report(result, ledger, console)
-    return ledger.clean
+    return ledger.good
 
 
 async def _learn(options: DemoOptions, log: KafkaLog, model: LanguageModel, console: Console) -> DemoResult:

@@ -145,6 +145,8 @@ async def _learn(
         known = await Learning(log, None, SystemClock(), concurrency=concurrency).known(items, playbook)
         if known is not None:
             return known.as_json(), known.playbook
+        if not ours:
+            await _require_services(settings, bootstrap)
         async with _workers(options, bootstrap, ours=ours) as where:
             model = language_model(settings.model.model_copy(update=where)) if asks else None
             learning = Learning(log, model, SystemClock(), concurrency=concurrency)
@@ -154,6 +156,20 @@ async def _learn(
             if model is not None:
                 await model.close()
     return report.as_json(), report.playbook
+
+
+async def _require_services(settings: Settings, bootstrap: str) -> None:
+    """Refuse to wait for services that are not there."""
+    from combee.adapters.kafka import KafkaAdmin  # noqa: PLC0415
+    from combee.compose import connection  # noqa: PLC0415
+
+    admin = KafkaAdmin(connection(settings, bootstrap))
+    absent = [group for group in ("shuffle", "scan", "publish") if not await admin.members(group)]
+    if absent:
+        raise FatalError(
+            f"nobody runs {', '.join(absent)} on {bootstrap}: start 'combee up' or 'combee worker ROLE' there,"
+            " or add --start-workers to start them for this run"
+        )
 
 
 def _bars(progress: Progress) -> Callable[[Any], None]:

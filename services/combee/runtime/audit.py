@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from combee.core.ledger import Ledger, LedgerReport
-from combee.ports import Log, Record, TopicPartition
+from combee.ports import CombeeError, Log, Record, TopicPartition
 from combee_schemas import topics
 from combee_schemas.base import Message
 from combee_schemas.batch import Batch
@@ -23,19 +23,19 @@ GROUP = "shuffle"
 AGAIN_S = 1.0
 """A transaction's markers reach its partitions one after the other; by then they have."""
 
-OnProgress = Callable[[str, int], None]
+OnProgress = Callable[[str, int, int], None]
 Take = Callable[[Record], None]
 M = TypeVar("M", bound=Message)
 
 
-def _silent(_topic: str, _records: int) -> None:
+def _silent(_topic: str, _read: int, _total: int) -> None:
     return
 
 
 async def audit(log: Log, on_progress: OnProgress = _silent) -> LedgerReport:
-    """Return what the topics prove. A bad finding counts only if a second reading finds it again.
+    """Return what the topics prove; what looks wrong at first is read a second time before it is told.
 
-    ``on_progress`` gets a topic and how many of its records have been read.
+    ``on_progress`` gets a topic, how many of its records have been read, and about how many there are.
     """
     report = await _read(log, on_progress)
     if report.good:
@@ -51,14 +51,14 @@ async def _read(log: Log, on_progress: OnProgress) -> LedgerReport:
     ledger = Ledger(beginnings=beginnings, committed=committed, settled=settled)
     await _feed(log, topics.PLAYBOOKS, _snapshots(ledger), on_progress)
     ends = {topic.name: await log.ends(topic.name) for topic in JUDGED}
-    takes: Mapping[Topic, Take] = {
-        topics.DEAD_LETTERS: _each(DeadLetter, lambda _, letter: ledger.dead_letter(letter)),
-        topics.BATCHES: _each(Batch, lambda r, batch: ledger.batch(r.partition, r.offset, batch)),
-        topics.HISTORY: _each(Playbook, lambda r, version: ledger.version(r.partition, r.offset, version)),
-        topics.UPDATES: _each(Update, lambda r, update: ledger.update(r.partition, r.offset, update)),
-        topics.REFLECTIONS: _reflections(ledger),
-    }
-    for topic, take in takes.items():
+    takes: tuple[tuple[Topic, Take], ...] = (
+        (topics.DEAD_LETTERS, _each(DeadLetter, lambda _, letter: ledger.dead_letter(letter))),
+        (topics.BATCHES, _each(Batch, lambda r, batch: ledger.batch(r.partition, r.offset, batch))),
+        (topics.HISTORY, _each(Playbook, lambda r, found: ledger.version(r.partition, r.offset, found))),
+        (topics.UPDATES, _each(Update, lambda r, update: ledger.update(r.partition, r.offset, update))),
+        (topics.REFLECTIONS, _reflections(ledger)),
+    )
+    for topic, take in takes:
         await _feed(log, topic, take, on_progress, ends[topic.name])
     return ledger.report()
 
@@ -67,19 +67,23 @@ async def _feed(
     log: Log, topic: Topic, take: Take, on_progress: OnProgress, ends: Mapping[int, int] | None = None
 ) -> None:
     """Read a topic's partitions at once, each in order."""
+    ends = await log.ends(topic.name) if ends is None else ends
+    total = sum(ends.values()) - sum((await log.beginnings(topic.name)).values())
     read = 0
 
-    async def one(partition: int) -> None:
+    async def one(partition: int, end: int) -> None:
         nonlocal read
-        source = TopicPartition(topic=topic.name, partition=partition)
-        async for record in log.read(source, 0, ends[partition] if ends else None):
+        async for record in log.read(TopicPartition(topic=topic.name, partition=partition), 0, end):
             take(record)
             read += 1
-            on_progress(topic.name, read)
+            on_progress(topic.name, read, total)
 
-    async with asyncio.TaskGroup() as group:
-        for partition in range(await log.partitions(topic.name)):
-            group.create_task(one(partition))
+    try:
+        async with asyncio.TaskGroup() as group:
+            for partition, end in ends.items():
+                group.create_task(one(partition, end))
+    except* CombeeError as failed:
+        raise failed.exceptions[0] from failed
 
 
 def _each(kind: type[M], take: Callable[[Record, M], None]) -> Take:

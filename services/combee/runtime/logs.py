@@ -8,9 +8,9 @@ import structlog
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
 
-def configure_logs(level: str, *, json: bool) -> None:
-    """Set up logging once, in the composition root."""
-    logging.basicConfig(stream=sys.stderr, level=max(LEVELS[level], logging.WARNING), format="%(message)s")
+def configure_logs(level: str, *, json: bool, libraries: int = logging.WARNING) -> None:
+    """Set up logging once, in the composition root; ``libraries`` is the level from which others are heard."""
+    logging.basicConfig(stream=sys.stderr, level=libraries, format="%(message)s")
     renderer = structlog.processors.JSONRenderer() if json else structlog.dev.ConsoleRenderer(colors=False)
     structlog.configure(
         processors=[

@@ -117,6 +117,13 @@ class KafkaAdmin:
             if meta.offset >= 0
         }
 
+    async def members(self, group: str) -> int:
+        """Return how many members a group has now."""
+        async with _client(self._connection.client) as client:
+            with translated(f"looking up group {group}"):
+                (answer,) = await client.describe_consumer_groups([self._connection.full(group)])
+        return sum(len(described[5]) for described in answer.groups)
+
     async def broker(self) -> str:
         """Return the addresses of the brokers that answer."""
         async with _client(self._connection.client) as client:

@@ -6,7 +6,7 @@ from typing import Any
 
 from combee.adapters.kafka.connection import Connection
 from combee.adapters.kafka.errors import translated
-from combee.ports import Outgoing, TopicPartition
+from combee.ports import FencedError, Outgoing, TopicPartition
 
 TRANSACTION_TIMEOUT_MS = 15_000
 """A crash stalls read-committed readers at most this long."""
@@ -45,13 +45,20 @@ class KafkaTransactor:
     def __init__(self, producer: Any, connection: Connection) -> None:
         self._producer = producer
         self._connection = connection
+        self._fenced = False
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[KafkaTransaction]:
         """See the port."""
-        with translated("transaction"):
-            async with self._producer.transaction():
-                yield KafkaTransaction(self._producer, self._connection)
+        if self._fenced:
+            raise FencedError("transaction: a newer owner took over")  # aiokafka would fail an assertion
+        try:
+            with translated("transaction"):
+                async with self._producer.transaction():
+                    yield KafkaTransaction(self._producer, self._connection)
+        except FencedError:
+            self._fenced = True
+            raise
 
     async def close(self) -> None:
         """See the port."""

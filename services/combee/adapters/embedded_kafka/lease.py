@@ -1,0 +1,44 @@
+"""Who still needs a broker: a file lock that the kernel drops when its holder ends, however it ends."""
+
+import fcntl
+import os
+from pathlib import Path
+
+from combee.adapters.embedded_kafka.errors import DirectoryInUseError
+from combee.adapters.embedded_kafka.waiting import until
+
+
+class Lease:
+    """One holder's lock on a broker's lease file; see guard.py for the other side."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._opened: int | None = None
+
+    def take(self, *, alone: bool) -> bool:
+        """Take or convert the lock without waiting; a failed conversion leaves none."""
+        if self._opened is None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._opened = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(self._opened, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    async def wait(self, timeout_s: float, *, alone: bool) -> None:
+        """Take the lock. DirectoryInUseError: others kept it for ``timeout_s``."""
+        if not await until(lambda: self.take(alone=alone), timeout_s):
+            self.release()
+            raise DirectoryInUseError(
+                f"{self.path.parent} belongs to a broker that another process uses. "
+                "Wait until that is done, or choose another directory."
+            )
+
+    def release(self) -> None:
+        """Give the lock back; the last one out leaves the broker to its guard."""
+        if self._opened is not None:
+            # Explicitly: a forked child may share the open file, and with it the lock.
+            fcntl.flock(self._opened, fcntl.LOCK_UN)
+            os.close(self._opened)
+            self._opened = None

@@ -1,0 +1,133 @@
+"""One broker: its folder, its configuration, its process."""
+
+import asyncio
+import shutil
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from combee.adapters.embedded_kafka.diagnosis import diagnose, tail
+from combee.adapters.embedded_kafka.errors import DiskFullError, EmbeddedKafkaError
+from combee.adapters.embedded_kafka.jvm import Jvm
+from combee.adapters.embedded_kafka.lease import Lease
+from combee.adapters.embedded_kafka.ports import LOOPBACK
+from combee.adapters.embedded_kafka.process import BrokerProcess
+from combee.adapters.embedded_kafka.properties import LOGGING, render, server_properties
+from combee.adapters.embedded_kafka.state import Cluster
+
+LEAST_FREE_BYTES = 1 << 20
+
+
+def node_folder(data_dir: Path, node_id: int) -> Path:
+    """Return the folder of one node."""
+    return data_dir / f"node-{node_id}"
+
+
+def node_lease(data_dir: Path, node_id: int) -> Lease:
+    """Return a new, untaken lease on one node."""
+    return Lease(node_folder(data_dir, node_id) / "lease")
+
+
+def node_process(data_dir: Path, node_id: int, pid: int) -> BrokerProcess:
+    """Return the process that may run one node."""
+    return BrokerProcess(pid=pid, word=str(node_folder(data_dir, node_id) / "server.properties"))
+
+
+@dataclass(slots=True, kw_only=True)
+class Node:
+    """One broker of a cluster."""
+
+    node_id: int
+    data_dir: Path
+    lease: Lease = field(init=False)
+    process: BrokerProcess | None = None
+
+    def __post_init__(self) -> None:
+        self.lease = node_lease(self.data_dir, self.node_id)
+
+    @property
+    def folder(self) -> Path:
+        """Where everything of this node is."""
+        return node_folder(self.data_dir, self.node_id)
+
+    @property
+    def alive(self) -> bool:
+        """Whether its process runs."""
+        return self.process is not None and self.process.alive()
+
+    def configure(self, cluster: Cluster, extra: Mapping[str, str]) -> None:
+        """Write its configuration, with the cluster's ports of today."""
+        # What a killed JVM unpacked there would pile up.
+        shutil.rmtree(self.folder / "tmp", ignore_errors=True)
+        (self.folder / "tmp").mkdir(parents=True)
+        properties = server_properties(self.node_id, cluster.ports, self.folder / "logs", extra)
+        self._properties.write_text(render(properties), "utf-8")
+        (self.folder / "log4j2.properties").write_text(LOGGING, "utf-8")
+
+    async def format(self, jvm: Jvm, cluster_id: str) -> None:
+        """Prepare the data folder, once in its life."""
+        if (self.folder / "logs" / "meta.properties").exists():
+            return
+        arguments = ("format", "--ignore-formatted", "-t", cluster_id, "-c", str(self._properties))
+        command = await asyncio.to_thread(jvm.command, self.folder, "kafka.tools.StorageTool", *arguments)
+        code, written = await jvm.run(command)
+        if code != 0:
+            raise diagnose(f"The formatting of node {self.node_id}", written)
+
+    async def spawn(self, jvm: Jvm, *, record: bool) -> None:
+        """Start its process; the log of the last run is kept beside the new one."""
+        if self._log.exists():
+            self._log.replace(self._log.with_name("broker.previous.log"))
+        command = await asyncio.to_thread(
+            jvm.command, self.folder, "kafka.Kafka", str(self._properties), record=record
+        )
+        pid = jvm.spawn(self.lease.path, self._log, command)
+        self.process = node_process(self.data_dir, self.node_id, pid)
+
+    @staticmethod
+    async def accepts(port: int) -> bool:
+        """Return whether somebody takes connections there (which is not yet readiness)."""
+        try:
+            _, writer = await asyncio.open_connection(LOOPBACK, port)
+        except OSError:
+            return False
+        writer.close()
+        await writer.wait_closed()
+        return True
+
+    def failure(self) -> EmbeddedKafkaError:
+        """Return the reason for its end, as its log gives it."""
+        if shutil.disk_usage(self.folder).free < LEAST_FREE_BYTES:
+            # Then the log could not be written either.
+            return DiskFullError(
+                f"Kafka node {self.node_id} ended at its start. The disk is full: free some space "
+                f"for {self.folder}, or choose another data directory."
+            )
+        return diagnose(f"Kafka node {self.node_id}", self._written())
+
+    def log_tail(self) -> str:
+        """Return the end of what it wrote since its last start."""
+        return tail(self._written())
+
+    def _written(self) -> str:
+        return self._log.read_text("utf-8", errors="replace") if self._log.exists() else ""
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to its process, if that runs."""
+        if self.process:
+            self.process.signal(number)
+
+    async def stop(self, timeout_s: float) -> None:
+        """Stop its process."""
+        if self.process:
+            await self.process.stop(timeout_s)
+            self.process = None
+
+    @property
+    def _properties(self) -> Path:
+        return self.folder / "server.properties"
+
+    @property
+    def _log(self) -> Path:
+        return self.folder / "broker.log"

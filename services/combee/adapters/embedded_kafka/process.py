@@ -1,0 +1,54 @@
+"""One broker process, known by its id and by a word of its command line (psutil)."""
+
+import os
+import signal
+from dataclasses import dataclass
+
+import psutil  # type: ignore[import-untyped] # it ships no types
+
+from combee.adapters.embedded_kafka.waiting import until
+
+KILL_TIMEOUT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerProcess:
+    """A process that runs while ``pid`` exists with ``word`` among its arguments.
+
+    The word (the path of the node's own configuration) protects from a reused id as a creation time would,
+    and does not move when the system's clock is set.
+    """
+
+    pid: int
+    word: str
+
+    def alive(self) -> bool:
+        """Return whether it runs; a zombie does not."""
+        try:
+            return os.waitpid(self.pid, os.WNOHANG) == (0, 0)
+        except ChildProcessError:
+            return self._found()
+
+    def _found(self) -> bool:
+        try:
+            return self.word in psutil.Process(self.pid).cmdline()
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            return False
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal if it still runs."""
+        if self.alive():
+            os.kill(self.pid, number)
+
+    async def stop(self, timeout_s: float) -> None:
+        """Ask it to stop, kill it after ``timeout_s``, return when it is gone."""
+        self.signal(signal.SIGTERM)
+        # A paused process would not hear the request.
+        self.signal(signal.SIGCONT)
+        if not await self.gone(timeout_s):
+            self.signal(signal.SIGKILL)
+            await self.gone(KILL_TIMEOUT_S)
+
+    async def gone(self, timeout_s: float) -> bool:
+        """Wait until it is gone; return False if it still runs after ``timeout_s``."""
+        return await until(lambda: not self.alive(), timeout_s)

@@ -1,0 +1,110 @@
+"""The one member of a consumer group."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from combee.adapters.memory.store import Store
+from combee.ports import FatalError, OnAssigned, Record, TopicPartition, TransientError
+
+MAX_POLL_RECORDS = 500
+
+
+class MemoryConsumer:
+    """The ``Consumer`` port; it owns every partition of its topics."""
+
+    def __init__(self, store: Store, group: str, topics: Sequence[str], on_assigned: OnAssigned) -> None:
+        if group in store.members:
+            raise FatalError(
+                f"group {group} has a member already: the in-memory log does not share a group's partitions"
+                " among members; close the other one, or use Kafka"
+            )
+        self._store = store
+        self._group = group
+        self._on_assigned = on_assigned
+        self._sources = [
+            TopicPartition(topic=topic, partition=number)
+            for topic in topics
+            for number in range(len(store.partitions(topic)))
+        ]
+        self._starts: dict[TopicPartition, int] = {}
+        self._positions: dict[TopicPartition, int] = {}
+        self._paused: set[TopicPartition] = set()
+        self._closed = False
+        store.members.add(group)
+
+    async def poll(self, timeout_s: float) -> Sequence[Record]:
+        """See the port."""
+        if self._closed:
+            raise TransientError(f"this member has left group {self._group}")
+        if not self._starts:
+            await self._assign()
+        try:
+            async with asyncio.timeout(timeout_s):
+                while True:
+                    changed = self._store.changed
+                    if found := self._fetch():
+                        return found
+                    await changed.wait()
+        except TimeoutError:
+            return ()
+
+    async def _assign(self) -> None:
+        self._starts = {source: self._start(source) for source in self._sources}
+        self._positions = dict(self._starts)
+        await self._on_assigned(frozenset(self._starts))
+
+    def _start(self, source: TopicPartition) -> int:
+        first = self._store.partition(source).first
+        committed = self._store.committed.get(self._group, {}).get(source, first)
+        if committed < first:
+            raise FatalError(
+                f"{source.topic}[{source.partition}] begins at {first}, after the committed offset {committed}:"
+                " records expired unread"
+            )
+        return committed
+
+    def _fetch(self) -> list[Record]:
+        found: list[Record] = []
+        for source in self._sources:
+            if source in self._paused or len(found) >= MAX_POLL_RECORDS:
+                continue
+            partition = self._store.partition(source)
+            position = self._positions[source]
+            for record in partition.records(position, partition.stable):
+                if len(found) >= MAX_POLL_RECORDS:
+                    break
+                found.append(record)
+                position = record.offset + 1
+            else:
+                position = max(position, partition.stable)
+            self._positions[source] = position
+        return found
+
+    async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """See the port."""
+        mine = {source: offset for source, offset in offsets.items() if source in self._starts}
+        if not self._closed:
+            self._store.committed.setdefault(self._group, {}).update(mine)
+
+    async def start_offset(self, source: TopicPartition) -> int:
+        """See the port."""
+        return self._starts[source]
+
+    async def positions(self) -> Mapping[TopicPartition, int]:
+        """See the port."""
+        return dict(self._positions)
+
+    def pause(self, *sources: TopicPartition) -> None:
+        """See the port."""
+        self._paused.update(sources)
+
+    def resume(self, *sources: TopicPartition) -> None:
+        """See the port."""
+        self._paused.difference_update(sources)
+        self._store.notify()
+
+    async def close(self) -> None:
+        """See the port."""
+        if not self._closed:
+            self._closed = True
+            self._store.members.discard(self._group)

@@ -1,0 +1,184 @@
+"""What a broker keeps: partitions of records, transactions that decide their fate, groups' offsets."""
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from combee.adapters.memory.murmur2 import partition_of
+from combee.ports import Clock, FatalError, FencedError, Outgoing, PoisonError, Record, TopicPartition
+
+MAX_RECORD_BYTES = 1 << 20
+"""Key and value together: Kafka's default limit."""
+
+
+@dataclass(slots=True, eq=False)
+class Pending:
+    """A transaction: its records become visible together when it is committed."""
+
+    fate: Literal["open", "committed", "aborted"] = "open"
+    begins: dict["Partition", int] = field(default_factory=dict)
+    """Per partition the offset of its first record."""
+    offsets: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
+    """Offsets to commit, by group."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One offset: a record, or the marker (None) that ends a transaction."""
+
+    record: Record | None
+    pending: Pending | None
+
+    def visible(self) -> bool:
+        """Return whether a read-committed reader gets it."""
+        return self.record is not None and (self.pending is None or self.pending.fate == "committed")
+
+
+@dataclass(slots=True, eq=False)
+class Partition:
+    """One partition's slots; ``first`` is the offset of the oldest one retained."""
+
+    first: int = 0
+    slots: list[Slot] = field(default_factory=list)
+    open: set[Pending] = field(default_factory=set)
+
+    @property
+    def end(self) -> int:
+        """The next offset to be written."""
+        return self.first + len(self.slots)
+
+    @property
+    def stable(self) -> int:
+        """The end as read-committed readers see it: they wait behind an open transaction."""
+        return min((one.begins[self] for one in self.open), default=self.end)
+
+    def append(self, record: Record | None, pending: Pending | None) -> int:
+        """Write one slot and return its offset."""
+        offset = self.end
+        self.slots.append(Slot(replace(record, offset=offset) if record else None, pending))
+        if pending is not None and record is not None:
+            pending.begins.setdefault(self, offset)
+            self.open.add(pending)
+        return offset
+
+    def records(self, start: int, end: int) -> Iterator[Record]:
+        """Yield what is visible from ``start`` up to ``end`` or the stable end."""
+        for offset in range(max(start, self.first), min(end, self.stable)):
+            slot = self.slots[offset - self.first]
+            if slot.record is not None and slot.visible():
+                yield slot.record
+
+    def expire(self, before: int) -> None:
+        """Forget everything below ``before``, as retention does."""
+        gone = max(0, min(before, self.stable) - self.first)
+        del self.slots[:gone]
+        self.first += gone
+
+
+class Store:
+    """The shared state behind every client of one in-memory log."""
+
+    def __init__(self, counts: Mapping[str, int], clock: Clock) -> None:
+        self._topics = {name: [Partition() for _ in range(count)] for name, count in counts.items()}
+        self._clock = clock
+        self._epochs: dict[str, int] = {}
+        self._open: dict[str, Pending] = {}
+        self._keyless = 0
+        self._changed = asyncio.Event()
+        self.committed: dict[str, dict[TopicPartition, int]] = {}
+        """Next offset to read, by group."""
+        self.members: set[str] = set()
+        """Groups that have their one member."""
+
+    # ---- partitions
+
+    def partitions(self, topic: str) -> list[Partition]:
+        """Return a topic's partitions."""
+        if topic not in self._topics:
+            raise FatalError(
+                f"topic {topic} does not exist: the in-memory log has the topics of the map only"
+            )
+        return self._topics[topic]
+
+    def partition(self, source: TopicPartition) -> Partition:
+        """Return one partition."""
+        partitions = self.partitions(source.topic)
+        if not 0 <= source.partition < len(partitions):
+            raise FatalError(
+                f"{source.topic} has {len(partitions)} partitions, not number {source.partition}"
+            )
+        return partitions[source.partition]
+
+    def write(self, outgoing: Outgoing, pending: Pending | None = None) -> int:
+        """Append one record and return its offset."""
+        if len(outgoing.key or b"") + len(outgoing.value or b"") > MAX_RECORD_BYTES:
+            raise PoisonError(f"writing: the record is too large for {outgoing.topic}")
+        number = self._number(outgoing)
+        record = Record(
+            topic=outgoing.topic,
+            partition=number,
+            offset=-1,
+            timestamp_ms=self._clock.now_ms(),
+            key=outgoing.key,
+            value=outgoing.value,
+            headers=outgoing.headers,
+        )
+        target = TopicPartition(topic=outgoing.topic, partition=number)
+        return self.partition(target).append(record, pending)
+
+    def _number(self, outgoing: Outgoing) -> int:
+        if outgoing.partition is not None:
+            return outgoing.partition
+        count = len(self.partitions(outgoing.topic))
+        if outgoing.key is not None:
+            return partition_of(outgoing.key, count)
+        self._keyless += 1
+        return self._keyless % count
+
+    # ---- waiting
+
+    @property
+    def changed(self) -> asyncio.Event:
+        """Set at the next change; take it *before* looking, then wait on it."""
+        return self._changed
+
+    def notify(self) -> None:
+        """Wake everybody who waits for a change."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    # ---- transactions
+
+    def initialise(self, name: str) -> int:
+        """Return a new epoch of a transactional id; what its former owner left open is aborted."""
+        self._epochs[name] = self._epochs.get(name, -1) + 1
+        if name in self._open:
+            self.settle(name, self._epochs[name], "aborted")
+        return self._epochs[name]
+
+    def owns(self, name: str, epoch: int) -> bool:
+        """Return whether nobody has initialised this transactional id since."""
+        return self._epochs[name] == epoch
+
+    def check(self, name: str, epoch: int) -> None:
+        """Refuse a former owner."""
+        if not self.owns(name, epoch):
+            raise FencedError(f"transactional id {name}: a newer owner took over")
+
+    def begin(self, name: str) -> Pending:
+        """Open a transaction."""
+        self._open[name] = Pending()
+        return self._open[name]
+
+    def settle(self, name: str, epoch: int, fate: Literal["committed", "aborted"]) -> None:
+        """Decide a transaction's fate and mark its end in every partition it touched."""
+        self.check(name, epoch)
+        pending = self._open.pop(name)
+        pending.fate = fate
+        for partition in pending.begins:
+            partition.open.discard(pending)
+            partition.append(None, None)
+        for group, offsets in pending.offsets.items() if fate == "committed" else ():
+            self.committed.setdefault(group, {}).update(offsets)
+        self.notify()

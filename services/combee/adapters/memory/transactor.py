@@ -1,0 +1,78 @@
+"""Transactions in memory: atomic, and the older of two owners of a name is fenced."""
+
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+
+from combee.adapters.memory.store import Pending, Store
+from combee.ports import FatalError, Outgoing, TopicPartition, TransientError
+
+
+class MemoryTransaction:
+    """The ``Transaction`` port."""
+
+    def __init__(self, store: Store, name: str, epoch: int, pending: Pending) -> None:
+        self._store = store
+        self._name = name
+        self._epoch = epoch
+        self._pending = pending
+
+    async def send(self, *outgoing: Outgoing) -> Sequence[int]:
+        """See the port."""
+        self._store.check(self._name, self._epoch)
+        return [self._store.write(one, self._pending) for one in outgoing]
+
+    async def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """See the port."""
+        self._store.check(self._name, self._epoch)
+        self._pending.offsets.setdefault(group, {}).update(offsets)
+
+
+class _Scope:
+    """Not a generator: one that is thrown away, as by a kill, must leave its transaction open."""
+
+    def __init__(self, owner: "MemoryTransactor") -> None:
+        self._owner = owner
+
+    async def __aenter__(self) -> MemoryTransaction:
+        return self._owner.begin()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._owner.end(failed=error is not None)
+
+
+class MemoryTransactor:
+    """The ``Transactor`` port."""
+
+    def __init__(self, store: Store, name: str) -> None:
+        self._store = store
+        self._name = name
+        self._epoch = store.initialise(name)
+        self._closed = False
+        self._busy = False
+
+    def transaction(self) -> _Scope:
+        """See the port."""
+        return _Scope(self)
+
+    def begin(self) -> MemoryTransaction:
+        """Open the one transaction that may be open at a time."""
+        if self._closed:
+            raise TransientError(f"transactional id {self._name} has been given up")
+        if self._busy:
+            raise FatalError(f"transactional id {self._name} has an open transaction already")
+        self._store.check(self._name, self._epoch)
+        self._busy = True
+        return MemoryTransaction(self._store, self._name, self._epoch, self._store.begin(self._name))
+
+    def end(self, *, failed: bool) -> None:
+        """Commit, or abort after an error; a fenced one was aborted by its successor."""
+        self._busy = False
+        if failed and not self._store.owns(self._name, self._epoch):
+            return
+        self._store.settle(self._name, self._epoch, "aborted" if failed else "committed")
+
+    async def close(self) -> None:
+        """See the port."""
+        self._closed = True

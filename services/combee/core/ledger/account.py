@@ -1,0 +1,164 @@
+"""The account: every acknowledged reflection has exactly one fate, or it is lost."""
+
+from collections import Counter
+from collections.abc import Mapping
+from enum import IntEnum
+
+from combee.core.ledger.batches import NOWHERE, Batches
+from combee.core.ledger.report import Findings, Horizon, LedgerReport
+from combee.core.ledger.updates import Updates
+from combee.core.ledger.versions import Versions
+from combee_schemas import topics
+from combee_schemas.batch import Batch
+from combee_schemas.dead_letter import DeadLetter
+from combee_schemas.playbook import Playbook
+from combee_schemas.scan import Update
+
+REFLECTIONS = topics.REFLECTIONS.name
+
+
+class Fate(IntEnum):
+    """Where a reflection is; of an id that was published several times, the highest counts."""
+
+    LOST = 0
+    PENDING = 1
+    APPLIED = 2
+    DEAD_LETTERED = 3
+
+
+class Ledger:
+    """Feed the facts topic by topic, each partition in order; then ask for the report.
+
+    The topics come in this order: ``playbooks``, ``dead-letters``, ``batches``, ``history``, ``updates``,
+    ``reflections``. While the system runs, each must be read up to an end that was looked up after those of
+    what it causes: committed offsets, history, updates, batches, dead letters, reflections.
+
+    ``beginnings`` are the first retained offsets by topic and partition, ``committed`` the offsets of group
+    ``shuffle`` on ``reflections``, ``settled`` the ends of ``history`` before ``playbooks`` was read.
+    """
+
+    def __init__(
+        self,
+        *,
+        beginnings: Mapping[str, Mapping[int, int]],
+        committed: Mapping[int, int],
+        settled: Mapping[int, int] | None = None,
+    ) -> None:
+        self._horizon = Horizon(first_retained=beginnings)
+        self._committed = committed
+        self._settled = settled
+        self._findings = Findings()
+        self._batches = Batches(findings=self._findings, cut=self._cut(topics.BATCHES.name))
+        self._versions = Versions(
+            findings=self._findings, batches=self._batches, cut=self._cut(topics.HISTORY.name)
+        )
+        self._updates = Updates(findings=self._findings, batches=self._batches)
+        self._buried: dict[tuple[int, int], str] = {}
+        """Place in ``reflections`` → id, where the dead letter says it."""
+        self._burials: Counter[tuple[str, str]] = Counter()
+        self._fates: dict[str, dict[str, Fate]] = {}
+        self._lost: dict[tuple[str, str], str] = {}
+        self._unseen: dict[str, set[str]] = {}
+        """Members that ``reflections`` must still hold and that have not been met there yet."""
+
+    def _cut(self, topic: str) -> frozenset[int]:
+        found = self._horizon.first_retained.get(topic, {})
+        return frozenset(partition for partition, first in found.items() if first > 0)
+
+    def snapshot(self, partition: int, offset: int, name: str, playbook: Playbook | None) -> None:
+        """Take a record of ``playbooks``; None is a tombstone."""
+        self._versions.snapshot(partition, offset, name, playbook)
+
+    def dead_letter(self, letter: DeadLetter) -> None:
+        """Take a dead letter; only those of ``reflections`` matter here, and a repeat counts once."""
+        place = (letter.origin_partition, letter.origin_offset)
+        if letter.origin_topic != REFLECTIONS or place in self._buried:
+            return
+        self._buried[place] = letter.record_id
+        if letter.record_id:
+            self._burials[letter.playbook, letter.record_id] += 1
+
+    def batch(self, partition: int, offset: int, batch: Batch) -> None:
+        """Take a manifest."""
+        self._batches.take(partition, offset, batch)
+        first = self._horizon.first_retained.get(REFLECTIONS, {}).get(partition, 0)
+        retained = {member.reflection_id for member in batch.members if member.offset >= first}
+        self._unseen.setdefault(batch.playbook, set()).update(retained)
+
+    def version(self, partition: int, offset: int, playbook: Playbook) -> None:
+        """Take a record of ``history``."""
+        settled = self._settled is None or offset < self._settled.get(partition, 0)
+        self._versions.version(partition, offset, playbook, settled=settled)
+
+    def update(self, partition: int, offset: int, update: Update) -> None:
+        """Take an update."""
+        self._updates.take(partition, offset, update)
+
+    def reflection(self, partition: int, offset: int, playbook: str, reflection_id: str) -> None:
+        """Take an acknowledged reflection."""
+        key, place = (playbook, reflection_id), (partition, offset)
+        if self._buried.get(place) == "":  # its dead letter does not name it, but it is there to be read
+            self._buried[place] = reflection_id
+            self._burials[key] += 1
+        self._unseen.get(playbook, set()).discard(reflection_id)
+        fates = self._fates.setdefault(playbook, {})
+        fates[reflection_id] = max(self._fate(place, key), fates.get(reflection_id, Fate.LOST))
+        if fates[reflection_id] == Fate.LOST:
+            self._lost[key] = f"{REFLECTIONS}[{partition}]@{offset}: {reflection_id} of {playbook}"
+        else:
+            self._lost.pop(key, None)
+
+    def _fate(self, place: tuple[int, int], key: tuple[str, str]) -> Fate:
+        partition, offset = place
+        name, one = key
+        attempt, sequence = self._batches.last_batch(name, one)
+        # A retry raises the attempt: the first burial is undone by attempt 1, the second by attempt 2.
+        if self._burials[key] > attempt:
+            return Fate.DEAD_LETTERED
+        if (attempt, sequence) == NOWHERE:
+            return Fate.PENDING if offset >= self._committed.get(partition, 0) else Fate.LOST
+        if sequence > self._versions.published.get(name, 0):
+            return Fate.PENDING
+        return Fate.LOST if (name, sequence, one) in self._updates.failed else Fate.APPLIED
+
+    def undecodable(self, partition: int, offset: int, reason: str) -> None:
+        """Take a record of ``reflections`` that is none: it must be a dead letter once it has been passed."""
+        if (partition, offset) not in self._buried and offset < self._committed.get(partition, 0):
+            where = f"{REFLECTIONS}[{partition}]@{offset}"
+            self._findings.add("unread", f"{where} cannot be read and is no dead letter: {reason}")
+
+    def report(self) -> LedgerReport:
+        """Return what was found; nothing may be fed afterwards."""
+        self._versions.close()
+        self._close_updates()
+        self._close_reflections()
+        counts = Counter(fate for fates in self._fates.values() for fate in fates.values())
+        return LedgerReport(
+            reflections=counts.total(),
+            applied=counts[Fate.APPLIED],
+            pending=counts[Fate.PENDING],
+            dead_lettered=counts[Fate.DEAD_LETTERED],
+            lost=counts[Fate.LOST],
+            double=len(self._batches.doubles),
+            violations=self._findings.texts(),
+            horizon=self._horizon,
+        )
+
+    def _close_updates(self) -> None:
+        cut = self._cut(topics.UPDATES.name)
+        for (name, sequence), where in self._versions.applied.items():
+            home = self._batches.partition_of.get(name, -1)
+            judged = (name, sequence) in self._batches.sizes and home not in cut
+            if judged and (name, sequence) not in self._updates.effective:
+                self._findings.add("update", f"{where} publishes batch {sequence}, which has no update")
+
+    def _close_reflections(self) -> None:
+        for (name, one), where in self._lost.items():
+            _, sequence = self._batches.last_batch(name, one)
+            passed = f"no copy of it got through batch {sequence}" if sequence else "shuffle has passed it"
+            self._findings.add("lost", f"{where}: {passed}, and it is no dead letter")
+        for name, ids in self._unseen.items():
+            for one in sorted(ids):
+                sequence = self._batches.last_batch(name, one)[1]
+                text = f"{one} is a member of batch {sequence} of {name} and not in {REFLECTIONS}"
+                self._findings.add("member", text)

@@ -1,0 +1,113 @@
+"""Manifests: sequences without gaps, every id in one batch, and plans that follow from their members."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from combee.core import identity
+from combee.core.ledger.report import Findings
+from combee.core.plan import deal_batch
+from combee_schemas.batch import Batch, Member
+
+NOWHERE = (0, 0)
+"""Attempt and sequence of an id that is in no batch; sequences begin at 1."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Batches:
+    """All manifests so far, as far as later facts are judged by them."""
+
+    findings: Findings
+    cut: frozenset[int] = frozenset()
+    """Partitions whose first manifests are not retained."""
+    partition_of: dict[str, int] = field(default_factory=dict)
+    sizes: dict[tuple[str, int], int] = field(default_factory=dict)
+    """(playbook, sequence) → members."""
+    doubles: set[tuple[str, str]] = field(default_factory=set)
+    _first: dict[str, int] = field(default_factory=dict)
+    _last: dict[str, int] = field(default_factory=dict)
+    _sequence_of: dict[str, dict[str, int]] = field(default_factory=dict)
+    _retries: dict[tuple[str, str], dict[int, int]] = field(default_factory=dict)
+    """(playbook, id) → sequence by attempt, for ids with other attempts than the first."""
+    _also: dict[tuple[str, str], set[int]] = field(default_factory=dict)
+    """(playbook, id) → further batches it is in."""
+
+    def take(self, partition: int, offset: int, batch: Batch) -> None:
+        """Judge one manifest."""
+        where = f"batches[{partition}]@{offset}"
+        self._first.setdefault(batch.playbook, batch.sequence if partition in self.cut else 1)
+        last = self._last.get(batch.playbook, self._first[batch.playbook] - 1)
+        if batch.sequence != last + 1:
+            text = f"{where}: batch {batch.sequence} of {batch.playbook} follows batch {last}"
+            self.findings.add("batch sequence", text)
+        self._last[batch.playbook] = max(last, batch.sequence)
+        self.partition_of.setdefault(batch.playbook, partition)
+        self.sizes.setdefault((batch.playbook, batch.sequence), len(batch.members))
+        for member in batch.members:
+            self._join(where, batch, member)
+        self._identity(where, batch)
+        self._groups(where, batch)
+
+    def _join(self, where: str, batch: Batch, member: Member) -> None:
+        name, one = batch.playbook, member.reflection_id
+        known = self._sequence_of.setdefault(name, {})
+        if one not in known:
+            known[one] = batch.sequence
+            if member.attempt:
+                self._retries[name, one] = {member.attempt: batch.sequence}
+            return
+        attempts = self._retries.setdefault((name, one), {0: known[one]})
+        if member.attempt in attempts:
+            self.doubles.add((name, one))
+            text = (
+                f"{where}: {name}: {one} is in batch {batch.sequence} and in batch {attempts[member.attempt]}"
+            )
+            self.findings.add("double", text)
+        attempts.setdefault(member.attempt, batch.sequence)
+        self._also.setdefault((name, one), set()).add(batch.sequence)
+
+    def _identity(self, where: str, batch: Batch) -> None:
+        named = f"{where}: batch {batch.sequence} of {batch.playbook}"
+        ids = tuple(member.reflection_id for member in batch.members)
+        if batch.seed != identity.batch_seed(batch.playbook, batch.sequence, ids):
+            self.findings.add("seed", f"{named} has a seed that does not follow from its members")
+        if batch.batch_id != identity.batch_id(batch.playbook, batch.sequence):
+            self.findings.add("batch id", f"{named} is called {batch.batch_id}")
+
+    def _groups(self, where: str, batch: Batch) -> None:
+        named = f"{where}: batch {batch.sequence} of {batch.playbook}"
+        try:
+            dealt = deal_batch(batch)
+        except (ValueError, IndexError) as error:
+            self.findings.add("groups", f"{named} cannot be dealt: {error}")
+            return
+        loads = [len(group) for group in dealt]
+        if max(loads) - min(loads) > 1:
+            self.findings.add("groups", f"{named} has unbalanced groups: {min(loads)} to {max(loads)} copies")
+        if any(len(set(group)) < len(group) for group in dealt):
+            self.findings.add("groups", f"{named} has two copies of one reflection in a group")
+        copies = Counter(member for group in dealt for member in group)
+        wrong = [m.reflection_id for m in set(batch.members) if copies[m] != batch.copies]
+        if wrong:
+            text = (
+                f"{named}: {len(wrong)} members are not in exactly {batch.copies} groups, such as {wrong[0]}"
+            )
+            self.findings.add("groups", text)
+
+    def is_missing(self, partition: int, name: str, sequence: int) -> bool:
+        """Return whether a batch ought to have a manifest and has none."""
+        if (name, sequence) in self.sizes:
+            return False
+        return partition not in self.cut or sequence >= self._first.get(name, sequence + 1)
+
+    def last_batch(self, name: str, reflection_id: str) -> tuple[int, int]:
+        """Return attempt and sequence of the latest attempt of an id; ``NOWHERE`` if it is in no batch."""
+        attempts = self._retries.get((name, reflection_id))
+        if attempts:
+            return max(attempts.items())
+        sequence = self._sequence_of.get(name, {}).get(reflection_id)
+        return NOWHERE if sequence is None else (0, sequence)
+
+    def has_member(self, name: str, sequence: int, reflection_id: str) -> bool:
+        """Return whether an id is a member of a batch."""
+        first = self._sequence_of.get(name, {}).get(reflection_id)
+        return first == sequence or sequence in self._also.get((name, reflection_id), ())

@@ -1,0 +1,88 @@
+"""What the ledger says: the counts, what is wrong and where, and how far back it could look."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+SHOWN_PER_KIND = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Horizon:
+    """The first retained offset of each topic's partitions; what stood before is gone and was not judged."""
+
+    first_retained: Mapping[str, Mapping[int, int]]
+
+    @property
+    def note(self) -> str:
+        """The same in words."""
+        gone = {
+            topic: sum(1 for at in firsts.values() if at) for topic, firsts in self.first_retained.items()
+        }
+        cut = [f"{topic} ({count} partitions)" for topic, count in gone.items() if count]
+        if not cut:
+            return "nothing has expired: every record ever written was judged"
+        return f"records before the first retained offsets were not judged: {', '.join(cut)}"
+
+    def as_json(self) -> dict[str, object]:
+        """Return the documented shape."""
+        firsts = {
+            topic: {str(partition): at for partition, at in sorted(found.items())}
+            for topic, found in self.first_retained.items()
+        }
+        return {"first_retained": firsts, "note": self.note}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerReport:
+    """``reflections`` = ``applied`` + ``pending`` + ``dead_lettered`` + ``lost``; ``double`` is among applied."""
+
+    reflections: int
+    applied: int
+    pending: int
+    dead_lettered: int
+    lost: int
+    double: int
+    violations: tuple[str, ...]
+    horizon: Horizon
+
+    @property
+    def good(self) -> bool:
+        """Whether every promise was kept."""
+        return not (self.violations or self.lost or self.double)
+
+    def as_json(self) -> dict[str, object]:
+        """Return the stable shape of ``ledger --json``."""
+        return {
+            "reflections": self.reflections,
+            "applied": self.applied,
+            "pending": self.pending,
+            "dead_lettered": self.dead_lettered,
+            "lost": self.lost,
+            "double": self.double,
+            "violations": list(self.violations),
+            "horizon": self.horizon.as_json(),
+        }
+
+
+@dataclass(slots=True)
+class Findings:
+    """Violations by kind; of each kind the first are told, the rest are counted."""
+
+    _texts: dict[str, list[str]] = field(default_factory=dict)
+    _counts: dict[str, int] = field(default_factory=dict)
+
+    def add(self, kind: str, text: str) -> None:
+        """Note one violation."""
+        self._counts[kind] = self._counts.get(kind, 0) + 1
+        texts = self._texts.setdefault(kind, [])
+        if len(texts) < SHOWN_PER_KIND:
+            texts.append(f"{kind}: {text}")
+
+    def texts(self) -> tuple[str, ...]:
+        """Return what was found, in order of first appearance of each kind."""
+        told: list[str] = []
+        for kind, texts in self._texts.items():
+            told += texts
+            left = self._counts[kind] - len(texts)
+            told += [f"{kind}: and {left} more"] if left else []
+        return tuple(told)

@@ -1,0 +1,52 @@
+"""Updates: the first per batch has the effect; it saw each member once and rests on members alone."""
+
+from dataclasses import dataclass, field
+
+from combee.core.ledger.batches import Batches
+from combee.core.ledger.report import Findings
+from combee_schemas.scan import Update
+
+
+@dataclass(slots=True, kw_only=True)
+class Updates:
+    """Updates in order, after all manifests."""
+
+    findings: Findings
+    batches: Batches
+    effective: set[tuple[str, int]] = field(default_factory=set)
+    """(playbook, sequence) of batches that have an update."""
+    failed: set[tuple[str, int, str]] = field(default_factory=set)
+    """(playbook, sequence, id) of members of which no copy got through."""
+
+    def take(self, partition: int, offset: int, update: Update) -> None:
+        """Judge one update; later ones of the same batch and those on a foreign partition have no effect."""
+        name, sequence = update.plan.playbook, update.plan.sequence
+        if (name, sequence) not in self.batches.sizes or (name, sequence) in self.effective:
+            return
+        if partition != self.batches.partition_of[name]:
+            return
+        self.effective.add((name, sequence))
+        where = f"updates[{partition}]@{offset}: the update of batch {sequence} of {name}"
+        self._evidence(where, update)
+        self._seen(where, update)
+
+    def _evidence(self, where: str, update: Update) -> None:
+        name, sequence = update.plan.playbook, update.plan.sequence
+        named = {one for operation in update.operations for one in operation.evidence}
+        foreign = sorted(one for one in named if not self.batches.has_member(name, sequence, one))
+        if foreign:
+            text = f"{where} rests on {len(foreign)} reflections that are not members, such as {foreign[0]}"
+            self.findings.add("evidence", text)
+
+    def _seen(self, where: str, update: Update) -> None:
+        name, sequence = update.plan.playbook, update.plan.sequence
+        ids = [one.reflection_id for one in update.seen]
+        foreign = [one for one in ids if not self.batches.has_member(name, sequence, one)]
+        missing = self.batches.sizes[name, sequence] - (len(set(ids)) - len(set(foreign)))
+        if len(set(ids)) < len(ids):
+            self.findings.add("seen", f"{where} counts a reflection twice")
+        if foreign:
+            self.findings.add("seen", f"{where} saw {foreign[0]}, which is not a member")
+        if missing > 0 and update.status != "failed":
+            self.findings.add("seen", f"{where} did not see {missing} of its members")
+        self.failed |= {(name, sequence, one.reflection_id) for one in update.seen if not one.ok}

@@ -1,0 +1,82 @@
+"""Lanes, the environment's clean state, and one real Kafka a session."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from support import lanes
+from support.broker import KINDS, Broker, broker
+
+TESTS = Path(__file__).parent
+SCRUBBED = ("COMBEE_", "OPENAI_")
+ENVIRONMENT = pytest.StashKey[dict[str, str]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("combee")
+    group.addoption("--broker", choices=KINDS, default="embedded", help="which Kafka the tests use")
+    group.addoption("--bootstrap-servers", default=None, help="the Kafka of --broker=external")
+    group.addoption("--shared", type=Path, default=None, help="shared input data (default: ../shared)")
+    group.addoption("--faults", action="store_true", help="run the long fault suite too")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    environ = os.environ  # noqa: TID251 - a setting of the machine must not decide a test
+    config.stash[ENVIRONMENT] = dict(environ)
+    for name in [name for name in environ if name.startswith(SCRUBBED)]:
+        del environ[name]
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    if collection_path != TESTS / "faults" or config.getoption("--faults"):
+        return None
+    wanted = lanes.wants_faults(config.invocation_params.args, config.getoption("markexpr"), TESTS)
+    return None if wanted else True
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    shared = shared_folder(config)
+    for item in items:
+        for mark in lanes.marks(lanes.lane_of(item.path, TESTS), fixtures_of(item)):
+            item.add_marker(mark)
+        if item.get_closest_marker("shared") and not shared.is_dir():
+            item.add_marker(pytest.mark.skip(reason=f"no shared input data at {shared} (--shared=FOLDER)"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if reason := lanes.refusal(lanes.lane_of(item.path, TESTS), fixtures_of(item)):
+        pytest.fail(reason, pytrace=False)
+
+
+def fixtures_of(item: pytest.Item) -> list[str]:
+    return item.fixturenames if isinstance(item, pytest.Function) else []
+
+
+def shared_folder(config: pytest.Config) -> Path:
+    return (config.getoption("--shared") or config.rootpath.parent / "shared").absolute()
+
+
+@pytest.fixture(scope="session")
+def shared(request: pytest.FixtureRequest) -> Path:
+    return shared_folder(request.config)
+
+
+@pytest.fixture(scope="session")
+def machine_env(request: pytest.FixtureRequest) -> dict[str, str]:
+    return request.config.stash[ENVIRONMENT]
+
+
+@pytest.fixture(scope="session")
+def kafka(request: pytest.FixtureRequest, machine_env: dict[str, str]) -> Iterator[Broker]:
+    servers = request.config.getoption("--bootstrap-servers")
+    with broker(request.config.getoption("--broker"), env=machine_env, bootstrap_servers=servers) as running:
+        yield running
+
+
+@pytest.fixture
+def topic_prefix() -> str:
+    return f"t{uuid4().hex[:8]}"

@@ -1,0 +1,59 @@
+"""Kill services at seeded moments of a run, then judge the log."""
+
+import asyncio
+import signal
+from pathlib import Path
+from random import Random
+
+from combee.cli.learning import outgoing
+from combee.runtime.audit import audit
+from combee.runtime.clock import SystemClock
+from combee.runtime.tracker import Tracker
+from combee_schemas import topics
+from combee_schemas.batch import Batch
+from combee_schemas.playbook import Playbook
+from support.running import PLAYBOOK, Running, running_stack, traces
+
+SERVICES = ("reflect", "shuffle", "scan", "publish")
+STALL_S = 45.0
+
+
+def _moved(tracker: Tracker) -> int:
+    return len(tracker.reflections) + len(tracker.batch_of) + sum(map(tracker.is_applied, tracker.batch_of))
+
+
+async def _kill_at(running: Running, tracker: Tracker, targets: tuple[str, ...], moments: list[int]) -> None:
+    for moment in moments:
+        while _moved(tracker) < moment:
+            await tracker.change()
+        for target in targets:
+            running.supervisor.send(target, signal.SIGKILL)
+        await running.supervisor.restarted(targets, timeout_s=30)
+
+
+async def survives_kills(
+    bootstrap_servers: str, prefix: str, folder: Path, *, target: str, kills: int, seed: int, count: int = 120
+) -> None:
+    targets = SERVICES if target == "all" else (target,)
+    rng = Random(f"{target} {seed}")
+    moments = sorted(rng.sample(range(1, int(count * 2.5)), kills))
+    new = traces(count, seed)
+    async with running_stack(bootstrap_servers, prefix, folder) as running:
+        async with Tracker(running.log, PLAYBOOK, SystemClock()).running() as tracker:
+            await running.log.produce(*map(outgoing, new.values()))
+            async with asyncio.TaskGroup() as group:
+                group.create_task(_kill_at(running, tracker, targets, moments))
+                group.create_task(running.learning().settle(tracker, new, stall_s=STALL_S))
+        await _judge(running, count=count, kills=kills)
+
+
+async def _judge(running: Running, *, count: int, kills: int) -> None:
+    ledger = await audit(running.log)
+    batches = [one for one in await running.messages(topics.BATCHES) if isinstance(one, Batch)]
+    versions = [one for one in await running.messages(topics.HISTORY) if isinstance(one, Playbook)]
+
+    assert ledger.violations == ()
+    assert (ledger.reflections, ledger.applied, ledger.lost, ledger.double) == (count, count, 0, 0)
+    assert [one.version for one in versions] == list(range(1, len(batches) + 1))
+    # Only what was in flight at a kill may be asked again.
+    assert running.repeated_calls() <= kills * 2 * running.settings.model.llm_concurrency

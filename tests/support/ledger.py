@@ -1,0 +1,184 @@
+"""What a log holds, and whether it adds up: the promises of the design, checked from the topics alone."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
+
+from combee.adapters.memory import MemoryLog
+from combee.core import tree
+from combee.core.identity import node_id
+from combee.core.plan import deal_batch
+from combee.ports import Outgoing, Record
+from combee_schemas import topics
+from combee_schemas.base import Message
+from combee_schemas.batch import Batch
+from combee_schemas.codec import CodecError, decode, encode
+from combee_schemas.command import Command
+from combee_schemas.dead_letter import DeadLetter
+from combee_schemas.playbook import Playbook
+from combee_schemas.reflection import Reflection
+from combee_schemas.scan import Group, Partial, Update
+from combee_schemas.topics import Topic
+
+M = TypeVar("M", bound=Message)
+NAME = "support/refunds"
+
+
+def reflection(number: int, playbook: str = NAME, **fields: object) -> Reflection:
+    """Return a reflection whose lesson nobody else has."""
+    return Reflection.model_validate(
+        {"reflection_id": f"r-{number}", "playbook": playbook, "key_insight": f"lesson {number}", **fields}
+    )
+
+
+def lessons(numbers: Iterable[int]) -> set[str]:
+    """Return what these reflections teach."""
+    return {f"lesson {number}" for number in numbers}
+
+
+def outgoing(message: Reflection | Command | Update) -> Outgoing:
+    """Return the record of a message that is keyed by its playbook."""
+    playbook = message.plan.playbook if isinstance(message, Update) else message.playbook
+    topic = next(t for t in topics.TOPICS if t.message is type(message))
+    return Outgoing(topic=topic.name, key=playbook.encode(), value=encode(message))
+
+
+def records(log: MemoryLog, topic: Topic) -> list[Record]:
+    """Return every visible record of a topic, partition by partition."""
+    return [r for one in log._store.partitions(topic.name) for r in one.records(one.first, one.stable)]
+
+
+def messages(log: MemoryLog, topic: Topic, kind: type[M]) -> list[M]:
+    """Return what can be read of a topic."""
+    found: list[M] = []
+    for record in records(log, topic):
+        try:
+            found.append(decode(record.value, kind))
+        except CodecError:
+            continue
+    return found
+
+
+def versions(log: MemoryLog, name: str = NAME) -> list[Playbook]:
+    """Return a playbook's history."""
+    return [one for one in messages(log, topics.HISTORY, Playbook) if one.name == name]
+
+
+def latest(log: MemoryLog, name: str = NAME) -> Playbook:
+    """Return the newest snapshot."""
+    return [one for one in messages(log, topics.PLAYBOOKS, Playbook) if one.name == name][-1]
+
+
+def batches(log: MemoryLog, name: str = NAME) -> list[Batch]:
+    """Return a playbook's manifests."""
+    return [one for one in messages(log, topics.BATCHES, Batch) if one.playbook == name]
+
+
+def dead_letters(log: MemoryLog) -> list[DeadLetter]:
+    """Return every dead letter."""
+    return messages(log, topics.DEAD_LETTERS, DeadLetter)
+
+
+def applied(log: MemoryLog, name: str = NAME) -> int:
+    """Return how many reflections are in applied batches."""
+    return sum(one.reflections for one in versions(log, name))
+
+
+def answered_calls(log: MemoryLog) -> int:
+    """Return how many model calls of the scan have their result in the log."""
+    results = _results(log)
+    below: dict[str, int] = {}
+    for one in results.values():
+        if isinstance(one, Partial):
+            below[one.parent_id] = below.get(one.parent_id, 0) + one.usage.calls
+    return sum(one.usage.calls - below.get(node, 0) for node, one in results.items())
+
+
+def planned_calls(log: MemoryLog) -> int:
+    """Return how many calls the manifests ask for: leaves, and nodes with more than one child."""
+    return sum(
+        one.widths[0]
+        + sum(
+            len(tree.child_indices(one.widths, level, index)) > 1
+            for level in range(1, len(one.widths))
+            for index in range(one.widths[level])
+        )
+        for one in messages(log, topics.BATCHES, Batch)
+    )
+
+
+def _results(log: MemoryLog) -> dict[str, Partial | Update]:
+    found: dict[str, Partial | Update] = {}
+    for topic in topics.SCAN[1:]:
+        for partial in messages(log, topic, Partial):
+            found.setdefault(partial.node_id, partial)
+    for update in messages(log, topics.UPDATES, Update):
+        found.setdefault(update.node_id, update)
+    return found
+
+
+def check(log: MemoryLog, published: Mapping[str, Sequence[Reflection]]) -> None:
+    """Assert every promise that holds once all is quiet: ``published`` by playbook."""
+    for name, reflections in published.items():
+        _check_batches(log, name, reflections)
+        _check_versions(log, name)
+    _check_nodes(log)
+    _check_quiet(log)
+
+
+def _check_batches(log: MemoryLog, name: str, reflections: Sequence[Reflection]) -> None:
+    cut = batches(log, name)
+    assert [one.sequence for one in cut] == list(range(1, len(cut) + 1))
+    members = Counter(member.reflection_id for batch in cut for member in batch.members)
+    assert members == Counter({one.reflection_id: 1 for one in reflections}), "lost or counted twice"
+    groups = {(g.plan.batch_id, g.index): g for g in messages(log, topics.SCAN[0], Group)}
+    for batch in cut:
+        dealt = deal_batch(batch)
+        assert len(dealt) == batch.widths[0]
+        for index, expected in enumerate(dealt):
+            offsets = [member.offset for member in groups[batch.batch_id, index].members]
+            assert offsets == [member.offset for member in expected]
+            assert len(set(offsets)) == len(offsets), "two copies in one group"
+
+
+def _check_versions(log: MemoryLog, name: str) -> None:
+    history = versions(log, name)
+    assert [one.version for one in history] == list(range(1, len(history) + 1))
+    made = [one.batch_sequence for one in history if one.origin == "batch"]
+    assert made == [one.sequence for one in batches(log, name)], "a batch has not exactly one version"
+    assert latest(log, name).entries == history[-1].entries
+    snapshots = [one.version for one in messages(log, topics.PLAYBOOKS, Playbook) if one.name == name]
+    assert snapshots == [one.version for one in history]
+
+
+def _check_nodes(log: MemoryLog) -> None:
+    results = _results(log)
+    for one in results.values():
+        if isinstance(one, Partial):
+            assert one.node_id == node_id(one.plan.batch_id, one.level, one.index)
+            assert one.parent_id in results, "a node feeds nobody"
+
+
+def _check_quiet(log: MemoryLog) -> None:
+    for topic in topics.TOPICS:
+        for number, one in enumerate(log._store.partitions(topic.name)):
+            assert not one.open, f"open transaction in {topic.name}[{number}]"
+
+
+def behind(log: MemoryLog) -> dict[tuple[str, str, int], tuple[int, int]]:
+    """Return per group and input partition the committed offset and the end, where they differ."""
+    reads = {
+        "shuffle": (topics.REFLECTIONS, topics.COMMANDS),
+        "scan": topics.SCAN,
+        "publish": (topics.UPDATES, topics.COMMANDS),
+        "reflect": (topics.TRACES,),
+    }
+    found: dict[tuple[str, str, int], tuple[int, int]] = {}
+    for group, inputs in reads.items():
+        committed = {(at.topic, at.partition): o for at, o in log._store.committed.get(group, {}).items()}
+        for topic in inputs:
+            for number, one in enumerate(log._store.partitions(topic.name)):
+                at = committed.get((topic.name, number), one.first)
+                if at != one.end:
+                    found[group, topic.name, number] = (at, one.end)
+    return found

@@ -1,0 +1,89 @@
+"""Language models without a language model: answers by rule, every prompt on record."""
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from combee.ports import DrainingError
+from combee_schemas.base import Usage
+from combee_schemas.model import Prompt, Reply
+
+Answer = Callable[[Prompt], Mapping[str, Any]]
+"""Returns the reply's body, or raises what the port allows."""
+
+
+def items(prompt: Prompt) -> list[dict[str, Any]]:
+    """Return the numbered items a prompt holds."""
+    return [json.loads(line) for line in prompt.user.splitlines() if line.startswith("{")]
+
+
+def is_combine(prompt: Prompt) -> bool:
+    """Return whether a prompt asks to combine proposals."""
+    return prompt.user.startswith("<proposals>")
+
+
+def echo(prompt: Prompt) -> Mapping[str, Any]:
+    """Keep everything: one ADD for each item, resting on it; a trace's answer is its insight."""
+    if prompt.reply_name == "reflection":
+        return {"key_insight": f"learned: {items(prompt)[-1]['answer']}"}
+    operations = [
+        {
+            "type": item.get("type", "ADD"),
+            "section": item.get("section", "OTHERS"),
+            "content": item.get("key_insight") or item.get("content"),
+            "entry_ids": item.get("entry_ids", []),
+            "sources": [item["n"]],
+        }
+        for item in items(prompt)
+    ]
+    return {"reasoning": "", "operations": operations}
+
+
+class ScriptedModel:
+    """A model server: answers with ``answer``; replies wait while ``gate`` is clear."""
+
+    def __init__(self, answer: Answer = echo) -> None:
+        self.answer = answer
+        self.prompts: list[Prompt] = []
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    @property
+    def calls(self) -> int:
+        """How many calls were begun."""
+        return len(self.prompts)
+
+    @property
+    def most_repeats(self) -> int:
+        """How often the most repeated prompt was asked."""
+        return max(Counter((p.system, p.user) for p in self.prompts).values(), default=0)
+
+    async def reply(self, prompt: Prompt) -> Reply:
+        """Answer one prompt."""
+        self.prompts.append(prompt)
+        await asyncio.sleep(0)  # others run while a server would think
+        await self.gate.wait()
+        return Reply(body=self.answer(prompt), usage=Usage(calls=1, tokens_in=len(prompt.user)))
+
+
+class ModelClient:
+    """The ``LanguageModel`` port as one process has it."""
+
+    def __init__(self, server: ScriptedModel) -> None:
+        self._server = server
+        self._draining = False
+
+    async def ask(self, prompt: Prompt, *, priority: int = 0) -> Reply:  # noqa: ARG002 - fixed by the port
+        """See the port."""
+        if self._draining:
+            raise DrainingError("draining")
+        return await self._server.reply(prompt)
+
+    def drain(self) -> None:
+        """See the port."""
+        self._draining = True
+
+    async def close(self) -> None:
+        """See the port."""

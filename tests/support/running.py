@@ -1,0 +1,101 @@
+"""All services as real processes on the session's broker, under a prefix of their own."""
+
+import json
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from combee import compose
+from combee.adapters.kafka import KafkaLog
+from combee.cli.learning import Learning
+from combee.cli.stack import StackOptions, stack
+from combee.core.identity import reflection_id
+from combee.ports import TopicPartition
+from combee.runtime.clock import SystemClock
+from combee.runtime.settings import Settings, load_settings
+from combee.runtime.supervisor import Supervisor
+from combee.sim.family import questions
+from combee_schemas.base import Message
+from combee_schemas.codec import decode
+from combee_schemas.topics import Topic
+from combee_schemas.trace import Trace
+
+PLAYBOOK = "tests/kill"
+MODEL_TIMEOUT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    settings: Settings
+    log: KafkaLog
+    supervisor: Supervisor
+    call_log: Path
+
+    def learning(self) -> Learning:
+        return Learning(self.log, None, SystemClock(), concurrency=1)
+
+    def calls(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.call_log.read_text().splitlines()]
+
+    def repeated_calls(self) -> int:
+        counts = Counter(call["prompt_hash"] for call in self.calls())
+        return sum(count - 1 for count in counts.values())
+
+    async def messages(self, topic: Topic) -> list[Message]:
+        found: list[Message] = []
+        for number in range(await self.log.partitions(topic.name)):
+            source = TopicPartition(topic=topic.name, partition=number)
+            found += [decode(record.value, topic.message) async for record in self.log.read(source, 0)]
+        return found
+
+
+@asynccontextmanager
+async def running_stack(
+    bootstrap_servers: str, prefix: str, folder: Path, *, latency: str = "0.1", **settings: object
+) -> AsyncIterator[Running]:
+    chosen = {
+        "batch_size": 40,
+        "fan_in": 3,
+        "llm_concurrency": 8,
+        "model_timeout_s": MODEL_TIMEOUT_S,
+        **settings,
+    }
+    loaded = load_settings(
+        bootstrap_servers=bootstrap_servers, topic_prefix=prefix, model="simulated", **chosen
+    )
+    connected = compose.connection(loaded, bootstrap_servers)
+    await compose.create_topics(loaded, connected)
+    call_log = folder / "calls.jsonl"
+    options = StackOptions(
+        settings=loaded,
+        bootstrap_servers=bootstrap_servers,
+        folder=folder / "stack",
+        simulated=True,
+        sim_arguments=("--latency", latency, "--call-log", str(call_log)),
+    )
+    log = KafkaLog(connected)
+    try:
+        async with stack(options) as supervisor:
+            yield Running(settings=loaded, log=log, supervisor=supervisor, call_log=call_log)
+    finally:
+        await log.close()
+
+
+def traces(count: int, seed: int, playbook: str = PLAYBOOK) -> dict[str, Trace]:
+    drawn = questions(Random(seed))
+    made = [
+        Trace(
+            trace_id=f"trace-{seed}-{number}",
+            playbook=playbook,
+            task=question.text,
+            answer="0",
+            feedback=f"The answer is wrong, {question.target} was wanted.",
+            target=question.target,
+        )
+        for number, question in zip(range(count), drawn, strict=False)
+    ]
+    return {reflection_id(trace.trace_id): trace for trace in made}
