@@ -25,7 +25,7 @@ OPEN_PER_CALL = 4
 """Records a worker holds open per model call it may make."""
 
 NO_MODEL = (
-    "no model is configured: set COMBEE_MODEL (and COMBEE_BASE_URL, OPENAI_API_KEY as your server needs),"
+    "no model is configured: set COMBEE_MODEL or --model (and COMBEE_BASE_URL, OPENAI_API_KEY as your server needs),"
     " or use --simulated for the stand-in model"
 )
 

@@ -1,0 +1,93 @@
+"""``combee learn`` on real inputs, on a broker of its own that keeps its topics from one command to the next."""
+
+import json
+from pathlib import Path
+
+import pytest
+from support.cli import Ended, combee
+
+SIMULATED = ("--simulated", "--json")
+
+
+def _counts(ended: Ended) -> dict[str, int]:
+    counts: dict[str, int] = ended.json()["reflections"]
+    return counts
+
+
+@pytest.mark.shared
+@pytest.mark.timeout(300)
+async def test_equations_are_all_applied_and_the_ledger_agrees_tomorrow(shared: Path, tmp_path: Path) -> None:
+    file = str(shared / "data" / "traces_equation_balancer.jsonl")
+    learned = await combee("learn", file, "--playbook", "math/equations", *SIMULATED, data_dir=tmp_path)
+    again = await combee("learn", file, "--playbook", "math/equations", *SIMULATED, data_dir=tmp_path)
+    ledger = await combee("ledger", "--json", data_dir=tmp_path)
+
+    assert learned.code == 0, learned.err
+    assert _counts(learned) == {
+        "published": 250,
+        "applied": 250,
+        "duplicates": 0,
+        "dead_lettered": 0,
+        "rejected": 0,
+    }
+    assert (again.code, _counts(again)["duplicates"], again.json()["version"]) == (
+        0,
+        250,
+        learned.json()["version"],
+    )
+    assert ledger.code == 0
+    assert {name: ledger.json()[name] for name in ("reflections", "applied", "lost", "double")} == {
+        "reflections": 250,
+        "applied": 250,
+        "lost": 0,
+        "double": 0,
+    }
+
+
+@pytest.mark.shared
+@pytest.mark.timeout(300)
+async def test_formula_samples_are_answered_reflected_and_applied(shared: Path, tmp_path: Path) -> None:
+    file = str(shared / "data" / "formula_train.jsonl")
+    learned = await combee("learn", file, "--playbook", "fin/formula", *SIMULATED, data_dir=tmp_path)
+    ledger = await combee("ledger", "--json", data_dir=tmp_path)
+
+    assert learned.code == 0, learned.err
+    assert _counts(learned)["applied"] == 500
+    assert (ledger.code, ledger.json()["applied"], ledger.json()["violations"]) == (0, 500, [])
+
+
+@pytest.mark.timeout(120)
+async def test_bad_lines_are_named_and_the_rest_is_learned(tmp_path: Path) -> None:
+    good = [json.dumps({"key_insight": f"When lost, look at sign {n}."}) for n in range(6)]
+    lines = [*good[:3], "{not json", '{"nothing": "known"}', *good[3:], good[0]]
+    out = tmp_path / "playbook.txt"
+    ended = await combee(
+        "learn", "-", "--out", str(out), *SIMULATED, data_dir=tmp_path / "home", stdin="\n".join(lines)
+    )
+
+    assert ended.code == 3
+    assert "standard input:4:" in ended.err
+    assert "standard input:5:" in ended.err
+    assert _counts(ended) == {
+        "published": 6,
+        "applied": 6,
+        "duplicates": 1,
+        "dead_lettered": 0,
+        "rejected": 2,
+    }
+    assert out.read_text().startswith("## ")
+
+
+async def test_without_a_model_it_refuses_and_names_the_choices(tmp_path: Path) -> None:
+    ended = await combee("learn", "-", data_dir=tmp_path, stdin='{"key_insight": "x"}')
+
+    assert ended.code == 1
+    assert "COMBEE_MODEL" in ended.err
+    assert "--simulated" in ended.err
+
+
+async def test_a_missing_file_is_one_line_of_error(tmp_path: Path) -> None:
+    ended = await combee("learn", "nowhere.jsonl", "--simulated", data_dir=tmp_path)
+
+    assert ended.code == 1
+    assert ended.err.startswith("combee: cannot read nowhere.jsonl")

@@ -1,0 +1,58 @@
+"""The real command line as processes of its own."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+TIMEOUT_S = 150.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    code: int
+    out: str
+    err: str
+
+    def json(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.out)
+        return found
+
+
+async def start(*arguments: str, data_dir: Path, **env: str) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "combee.cli",
+        *arguments,
+        env={**os.environ, "COMBEE_DATA_DIR": str(data_dir), **env},  # noqa: TID251 - a child needs a PATH
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        start_new_session=True,
+    )
+
+
+async def combee(*arguments: str, data_dir: Path, stdin: str = "", **env: str) -> Ended:
+    process = await start(*arguments, data_dir=data_dir, **env)
+    try:
+        out, err = await asyncio.wait_for(process.communicate(stdin.encode()), TIMEOUT_S)
+    except TimeoutError:
+        process.send_signal(signal.SIGKILL)
+        raise
+    return Ended(code=process.returncode or 0, out=out.decode(), err=err.decode())
+
+
+def descendants(pid: int) -> list[psutil.Process]:
+    return psutil.Process(pid).children(recursive=True)
+
+
+async def all_gone(processes: list[psutil.Process], timeout_s: float = 10.0) -> list[psutil.Process]:
+    _, alive = await asyncio.to_thread(psutil.wait_procs, processes, timeout_s)
+    return list(alive)

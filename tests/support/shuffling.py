@@ -1,0 +1,58 @@
+"""A shuffler driven by hand: no Faust, no loop of its own."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from combee.adapters.memory import MemoryLog
+from combee.ports import Log, Record, TopicPartition
+from combee.runtime.settings import BatchSettings
+from combee.shuffle.shuffler import Shuffler
+from combee_schemas import topics
+from support.clock import ManualClock
+from support.deployment import DEADLINE_S
+
+INPUTS = (topics.REFLECTIONS.name, topics.COMMANDS.name)
+
+
+class Shuffling:
+    """One shuffler that owns every partition; ``step`` delivers what is new and takes a turn."""
+
+    def __init__(self, log: Log, clock: ManualClock, settings: BatchSettings) -> None:
+        self.log = log
+        self.shuffler = Shuffler(log, clock, settings)
+        self._delivered: dict[TopicPartition, int] = {}
+
+    async def undelivered(self, *inputs: str) -> list[Record]:
+        """Return what has not been delivered yet, topic by topic."""
+        found: list[Record] = []
+        for topic in inputs or INPUTS:
+            for partition in range(await self.log.partitions(topic)):
+                source = TopicPartition(topic=topic, partition=partition)
+                found += [r async for r in self.log.read(source, self._delivered.get(source, 0))]
+        self._delivered |= {record.source: record.offset + 1 for record in found}
+        return found
+
+    async def step(self, *inputs: str) -> None:
+        """Deliver in order, then take one turn."""
+        for record in await self.undelivered(*inputs):
+            await self.shuffler.deliver(record)
+        await self.shuffler.turn()
+
+
+@asynccontextmanager
+async def shuffling(log: MemoryLog, clock: ManualClock, **settings: Any) -> AsyncIterator[Shuffling]:
+    """Yield a shuffler with its views current and every partition assigned; then let it die."""
+    rig = Shuffling(log, clock, BatchSettings(**{"batch_size": 5, **settings}))
+    views = [rig.shuffler.playbooks.view, rig.shuffler.sizes]
+    tasks = [asyncio.create_task(view.run()) for view in views]
+    try:
+        for view in views:
+            await view.wait_current(DEADLINE_S)
+        await rig.shuffler.assign(range(await log.partitions(INPUTS[0])))
+        yield rig
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
