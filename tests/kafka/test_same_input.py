@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from combee.cli.learning import Learning, outgoing
 from combee.core.canonical import canonical
 from combee.ports import Outgoing, TopicPartition

@@ -5,6 +5,7 @@ import signal
 from pathlib import Path
 
 import pytest
+
 from combee.cli.learning import outgoing
 from combee.runtime.audit import audit
 from combee.runtime.clock import SystemClock

@@ -50,7 +50,7 @@ async def combee(*arguments: str, data_dir: Path, stdin: str = "", **env: str) -
 
 
 def descendants(pid: int) -> list[psutil.Process]:
-    return psutil.Process(pid).children(recursive=True)
+    return list(psutil.Process(pid).children(recursive=True))
 
 
 async def all_gone(processes: list[psutil.Process], timeout_s: float = 10.0) -> list[psutil.Process]:

@@ -55,7 +55,13 @@ class Running:
 
 @asynccontextmanager
 async def running_stack(
-    bootstrap_servers: str, prefix: str, folder: Path, *, latency: str = "0.1", **settings: object
+    bootstrap_servers: str,
+    prefix: str,
+    folder: Path,
+    *,
+    latency: str = "0.1",
+    replicas: int = 1,
+    **settings: object,
 ) -> AsyncIterator[Running]:
     chosen = {
         "batch_size": 40,
@@ -75,6 +81,8 @@ async def running_stack(
         bootstrap_servers=bootstrap_servers,
         folder=folder / "stack",
         simulated=True,
+        scan_workers=replicas,
+        replicas=replicas,
         sim_arguments=("--latency", latency, "--call-log", str(call_log)),
     )
     log = KafkaLog(connected)

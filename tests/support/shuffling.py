@@ -45,11 +45,11 @@ class Shuffling:
 async def shuffling(log: MemoryLog, clock: ManualClock, **settings: Any) -> AsyncIterator[Shuffling]:
     """Yield a shuffler with its views current and every partition assigned; then let it die."""
     rig = Shuffling(log, clock, BatchSettings(**{"batch_size": 5, **settings}))
-    views = [rig.shuffler.playbooks.view, rig.shuffler.sizes]
-    tasks = [asyncio.create_task(view.run()) for view in views]
+    views = (rig.shuffler.playbooks.view, rig.shuffler.sizes)
+    tasks = [asyncio.create_task(views[0].run()), asyncio.create_task(views[1].run())]
     try:
-        for view in views:
-            await view.wait_current(DEADLINE_S)
+        await views[0].wait_current(DEADLINE_S)
+        await views[1].wait_current(DEADLINE_S)
         await rig.shuffler.assign(range(await log.partitions(INPUTS[0])))
         yield rig
     finally:

@@ -29,6 +29,8 @@ class StackOptions:
     simulated: bool = False
     sim_arguments: tuple[str, ...] = ()
     scan_workers: int = 1
+    replicas: int = 1
+    """Processes of each other service."""
     roles: tuple[str, ...] = tuple(ROLES)
 
 
@@ -61,7 +63,7 @@ async def stack(
         if options.simulated:
             env |= await _stand_in(supervisor, options)
         for role in options.roles:
-            for slot in range(options.scan_workers if role == "scan" else 1):
+            for slot in range(options.scan_workers if role == "scan" else options.replicas):
                 await supervisor.start(_worker(role, slot, env, options.folder))
         await supervisor.wait_ready(READY_TIMEOUT_S)
         yield supervisor

@@ -1,0 +1,145 @@
+"""Payloads that must never hurt more than themselves: bytes for the codec, replies for the scan."""
+
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+import msgpack
+
+from combee_schemas.base import Message
+
+DEEP = 100_000
+
+
+def envelope(**fields: object) -> bytes:
+    """Return an envelope of whatever fields."""
+    raw: bytes = msgpack.packb(fields, use_bin_type=True)
+    return raw
+
+
+def body(kind: type[Message], **fields: object) -> bytes:
+    """Return a well-formed envelope around a body."""
+    return envelope(type=kind.type, version=kind.version_number, body=fields)
+
+
+def _in_body(kind: type[Message], raw: bytes) -> bytes:
+    """Return an envelope whose body is raw msgpack that no packer would write."""
+    return b"\x83" + b"".join(
+        [
+            msgpack.packb("type") + msgpack.packb(kind.type),
+            msgpack.packb("version") + msgpack.packb(kind.version_number),
+            msgpack.packb("body") + raw,
+        ]
+    )
+
+
+def _broken(kind: type[Message]) -> dict[str, bytes | None]:
+    """Return what is no msgpack, or none we accept."""
+    return {
+        "tombstone": None,
+        "empty": b"",
+        "random": bytes(range(256)),
+        "never used byte": b"\xc1",
+        "json": b'{"type": "reflection", "version": 1, "body": {}}',
+        "truncated": body(kind, name="x" * 50)[:-10],
+        "trailing bytes": body(kind) + b"\x00",
+        "oversized": b"\x00" * (kind.max_bytes + 1),
+        "oversized text": body(kind, name="x" * kind.max_bytes),
+        "array bomb": b"\xdd\xff\xff\xff\xff",
+        "map bomb": b"\xdf\xff\xff\xff\xff",
+        "text bomb": b"\xdb\xff\xff\xff\xff",
+        "bytes bomb": b"\xc6\xff\xff\xff\xff",
+        "many lists": b"\xdd" + struct.pack(">I", 150_000) + b"\x90" * 150_000,
+        "deep lists": b"\x91" * DEEP + b"\xc0",
+        "deep maps": b"\x81\xa1a" * DEEP + b"\xc0",
+        "deep body": _in_body(kind, b"\x91" * DEEP + b"\xc0"),
+        "ext": b"\xd4\x05\x00",
+        "ext of nothing": b"\xc7\x00\x05",
+        "timestamp": b"\xd6\xff\x00\x00\x00\x00",
+        "timestamp in body": _in_body(kind, b"\x81\xa1a\xd6\xff\x00\x00\x00\x00"),
+        "number as key": _in_body(kind, b"\x81\x01\x02"),
+        "nil as key": _in_body(kind, b"\x81\xc0\x02"),
+        "list as key": _in_body(kind, b"\x81\x91\x01\x02"),
+        "bad utf-8": _in_body(kind, b"\x81\xa1a\xa1\xff"),
+        "surrogate": _in_body(kind, b"\x81\xa1a\xa3\xed\xa0\x80"),
+    }
+
+
+def _foreign(kind: type[Message]) -> dict[str, bytes | None]:
+    """Return what is msgpack but no envelope of this message."""
+    return {
+        "nil": b"\xc0",
+        "number": b"\x01",
+        "list": b"\x90",
+        "map": b"\x80",
+        "no body": envelope(type=kind.type, version=1),
+        "no version": envelope(type=kind.type, body={}),
+        "no type": envelope(version=1, body={}),
+        "wrong type": envelope(type="nothing-of-ours", version=1, body={}),
+        "type is bytes": envelope(type=kind.type.encode(), version=1, body={}),
+        "type is a number": envelope(type=1, version=1, body={}),
+        "long type": envelope(type="x" * 100_000, version=1, body={}),
+        "version 0": envelope(type=kind.type, version=0, body={}),
+        "version -1": envelope(type=kind.type, version=-1, body={}),
+        "version of the future": envelope(type=kind.type, version=2**63, body={}),
+        "version is text": envelope(type=kind.type, version="1", body={}),
+        "version is a float": envelope(type=kind.type, version=1.0, body={}),
+        "version is true": envelope(type=kind.type, version=True, body={}),
+        "body is a list": envelope(type=kind.type, version=1, body=[]),
+        "body is nil": envelope(type=kind.type, version=1, body=None),
+        "empty body": envelope(type=kind.type, version=1, body={}),
+    }
+
+
+def payloads(kind: type[Message]) -> dict[str, bytes | None]:
+    """Return record values that are no ``kind``, by what is wrong with them."""
+    return _broken(kind) | _foreign(kind)
+
+
+NOT_A_FIELD: Mapping[str, object] = {
+    "nil": None,
+    "nan": float("nan"),
+    "inf": float("inf"),
+    "list": [],
+    "map": {},
+    "nested": [[[[]]]],
+    "bytes": b"\xff\xfe",
+    "huge": 2**64 - 1,
+    "negative": -(2**63),
+}
+"""Values that are put in the place of every field."""
+
+
+def _adding(content: object, **fields: object) -> dict[str, Any]:
+    operation = {"type": "ADD", "section": "OTHERS", "content": content, "entry_ids": [], "sources": [1]}
+    return {"operations": [{**operation, **fields}]}
+
+
+REPLIES: Mapping[str, Mapping[str, Any]] = {
+    "empty": {},
+    "no list": {"operations": "ADD"},
+    "no operations": {"operations": []},
+    "not objects": {"operations": [1, None, "ADD", []]},
+    "unknown type": _adding("c", type="DESTROY"),
+    "type is a list": _adding("c", type=["ADD"]),
+    "surrogate in content": _adding("\ud800 half a character"),
+    "surrogate in section": _adding("c", section="\udfff"),
+    "surrogate in id": _adding("c", type="UPDATE", entry_ids=["\ud800"]),
+    "invented id": _adding("c", type="UPDATE", entry_ids=["no-such-id"]),
+    "numbers as ids": _adding("c", type="MERGE", entry_ids=[1, 2]),
+    "one id to merge": _adding("c", type="MERGE", entry_ids=["a", "a"]),
+    "sources beyond": _adding("c", sources=[0, -1, 99, True, 1.5, "1", None]),
+    "sources no list": _adding("c", sources={"n": 1}),
+    "content is a list": _adding(["c"]),
+    "content is a number": _adding(42),
+    "content is blank": _adding(" \n\t "),
+    "null bytes": _adding("a\x00b"),
+    "100 kB in one entry": _adding("long " * 20_000),
+    "4 MB in many entries": {
+        "operations": [_adding(f"{n} " + "x" * 7_000)["operations"][0] for n in range(600)]
+    },
+    "50,000 operations": {"operations": [{"type": "ADD", "content": f"c{n}"} for n in range(50_000)]},
+    "section of 100 kB": _adding("c", section="S" * 100_000),
+    "prompt echoed": {"system": "You are the curator", "user": "<reflections>"},
+}
+"""Replies that a model might give, by what is wrong with them."""
