@@ -52,8 +52,11 @@ def end(broker: int) -> None:
         deadline = time.monotonic() + PATIENCE_S
         # The twin is its child: another parent means that it is gone, so no reused id is ever hit.
         if os.getppid() == broker:
-            os.kill(broker, request)
-            os.kill(broker, signal.SIGCONT)
+            try:
+                os.kill(broker, request)
+                os.kill(broker, signal.SIGCONT)
+            except ProcessLookupError:
+                return
         while os.getppid() == broker and time.monotonic() < deadline:
             time.sleep(POLL_S)
 

@@ -4,6 +4,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,7 +66,8 @@ class Jvm:
         try:
             written, _ = await process.communicate()
         except asyncio.CancelledError:
-            process.kill()
+            with suppress(ProcessLookupError):  # it may just have ended by itself
+                process.kill()
             await process.wait()
             raise
         return process.returncode or 0, written.decode(errors="replace")

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from contextlib import suppress
 from dataclasses import dataclass
 
 import psutil  # type: ignore[import-untyped] # it ships no types
@@ -38,7 +39,8 @@ class BrokerProcess:
     def signal(self, number: signal.Signals) -> None:
         """Send a signal if it still runs."""
         if self.alive():
-            os.kill(self.pid, number)
+            with suppress(ProcessLookupError):  # it may end just now
+                os.kill(self.pid, number)
 
     async def stop(self, timeout_s: float) -> None:
         """Ask it to stop, kill it after ``timeout_s``, return when it is gone."""

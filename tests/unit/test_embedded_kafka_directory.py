@@ -1,0 +1,132 @@
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from combee.adapters.embedded_kafka import BrokerStartError, DirectoryInUseError, directory, guard
+from combee.adapters.embedded_kafka.directory import SharedKafka, using
+from combee.adapters.embedded_kafka.lock import held
+from combee.adapters.embedded_kafka.node import node_lease, node_process
+from combee.adapters.embedded_kafka.process import BrokerProcess
+from combee.adapters.embedded_kafka.state import Run
+from support.fake_java import fake_jvm
+
+
+async def at_once(_: str) -> bool:
+    return True
+
+
+def shared(folder: Path) -> SharedKafka:
+    kafka = SharedKafka(folder / "home", ready=at_once, env={})
+    kafka._jvm = fake_jvm(folder / "jvm")
+    return kafka
+
+
+@asynccontextmanager
+async def command(folder: Path) -> AsyncIterator[BrokerProcess]:
+    kafka = shared(folder)
+    async with using(kafka, 5):
+        process = kafka._nodes[0].process
+        assert process
+        yield process
+
+
+async def test_one_command_starts_the_broker_and_stops_it(tmp_path: Path) -> None:
+    async with command(tmp_path) as process:
+        assert process.alive()
+
+    assert not process.alive()
+    assert Run.load(tmp_path / "home") is None
+
+
+async def test_a_second_command_uses_the_broker_of_the_first(tmp_path: Path) -> None:
+    async with command(tmp_path) as first, command(tmp_path) as second:
+        assert first == second
+
+
+async def test_the_broker_stays_as_long_as_either_command_runs(tmp_path: Path) -> None:
+    starter, joiner = command(tmp_path), command(tmp_path)
+    process = await starter.__aenter__()
+    await joiner.__aenter__()
+
+    await starter.__aexit__(None, None, None)
+    assert not await process.gone(0.7)
+
+    await joiner.__aexit__(None, None, None)
+    assert not process.alive()
+
+
+async def test_two_commands_at_once_start_one_broker(tmp_path: Path) -> None:
+    everybody = asyncio.Barrier(4)
+
+    async def one() -> int:
+        async with command(tmp_path) as process:
+            await everybody.wait()
+            return process.pid
+
+    assert len(set(await asyncio.gather(*(one() for _ in range(4))))) == 1
+
+
+async def test_the_run_file_of_a_dead_broker_is_not_believed(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    Run(address="127.0.0.1:1", pids={1: os.getpid()}).save(home)
+
+    async with command(tmp_path) as process:
+        assert process.pid != os.getpid()
+
+
+async def test_a_broker_whose_users_all_vanished_is_not_joined_while_it_ends(tmp_path: Path) -> None:
+    vanished = shared(tmp_path)
+    async with vanished.locked(1):
+        await vanished.start()
+    vanished.let_go()
+
+    async with command(tmp_path) as process:
+        assert not await process.gone(3 * guard.POLL_S)
+
+
+async def test_a_guard_that_is_ending_the_broker_is_waited_for(tmp_path: Path) -> None:
+    vanished = shared(tmp_path)
+    async with vanished.locked(1):
+        await vanished.start()
+    run = Run.load(tmp_path / "home")
+    assert run
+    process = node_process(tmp_path / "home", 1, run.pids[1])
+    vanished.let_go()
+    # As the guard does while it ends the broker.
+    ending = node_lease(tmp_path / "home", 1)
+    await ending.wait(5, alone=True)
+    ending.release()
+
+    assert await process.gone(10)
+    async with command(tmp_path) as new:
+        assert new.pid != process.pid
+
+
+async def test_a_broker_that_does_not_answer_is_named_with_its_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def deaf(_: str) -> bool:
+        return False
+
+    monkeypatch.setattr(directory, "JOIN_TIMEOUT_S", 0.1)
+    async with command(tmp_path) as process:
+        second = SharedKafka(tmp_path / "home", ready=deaf, env={})
+        with pytest.raises(BrokerStartError, match=f"kill {process.pid}"):
+            async with using(second, 5):
+                pass
+
+        assert process.alive()
+
+
+async def test_a_directory_that_stays_locked_is_a_clear_error(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    async with held(home / "lock", 1, what="it"):
+        with pytest.raises(DirectoryInUseError, match="Combee's data directory"):
+            async with using(shared(tmp_path), 0.05):
+                pass

@@ -1,0 +1,111 @@
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from combee.adapters.embedded_kafka import DirectoryInUseError, guard
+from combee.adapters.embedded_kafka.lease import Lease
+from combee.adapters.embedded_kafka.process import BrokerProcess
+
+SLEEPER = (sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)")
+HOLDER = """
+import os, pathlib, sys, time
+from combee.adapters.embedded_kafka.lease import Lease
+lease = Lease(pathlib.Path(sys.argv[1]))
+assert lease.take(alone=False)
+print(flush=True)
+time.sleep(60)
+"""
+
+
+def guarded(folder: Path) -> BrokerProcess:
+    word = str(folder / "server.properties")
+    argv = [sys.executable, "-I", "-S", guard.__file__, str(folder / "lease"), str(folder / "log")]
+    pid = os.posix_spawn(sys.executable, [*argv, *SLEEPER, word], {})
+    return BrokerProcess(pid=pid, word=word)
+
+
+async def test_a_broker_ends_when_its_owner_gives_the_lease_back(tmp_path: Path) -> None:
+    lease = Lease(tmp_path / "lease")
+    assert lease.take(alone=True)
+    broker = guarded(tmp_path)
+    assert not await broker.gone(3 * guard.POLL_S)
+
+    lease.release()
+
+    assert await broker.gone(10)
+
+
+async def test_a_broker_ends_when_its_last_owner_is_killed_and_not_before(tmp_path: Path) -> None:
+    first = Lease(tmp_path / "lease")
+    assert first.take(alone=False)
+    holder = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", HOLDER, first.path, stdout=asyncio.subprocess.PIPE
+    )
+    assert holder.stdout
+    await holder.stdout.readline()
+    broker = guarded(tmp_path)
+    first.release()
+    assert not await broker.gone(3 * guard.POLL_S)
+
+    holder.kill()
+    await holder.communicate()
+
+    assert await broker.gone(10)
+
+
+async def test_a_guarded_command_logs_to_its_file_and_leaves_the_terminals_session(tmp_path: Path) -> None:
+    lease = Lease(tmp_path / "lease")
+    assert lease.take(alone=True)
+    broker = guarded(tmp_path)
+    assert not await broker.gone(0.3)
+
+    assert os.getsid(broker.pid) == broker.pid
+    await broker.stop(10)
+    lease.release()
+    assert (tmp_path / "log").read_text() == "up\n"
+
+
+async def test_the_guard_of_a_broker_that_ended_by_itself_goes_too(tmp_path: Path) -> None:
+    lease = Lease(tmp_path / "lease")
+    assert lease.take(alone=False)
+    broker = guarded(tmp_path)
+    assert not await broker.gone(0.2)
+
+    await broker.stop(10)
+    lease.release()
+
+    await Lease(tmp_path / "lease").wait(5, alone=True)
+
+
+def test_one_owner_alone_keeps_all_others_out(tmp_path: Path) -> None:
+    alone, other = Lease(tmp_path / "lease"), Lease(tmp_path / "lease")
+    assert alone.take(alone=True)
+
+    assert not other.take(alone=False)
+    alone.release()
+    assert other.take(alone=False)
+    other.release()
+
+
+def test_a_lease_becomes_exclusive_only_when_nobody_else_shares_it(tmp_path: Path) -> None:
+    first, second = Lease(tmp_path / "lease"), Lease(tmp_path / "lease")
+    assert first.take(alone=False)
+    assert second.take(alone=False)
+
+    assert not first.take(alone=True)
+    second.release()
+    assert first.take(alone=True)
+    first.release()
+
+
+async def test_waiting_for_a_lease_has_a_deadline_and_a_clear_error(tmp_path: Path) -> None:
+    alone = Lease(tmp_path / "lease")
+    assert alone.take(alone=True)
+
+    with pytest.raises(DirectoryInUseError, match="choose another directory"):
+        await Lease(tmp_path / "lease").wait(0.05, alone=True)
+
+    alone.release()
