@@ -2,7 +2,10 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
+from combee.cli.broker import throw_away_broker
 from combee.runtime.settings import load_settings
 
 
@@ -13,4 +16,6 @@ async def broker() -> AsyncIterator[str]:
     if configured is not None:
         yield configured
         return
-    raise NotImplementedError
+    with TemporaryDirectory(prefix="combee-bench-") as folder:
+        async with throw_away_broker(Path(folder) / "kafka", benchmark=True) as started:
+            yield started

@@ -5,6 +5,7 @@ import signal
 from pathlib import Path
 
 import pytest
+
 from support.cli import all_gone, combee, descendants, start
 
 SMALL = ("demo", "--questions", "120", "--latency", "0.05")

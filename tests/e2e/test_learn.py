@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+
 from support.cli import Ended, combee
 
 SIMULATED = ("--simulated", "--json")

@@ -5,7 +5,7 @@ import signal
 from contextlib import suppress
 from dataclasses import dataclass
 
-import psutil  # type: ignore[import-untyped] # it ships no types
+import psutil
 
 from combee.adapters.embedded_kafka.waiting import until
 

@@ -7,7 +7,7 @@ import aiokafka
 import aiokafka.errors
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 
-from combee.adapters.kafka.connection import Connection
+from combee.adapters.kafka.connection import FETCH_WAIT_MS, Connection
 from combee.adapters.kafka.errors import translated
 from combee.ports import FatalError, OnAssigned, Record, TopicPartition
 
@@ -52,7 +52,7 @@ class KafkaConsumer:
             session_timeout_ms=connection.session_timeout_ms,
             heartbeat_interval_ms=1_000,
             max_poll_interval_ms=120_000,
-            fetch_max_wait_ms=250,
+            fetch_max_wait_ms=FETCH_WAIT_MS,
         )
 
     async def start(self, topics: Sequence[str]) -> None:

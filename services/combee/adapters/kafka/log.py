@@ -8,7 +8,7 @@ from typing import Any
 import aiokafka
 from aiokafka.partitioner import murmur2
 
-from combee.adapters.kafka.connection import REQUEST_TIMEOUT_MS, Connection
+from combee.adapters.kafka.connection import FETCH_WAIT_MS, REQUEST_TIMEOUT_MS, Connection
 from combee.adapters.kafka.consumer import KafkaConsumer
 from combee.adapters.kafka.errors import translated
 from combee.adapters.kafka.transactor import TRANSACTION_TIMEOUT_MS, KafkaTransactor
@@ -84,7 +84,7 @@ class KafkaLog:
             enable_auto_commit=False,
             auto_offset_reset="earliest",
             isolation_level="read_committed",
-            fetch_max_wait_ms=250,
+            fetch_max_wait_ms=FETCH_WAIT_MS,
         )
         theirs = [self._connection.theirs(tp) for tp in sources]
         try:

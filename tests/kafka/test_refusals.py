@@ -1,0 +1,59 @@
+"""A service does not start on topics that would lose data; it says what to do."""
+
+from pathlib import Path
+
+from combee import compose
+from combee.runtime.settings import load_settings
+from support.broker import Broker
+from support.cli import combee
+
+
+async def test_worker_refuses_missing_topics(kafka: Broker, topic_prefix: str, tmp_path: Path) -> None:
+    ended = await combee(
+        "worker",
+        "publish",
+        "--bootstrap-servers",
+        kafka.bootstrap_servers,
+        data_dir=tmp_path,
+        COMBEE_TOPIC_PREFIX=topic_prefix,
+    )
+
+    assert ended.code == 1
+    assert f"{topic_prefix}.updates is missing: run 'combee topics create'" in ended.err
+    assert "Traceback" not in ended.err
+
+
+async def test_worker_refuses_another_number_of_partitions(
+    kafka: Broker, topic_prefix: str, tmp_path: Path
+) -> None:
+    made = load_settings(
+        bootstrap_servers=kafka.bootstrap_servers, topic_prefix=topic_prefix, partitions=2
+    )
+    await compose.create_topics(made, compose.connection(made, kafka.bootstrap_servers))
+    ended = await combee(
+        "worker",
+        "scan",
+        "--bootstrap-servers",
+        kafka.bootstrap_servers,
+        data_dir=tmp_path,
+        COMBEE_TOPIC_PREFIX=topic_prefix,
+        COMBEE_MODEL="simulated",
+    )
+
+    assert ended.code == 1
+    assert f"{topic_prefix}.updates has 2 partitions instead of 4: set COMBEE_PARTITIONS=2" in ended.err
+
+
+async def test_worker_without_a_broker_names_the_choices(tmp_path: Path) -> None:
+    ended = await combee("worker", "scan", data_dir=tmp_path)
+
+    assert ended.code == 1
+    assert "COMBEE_BOOTSTRAP_SERVERS" in ended.err
+    assert "combee up" in ended.err
+
+
+async def test_wrong_setting_names_its_variable(tmp_path: Path) -> None:
+    ended = await combee("worker", "scan", data_dir=tmp_path, COMBEE_BATCH_SIZE="many")
+
+    assert ended.code != 0
+    assert "COMBEE_BATCH_SIZE" in ended.err
