@@ -27,11 +27,15 @@ def encode(message: Message) -> bytes:
     Raises
     ------
     CodecError
-        If the result exceeds the message's ``max_bytes``.
+        If the result exceeds the message's ``max_bytes``, or holds what msgpack cannot: half a
+        surrogate pair, a number beyond 64 bits.
     """
     body = message.model_dump(mode="python")
     envelope = {"type": message.type, "version": message.version_number, "body": body}
-    raw: bytes = msgpack.packb(envelope, use_bin_type=True)
+    try:
+        raw: bytes = msgpack.packb(envelope, use_bin_type=True)
+    except (ValueError, OverflowError, TypeError) as error:
+        raise CodecError(f"{message.type} cannot be written: {error}") from error
     if len(raw) > message.max_bytes:
         raise CodecError(
             f"{message.type} of {len(raw)} bytes exceeds the limit of {message.max_bytes}; shorten it"

@@ -99,4 +99,6 @@ class Label(Message):
     version: int
     command_offset: int = -1
     """The command that moved it; one at or below this offset has had its effect."""
+    commands: tuple[str, ...] = ()
+    """The last command ids that moved it, newest last."""
     moved_at_ms: int = 0

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from support.broker import Broker
 from support.kills import SERVICES, survives_kills
 

@@ -8,7 +8,7 @@ from combee.sim.quantities import QUANTITIES
 
 
 def rng(seed: int) -> Random:
-    return Random(seed)  # noqa: S311 - reproducible, not secret
+    return Random(seed)
 
 
 def test_the_family_has_at_least_sixty_distinct_conventions_to_learn() -> None:

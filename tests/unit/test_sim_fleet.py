@@ -16,7 +16,7 @@ from combee_schemas.trace import Trace
 
 
 def rng(seed: int) -> Random:
-    return Random(seed)  # noqa: S311 - reproducible, not secret
+    return Random(seed)
 
 
 EXAM = one_each(rng(11))

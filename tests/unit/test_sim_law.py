@@ -12,7 +12,7 @@ from combee.sim.two_levels import run_two_levels
 
 
 def rng(seed: int) -> Random:
-    return Random(seed)  # noqa: S311 - reproducible, not secret
+    return Random(seed)
 
 
 def rows(path: Path, task: str) -> list[tuple[str, str]]:

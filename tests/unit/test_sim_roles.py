@@ -18,7 +18,7 @@ from combee_schemas.scan import Operation, OperationKind
 
 
 def rng(seed: int) -> Random:
-    return Random(seed)  # noqa: S311 - reproducible, not secret
+    return Random(seed)
 
 
 BASE = empty("p")

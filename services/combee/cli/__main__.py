@@ -1,24 +1,25 @@
 """``combee``: the command line."""
 
-import sys
-
 import typer
 
-from combee.cli import broker, demo, learn, sim, up, worker
-from combee.ports import CombeeError
+from combee.cli import broker, demo, dlq, learn, ledger, playbook, sim, status, topics, up, worker
+from combee.cli.errors import Verbs
 
-app = typer.Typer(no_args_is_help=True, add_completion=True, pretty_exceptions_enable=False)
-for verb in (up, learn, demo, worker, broker, sim):
+app = typer.Typer(
+    cls=Verbs,
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    help="Combee: agents learn from each other's runs, through playbooks kept on Apache Kafka.",
+    epilog="Example: combee demo. Exit codes: 0 good, 1 failed or violated, 2 usage, 3 some input was rejected.",
+)
+for verb in (up, learn, playbook, status, ledger, dlq, topics, worker, broker, demo, sim):
     verb.register(app)
 
 
 def main() -> None:
-    """Run; a CombeeError is one line on standard error and exit code 1."""
-    try:
-        app()
-    except CombeeError as error:
-        typer.echo(f"combee: {error}", err=True)
-        sys.exit(1)
+    """Run the command line."""
+    app()
 
 
 if __name__ == "__main__":

@@ -7,8 +7,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import platformdirs
-
 from combee.compose import ROLES
 from combee.ports import FatalError
 from combee.runtime.clock import SystemClock
@@ -106,6 +104,9 @@ def model_environment(supervisor: Supervisor) -> dict[str, str]:
 
 def data_dir(settings: Settings) -> Path:
     """Return the folder of this user's embedded broker."""
+    # Only here: where Kafka is given, as in a container, what the embedded one needs may be missing.
+    import platformdirs  # noqa: PLC0415
+
     return settings.worker.data_dir or Path(platformdirs.user_data_dir("combee"))
 
 

@@ -1,7 +1,7 @@
 """Operations as values: read from a model's reply, merged by code, their evidence kept by code."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from combee_schemas.playbook import ACE_SECTIONS
@@ -9,6 +9,11 @@ from combee_schemas.scan import Operation, OperationKind, Seen
 
 MAX_CONTENT_CHARS = 8_000
 MAX_SECTION_CHARS = 80
+MAX_ID_CHARS = 200
+MAX_OPERATIONS = 2_000
+"""Operations of one reply: as many as the largest batch has reflections."""
+MAX_REPLY_CHARS = 250_000
+"""Contents of one reply together: one babbling node must not crowd the others out of the result."""
 TARGETS = {OperationKind.ADD: 0, OperationKind.UPDATE: 1, OperationKind.REMOVE: 1, OperationKind.MERGE: 2}
 """How many entries an operation must name at least."""
 
@@ -16,6 +21,11 @@ TARGETS = {OperationKind.ADD: 0, OperationKind.UPDATE: 1, OperationKind.REMOVE: 
 def normalise(content: str) -> str:
     """Return what makes two contents the same lesson: letters, digits and signs, without case and spacing."""
     return re.sub(r"\s+", " ", content).strip().rstrip(".").casefold()
+
+
+def clean(text: object, limit: int) -> str:
+    """Return a model's text on one line, cut, and such that UTF-8 can hold it (JSON escapes can break that)."""
+    return " ".join(str(text).encode(errors="replace").decode().split())[:limit]
 
 
 def union(*ids: Iterable[str]) -> tuple[str, ...]:
@@ -26,7 +36,7 @@ def union(*ids: Iterable[str]) -> tuple[str, ...]:
 def read_operations(
     body: Mapping[str, Any], sources: Sequence[tuple[str, ...]]
 ) -> tuple[tuple[Operation, ...], int]:
-    """Return the usable operations of a curator's reply and how many were not usable.
+    """Return the usable operations of a curator's reply, within bounds, and how many were not usable.
 
     ``sources[n-1]`` is the evidence of the prompt's item n. Numbers that no item has are ignored;
     an operation that names none rests on all items: too wide is honest, empty would lose lineage.
@@ -34,18 +44,28 @@ def read_operations(
     items = body.get("operations")
     if not isinstance(items, list):
         return (), 0
-    read = [_read(item, sources) for item in items]
-    usable = tuple(operation for operation in read if operation is not None)
-    return merge(usable), len(read) - len(usable)
+    everything = union(*sources)
+    read = (_read(item, sources, everything) for item in items[:MAX_OPERATIONS])
+    usable = tuple(_bounded(operation for operation in read if operation is not None))
+    return merge(usable), len(items) - len(usable)
 
 
-def _read(item: object, sources: Sequence[tuple[str, ...]]) -> Operation | None:
+def _bounded(operations: Iterable[Operation]) -> Iterator[Operation]:
+    chars = 0
+    for operation in operations:
+        chars += len(operation.content)
+        if chars > MAX_REPLY_CHARS:
+            return
+        yield operation
+
+
+def _read(item: object, sources: Sequence[tuple[str, ...]], everything: tuple[str, ...]) -> Operation | None:
     if not isinstance(item, dict):
         return None
     kind = str(item.get("type", item.get("kind", ""))).upper()
     if kind not in OperationKind.__members__:
         return None
-    content = " ".join(str(item.get("content") or "").split())[:MAX_CONTENT_CHARS]
+    content = clean(item.get("content") or "", MAX_CONTENT_CHARS)
     targets = _texts(item.get("entry_ids"))
     needs_content = kind != OperationKind.REMOVE
     if len(targets) < TARGETS[OperationKind(kind)] or (needs_content and not content):
@@ -55,26 +75,26 @@ def _read(item: object, sources: Sequence[tuple[str, ...]]) -> Operation | None:
         section=_section(str(item.get("section") or "")),
         content=content,
         entry_ids=() if kind == OperationKind.ADD else targets,
-        evidence=_evidence(item.get("sources"), sources),
+        evidence=_evidence(item.get("sources"), sources) or everything,
     )
 
 
 def _section(name: str) -> str:
-    clean = " ".join(name.replace("_", " ").split()).strip("# ")[:MAX_SECTION_CHARS].upper()
-    return clean or ACE_SECTIONS[-1]
+    return clean(name.replace("_", " ").strip("# "), MAX_SECTION_CHARS).upper() or ACE_SECTIONS[-1]
 
 
 def _texts(value: object) -> tuple[str, ...]:
-    return union(str(one) for one in value if isinstance(one, str) and one) if isinstance(value, list) else ()
+    texts = (
+        (clean(one, MAX_ID_CHARS) for one in value if isinstance(one, str)) if isinstance(value, list) else ()
+    )
+    return union(text for text in texts if text)
 
 
 def _evidence(numbers: object, sources: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    valid = [n for n in numbers if _names_item(n, len(sources))] if isinstance(numbers, list) else []
-    return union(*(sources[n - 1] for n in valid)) if valid else union(*sources)
-
-
-def _names_item(number: object, items: int) -> bool:
-    return isinstance(number, int) and not isinstance(number, bool) and 1 <= number <= items
+    if not isinstance(numbers, list):
+        return ()
+    whole = dict.fromkeys(n for n in numbers if isinstance(n, int) and not isinstance(n, bool))
+    return union(*(sources[n - 1] for n in whole if 1 <= n <= len(sources)))
 
 
 def merge(operations: Iterable[Operation]) -> tuple[Operation, ...]:

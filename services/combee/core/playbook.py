@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from combee.core.operations import normalise, union
+from combee.core.operations import TARGETS, normalise, union
 from combee.core.render import section_order
 from combee_schemas.playbook import ACE_SECTIONS, EVIDENCE_KEPT, Change, ChangeKind, Entry, Playbook
 from combee_schemas.scan import Operation, OperationKind, Seen
@@ -41,6 +41,31 @@ class Draft:
     entries: dict[str, Entry]
     next_id: int
     changes: list[Change] = field(default_factory=list)
+    _said: dict[str, str] = field(default_factory=dict)
+    """Normalised content → id of an entry that said it first."""
+
+    def __post_init__(self) -> None:
+        for entry in self.entries.values():
+            self._said.setdefault(normalise(entry.content), entry.id)
+
+    def put(self, entry: Entry) -> None:
+        """Add or replace an entry."""
+        self.entries[entry.id] = entry
+        self._said.setdefault(normalise(entry.content), entry.id)
+
+    def saying(self, content: str) -> Entry | None:
+        """Return the entry that says ``content`` already."""
+        wanted = normalise(content)
+        if wanted not in self._said:
+            return None
+        known = self.entries.get(self._said[wanted])
+        if known is None or normalise(known.content) != wanted:
+            known = next((e for e in self.entries.values() if normalise(e.content) == wanted), None)
+            if known is None:
+                del self._said[wanted]
+            else:
+                self._said[wanted] = known.id
+        return known
 
     def note(self, kind: ChangeKind, entry_id: str, detail: str = "") -> None:
         """Record one change."""
@@ -62,6 +87,9 @@ def apply_operations(
         evidence = tuple(one for one in operation.evidence if one not in gone)
         if operation.evidence and not evidence:
             draft.note("dropped", "", f"{operation.kind}: all of its evidence is revoked")
+            continue
+        if len(operation.entry_ids) < TARGETS[operation.kind]:
+            draft.note("dropped", "", f"{operation.kind}: it names too few entries")
             continue
         APPLY[operation.kind](draft, operation.model_copy(update={"evidence": evidence}))
     return draft
@@ -102,10 +130,9 @@ def _count(draft: Draft, seen: Iterable[Seen]) -> None:
 
 
 def _add(draft: Draft, operation: Operation) -> None:
-    wanted = normalise(operation.content)
-    same = next((e for e in draft.entries.values() if normalise(e.content) == wanted), None)
+    same = draft.saying(operation.content)
     if same is not None:
-        draft.entries[same.id] = _rest_on(same, operation.evidence, draft.version)
+        draft.put(_rest_on(same, operation.evidence, draft.version))
         draft.note("duplicate", same.id, f"{len(operation.evidence)} more reflections say so")
         return
     entry_id = f"{slug(operation.section)}-{draft.next_id:05d}"
@@ -113,7 +140,7 @@ def _add(draft: Draft, operation: Operation) -> None:
     entry = Entry(
         id=entry_id, section=operation.section, content=operation.content, created_version=draft.version
     )
-    draft.entries[entry_id] = _rest_on(entry, operation.evidence, draft.version)
+    draft.put(_rest_on(entry, operation.evidence, draft.version))
     draft.note("add", entry_id)
 
 
@@ -123,12 +150,12 @@ def _update(draft: Draft, operation: Operation) -> None:
         draft.note("dropped", operation.entry_ids[0], "UPDATE: no such entry any more")
         return
     changed = entry.model_copy(update={"content": operation.content})
-    draft.entries[entry.id] = _rest_on(changed, operation.evidence, draft.version)
+    draft.put(_rest_on(changed, operation.evidence, draft.version))
     draft.note("update", entry.id, entry.content)
 
 
 def _merge(draft: Draft, operation: Operation) -> None:
-    found = [draft.entries[one] for one in operation.entry_ids if one in draft.entries]
+    found = [draft.entries[one] for one in union(operation.entry_ids) if one in draft.entries]
     if not found:
         draft.note("dropped", operation.entry_ids[0], "MERGE: no such entries any more")
         return
@@ -145,7 +172,7 @@ def _merge(draft: Draft, operation: Operation) -> None:
     for other in found[1:]:
         del draft.entries[other.id]
         draft.note("merge", other.id, f"into {kept.id}")
-    draft.entries[kept.id] = _rest_on(merged, operation.evidence, draft.version)
+    draft.put(_rest_on(merged, operation.evidence, draft.version))
     draft.note("update", kept.id, kept.content)
 
 

@@ -1,15 +1,22 @@
-"""A playbook as text: ACE lines, Markdown; and ACE text back into entries."""
+"""A playbook as text: ACE lines or Markdown; and both back into entries."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from combee_schemas.playbook import Entry, Playbook
+from combee.core import text
+from combee.core.reading import Parsed, Reading, is_header, unexpected
+from combee_schemas.playbook import ACE_SECTIONS, Entry, Playbook
 
-HEADER = re.compile(r"^## (?P<section>.+?)\s*$")
-WITH_COUNTERS = re.compile(
-    r"^\[(?P<id>[^\]\s]+)\] helpful=(?P<helpful>\d+) harmful=(?P<harmful>\d+) :: (?P<content>.*)$", re.DOTALL
-)
-WITHOUT_COUNTERS = re.compile(r"^\[(?P<id>[^\]\s]+)\] (?P<content>.*)$", re.DOTALL)
+COUNT = "[0-9]{1,15}"
+ACE_COUNTERS = rf"helpful=(?P<helpful>{COUNT}) harmful=(?P<harmful>{COUNT}) ::(?: |$)"
+ACE_ENTRY = re.compile(rf"\[(?P<id>[^\]\x00-\x20\x7f]+)\] (?:{ACE_COUNTERS})?(?P<content>[^\n]*)")
+ACE_UNSAFE = re.compile(r"[\]\x00-\x20\x7f]")
+
+TITLE = re.compile(r"# (?P<name>.*?)(?: \(version (?P<version>[0-9]{1,15})\))?\s*")
+MARKDOWN_COUNTERS = rf"\(\+(?P<helpful>{COUNT}) -(?P<harmful>{COUNT})\)(?: |$)"
+MARKDOWN_ENTRY = re.compile(rf"- `(?P<id>[^`\x00-\x1f\x7f]+)` (?:{MARKDOWN_COUNTERS})?(?P<content>[^\n]*)")
+MARKDOWN_UNSAFE = re.compile(r"[`\x00-\x1f\x7f]")
+INDENT = "  "
 
 
 def section_order(sections: Sequence[str], entries: Iterable[Entry]) -> tuple[str, ...]:
@@ -17,11 +24,18 @@ def section_order(sections: Sequence[str], entries: Iterable[Entry]) -> tuple[st
     return tuple(dict.fromkeys([*sections, *(entry.section for entry in entries)]))
 
 
+def _header(section: str) -> str:
+    return "## " + (" ".join(text.split_lines(section)).strip() or ACE_SECTIONS[-1])
+
+
+# ---- ACE
+
+
 def ace_lines(playbook: Playbook, *, counters: bool | None = None) -> Iterator[str]:
     """Yield the ACE text line by line; ``counters`` overrides the playbook's own variant."""
     shown = playbook.counters if counters is None else counters
     for section in section_order(playbook.sections, playbook.entries):
-        yield f"## {section}"
+        yield _header(section)
         for entry in playbook.entries:
             if entry.section == section:
                 yield _ace_entry(entry, counters=shown)
@@ -29,8 +43,18 @@ def ace_lines(playbook: Playbook, *, counters: bool | None = None) -> Iterator[s
 
 
 def _ace_entry(entry: Entry, *, counters: bool) -> str:
+    content = text.written(entry.content, indent="", is_special=_is_ace)
     count = f"helpful={entry.helpful} harmful={entry.harmful} :: " if counters else ""
-    return f"[{entry.id}] {count}{entry.content}"
+    shown = content if counters else text.guarded(content, _is_ace_count)
+    return f"[{text.encode_id(entry.id, ACE_UNSAFE)}] {count}{shown}"
+
+
+def _is_ace(line: str) -> bool:
+    return is_header(line) or ACE_ENTRY.fullmatch(line) is not None
+
+
+def _is_ace_count(content: str) -> bool:
+    return re.match(ACE_COUNTERS, content, re.MULTILINE) is not None
 
 
 def ace_text(playbook: Playbook) -> str:
@@ -38,17 +62,7 @@ def ace_text(playbook: Playbook) -> str:
     return "\n".join(ace_lines(playbook)).rstrip("\n") + "\n"
 
 
-def markdown_text(playbook: Playbook) -> str:
-    """Return the playbook for people: a title, sections, one bullet an entry with its id."""
-    lines = [f"# {playbook.name} (version {playbook.version})", ""]
-    for section in section_order(playbook.sections, playbook.entries):
-        lines += [f"## {section}", ""]
-        lines += [f"- `{e.id}` {e.content}" for e in playbook.entries if e.section == section]
-        lines.append("")
-    return "\n".join(lines).rstrip("\n") + "\n"
-
-
-def parse_ace(text: str) -> tuple[tuple[str, ...], tuple[Entry, ...], bool]:
+def parse_ace(source: str) -> Parsed:
     """Read ACE text, with or without counters: sections in order, entries in order, the variant.
 
     A line that is neither header nor entry continues the entry above it.
@@ -58,38 +72,82 @@ def parse_ace(text: str) -> tuple[tuple[str, ...], tuple[Entry, ...], bool]:
     ValueError
         If the text holds a line before the first header or entry, or two entries with one id.
     """
-    sections: list[str] = []
-    entries: list[Entry] = []
-    counted = 0
-    for number, line in enumerate(text.splitlines(), 1):
-        if header := HEADER.match(line):
-            sections.append(header["section"])
-        elif found := WITH_COUNTERS.match(line):
-            counted += 1
-            entries.append(_entry(found.groupdict(), sections))
-        elif found := WITHOUT_COUNTERS.match(line):
-            entries.append(_entry(found.groupdict(), sections))
-        elif line.strip():
-            entries[-1:] = [_continued(entries, line, number)]
-    _refuse_twins(entries)
-    return tuple(dict.fromkeys(sections)), tuple(entries), counted > 0 or not entries
+    reading = Reading()
+    for number, line in text.numbered(source):
+        if is_header(line):
+            reading.header(line)
+        elif found := ACE_ENTRY.fullmatch(line):
+            reading.entry(number, _fields(found, _is_ace_count))
+        elif text.is_blank(line):
+            reading.blank(line)
+        elif not reading.more(line, _is_ace):
+            raise unexpected(number, line, ("'## SECTION'", "'[id-00001] …'"))
+    return reading.parsed()
 
 
-def _entry(fields: dict[str, str], sections: Sequence[str]) -> Entry:
-    section = sections[-1] if sections else "OTHERS"
-    return Entry.model_validate({**fields, "section": section})
+def _fields(found: re.Match[str], is_count: text.IsSpecial) -> dict[str, str | None]:
+    fields = found.groupdict()
+    if fields["helpful"] is None:
+        fields["content"] = text.unguarded(fields["content"], is_count)
+    return fields
 
 
-def _continued(entries: Sequence[Entry], line: str, number: int) -> Entry:
-    if not entries:
-        raise ValueError(f"line {number}: expected '## SECTION' or '[id-00001] …', found {line[:60]!r}")
-    last = entries[-1]
-    return last.model_copy(update={"content": f"{last.content}\n{line}"})
+# ---- Markdown
 
 
-def _refuse_twins(entries: Sequence[Entry]) -> None:
-    known: set[str] = set()
-    for entry in entries:
-        if entry.id in known:
-            raise ValueError(f"two entries have the id {entry.id!r}; give one of them another")
-        known.add(entry.id)
+def markdown_text(playbook: Playbook) -> str:
+    """Return the playbook for people: a title, sections, one bullet an entry with its id and counters."""
+    lines = [f"# {playbook.name} (version {playbook.version})", ""]
+    for section in section_order(playbook.sections, playbook.entries):
+        lines += [_header(section), ""]
+        lines += [_bullet(e, counters=playbook.counters) for e in playbook.entries if e.section == section]
+        lines.append("")
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _bullet(entry: Entry, *, counters: bool) -> str:
+    content = text.written(entry.content, indent=INDENT, is_special=_is_never)
+    count = f"(+{entry.helpful} -{entry.harmful}) " if counters else ""
+    shown = content if counters else text.guarded(content, _is_markdown_count)
+    return f"- `{text.encode_id(entry.id, MARKDOWN_UNSAFE)}` {count}{shown}"
+
+
+def _is_never(_line: str) -> bool:
+    return False  # the indent alone tells content from layout
+
+
+def _is_markdown_count(content: str) -> bool:
+    return re.match(MARKDOWN_COUNTERS, content, re.MULTILINE) is not None
+
+
+def parse_markdown(source: str) -> Parsed:
+    """Read what ``markdown_text`` wrote (and people edited); see ``parse_ace``.
+
+    Raises
+    ------
+    ValueError
+        As ``parse_ace`` does.
+    """
+    reading = Reading()
+    for number, line in text.numbered(source):
+        if is_header(line):
+            reading.header(line)
+        elif found := MARKDOWN_ENTRY.fullmatch(line):
+            reading.entry(number, _fields(found, _is_markdown_count))
+        elif text.is_blank(line):
+            reading.blank(line)
+        elif reading.is_empty and TITLE.fullmatch(line):
+            continue
+        elif not reading.more(line.removeprefix(INDENT), _is_never):
+            raise unexpected(number, line, ("'# name'", "'## SECTION'", "'- `id-00001` …'"))
+    return reading.parsed()
+
+
+def markdown_title(source: str) -> tuple[str, int]:
+    """Return name and version in a Markdown text's title; empty and 0 where there is none."""
+    for _, line in text.numbered(source):
+        if found := TITLE.fullmatch(line):
+            return found["name"].strip(), int(found["version"] or 0)
+        if not text.is_blank(line):
+            break
+    return "", 0

@@ -1,6 +1,10 @@
 """The scan tree: how many nodes a level has, who a node's parent and children are."""
 
+from itertools import pairwise
 from math import ceil
+
+MAX_WIDTH = 10_000
+"""More leaves than any batch has."""
 
 
 def plan_widths(groups: int, fan_in: int, max_levels: int) -> tuple[int, ...]:
@@ -26,6 +30,12 @@ def _height(groups: int, fan_in: int) -> int:
         groups = ceil(groups / fan_in)
         levels += 1
     return levels
+
+
+def is_valid(widths: tuple[int, ...], max_levels: int) -> bool:
+    """Return whether these can be a tree's widths: fewer and fewer nodes up to one root, none absurd."""
+    shrinking = all(below > above for below, above in pairwise(widths))
+    return 1 <= len(widths) <= max_levels and widths[-1] == 1 and shrinking and widths[0] <= MAX_WIDTH
 
 
 def is_root(widths: tuple[int, ...], level: int) -> bool:

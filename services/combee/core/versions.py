@@ -6,7 +6,7 @@ from combee.core.playbook import Draft, apply_operations, empty, finish
 from combee_schemas.base import Usage
 from combee_schemas.codec import CodecError, encode
 from combee_schemas.command import Command
-from combee_schemas.playbook import EVIDENCE_KEPT, Change, Entry, Playbook
+from combee_schemas.playbook import EVIDENCE_KEPT, Change, Entry, Label, Playbook
 from combee_schemas.scan import Update
 
 COMMANDS_REMEMBERED = 50
@@ -64,8 +64,9 @@ def after_command(
             changed = _revoked(current, command.reflection_ids)
         case "rollback" if target is not None:
             kept = {"entries": target.entries, "sections": target.sections, "counters": target.counters}
+            changed = _revoked(current.model_copy(update=kept), current.revoked)
             change = Change(kind="rollback", detail=f"to version {target.version}")
-            changed = current.model_copy(update={**kept, "changes": (change,)})
+            changed = changed.model_copy(update={"changes": (change, *changed.changes)})
         case _:
             raise ValueError(f"{command.kind} of {command.playbook} does not make a version")
     return changed.model_copy(
@@ -77,7 +78,7 @@ def after_command(
             "usage": Usage(),
             "widths": (),
             "command_offset": offset,
-            "commands": (*current.commands, command.command_id)[-COMMANDS_REMEMBERED:],
+            "commands": remembered(current.commands, command),
             "closed_at_ms": 0,
             "created_at_ms": now_ms,
         }
@@ -102,12 +103,19 @@ def fitted(version: Playbook) -> Playbook:
     return version
 
 
-def is_executed(current: Playbook, command: Command, offset: int) -> bool:
+def remembered(commands: tuple[str, ...], command: Command) -> tuple[str, ...]:
+    """Return the ids of the last commands executed, this one included."""
+    return (*commands, command.command_id)[-COMMANDS_REMEMBERED:]
+
+
+def is_executed(current: Playbook | Label, command: Command, offset: int) -> bool:
     """Return whether a command had its effect already: a repeat, by place or by id."""
     return offset <= current.command_offset or command.command_id in current.commands
 
 
 def _imported(current: Playbook, command: Command) -> Playbook:
+    if len({entry.id for entry in command.entries}) < len(command.entries):
+        raise ValueError("two entries of the import have one id")
     version = current.version + 1
     entries = tuple(
         entry.model_copy(update={"created_version": version, "updated_version": version})

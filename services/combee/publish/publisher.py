@@ -115,7 +115,14 @@ class Publisher:
             return
         desk.held[name, sequence] = (record, update)
         while (next_up := (name, desk.current(name).batch_sequence + 1)) in desk.held:
-            await self._apply(desk, *desk.held.pop(next_up))
+            await self._apply_held(desk, *desk.held.pop(next_up))
+
+    async def _apply_held(self, desk: Desk, record: Record, update: Update) -> None:
+        """Apply one update; what is wrong with it must not be blamed on the one that released it."""
+        try:
+            await self._apply(desk, record, update)
+        except (CodecError, PoisonError, ValueError) as error:
+            await self._bury(desk, record, str(error))
 
     async def _apply(self, desk: Desk, record: Record, update: Update) -> None:
         current = desk.current(update.plan.playbook)
@@ -168,7 +175,7 @@ class Publisher:
     async def _promote(self, desk: Desk, record: Record, command: Command, current: Playbook) -> None:
         key = f"{command.playbook}#{command.label}"
         known = desk.labels.get(key)
-        if known is not None and record.offset <= known.command_offset:
+        if known is not None and versions.is_executed(known, command, record.offset):
             await self._skip(desk, record)
             return
         if not command.label or not 1 <= command.version <= current.version:
@@ -178,6 +185,7 @@ class Publisher:
             label=command.label,
             version=command.version,
             command_offset=record.offset,
+            commands=versions.remembered(known.commands if known else (), command),
             moved_at_ms=self._clock.now_ms(),
         )
         async with desk.transactor.transaction() as transaction:
@@ -189,10 +197,9 @@ class Publisher:
         source = TopicPartition(topic=topics.HISTORY.name, partition=partition)
         async with aclosing(self._log.read(source, 0)) as records:
             async for found in records:
-                if found.key == command.playbook.encode():
-                    playbook = decode(found.value, Playbook)
-                    if playbook.version == command.version:
-                        return playbook
+                old = _readable(found) if found.key == command.playbook.encode() else None
+                if old is not None and old.version == command.version:
+                    return old
         raise PoisonError(f"{command.playbook} has no version {command.version} to go back to")
 
     # ---- writing
@@ -227,3 +234,12 @@ class Publisher:
             Outgoing(topic=topics.PLAYBOOKS.name, key=key, value=encode(placed), partition=partition)
         )
         return placed
+
+
+def _readable(record: Record) -> Playbook | None:
+    try:
+        return decode(record.value, Playbook)
+    except CodecError as error:
+        # Not ours: only this service writes here, and it writes what it can read.
+        logger.error("undecodable", topic=record.topic, offset=record.offset, error=str(error))
+        return None

@@ -23,6 +23,7 @@ GROUP = "shuffle"
 AGAIN_S = 1.0
 """A transaction's markers reach its partitions one after the other; by then they have."""
 
+TOLD_EVERY = 250
 OnProgress = Callable[[str, int, int], None]
 Take = Callable[[Record], None]
 M = TypeVar("M", bound=Message)
@@ -76,7 +77,8 @@ async def _feed(
         async for record in log.read(TopicPartition(topic=topic.name, partition=partition), 0, end):
             take(record)
             read += 1
-            on_progress(topic.name, read, total)
+            if read % TOLD_EVERY == 0:
+                on_progress(topic.name, read, total)
 
     try:
         async with asyncio.TaskGroup() as group:

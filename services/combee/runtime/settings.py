@@ -2,6 +2,7 @@
 
 import os
 import ssl
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -17,6 +18,10 @@ from pydantic_settings import (
 from combee.ports import FatalError
 
 TOML_FILE = "combee.toml"
+
+
+class SettingsError(FatalError):
+    """A setting is wrong; the command line exits with 2, as for a wrong option."""
 
 
 class Group(BaseSettings):
@@ -119,7 +124,9 @@ class BatchSettings(Group):
     batch_timeout_s: float = Field(900, gt=0, description="re-emit a batch without a version after this (s)")
     batch_retries: int = Field(3, ge=0, description="re-emissions before a batch is closed degraded")
     duplicate_horizon: int = Field(
-        5000, ge=1, description="batches per partition that ids are remembered for"
+        5000,
+        ge=1,
+        description="how far back in 'batches' a repeat is recognised, per partition; a batch takes two (offsets)",
     )
 
 
@@ -173,7 +180,7 @@ def load_settings(**flags: object) -> Settings:
 
     Raises
     ------
-    FatalError
+    SettingsError
         If a value is wrong; the message names the variable.
     """
     given = {name: value for name, value in flags.items() if value is not None}
@@ -188,4 +195,6 @@ def _load(group: type[Group], given: dict[str, object]) -> Group:
             f"COMBEE_{'_'.join(map(str, one['loc'])).upper()}: {one['msg']}"
             for one in error.errors(include_url=False, include_input=False)
         )
-        raise FatalError(f"wrong setting: {problems} (environment or {TOML_FILE})") from error
+        raise SettingsError(f"wrong setting: {problems} (environment or {TOML_FILE})") from error
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"{TOML_FILE} cannot be read: {error}") from error

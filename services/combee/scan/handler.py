@@ -46,8 +46,15 @@ class ScanHandler:
         self.playbooks = Playbooks(log, self._published)
 
     def _published(self, name: str, playbook: Playbook | None) -> None:
-        if playbook is not None:
-            self._answered.forget(name, playbook.batch_sequence)
+        if playbook is None:
+            return
+        self._answered.forget(name, playbook.batch_sequence)
+        for node_id, gathering in list(self._gatherings.items()):
+            plan = next(iter(gathering.children.values())).plan
+            if plan.playbook == name and plan.sequence <= playbook.batch_sequence:
+                # Its batch was closed without it: nobody waits for this node any more.
+                gathering.done.set()
+                del self._gatherings[node_id]
 
     async def assigned(self, starts: dict[TopicPartition, int]) -> None:
         """See Handler: results that are in the log already are not asked for again."""
@@ -77,6 +84,8 @@ class ScanHandler:
         return plan.sequence <= published or self._answered.has(plan, node_id)
 
     async def _leaf(self, group: Group) -> None:
+        if not tree.is_valid(group.plan.widths, len(topics.SCAN)):
+            raise PoisonError(f"group {group.index} of {group.plan.batch_id} has no possible tree")
         if group.node_id != identity.node_id(group.plan.batch_id, 0, group.index):
             raise PoisonError(f"group {group.index} of {group.plan.batch_id} has a foreign node id")
         async with self._lock(group.node_id):
@@ -118,8 +127,10 @@ class ScanHandler:
     async def _check(self, child: Partial, level: int, record: Record) -> int:
         """Return the parent's index; refuse a child that does not belong where it was found."""
         widths = child.plan.widths
-        fits = child.level == level - 1 and level < len(widths) and 0 <= child.index < widths[child.level]
-        if not fits:
+        valid = tree.is_valid(widths, len(topics.SCAN))
+        if not (
+            valid and child.level == level - 1 < len(widths) - 1 and 0 <= child.index < widths[level - 1]
+        ):
             raise PoisonError(f"node {child.node_id} does not belong on {record.topic}")
         index = tree.parent_index(widths, child.level, child.index)
         if child.parent_id != identity.node_id(child.plan.batch_id, level, index):

@@ -52,7 +52,8 @@ class PartitionState:
         window = self.window(reflection.playbook)
         key = (reflection.playbook, member.reflection_id, member.attempt)
         if key in self._waiting or self.manifests.knows(reflection.playbook, member):
-            window.dropped = [*window.dropped, member][-DROPPED_LISTED:]
+            if len(window.dropped) < DROPPED_LISTED:
+                window.dropped.append(member)
             return
         self._waiting.add(key)
         keep = self.held_bytes + size <= self.memory_bytes

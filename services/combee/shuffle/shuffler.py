@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import structlog
 
-from combee.ports import Clock, FencedError, Log, Outgoing, Record, TopicPartition, TransientError
+from combee.ports import Clock, FatalError, FencedError, Log, Outgoing, Record, TopicPartition, TransientError
 from combee.runtime.dead_letters import dead_letter
 from combee.runtime.playbooks import Playbooks
 from combee.runtime.settings import BatchSettings
@@ -90,7 +90,13 @@ class Shuffler:
             return
         async with state.lock:
             if record.offset == state.seen[record.topic] + 1:
-                await self._take(state, record)
+                try:
+                    await self._take(state, record)
+                except TransientError as error:
+                    # Nothing may escape into the stream processor; the next turn reads the record again.
+                    logger.warning("deliver", partition=record.partition, error=str(error))
+                    self.kick.set()
+                    return
                 if self._closer.full(state):
                     self.kick.set()
 
@@ -121,6 +127,9 @@ class Shuffler:
                 await self._close(loaded)
                 return
             self._states[number] = loaded
+            # Versions that appeared meanwhile have been announced to nobody.
+            for name, playbook in self.playbooks.view.all().items():
+                loaded.manifests.published(name, playbook.batch_sequence)
         state = self._states[number]
         async with state.lock:
             for topic, newest in self._news.get(number, {}).items():
@@ -156,8 +165,15 @@ class Shuffler:
         return await self._log.partition_for(REFLECTIONS, playbook.encode())
 
     async def _committed(self, topic: str, number: int) -> int:
-        committed = (await self._log.committed(GROUP, topic)).get(number, 0)
-        return max(committed, (await self._log.beginnings(topic))[number])
+        first = (await self._log.beginnings(topic))[number]
+        committed = (await self._log.committed(GROUP, topic)).get(number, first)
+        if committed < first:
+            raise FatalError(
+                f"{topic}[{number}] begins at {first}, after the committed offset {committed}: records expired"
+                " unread. Raise the topic's retention, look at 'combee ledger' for what is missing, then reset"
+                " the group's offset by hand"
+            )
+        return committed
 
     async def _catch_up(self, state: PartitionState, topic: str) -> None:
         source = TopicPartition(topic=topic, partition=state.number)

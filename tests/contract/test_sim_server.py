@@ -63,7 +63,7 @@ def content(answer: httpx.Response) -> str:
     [
         aggregate_prompt(empty("p"), reflections(10)),
         combine_prompt(empty("p"), [Operation(kind=OperationKind.ADD, content="Lock the gate.")]),
-        reflect_prompt(family_traces(Random(0), 1)[0], ()),  # noqa: S311 - reproducible, not secret
+        reflect_prompt(family_traces(Random(0), 1)[0], ()),
         answer_prompt(empty("p"), "What now?"),
     ],
     ids=["aggregate", "combine", "reflect", "answer"],

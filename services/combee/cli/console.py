@@ -1,0 +1,65 @@
+"""What every verb shares when it speaks: results on standard output, everything else on standard error."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+WIDTH_OF_PIPES = 160
+COLUMNS = (TextColumn("{task.description:>16}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+
+
+def output() -> Console:
+    """Return the console for results people read."""
+    width = None if sys.stdout.isatty() else WIDTH_OF_PIPES
+    return Console(highlight=False, width=width)
+
+
+def diagnostics() -> Console:
+    """Return the console for progress and remarks."""
+    return Console(stderr=True, highlight=False)
+
+
+def remark(text: str) -> None:
+    """Say something beside the result."""
+    typer.echo(clean(text), err=True)
+
+
+def print_json(value: object) -> None:
+    """Print one JSON document in one line."""
+    typer.echo(json.dumps(value, ensure_ascii=False))
+
+
+def clean(text: str) -> str:
+    """Return text that others wrote without what could steer a terminal."""
+    return "".join(
+        char if char.isprintable() or char in "\n\t" else "\N{REPLACEMENT CHARACTER}" for char in text
+    )
+
+
+def moment(at_ms: int) -> str:
+    """Return a time for people, in UTC; empty where none was recorded."""
+    if at_ms <= 0:
+        return ""
+    return datetime.fromtimestamp(at_ms / 1000, tz=UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+@contextmanager
+def reading() -> Iterator[Callable[[str, int, int], None]]:
+    """Show on standard error how far topics have been read; yields a function of topic, read and total."""
+    console = diagnostics()
+    with Progress(*COLUMNS, console=console, transient=True, disable=not console.is_terminal) as progress:
+        bars = {"": progress.add_task("reading", total=None)}
+
+        def show(topic: str, read: int, total: int) -> None:
+            if topic not in bars:
+                bars[topic] = progress.add_task(topic)
+                progress.update(bars[""], visible=False)
+            progress.update(bars[topic], completed=read, total=total)
+
+        yield show

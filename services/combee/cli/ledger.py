@@ -1,0 +1,51 @@
+"""``combee ledger``: whether every promise was kept, from the topics alone."""
+
+import asyncio
+
+import typer
+from rich.table import Table
+
+from combee.cli.console import clean, output, print_json, reading
+from combee.cli.errors import FAILED
+from combee.cli.options import AsJson, Servers
+from combee.core.ledger import LedgerReport
+from combee.runtime.audit import audit
+from combee.runtime.settings import Settings, load_settings
+
+FATES = ("applied", "pending", "dead_lettered", "lost")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command(epilog="Example: combee ledger --json")(ledger)
+
+
+def ledger(*, bootstrap_servers: Servers = None, as_json: AsJson = False) -> None:
+    """Account for every acknowledged reflection; exit 1 if one is lost or counts twice, or a rule is broken."""
+    report = asyncio.run(_audit(load_settings(bootstrap_servers=bootstrap_servers)))
+    if as_json:
+        print_json(report.as_json())
+    else:
+        _print(report)
+    if not report.good:
+        raise typer.Exit(FAILED)
+
+
+async def _audit(settings: Settings) -> LedgerReport:
+    from combee.cli.log import open_log  # noqa: PLC0415 - --help stays quick
+
+    async with open_log(settings) as (log, _):
+        with reading() as progress:
+            return await audit(log, progress)
+
+
+def _print(report: LedgerReport) -> None:
+    console = output()
+    table = Table("reflections", *(fate.replace("_", "-") for fate in FATES), "double", box=None)
+    table.add_row(*(str(getattr(report, name)) for name in ("reflections", *FATES, "double")))
+    console.print(table)
+    for violation in report.violations:
+        console.print(f"violation: {clean(violation)}", markup=False, style="red", soft_wrap=True)
+    verdict = "[green]every promise was kept[/]" if report.good else "[red]VIOLATED[/]"
+    console.print(verdict)
+    console.print(f"horizon: {report.horizon.note}", markup=False, soft_wrap=True)

@@ -1,0 +1,118 @@
+"""Playbooks looked up in the log, without a view: what a command needs, read once."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Iterator
+from typing import TypeVar
+
+from combee.ports import FatalError, Log, Record, TopicPartition
+from combee_schemas import topics
+from combee_schemas.base import Message
+from combee_schemas.codec import CodecError, decode
+from combee_schemas.playbook import Label, Playbook
+from combee_schemas.topics import Topic
+
+M = TypeVar("M", bound=Message)
+
+
+async def whole(log: Log, topic: Topic) -> list[Record]:
+    """Return every record of a small topic."""
+
+    async def one(partition: int) -> list[Record]:
+        source = TopicPartition(topic=topic.name, partition=partition)
+        return [record async for record in log.read(source, 0)]
+
+    parts = await asyncio.gather(*(one(number) for number in range(await log.partitions(topic.name))))
+    return [record for part in parts for record in part]
+
+
+def key_of(record: Record) -> str:
+    """Return a record's key as text."""
+    return (record.key or b"").decode(errors="replace")
+
+
+def decoded(records: Iterable[Record], kind: type[M], key: str) -> Iterator[M]:
+    """Yield the messages under a key; what cannot be read is passed over."""
+    for record in records:
+        if record.key == key.encode():
+            try:
+                yield decode(record.value, kind)
+            except CodecError:
+                continue
+
+
+async def newest_playbooks(log: Log) -> dict[str, Playbook]:
+    """Return the newest version of every playbook, by name."""
+    found: dict[str, Playbook] = {}
+    for record in await whole(log, topics.PLAYBOOKS):
+        _take(found, record)
+    return dict(sorted(found.items()))
+
+
+async def newest_playbook(log: Log, name: str) -> Playbook | None:
+    """Return the newest version of one playbook."""
+    found: dict[str, Playbook] = {}
+    async for record in _of(log, topics.PLAYBOOKS, name):
+        _take(found, record)
+    return found.get(name)
+
+
+def _take(found: dict[str, Playbook], record: Record) -> None:
+    if record.value is None:
+        found.pop(key_of(record), None)
+        return
+    try:
+        playbook = decode(record.value, Playbook)
+    except CodecError:
+        return
+    known = found.get(playbook.name)
+    if known is None or playbook.version > known.version:
+        found[playbook.name] = playbook
+
+
+async def versions(log: Log, name: str) -> AsyncIterator[Playbook]:
+    """Yield every retained version of a playbook, oldest first."""
+    async for record in _of(log, topics.HISTORY, name):
+        for found in decoded([record], Playbook, name):
+            yield found
+
+
+async def _of(log: Log, topic: Topic, name: str) -> AsyncIterator[Record]:
+    key = name.encode()
+    source = TopicPartition(topic=topic.name, partition=await log.partition_for(topic.name, key))
+    async for record in log.read(source, 0):
+        if record.key == key:
+            yield record
+
+
+async def wanted(log: Log, name: str, version: int | None = None) -> Playbook:
+    """Return one version of a playbook, the newest by default.
+
+    Raises
+    ------
+    FatalError
+        If there is no such playbook or version.
+    """
+    newest = await newest_playbook(log, name)
+    if newest is None:
+        known = ", ".join(await newest_playbooks(log)) or "none yet"
+        raise FatalError(f"there is no playbook {name}; there are: {known}")
+    if version in (None, newest.version):
+        return newest
+    # Read to the end: a reader that is left in the middle is not closed before the log is.
+    for playbook in [found async for found in versions(log, name) if found.version == version]:
+        return playbook
+    raise FatalError(f"{name} has no version {version}; the newest is {newest.version}")
+
+
+async def labels(log: Log) -> dict[str, dict[str, int]]:
+    """Return the versions that labels point at, by playbook."""
+    found: dict[str, Label] = {}
+    for record in await whole(log, topics.LABELS):
+        try:
+            found[key_of(record)] = decode(record.value, Label)
+        except CodecError:
+            found.pop(key_of(record), None)
+    by_playbook: dict[str, dict[str, int]] = {}
+    for label in found.values():
+        by_playbook.setdefault(label.playbook, {})[label.label] = label.version
+    return by_playbook

@@ -1,0 +1,38 @@
+"""Options that several verbs share."""
+
+from typing import Annotated
+
+import typer
+
+from combee.core.formats import FORMATS, Format, is_name
+
+
+def checked_name(value: str) -> str:
+    """Return a playbook's name, or refuse it as wrong usage."""
+    if not is_name(value):
+        raise typer.BadParameter(f"{value!r} is no playbook name: letters, digits and . _ - / (at most 200)")
+    return value
+
+
+def as_format(value: str) -> Format:
+    """Return a format, or refuse it as wrong usage."""
+    for form in FORMATS:
+        if form == value:
+            return form
+    raise typer.BadParameter(f"no such format: {value}; choose one of {', '.join(FORMATS)}")
+
+
+def checked_form(value: str | None) -> str | None:
+    """Return the name of a format, or refuse it as wrong usage."""
+    return value if value is None or value == "auto" else as_format(value)
+
+
+AsJson = Annotated[bool, typer.Option("--json", help="print one JSON document on standard output")]
+Servers = Annotated[
+    str | None,
+    typer.Option(help="Kafka brokers; else COMBEE_BOOTSTRAP_SERVERS, else this user's embedded broker"),
+]
+Name = Annotated[str, typer.Argument(help="the playbook, such as support/refunds", callback=checked_name)]
+Form = Annotated[str, typer.Option("--format", help="ace, json or md", callback=as_format)]
+FormOrNone = Annotated[str | None, typer.Option("--format", help="ace, json or md", callback=checked_form)]
+Version = Annotated[int | None, typer.Option(min=1, help="this version instead of the newest")]

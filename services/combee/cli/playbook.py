@@ -1,0 +1,112 @@
+"""``combee playbook``: list, show, watch, export, import, convert."""
+
+import asyncio
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from combee.cli import convert, importing, watch
+from combee.cli.console import output, print_json
+from combee.cli.files import deliver
+from combee.cli.lookup import labels, newest_playbooks, versions, wanted
+from combee.cli.options import AsJson, Form, FormOrNone, Name, Servers, Version, as_format
+from combee.cli.playbook_view import full_view, history_table, list_row, list_table, version_row
+from combee.core.formats import write_playbook
+from combee.runtime.settings import Settings, load_settings
+from combee_schemas.playbook import Playbook
+
+playbook = typer.Typer(help="Playbooks: list, show, watch, export, import, convert.", no_args_is_help=True)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verbs."""
+    app.add_typer(playbook, name="playbook")
+
+
+@playbook.callback()
+def group() -> None:
+    """Playbooks: list, show, watch, export, import, convert."""
+
+
+@playbook.command("list", epilog="Example: combee playbook list --json")
+def list_(*, bootstrap_servers: Servers = None, as_json: AsJson = False) -> None:
+    """List all playbooks with their newest versions."""
+    rows = asyncio.run(_list(load_settings(bootstrap_servers=bootstrap_servers)))
+    if as_json:
+        print_json(rows)
+    else:
+        output().print(list_table(rows) if rows else "no playbooks yet")
+
+
+async def _list(settings: Settings) -> list[dict[str, Any]]:
+    from combee.cli.log import open_log  # noqa: PLC0415 - --help stays quick
+
+    async with open_log(settings) as (log, _):
+        pointing = await labels(log)
+        found = await newest_playbooks(log)
+    return [list_row(one, pointing.get(name, {})) for name, one in found.items()]
+
+
+@playbook.command(epilog="Example: combee playbook show support/refunds --version 3 --format ace")
+def show(
+    name: Name,
+    *,
+    version: Version = None,
+    form: FormOrNone = None,
+    history: Annotated[bool, typer.Option("--history", help="list all versions instead")] = False,
+    bootstrap_servers: Servers = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show one version, the newest by default, or the list of versions."""
+    if history and (version is not None or form is not None):
+        raise typer.BadParameter("--history lists all versions: it takes neither --version nor --format")
+    settings = load_settings(bootstrap_servers=bootstrap_servers)
+    if history:
+        rows = asyncio.run(_history(settings, name))
+        if as_json:
+            print_json({"name": name, "versions": rows})
+        else:
+            output().print(history_table(rows))
+        return
+    found = asyncio.run(_wanted(settings, name, version))
+    if as_json:
+        print_json(found.model_dump(mode="json"))
+    elif form is not None:
+        typer.echo(write_playbook(found, as_format(form)), nl=False)
+    else:
+        output().print(full_view(found))
+
+
+async def _wanted(settings: Settings, name: str, version: int | None) -> Playbook:
+    from combee.cli.log import open_log  # noqa: PLC0415 - --help stays quick
+
+    async with open_log(settings) as (log, _):
+        return await wanted(log, name, version)
+
+
+async def _history(settings: Settings, name: str) -> list[dict[str, Any]]:
+    from combee.cli.log import open_log  # noqa: PLC0415 - --help stays quick
+
+    async with open_log(settings) as (log, _):
+        await wanted(log, name)
+        return [version_row(one) async for one in versions(log, name)]
+
+
+@playbook.command(epilog="Example: combee playbook export support/refunds --format md --out refunds.md")
+def export(
+    name: Name,
+    *,
+    version: Version = None,
+    form: Form = "ace",
+    out: Annotated[Path | None, typer.Option(help="write it here instead of standard output")] = None,
+    bootstrap_servers: Servers = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write one version, the newest by default, as ACE text, JSON or Markdown."""
+    found = asyncio.run(_wanted(load_settings(bootstrap_servers=bootstrap_servers), name, version))
+    deliver(found, as_format(form), out, as_json=as_json)
+
+
+for part in (watch, importing, convert):
+    part.register(playbook)

@@ -1,0 +1,135 @@
+"""Playbooks for people and for programs: rows, changes, one version in full."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from combee.cli.console import clean, moment
+from combee.core.render import section_order
+from combee_schemas.playbook import Change, Playbook
+
+SIGNS = {
+    "add": "+",
+    "import": "+",
+    "update": "~",
+    "duplicate": "=",
+    "merge": "-",
+    "remove": "-",
+    "evict": "-",
+}
+LONG = 100
+
+
+def list_row(playbook: Playbook, labels: dict[str, int]) -> dict[str, Any]:
+    """Return one line of ``playbook list --json``."""
+    return {
+        "name": playbook.name,
+        "version": playbook.version,
+        "entries": len(playbook.entries),
+        "batch_sequence": playbook.batch_sequence,
+        "origin": playbook.origin,
+        "labels": labels,
+        "created_at_ms": playbook.created_at_ms,
+    }
+
+
+def version_row(playbook: Playbook) -> dict[str, Any]:
+    """Return one version without its entries: where it came from, what it changed, what it cost."""
+    took = playbook.created_at_ms - playbook.closed_at_ms
+    return {
+        "version": playbook.version,
+        "origin": playbook.origin,
+        "batch_sequence": playbook.batch_sequence if playbook.origin == "batch" else None,
+        "batch_id": playbook.batch_id if playbook.origin == "batch" else None,
+        "reflections": playbook.reflections,
+        "entries": len(playbook.entries),
+        "changes": dict(Counter(change.kind for change in playbook.changes)),
+        "model_calls": playbook.usage.calls,
+        "tokens": {"in": playbook.usage.tokens_in, "out": playbook.usage.tokens_out},
+        "degraded": playbook.degraded,
+        "closed_at_ms": playbook.closed_at_ms,
+        "created_at_ms": playbook.created_at_ms,
+        "seconds": round(took / 1000, 3) if playbook.closed_at_ms else None,
+    }
+
+
+def list_table(rows: list[dict[str, Any]]) -> Table:
+    """Return the playbooks there are."""
+    table = Table("playbook", "version", "entries", "batches", "labels", "changed (UTC)", box=None)
+    for row in rows:
+        labels = ", ".join(f"{label}→{version}" for label, version in row["labels"].items())
+        counts = (str(row[name]) for name in ("version", "entries", "batch_sequence"))
+        table.add_row(row["name"], *counts, labels, moment(row["created_at_ms"]))
+    return table
+
+
+def history_table(rows: list[dict[str, Any]]) -> Table:
+    """Return the versions of one playbook, oldest first."""
+    made = ("version", "origin", "batch", "reflections", "entries", "changes")
+    table = Table(*made, "model calls", "tokens", "time (UTC)", "seconds", box=None)
+    for row in rows:
+        table.add_row(
+            str(row["version"]),
+            row["origin"] + (" (degraded)" if row["degraded"] else ""),
+            str(row["batch_sequence"] or ""),
+            str(row["reflections"] or ""),
+            str(row["entries"]),
+            changes_text(row["changes"]),
+            str(row["model_calls"]),
+            str(sum(row["tokens"].values())),
+            moment(row["created_at_ms"]),
+            "" if row["seconds"] is None else f"{row['seconds']:.2f}",
+        )
+    return table
+
+
+def changes_text(counts: Mapping[str, int]) -> str:
+    """Return how many changes of each kind a version made."""
+    return ", ".join(f"{count} {kind}" for kind, count in counts.items()) or "no change"
+
+
+def version_title(playbook: Playbook) -> str:
+    """Return one version in one line."""
+    from_batch = f"batch {playbook.batch_sequence} of {playbook.reflections} reflections"
+    origin = from_batch if playbook.origin == "batch" else playbook.origin
+    degraded = ", degraded" if playbook.degraded else ""
+    made = moment(playbook.created_at_ms)
+    when = f", {made} UTC" if made else ""
+    return (
+        f"{playbook.name} version {playbook.version}: {len(playbook.entries)} entries;"
+        f" from {origin}{degraded}{when}; {changes_text(Counter(change.kind for change in playbook.changes))}"
+    )
+
+
+def diff_lines(playbook: Playbook) -> Iterator[str]:
+    """Yield what a version changed, a line each."""
+    contents = {entry.id: entry.content for entry in playbook.entries}
+    for change in playbook.changes:
+        yield _change_line(change, contents)
+
+
+def _change_line(change: Change, contents: dict[str, str]) -> str:
+    sign = SIGNS.get(change.kind, "!")
+    told = contents.get(change.entry_id, "") if sign in "+~" else change.detail
+    text = " ".join(clean(told).split())
+    short = text if len(text) <= LONG else text[: LONG - 1] + "…"
+    return f"  {sign} {change.kind} {change.entry_id} {short}".rstrip()
+
+
+def full_view(playbook: Playbook) -> RenderableType:
+    """Return one version with its entries by section and their counters."""
+    parts: list[RenderableType] = [Text(version_title(playbook), style="bold")]
+    for section in section_order(playbook.sections, playbook.entries):
+        entries = [entry for entry in playbook.entries if entry.section == section]
+        if not entries:
+            continue
+        table = Table("id", "helpful", "harmful", "evidence", "content", box=None)
+        for entry in entries:
+            counts = (entry.helpful, entry.harmful, entry.evidence_count)
+            table.add_row(Text(clean(entry.id)), *map(str, counts), Text(clean(entry.content)))
+        parts += [Text(f"\n{clean(section)} ({len(entries)})", style="bold cyan"), table]
+    return Group(*parts)

@@ -1,0 +1,111 @@
+"""Commands sent to publish, and what becomes of them."""
+
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+
+from combee.cli.lookup import decoded
+from combee.ports import FatalError, Log, Outgoing
+from combee.runtime.settings import Settings
+from combee_schemas import topics
+from combee_schemas.codec import CodecError, encode
+from combee_schemas.command import Command
+from combee_schemas.dead_letter import DeadLetter
+from combee_schemas.playbook import Playbook
+
+MEMBERS_POLL_S = 0.2
+PUBLISHER_WAIT_S = 3.0
+
+
+@asynccontextmanager
+async def ensure_publisher(settings: Settings, servers: str) -> AsyncIterator[None]:
+    """See to it that publish runs: on the user's own embedded broker it is started for the occasion.
+
+    Raises
+    ------
+    FatalError
+        If nobody runs it on a configured cluster.
+    """
+    from combee.cli.stack import StackOptions, stack, stack_is_running  # noqa: PLC0415 - --help stays quick
+
+    if settings.kafka.bootstrap_servers is None and not stack_is_running(settings):
+        with tempfile.TemporaryDirectory(prefix="combee-import-") as folder:
+            options = StackOptions(
+                settings=settings, bootstrap_servers=servers, folder=Path(folder), roles=("publish",)
+            )
+            async with stack(options):
+                yield
+        return
+    await _require_publisher(settings, servers)
+    yield
+
+
+async def _require_publisher(settings: Settings, servers: str) -> None:
+    from combee.adapters.kafka import KafkaAdmin  # noqa: PLC0415 - --help stays quick
+    from combee.compose import connection  # noqa: PLC0415
+
+    admin = KafkaAdmin(connection(settings, servers))
+    try:
+        async with asyncio.timeout(PUBLISHER_WAIT_S):
+            while not await admin.members("publish"):  # noqa: ASYNC110 - a broker tells nobody who joined
+                await asyncio.sleep(MEMBERS_POLL_S)
+    except TimeoutError as error:
+        raise FatalError(
+            f"nobody runs publish on {servers}, so no new version can be written: start 'combee up' or"
+            " 'combee worker publish' there and try again"
+        ) from error
+
+
+async def run_command(log: Log, command: Command, timeout_s: float) -> Playbook:
+    """Send a command and return the version that it makes.
+
+    Raises
+    ------
+    FatalError
+        If publish refuses it, or there is no version after ``timeout_s``.
+    """
+    since = {name: dict(await log.ends(name)) for name in (topics.HISTORY.name, topics.DEAD_LETTERS.name)}
+    try:
+        value = encode(command)
+    except CodecError as error:
+        raise FatalError(f"{command.playbook} cannot be imported: {error}") from error
+    key = command.playbook.encode()
+    (offset,) = await log.produce(Outgoing(topic=topics.COMMANDS.name, key=key, value=value))
+    made = asyncio.create_task(_made(log, command, since[topics.HISTORY.name]))
+    refused = asyncio.create_task(_refused(log, command, offset, since[topics.DEAD_LETTERS.name]))
+    try:
+        done, _ = await asyncio.wait({made, refused}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        if made in done:
+            return made.result()
+        if refused in done:
+            raise FatalError(f"publish refused it: {refused.result()}")
+    finally:
+        for task in (made, refused):
+            task.cancel()
+        await asyncio.gather(made, refused, return_exceptions=True)
+    raise FatalError(
+        f"{command.playbook} has no new version after {timeout_s:.0f} s: the import is in the log and takes effect"
+        " when publish gets to it; 'combee status' shows its backlog, --timeout waits longer"
+    )
+
+
+async def _made(log: Log, command: Command, since: Mapping[int, int]) -> Playbook:
+    async with aclosing(log.follow(topics.HISTORY.name, since)) as changes:
+        async for records in changes:
+            for version in decoded(records or (), Playbook, command.playbook):
+                if command.command_id in version.commands:
+                    return version
+    raise AssertionError("a log is followed for ever")
+
+
+async def _refused(log: Log, command: Command, offset: int, since: Mapping[int, int]) -> str:
+    origin = topics.COMMANDS.name
+    mine = (origin, await log.partition_for(origin, command.playbook.encode()), offset)
+    async with aclosing(log.follow(topics.DEAD_LETTERS.name, since)) as changes:
+        async for records in changes:
+            for letter in decoded(records or (), DeadLetter, origin):
+                if (letter.origin_topic, letter.origin_partition, letter.origin_offset) == mine:
+                    return letter.reason
+    raise AssertionError("a log is followed for ever")

@@ -1,0 +1,111 @@
+"""``combee status``: what is in the topics, how far the services are, which playbooks there are."""
+
+import asyncio
+from typing import Any
+
+import typer
+from rich.table import Table
+
+from combee.cli.console import output, print_json
+from combee.cli.lookup import newest_playbooks, whole
+from combee.cli.options import AsJson, Servers
+from combee.core.playbook import empty
+from combee.ports import Log
+from combee.runtime.backlog import INPUTS, backlog, newest_batches
+from combee.runtime.clock import SystemClock
+from combee.runtime.settings import Settings, load_settings
+from combee_schemas import topics
+from combee_schemas.codec import CodecError, decode
+from combee_schemas.control import BatchSize
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command(epilog="Example: combee status --json")(status)
+
+
+def status(*, bootstrap_servers: Servers = None, as_json: AsJson = False) -> None:
+    """Show topics, the backlog of every service, and all playbooks."""
+    state = asyncio.run(_status(load_settings(bootstrap_servers=bootstrap_servers)))
+    if as_json:
+        print_json(state)
+    else:
+        _print(state)
+
+
+async def _status(settings: Settings) -> dict[str, Any]:
+    from combee.cli.log import brokers, open_log  # noqa: PLC0415 - --help stays quick
+
+    async with open_log(settings) as (log, servers):
+        broker = await brokers(settings, servers)
+        return {"broker": broker, **await log_status(log, settings.batch.batch_size)}
+
+
+async def log_status(log: Log, batch_size: int) -> dict[str, Any]:
+    """Return everything that the log itself can say."""
+    services: dict[str, dict[str, object]] = {}
+    for group in INPUTS:
+        found = await backlog(log, group, SystemClock())
+        services[group] = {"lag": found.lag, "oldest_uncommitted_s": found.oldest_uncommitted_s}
+    return {
+        "topics": await _topics(log),
+        "services": services,
+        "playbooks": await _playbooks(log, batch_size),
+    }
+
+
+async def _topics(log: Log) -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = {}
+    for topic in topics.TOPICS:
+        beginnings, ends = await log.beginnings(topic.name), await log.ends(topic.name)
+        records = sum(ends.values()) - sum(beginnings.values())
+        found[topic.name] = {"records": records, "partitions": len(ends)}
+    return found
+
+
+async def _playbooks(log: Log, default_size: int) -> list[dict[str, object]]:
+    playbooks = await newest_playbooks(log)
+    sizes = await _batch_sizes(log)
+    newest_batch = await newest_batches(log)
+    rows: list[dict[str, object]] = []
+    for name in sorted(playbooks.keys() | newest_batch.keys()):
+        playbook = playbooks.get(name) or empty(name)
+        rows.append(
+            {
+                "name": name,
+                "version": playbook.version,
+                "entries": len(playbook.entries),
+                "batch_size": sizes.get(name, default_size),
+                "in_flight": max(0, newest_batch.get(name, 0) - playbook.batch_sequence),
+            }
+        )
+    return rows
+
+
+async def _batch_sizes(log: Log) -> dict[str, int]:
+    sizes: dict[str, int] = {}
+    for record in await whole(log, topics.BATCH_SIZES):
+        try:
+            decided = decode(record.value, BatchSize)
+        except CodecError:
+            continue
+        sizes[decided.playbook] = decided.batch_size
+    return sizes
+
+
+def _print(state: dict[str, Any]) -> None:
+    console = output()
+    console.print(f"broker: {state['broker']}")
+    services = Table("service", "lag (records)", "oldest uncommitted (s)", box=None, title_justify="left")
+    for name, found in state["services"].items():
+        oldest = found["oldest_uncommitted_s"]
+        services.add_row(name, str(found["lag"]), "" if oldest is None else f"{oldest:.1f}")
+    sizes = Table("topic", "records", "partitions", box=None)
+    for name, found in state["topics"].items():
+        sizes.add_row(name, str(found["records"]), str(found["partitions"]))
+    playbooks = Table("playbook", "version", "entries", "batch size", "batches in flight", box=None)
+    for row in state["playbooks"]:
+        playbooks.add_row(*(str(value) for value in row.values()))
+    for table in (services, sizes, playbooks):
+        console.print()
+        console.print(table)

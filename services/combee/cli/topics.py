@@ -1,0 +1,113 @@
+"""``combee topics``: the topics as they should be, as they are, and made so."""
+
+import asyncio
+
+import typer
+from rich.table import Table
+
+from combee.cli.console import output, print_json, remark
+from combee.cli.errors import FAILED
+from combee.cli.options import AsJson, Servers
+from combee.core.layout import wanted
+from combee.runtime.settings import Settings, load_settings
+
+topics = typer.Typer(help="The topics: create, check, show.", no_args_is_help=True)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verbs."""
+    app.add_typer(topics, name="topics")
+
+
+@topics.callback()
+def group() -> None:
+    """The topics: create, check, show."""
+
+
+@topics.command(epilog="Example: combee topics create --bootstrap-servers kafka:9092")
+def create(*, bootstrap_servers: Servers = None, as_json: AsJson = False) -> None:
+    """Create the topics that are missing; what is there is not touched."""
+    settings = load_settings(bootstrap_servers=bootstrap_servers)
+    created, problems = asyncio.run(_create(settings))
+    if as_json:
+        print_json({"created": created, "problems": problems})
+    else:
+        prefix = settings.kafka.topic_prefix
+        output().print("\n".join(f"created {prefix}.{one}" for one in created) or "all topics were there")
+    _tell(problems)
+
+
+async def _create(settings: Settings) -> tuple[list[str], list[str]]:
+    from combee.cli.log import open_broker  # noqa: PLC0415 - --help stays quick
+    from combee.compose import connection, create_topics, topic_problems  # noqa: PLC0415
+
+    async with open_broker(settings) as servers:
+        connected = connection(settings, servers)
+        return await create_topics(settings, connected), await topic_problems(settings, connected)
+
+
+@topics.command(epilog="Example: combee topics check --json")
+def check(*, bootstrap_servers: Servers = None, as_json: AsJson = False) -> None:
+    """Compare the topics with what they should be; exit 1 if one is missing or wrong."""
+    settings = load_settings(bootstrap_servers=bootstrap_servers)
+    problems = asyncio.run(_check(settings))
+    if as_json:
+        print_json({"problems": problems})
+    elif not problems:
+        output().print("all topics are as they should be")
+    _tell(problems)
+
+
+async def _check(settings: Settings) -> list[str]:
+    from combee.cli.log import open_broker  # noqa: PLC0415 - --help stays quick
+    from combee.compose import connection, topic_problems  # noqa: PLC0415
+
+    async with open_broker(settings) as servers:
+        return await topic_problems(settings, connection(settings, servers))
+
+
+def _tell(problems: list[str]) -> None:
+    for problem in problems:
+        remark(problem)
+    if problems:
+        raise typer.Exit(FAILED)
+
+
+@topics.command(epilog="Example: combee topics show")
+def show(*, as_json: AsJson = False) -> None:
+    """Show the map of the system, in flow order; needs no broker."""
+    settings = load_settings()
+    rows = topic_map(settings)
+    if as_json:
+        print_json({"prefix": settings.kafka.topic_prefix, "topics": rows})
+        return
+    headers = ("topic", "key", "message", "partitions", "cleanup", "retention", "written by", "read by")
+    table = Table(*headers, title=f"topics under {settings.kafka.topic_prefix}., in flow order", box=None)
+    for row in rows:
+        table.add_row(*(_cell(name, value) for name, value in row.items()))
+    output().print(table)
+
+
+def topic_map(settings: Settings) -> list[dict[str, object]]:
+    """Return every topic in flow order."""
+    return [
+        {
+            "name": one.topic.name,
+            "key": one.topic.key,
+            "message": one.topic.message.type,
+            "partitions": one.partitions,
+            "cleanup": one.topic.cleanup,
+            "retention_ms": one.topic.retention_ms if one.topic.cleanup == "delete" else None,
+            "written_by": list(one.topic.written_by),
+            "read_by": list(one.topic.read_by),
+        }
+        for one in wanted(settings.kafka.partitions, settings.kafka.scan_partitions)
+    ]
+
+
+def _cell(name: str, value: object) -> str:
+    if name == "retention_ms":
+        if not isinstance(value, int):
+            return "newest per key"
+        return "for ever" if value < 0 else f"{value // 86_400_000} days"
+    return ", ".join(value) if isinstance(value, list) else str(value)

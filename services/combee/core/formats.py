@@ -1,0 +1,137 @@
+"""A playbook in the formats people have: ACE text, Markdown, JSON; read, recognised, written."""
+
+from collections.abc import Callable, Mapping
+from typing import Literal
+
+from pydantic import TypeAdapter, ValidationError
+
+from combee.core.reading import refuse_twins
+from combee.core.render import (
+    MARKDOWN_ENTRY,
+    ace_lines,
+    ace_text,
+    markdown_text,
+    markdown_title,
+    parse_ace,
+    parse_markdown,
+)
+from combee.core.text import numbered
+from combee_schemas.base import PlaybookName
+from combee_schemas.playbook import Entry, Playbook
+
+Format = Literal["ace", "json", "md"]
+FORMATS: tuple[Format, ...] = ("ace", "json", "md")
+SUFFIXES: Mapping[str, Format] = {".json": "json", ".md": "md", ".markdown": "md"}
+
+
+def detect(source: str, suffix: str = "") -> Format:
+    """Return the format of a text; the file's suffix decides where it says it."""
+    if suffix.lower() in SUFFIXES:
+        return SUFFIXES[suffix.lower()]
+    if source.removeprefix("\ufeff").lstrip().startswith("{"):
+        return "json"
+    bullets = any(MARKDOWN_ENTRY.fullmatch(line) for _, line in numbered(source))
+    return "md" if bullets or source.startswith("# ") else "ace"
+
+
+def read_playbook(source: str, form: Format, *, name: str) -> Playbook:
+    """Return the playbook in a text; ``name`` is used where the text gives none.
+
+    Raises
+    ------
+    ValueError
+        If it cannot be read; the message says where.
+    """
+    if form == "json":
+        return _read_json(source, name)
+    sections, entries, counters = parse_ace(source) if form == "ace" else parse_markdown(source)
+    title, version = markdown_title(source) if form == "md" else ("", 0)
+    fields = {
+        "name": title if is_name(title) else name,
+        "version": version,
+        "origin": "import",
+        "counters": counters,
+    }
+    shape = {"sections": sections, "entries": entries, "next_id": next_id(entries)}
+    return _checked(lambda: Playbook.model_validate({**fields, **shape}))
+
+
+def _read_json(source: str, name: str) -> Playbook:
+    playbook = _checked(lambda: _Named.model_validate_json(source.removeprefix("\ufeff")))
+    refuse_twins((f"entries.{at}", entry) for at, entry in enumerate(playbook.entries))
+    fields = playbook.model_dump(exclude_unset=True)
+    given = {"name": name, "version": 0, "next_id": next_id(playbook.entries)}
+    return _checked(lambda: Playbook.model_validate({**given, **fields}))
+
+
+def is_name(text: str) -> bool:
+    """Return whether a playbook may have this name."""
+    try:
+        TypeAdapter(PlaybookName).validate_python(text)
+    except ValidationError:
+        return False
+    return True
+
+
+class _Named(Playbook):
+    """A playbook whose file need not say its name and version."""
+
+    name: str = "unnamed"
+    version: int = 0
+
+
+def _checked(read: Callable[[], Playbook]) -> Playbook:
+    try:
+        return read()
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise ValueError(f"{where}: {first['msg']}" if where else first["msg"]) from error
+
+
+def next_id(entries: tuple[Entry, ...]) -> int:
+    """Return a number that no entry's id ends with, nor any larger one."""
+    tails = (entry.id.rpartition("-")[2] for entry in entries)
+    return max((int(tail) for tail in tails if tail.isascii() and tail.isdigit()), default=0) + 1
+
+
+def write_playbook(playbook: Playbook, form: Format) -> str:
+    """Return the playbook as text."""
+    match form:
+        case "ace":
+            return ace_text(playbook)
+        case "md":
+            return markdown_text(playbook)
+        case "json":
+            return playbook.model_dump_json(indent=2) + "\n"
+
+
+def says_the_same(current: Playbook, given: Playbook, form: Format) -> bool:
+    """Return whether a text says nothing that the playbook does not say already."""
+    if form == "json":
+        return _content(current) == _content(given)
+    lines = [list(ace_lines(one, counters=given.counters)) for one in (current, given)]
+    return current.counters == given.counters and lines[0] == lines[1]
+
+
+def _content(playbook: Playbook) -> tuple[object, ...]:
+    bookkeeping = {"created_version": 0, "updated_version": 0}
+    entries = tuple(entry.model_copy(update=bookkeeping) for entry in playbook.entries)
+    return playbook.sections, playbook.counters, entries
+
+
+def carried_over(current: Playbook, given: Playbook, form: Format) -> tuple[Entry, ...]:
+    """Return the given entries with what their format cannot say, where the content has not changed.
+
+    ACE text and Markdown hold no evidence, and without counters no counts either.
+    """
+    if form == "json":
+        return given.entries
+    known = {entry.id: entry for entry in current.entries}
+    kept = {"evidence", "evidence_count"} | (set() if given.counters else {"helpful", "harmful"})
+    return tuple(
+        entry.model_copy(update=known[entry.id].model_dump(include=kept))
+        if entry.id in known and known[entry.id].content == entry.content
+        else entry
+        for entry in given.entries
+    )

@@ -1,0 +1,51 @@
+"""Secrets that slipped into data: shown as ``***``."""
+
+import re
+
+HIDDEN = "***"
+SHAPES = (
+    r"\bsk-[A-Za-z0-9_-]{8,}",
+    r"\b(?:gh[pousr]|github_pat)_[A-Za-z0-9_]{16,}",
+    r"\bglpat-[A-Za-z0-9_-]{16,}",
+    r"\bxox[abeoprs]-[A-Za-z0-9-]{8,}",
+    r"\bhf_[A-Za-z0-9]{16,}",
+    r"\bgsk_[A-Za-z0-9]{16,}",
+    r"\bAIza[A-Za-z0-9_-]{30,}",
+    r"\b(?:AKIA|ASIA)[A-Z0-9]{12,}",
+    r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+",
+)
+"""Keys that are known by how they begin; JSON web tokens."""
+
+KEY = re.compile("|".join(SHAPES))
+BEARER = re.compile(r"(?i)\b(bearer\s+|authorization[\"']?\s*[:=]\s*[\"']?basic\s+)[A-Za-z0-9._~+/=-]{8,}")
+NAMED = re.compile(
+    r"(?i)((?:api[_-]?key|access[_-]?key|secret(?:[_-]?key)?|auth[_-]?token|access[_-]?token|password|passwd)"
+    r"[\"']?\s*[:=]\s*[\"']?)(?!\*\*\*)[^\s\"',;}&]{6,}"
+)
+SECRET_NAME = re.compile(r"(?i)(?:^|[_-])(?:api_?key|apikey|token|secret|password|passwd|authorization)$")
+AUTHORITY = re.compile(r"(://[^\s/:@]+:)[^\s/@]+@")
+
+
+def redacted(text: str) -> str:
+    """Return the text with everything that looks like an API key, token or password hidden."""
+    text = KEY.sub(HIDDEN, text)
+    text = BEARER.sub(rf"\1{HIDDEN}", text)
+    text = NAMED.sub(rf"\1{HIDDEN}", text)
+    return AUTHORITY.sub(rf"\1{HIDDEN}@", text)
+
+
+def redacted_deep(value: object) -> object:
+    """Return JSON data with every text in it redacted."""
+    match value:
+        case str():
+            return redacted(value)
+        case dict():
+            return {redacted(str(name)): _named(str(name), one) for name, one in value.items()}
+        case list() | tuple():
+            return [redacted_deep(one) for one in value]
+    return value
+
+
+def _named(name: str, value: object) -> object:
+    is_secret = isinstance(value, str) and value and SECRET_NAME.search(name)
+    return HIDDEN if is_secret else redacted_deep(value)

@@ -1,0 +1,74 @@
+"""Reading verbs on an in-memory log that real services have written."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import structlog
+from typer.testing import CliRunner, Result
+
+from combee.adapters.memory import MemoryLog
+from combee.cli import log as cli_log
+from combee.cli.__main__ import app
+from combee.ports import Outgoing
+from combee.runtime.settings import Settings
+from combee_schemas.topics import Topic
+from support import ledger
+from support.deployment import Deployment
+from support.ledger import outgoing, reflection
+
+COUNT = 20
+
+
+async def _learned() -> Deployment:
+    deployment = Deployment(batch_size=10)
+    async with deployment.running():
+        await deployment.log.produce(*(outgoing(reflection(n)) for n in range(COUNT)))
+        await deployment.until(lambda: ledger.applied(deployment.log) == COUNT)
+        await deployment.until(lambda: not ledger.behind(deployment.log))
+    return deployment
+
+
+def learned_from(monkeypatch: pytest.MonkeyPatch) -> Deployment:
+    """Return a deployment that has learned from 20 reflections in two batches and stopped; verbs read it."""
+    deployment = asyncio.run(_learned())
+    use_log(monkeypatch, deployment.log)
+    return deployment
+
+
+def use_log(monkeypatch: pytest.MonkeyPatch, log: MemoryLog) -> None:
+    """Let every verb work on this log."""
+
+    @asynccontextmanager
+    async def open_log(_: Settings, *, create: bool = False) -> AsyncIterator[tuple[Any, str]]:  # noqa: ARG001
+        yield log, "memory"
+
+    async def brokers(_: Settings, servers: str) -> str:
+        return servers
+
+    monkeypatch.setattr(cli_log, "open_log", open_log)
+    monkeypatch.setattr(cli_log, "brokers", brokers)
+
+
+def run(*arguments: str, stdin: str | bytes | None = None) -> Result:
+    """Run a verb."""
+    try:
+        return CliRunner().invoke(app, list(arguments), input=stdin)
+    finally:
+        structlog.reset_defaults()  # a verb's logs go to the runner's standard error, which is closed now
+
+
+def run_json(*arguments: str, code: int = 0) -> Any:
+    """Run a verb with --json: one document, nothing else."""
+    result = run(*arguments, "--json")
+    assert result.exit_code == code, result.output
+    assert result.stdout.count("\n") == 1
+    return json.loads(result.stdout)
+
+
+def put(deployment: Deployment, topic: Topic, key: str, value: bytes | None) -> None:
+    """Write a record."""
+    asyncio.run(deployment.log.produce(Outgoing(topic=topic.name, key=key.encode(), value=value)))

@@ -1,0 +1,100 @@
+"""What the documents show: their code blocks, their links, and the commands of ours in them."""
+
+import itertools
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from combee.cli.__main__ import app
+
+ROOT = Path(__file__).parents[2]
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+INDENTED = re.compile(r"(?:^ {4}\S.*\n?)+", re.MULTILINE)
+SPAN = re.compile(r"(?<!`)`(combee [^`]+)`(?!`)")
+LINK = re.compile(r"\[([^\]]*)\]\(([^)\s]+)\)")
+ASSIGNMENT = re.compile(r"^[A-Z_]+=")
+SHELL = re.compile(r"^[<>|&]")
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    text: str
+    target: str
+
+
+def pages() -> list[Path]:
+    found = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("deploy/*.md")]
+    return sorted(found)
+
+
+def without_code(text: str) -> str:
+    return FENCE.sub("", text)
+
+
+def links(text: str) -> list[Link]:
+    return [Link(*found) for found in LINK.findall(without_code(text))]
+
+
+def headings(text: str) -> set[str]:
+    """Return the anchors that a page's headings have."""
+    titles = re.findall(r"^#+ (.+)$", without_code(text), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
+
+
+def blocks(text: str) -> list[str]:
+    """Return the blocks that hold commands, joined where a line goes on."""
+    fenced = [body for language, body in FENCE.findall(text) if language in {"bash", "console", "sh"}]
+    indented = [re.sub(r"(?m)^ {4}", "", block) for block in INDENTED.findall(without_code(text))]
+    return [block.replace("\\\n", " ") for block in fenced + indented]
+
+
+def command_lines(text: str) -> list[str]:
+    lines = (line.strip().removeprefix("$ ") for block in blocks(text) for line in block.splitlines())
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def our_commands(text: str) -> list[list[str]]:
+    """Return the arguments of every complete ``combee …`` in a page's blocks."""
+    return [words[1:] for line in command_lines(text) if (words := _words(line))[:1] == ["combee"]]
+
+
+def _words(line: str) -> list[str]:
+    words = itertools.dropwhile(ASSIGNMENT.match, shlex.split(line, comments=True))
+    return list(itertools.takewhile(lambda word: not SHELL.match(word), words))
+
+
+def mentioned(text: str) -> list[str]:
+    """Return every ``combee …`` in running text; it may be a pattern, such as ``combee topics create|check``."""
+    return [" ".join(span.split()) for span in SPAN.findall(without_code(text))]
+
+
+def variants(mention: str) -> Iterator[list[str]]:
+    """Yield the arguments that a pattern stands for: ``a|b`` is either."""
+    yield from map(list, itertools.product(*(word.split("|") for word in mention.split()[1:])))
+
+
+def parse(arguments: Sequence[str]) -> None:
+    """Parse complete arguments as the command line would, without running anything; usage errors raise."""
+    command: Any = typer.main.get_command(app)
+    context = command.make_context("combee", list(arguments))
+    while hasattr(command, "resolve_command"):
+        rest = [*context._protected_args, *context.args]
+        name, command, rest = command.resolve_command(context, rest)
+        context = command.make_context(name, rest, parent=context)
+
+
+def unknown(arguments: Sequence[str]) -> list[str]:
+    """Return what the command line does not know: verbs and options; values are not looked at."""
+    command: Any = typer.main.get_command(app)
+    words = list(arguments)
+    while words and hasattr(command, "commands") and not words[0].startswith("-"):
+        if words[0] not in command.commands:
+            return [words[0]]
+        command = command.commands[words.pop(0)]
+    known = {"--help", *(name for one in command.params for name in (*one.opts, *one.secondary_opts))}
+    return [word for word in words if word.startswith("--") and word.partition("=")[0] not in known]

@@ -1,0 +1,135 @@
+"""Playbooks as the command line shows them."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from combee.cli.console import clean
+from combee_schemas import topics
+from combee_schemas.codec import encode
+from combee_schemas.playbook import Entry, Playbook
+from support import ledger
+from support.deployment import Deployment
+from support.ledger import NAME, outgoing, reflection
+from support.reading import COUNT, learned_from, put, run, run_json, use_log
+
+pytestmark = pytest.mark.usefixtures("quick_polls")
+
+
+@pytest.fixture
+def learned(quick_polls: None, monkeypatch: pytest.MonkeyPatch) -> Deployment:  # noqa: ARG001 - order
+    return learned_from(monkeypatch)
+
+
+def test_list_names_every_playbook_with_its_version(learned: Deployment) -> None:  # noqa: ARG001
+    (row,) = run_json("playbook", "list")
+    assert (row["name"], row["version"], row["entries"], row["batch_sequence"]) == (NAME, 2, COUNT, 2)
+
+
+def test_show_as_json_is_the_playbook_message(learned: Deployment) -> None:
+    shown = Playbook.model_validate(run_json("playbook", "show", NAME))
+    assert shown == ledger.latest(learned.log)
+
+
+def test_show_finds_an_older_version_in_history(learned: Deployment) -> None:
+    shown = run_json("playbook", "show", NAME, "--version", "1")
+    assert shown["entries"] == [e.model_dump(mode="json") for e in ledger.versions(learned.log)[0].entries]
+
+
+def test_show_for_people_has_sections_ids_and_contents(learned: Deployment) -> None:  # noqa: ARG001
+    out = run("playbook", "show", NAME).stdout
+    assert f"{NAME} version 2" in out
+    assert "OTHERS (20)" in out
+    assert "lesson 7" in out
+
+
+@pytest.mark.parametrize(
+    ("form", "line"), [("ace", "[misc-00001] helpful=0"), ("md", "- `misc-00001` (+0 -0)")]
+)
+def test_show_prints_the_formats(learned: Deployment, form: str, line: str) -> None:  # noqa: ARG001
+    assert line in run("playbook", "show", NAME, "--format", form).stdout
+
+
+def test_an_unknown_playbook_is_one_line_on_standard_error(learned: Deployment) -> None:  # noqa: ARG001
+    result = run("playbook", "show", "nope", "--json")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == f"combee: there is no playbook nope; there are: {NAME}\n"
+
+
+def test_an_unknown_version_is_refused(learned: Deployment) -> None:  # noqa: ARG001
+    assert "has no version 9; the newest is 2" in run("playbook", "show", NAME, "--version", "9").stderr
+
+
+def test_history_lists_versions_with_origin_and_cost(learned: Deployment) -> None:
+    found = run_json("playbook", "show", NAME, "--history")
+    first = ledger.versions(learned.log)[0]
+    assert found["name"] == NAME
+    assert [row["version"] for row in found["versions"]] == [1, 2]
+    row = found["versions"][0]
+    assert (row["origin"], row["batch_sequence"], row["reflections"]) == ("batch", 1, 10)
+    assert (row["changes"], row["model_calls"]) == ({"add": 10}, first.usage.calls)
+    assert row["tokens"] == {"in": first.usage.tokens_in, "out": first.usage.tokens_out}
+
+
+def test_history_for_people_is_a_table(learned: Deployment) -> None:  # noqa: ARG001
+    assert "10 add" in run("playbook", "show", NAME, "--history").stdout
+
+
+def test_export_writes_a_file_that_convert_reads(learned: Deployment, tmp_path: Any) -> None:
+    out = tmp_path / "p.md"
+    said = run_json("playbook", "export", NAME, "--format", "md", "--out", str(out))
+    assert (said["version"], said["entries"], said["format"]) == (2, COUNT, "md")
+    again = json.loads(run("playbook", "convert", str(out), "--to", "json").stdout)
+    assert [e["content"] for e in again["entries"]] == [e.content for e in ledger.latest(learned.log).entries]
+    assert (again["name"], again["version"]) == (NAME, 2)
+
+
+def test_entries_cannot_steer_a_terminal(learned: Deployment) -> None:
+    evil = Entry(id="x\x1b]0;", section="[red]S[/red]", content="\x1b[2J[bold]boo[/bold]\x07")
+    spoiled = ledger.latest(learned.log).model_copy(update={"version": 3, "entries": (evil,)})
+    put(learned, topics.PLAYBOOKS, NAME, encode(spoiled))
+    out = run("playbook", "show", NAME).stdout
+    assert "\x1b" not in out
+    assert "\x07" not in out
+    assert "[bold]boo[/bold]" in out
+
+
+def test_a_tombstone_deletes_a_playbook(learned: Deployment) -> None:
+    put(learned, topics.PLAYBOOKS, NAME, None)
+    assert run_json("playbook", "list") == []
+
+
+def test_what_cannot_be_read_is_passed_over(learned: Deployment) -> None:
+    put(learned, topics.PLAYBOOKS, NAME, b"\xc1 not ours")
+    put(learned, topics.HISTORY, NAME, b"")
+    assert run_json("playbook", "show", NAME)["version"] == 2
+    assert len(run_json("playbook", "show", NAME, "--history")["versions"]) == 2
+
+
+def test_watch_stops_when_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    use_log(monkeypatch, Deployment().log)
+    result = run("playbook", "watch", NAME, "--timeout", "0.05")
+    assert result.exit_code == 1
+    assert "no new version" in result.stderr
+
+
+async def test_watch_sees_every_version_that_is_written_from_then_on() -> None:
+    from combee.cli.watch import new_versions  # noqa: PLC0415 - beside its only use
+
+    deployment = Deployment(batch_size=10)
+    async with deployment.running():
+        await deployment.log.produce(*(outgoing(reflection(n)) for n in range(10)))
+        await deployment.until(lambda: ledger.applied(deployment.log) == 10)
+        watching = new_versions(deployment.log, NAME)
+        seen = asyncio.ensure_future(anext(watching))
+        await deployment.log.produce(*(outgoing(reflection(n, "other")) for n in range(10)))
+        await deployment.log.produce(*(outgoing(reflection(n)) for n in range(10, 20)))
+        found = await asyncio.wait_for(seen, 10)
+        await watching.aclose()
+    assert (found.name, found.version) == (NAME, 2)
+
+
+def test_text_of_others_is_printed_without_control_characters() -> None:
+    assert clean("a\x1b[1mb\nc\td\u202ee") == "a\ufffd[1mb\nc\td\ufffde"

@@ -1,0 +1,37 @@
+import pytest
+
+from combee.core.redact import redacted, redacted_deep
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("key sk-abcdefgh1234 here", "key *** here"),
+        ("Authorization: Bearer abc.def-ghi_jkl", "Authorization: Bearer ***"),
+        ('{"api_key": "zzzzzzzz", "x": 1}', '{"api_key": "***", "x": 1}'),
+        ("OPENAI_API_KEY=zzzzzzzz next", "OPENAI_API_KEY=*** next"),
+        ("Authorization: Basic dXNlcjpwYXNz", "Authorization: Basic ***"),
+        ("password: hunter22!", "password: ***"),
+        ("ghp_0123456789abcdefABCDEF", "***"),
+        ("AKIAIOSFODNN7EXAMPLE", "***"),
+        ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abcDEF123", "***"),
+        ("postgres://user:secretpw@host/db", "postgres://user:***@host/db"),
+        ("the token budget is 16000 tokens", "the token budget is 16000 tokens"),
+        ("use sk-learn and basic arithmetic", "use sk-learn and basic arithmetic"),
+    ],
+)
+def test_what_looks_like_a_secret_is_hidden_and_the_rest_is_not(text: str, shown: str) -> None:
+    assert redacted(text) == shown
+
+
+def test_secrets_are_found_by_the_name_of_their_field_too() -> None:
+    data = {"metadata": [{"api_key": "plain", "usage": {"tokens_in": 7}}], "note": "sk-abcdefgh1234"}
+    assert redacted_deep(data) == {
+        "metadata": [{"api_key": "***", "usage": {"tokens_in": 7}}],
+        "note": "***",
+    }
+
+
+def test_redacting_twice_changes_nothing_more() -> None:
+    once = redacted("api_key=zzzzzzzz Bearer abcdefghij")
+    assert redacted(once) == once

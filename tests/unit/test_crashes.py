@@ -1,0 +1,89 @@
+"""Kill a process at each of its writes, start it again, and look at what the log holds in the end."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+import pytest
+
+from combee_schemas.command import Command
+from support import ledger
+from support.deployment import ROLES, Deployment
+from support.ledger import NAME, lessons, outgoing, reflection
+from support.mortal import CrashError, Fuse
+
+pytestmark = pytest.mark.usefixtures("quick_polls")
+
+COUNT = 13
+NUMBERS = range(COUNT)
+PUBLISHED = {NAME: [reflection(number) for number in NUMBERS]}
+FLUSH = Command(command_id="c", playbook=NAME, kind="flush", through_offset=COUNT - 1)
+
+
+async def loaded() -> Deployment:
+    """Return work for two batches: a tree of three levels, and what a flush closes."""
+    deployment = Deployment(batch_size=9, fan_in=2)
+    await deployment.log.produce(*map(outgoing, PUBLISHED[NAME]), outgoing(FLUSH))
+    return deployment
+
+
+def settled(deployment: Deployment) -> bool:
+    return ledger.applied(deployment.log) == COUNT and not ledger.behind(deployment.log)
+
+
+def check(deployment: Deployment) -> None:
+    ledger.check(deployment.log, PUBLISHED)
+    entries = ledger.latest(deployment.log).entries
+    assert {entry.content for entry in entries} == lessons(NUMBERS)
+    assert all(entry.evidence_count == 1 for entry in entries)
+
+
+async def points_of(roles: Sequence[str]) -> int:
+    """Return at how many points a process that runs these services can die."""
+    fuse = Fuse()
+    deployment = await loaded()
+    others = [role for role in ROLES if role not in roles]
+    async with deployment.running(others), deployment.running(roles, fuse=fuse):
+        await deployment.until(lambda: settled(deployment))
+    check(deployment)
+    return len(fuse.points)
+
+
+async def die_once(roles: Sequence[str], at: int) -> None:
+    """Run all services; those of ``roles`` share a process that dies at one point and is started again."""
+    deployment = await loaded()
+    others = [role for role in ROLES if role not in roles]
+    async with deployment.running(others):
+        with suppress(CrashError):
+            async with deployment.running(roles, fuse=Fuse(at)):
+                await deployment.until(lambda: settled(deployment))
+        begun, recorded = deployment.model.calls, ledger.answered_calls(deployment.log)
+        async with deployment.running(roles):
+            await deployment.until(lambda: settled(deployment))
+    check(deployment)
+    lost = begun - recorded if "scan" in roles else 0
+    assert deployment.model.calls == ledger.planned_calls(deployment.log) + lost, "a call was paid for twice"
+
+
+@pytest.mark.parametrize("roles", [ROLES, ("shuffle",), ("scan",), ("publish",)], ids="+".join)
+async def test_a_process_killed_at_any_write_loses_nothing_and_repeats_nothing(roles: Sequence[str]) -> None:
+    points = await points_of(roles)
+    assert points >= 8
+    for at in range(1, points + 1):
+        try:
+            await die_once(roles, at)
+        except (AssertionError, TimeoutError) as error:
+            raise AssertionError(f"killed at point {at} of {points}: {error!r}") from error
+
+
+@pytest.mark.parametrize("lifetime", [7, 9, 14])
+async def test_processes_that_die_again_and_again_still_get_it_done(lifetime: int) -> None:
+    deployment = await loaded()
+    lives = 0
+    while not settled(deployment):
+        lives += 1
+        assert lives < 60, "no progress"
+        with suppress(CrashError):
+            async with deployment.running(fuse=Fuse(lifetime)):
+                await deployment.until(lambda: settled(deployment))
+    check(deployment)
+    assert lives > 1

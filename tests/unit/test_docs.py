@@ -1,0 +1,93 @@
+"""The documents say what the code says."""
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from support import shown
+
+PAGES = shown.pages()
+IDS = [str(page.relative_to(shown.ROOT)) for page in PAGES]
+each_page = pytest.mark.parametrize("page", PAGES, ids=IDS)
+
+
+def _generator() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("generate", shown.ROOT / "docs" / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_generated_pages_are_current() -> None:
+    assert _generator().stale() == [], "run 'python docs/generate.py'"
+
+
+def test_a_stale_page_is_named_and_fails_the_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    generator = _generator()
+    monkeypatch.setattr(generator, "DOCS", tmp_path)
+    (tmp_path / "settings.md").write_text("old")
+
+    assert generator.main(["--check"]) == 1
+    assert "docs/settings.md is stale" in capsys.readouterr().err
+    assert generator.main([]) == 0
+    assert generator.main(["--check"]) == 0
+
+
+@each_page
+def test_relative_links_resolve(page: Path) -> None:
+    broken = []
+    for link in shown.links(page.read_text("utf-8")):
+        target, _, anchor = link.target.partition("#")
+        if "://" in target:
+            continue
+        found = page.parent / target if target else page
+        if not found.exists() or (anchor and anchor not in shown.headings(found.read_text("utf-8"))):
+            broken.append(link.target)
+
+    assert broken == []
+
+
+@each_page
+def test_a_name_that_links_to_a_module_is_in_that_module(page: Path) -> None:
+    missing = []
+    for link in shown.links(page.read_text("utf-8")):
+        found = page.parent / link.target
+        name = link.text.strip("`").rpartition(".")[2]
+        code = link.text.startswith("`") and found.suffix == ".py" and "/" not in link.text
+        if code and name != "py" and name not in found.read_text("utf-8"):
+            missing.append(f"{link.text} in {link.target}")
+
+    assert missing == []
+
+
+@each_page
+def test_commands_in_blocks_are_what_the_command_line_takes(page: Path) -> None:
+    for arguments in shown.our_commands(page.read_text("utf-8")):
+        shown.parse(arguments)
+
+
+@each_page
+def test_commands_in_the_text_exist(page: Path) -> None:
+    mentioned = shown.mentioned(page.read_text("utf-8"))
+    wrong = {
+        mention: unknown
+        for mention in mentioned
+        for arguments in shown.variants(mention)
+        if (unknown := shown.unknown(arguments))
+    }
+
+    assert wrong == {}
+
+
+def test_a_wrong_option_or_verb_would_be_noticed() -> None:
+    assert shown.unknown(["learn", "FILE", "--no-such-option"]) == ["--no-such-option"]
+    assert shown.unknown(["teach", "FILE"]) == ["teach"]
+    assert shown.our_commands("```bash\nA=1 combee learn x > y  # why\n```\n") == [["learn", "x"]]
+    with pytest.raises(Exception, match="No such option"):
+        shown.parse(["learn", "FILE", "--no-such-option"])
