@@ -26,9 +26,7 @@ async def test_worker_refuses_missing_topics(kafka: Broker, topic_prefix: str, t
 async def test_worker_refuses_another_number_of_partitions(
     kafka: Broker, topic_prefix: str, tmp_path: Path
 ) -> None:
-    made = load_settings(
-        bootstrap_servers=kafka.bootstrap_servers, topic_prefix=topic_prefix, partitions=2
-    )
+    made = load_settings(bootstrap_servers=kafka.bootstrap_servers, topic_prefix=topic_prefix, partitions=2)
     await compose.create_topics(made, compose.connection(made, kafka.bootstrap_servers))
     ended = await combee(
         "worker",

@@ -88,7 +88,7 @@ def read_reflection(
     PoisonError
         If the reply holds no insight at all.
     """
-    texts = {name: str(reply.body.get(name) or "")[:MAX_FIELD_CHARS] for name in TEXTS}
+    texts = {name: _text(reply.body.get(name)) for name in TEXTS}
     if not any(texts.values()):
         raise PoisonError("the reflector's reply is empty")
     return Reflection(
@@ -101,6 +101,11 @@ def read_reflection(
         usage=reply.usage,
         created_at_ms=now_ms,
     )
+
+
+def _text(found: object) -> str:
+    """Return a model's text, cut, and such that UTF-8 can hold it (JSON escapes can break that)."""
+    return str(found or "").encode(errors="replace").decode()[:MAX_FIELD_CHARS]
 
 
 def _tags(found: Any, shown: set[str]) -> tuple[BulletTag, ...]:

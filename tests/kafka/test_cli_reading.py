@@ -1,0 +1,222 @@
+"""The reading verbs as processes of their own, on a log that the real services have written."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from combee.cli.learning import outgoing
+from combee.ports import Outgoing
+from combee.runtime.clock import SystemClock
+from combee.runtime.tracker import Tracker
+from combee_schemas import topics
+from combee_schemas.reflection import Reflection
+from support.broker import Broker
+from support.cli import Ended, combee, start
+from support.running import Running, running_stack
+
+NAME = "tests/reading"
+COUNT = 60
+STALL_S = 45.0
+ACE = "## OTHERS\n[misc-00001] helpful=1 harmful=0 :: look twice\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """A cluster under one prefix, as the environment of a command says it."""
+
+    servers: str
+    prefix: str
+    folder: Path
+
+    @property
+    def env(self) -> dict[str, str]:
+        return {"COMBEE_BOOTSTRAP_SERVERS": self.servers, "COMBEE_TOPIC_PREFIX": self.prefix}
+
+    async def run(self, *arguments: str, stdin: str = "") -> Ended:
+        return await combee(*arguments, data_dir=self.folder, stdin=stdin, **self.env)
+
+
+@pytest.fixture(scope="module")
+def site(kafka: Broker, tmp_path_factory: pytest.TempPathFactory) -> Site:
+    made = Site(
+        servers=kafka.bootstrap_servers,
+        prefix=f"t{uuid4().hex[:8]}",
+        folder=tmp_path_factory.mktemp("reading"),
+    )
+    asyncio.run(_learn(made))
+    return made
+
+
+async def _learn(site: Site) -> None:
+    """Learn from 60 reflections in two batches; one record is no reflection."""
+    new = {
+        f"r{n}": Reflection(
+            reflection_id=f"r{n}", playbook=NAME, key_insight=f"When asked for {n}, answer {n}."
+        )
+        for n in range(COUNT)
+    }
+    garbage = Outgoing(topic=topics.REFLECTIONS.name, key=NAME.encode(), value=b"\xc1 api_key=abcdefgh123")
+    async with running_stack(site.servers, site.prefix, site.folder, latency="0", batch_size=30) as running:
+        async with Tracker(running.log, NAME, SystemClock()).running() as tracker:
+            await running.log.produce(garbage, *map(outgoing, new.values()))
+            await running.learning().settle(tracker, new, stall_s=STALL_S)
+        await _quiet(running)
+
+
+async def _quiet(running: Running) -> None:
+    """Wait until every service has committed what it read."""
+    from combee.runtime.backlog import INPUTS, backlog  # noqa: PLC0415 - beside its only use
+
+    async with asyncio.timeout(STALL_S):
+        for group in INPUTS:
+            while (await backlog(running.log, group, SystemClock())).lag:  # noqa: ASYNC110 - Kafka tells nobody
+                await asyncio.sleep(0.1)
+
+
+async def test_status_counts_records_and_no_transaction_markers(site: Site) -> None:
+    ended = await site.run("status", "--json")
+    assert (ended.code, ended.err) == (0, "")
+    found = ended.json()
+    assert found["broker"] == site.servers
+    assert {name: one["lag"] for name, one in found["services"].items()} == {
+        "reflect": 0,
+        "shuffle": 0,
+        "scan": 0,
+        "publish": 0,
+    }
+    (row,) = found["playbooks"]
+    assert (row["name"], row["version"], row["in_flight"]) == (NAME, 2, 0)
+    assert found["topics"]["reflections"] == {"records": COUNT + 1, "partitions": 4}
+
+
+async def test_the_ledger_is_clean(site: Site) -> None:
+    ended = await site.run("ledger", "--json")
+    assert (ended.code, ended.err) == (0, "")
+    found = ended.json()
+    assert (found["reflections"], found["applied"], found["violations"]) == (COUNT, COUNT, [])
+
+
+async def test_playbooks_are_listed_shown_and_exported_alike(site: Site) -> None:
+    listed, shown, history, exported = [
+        await site.run("playbook", *arguments)
+        for arguments in (
+            ("list", "--json"),
+            ("show", NAME, "--json"),
+            ("show", NAME, "--history", "--json"),
+            ("export", NAME, "--format", "json"),
+        )
+    ]
+    assert [one.code for one in (listed, shown, history, exported)] == [0, 0, 0, 0]
+    playbook = shown.json()
+    assert json.loads(listed.out)[0]["entries"] == len(playbook["entries"]) > 0
+    assert json.loads(exported.out) == playbook
+    versions = history.json()["versions"]
+    assert [(one["version"], one["reflections"]) for one in versions] == [(1, 30), (2, 30)]
+
+
+async def test_dead_letters_are_shown_without_their_secrets(site: Site) -> None:
+    listed = await site.run("dlq", "list", "--json")
+    (row,) = listed.json()["dead_letters"]
+    assert (row["service"], row["origin"]["topic"]) == ("shuffle", "reflections")
+    shown = await site.run("dlq", "show", row["id"], "--json")
+    assert shown.json()["body"] is None
+    assert bytes.fromhex(shown.json()["head_hex"]) == b"\xc1 api_key=***"
+
+
+async def test_topics_are_created_once_and_checked(site: Site, topic_prefix: str) -> None:
+    new = Site(servers=site.servers, prefix=topic_prefix, folder=site.folder)
+    missing = await new.run("topics", "check", "--json")
+    assert missing.code == 1
+    assert len(missing.json()["problems"]) == len(topics.TOPICS)
+    refused = await new.run("status")
+    assert refused.code == 1
+    assert "run 'combee topics create'" in refused.err
+    created = await new.run("topics", "create", "--json")
+    assert created.json() == {"created": [one.name for one in topics.TOPICS], "problems": []}
+    again = await new.run("topics", "create", "--json")
+    assert again.json() == {"created": [], "problems": []}
+    assert (await new.run("topics", "check")).code == 0
+    empty = [await new.run(*verb, "--json") for verb in (("ledger",), ("playbook", "list"), ("dlq", "list"))]
+    assert [one.code for one in empty] == [0, 0, 0]
+    assert empty[1].out == "[]\n"
+
+
+async def test_import_names_the_remedy_where_nobody_publishes(site: Site) -> None:
+    ended = await site.run("playbook", "import", "tests/new", "-", stdin=ACE)
+    assert (ended.code, ended.out) == (1, "")
+    assert "combee worker publish" in ended.err
+
+
+@asynccontextmanager
+async def publishing(site: Site) -> AsyncIterator[None]:
+    ready = site.folder / "publish.ready"
+    ready.unlink(missing_ok=True)
+    worker = await start(
+        "worker",
+        "publish",
+        data_dir=site.folder,
+        **site.env,
+        COMBEE_READY_FILE=str(ready),
+        COMBEE_LOG_LEVEL="error",
+    )
+    try:
+        async with asyncio.timeout(30):
+            while not ready.exists():
+                assert worker.returncode is None
+                await asyncio.sleep(0.05)
+        yield
+    finally:
+        worker.terminate()
+        await asyncio.wait_for(worker.communicate(), 20)
+
+
+async def test_an_import_is_watched_live_and_a_second_one_changes_nothing(site: Site) -> None:
+    name = "tests/imported"
+    async with publishing(site):
+        watch = await start(
+            "playbook",
+            "watch",
+            name,
+            "--count",
+            "1",
+            "--json",
+            "--timeout",
+            "60",
+            data_dir=site.folder,
+            **site.env,
+        )
+        assert watch.stderr is not None
+        assert b"watching" in await asyncio.wait_for(watch.stderr.readline(), 30)
+        first = await site.run("playbook", "import", name, "-", "--json", stdin=ACE)
+        out, _ = await asyncio.wait_for(watch.communicate(), 30)
+        again = await site.run("playbook", "import", name, "-", "--json", stdin=ACE)
+    assert first.json() == {"name": name, "version": 1, "entries": 1, "changed": True, "format": "ace"}
+    assert again.json() == {**first.json(), "changed": False}
+    (line,) = out.decode().splitlines()
+    seen = json.loads(line)
+    assert (watch.returncode, seen["version"], seen["origin"]) == (0, 1, "import")
+    assert seen["diff"] == [{"kind": "import", "entry_id": "misc-00001", "detail": ""}]
+    assert (await site.run("playbook", "export", name)).out == ACE
+    assert (await site.run("ledger")).code == 0
+
+
+async def test_ctrl_c_ends_a_watch_well(site: Site) -> None:
+    watch = await start("playbook", "watch", NAME, data_dir=site.folder, **site.env)
+    assert watch.stderr is not None
+    await asyncio.wait_for(watch.stderr.readline(), 30)
+    watch.send_signal(2)
+    _, err = await asyncio.wait_for(watch.communicate(), 20)
+    assert (watch.returncode, err) == (0, b"")
+
+
+async def test_a_user_without_a_cluster_imports_and_finds_it_again(tmp_path: Path) -> None:
+    first = await combee("playbook", "import", "mine", "-", "--json", data_dir=tmp_path, stdin=ACE)
+    assert (first.code, first.json()["version"]) == (0, 1), first.err
+    again = await combee("playbook", "export", "mine", data_dir=tmp_path)
+    assert (again.code, again.out) == (0, ACE)
