@@ -186,7 +186,9 @@ async def _shuffle(log: Log, settings: Settings, brokers: str, stop: asyncio.Eve
     from combee.shuffle.shuffler import Shuffler  # noqa: PLC0415
 
     prefix = settings.kafka.topic_prefix
-    with tempfile.TemporaryDirectory(prefix="combee-shuffle-") as folder:
+    # Under a supervisor the folder lies in its own, which goes even after a kill -9 of this process.
+    supervised = settings.worker.ready_file.parent if settings.worker.ready_file else None
+    with tempfile.TemporaryDirectory(prefix="combee-shuffle-", dir=supervised) as folder:
 
         async def session(stopping: asyncio.Event) -> None:
             shuffler = Shuffler(log, SystemClock(), settings.batch)
