@@ -15,7 +15,7 @@ Id = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 class Value(BaseModel):
     """A frozen part of a message; unknown fields are ignored so that newer writers do not break readers."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
 
 
 class Message(Value):

@@ -79,7 +79,7 @@ def _open(raw: bytes, kind: type[Message]) -> tuple[int, dict[str, Any]]:
     except (ValueError, TypeError, msgpack.exceptions.UnpackException) as error:
         raise CodecError(f"not msgpack: {type(error).__name__}") from error
     match envelope:
-        case {"type": kind.type, "version": int(version), "body": dict(body)}:
+        case {"type": kind.type, "version": int(version), "body": dict(body)} if version is not True:
             return version, body
         case {"type": str(other)}:
             raise CodecError(f"expected a {kind.type}, found {other[:40]!r}")

@@ -59,8 +59,8 @@ REFLECTIONS = Topic(
     message=Reflection,
     spread="playbooks",
     retention_ms=30 * DAY_MS,
-    written_by=("agents", "reflect"),
-    read_by=("shuffle",),
+    written_by=("agents", "reflect", "shuffle"),
+    read_by=("shuffle", "reflect", "publish", "ledger"),
 )
 BATCHES = Topic(
     name="batches",
@@ -69,7 +69,7 @@ BATCHES = Topic(
     spread="playbooks",
     retention_ms=FOR_EVER,
     written_by=("shuffle",),
-    read_by=("control", "ledger", "replay"),
+    read_by=("shuffle", "ledger", "replay"),
 )
 MAX_LEVELS = 4
 
@@ -93,7 +93,7 @@ UPDATES = Topic(
     spread="playbooks",
     retention_ms=FOR_EVER,
     written_by=("scan", "shuffle"),
-    read_by=("publish",),
+    read_by=("publish", "scan", "ledger"),
 )
 PLAYBOOKS = Topic(
     name="playbooks",
@@ -102,7 +102,7 @@ PLAYBOOKS = Topic(
     spread="playbooks",
     cleanup="compact",
     written_by=("publish",),
-    read_by=("agents", "shuffle", "scan", "reflect", "gateway"),
+    read_by=("agents", "reflect", "shuffle", "scan", "publish", "control", "ledger"),
     extra=SMALL_SEGMENTS,
 )
 HISTORY = Topic(
@@ -112,7 +112,7 @@ HISTORY = Topic(
     spread="playbooks",
     retention_ms=FOR_EVER,
     written_by=("publish",),
-    read_by=("agents", "scan", "control", "replay"),
+    read_by=("agents", "scan", "publish", "ledger", "replay"),
 )
 LABELS = Topic(
     name="labels",
@@ -121,7 +121,7 @@ LABELS = Topic(
     spread="single",
     cleanup="compact",
     written_by=("publish",),
-    read_by=("agents", "gateway"),
+    read_by=("agents", "publish"),
     extra=SMALL_SEGMENTS,
 )
 COMMANDS = Topic(
@@ -139,7 +139,7 @@ BATCH_SIZES = Topic(
     spread="single",
     cleanup="compact",
     written_by=("control",),
-    read_by=("shuffle", "gateway"),
+    read_by=("shuffle", "control"),
     extra=SMALL_SEGMENTS,
 )
 DEAD_LETTERS = Topic(
@@ -148,7 +148,7 @@ DEAD_LETTERS = Topic(
     message=DeadLetter,
     spread="single",
     retention_ms=90 * DAY_MS,
-    written_by=("reflect", "shuffle", "scan", "publish", "control"),
+    written_by=("reflect", "shuffle", "scan", "publish"),
     read_by=("operators", "ledger"),
 )
 

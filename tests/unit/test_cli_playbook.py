@@ -2,11 +2,16 @@
 
 import asyncio
 import json
-from typing import Any
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, cast
 
 import pytest
 
+from combee.adapters.memory import MemoryLog
 from combee.cli.console import clean
+from combee.cli.watch import new_versions
+from combee.ports import Log, Record, TransientError
 from combee_schemas import topics
 from combee_schemas.codec import encode
 from combee_schemas.playbook import Entry, Playbook
@@ -116,12 +121,10 @@ def test_watch_stops_when_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 async def test_watch_sees_every_version_that_is_written_from_then_on() -> None:
-    from combee.cli.watch import new_versions  # noqa: PLC0415 - beside its only use
-
     deployment = Deployment(batch_size=10)
     async with deployment.running():
         await deployment.log.produce(*(outgoing(reflection(n)) for n in range(10)))
-        await deployment.until(lambda: ledger.applied(deployment.log) == 10)
+        await until_applied(deployment, 10)
         watching = new_versions(deployment.log, NAME)
         seen = asyncio.ensure_future(anext(watching))
         await deployment.log.produce(*(outgoing(reflection(n, "other")) for n in range(10)))
@@ -129,6 +132,52 @@ async def test_watch_sees_every_version_that_is_written_from_then_on() -> None:
         found = await asyncio.wait_for(seen, 10)
         await watching.aclose()
     assert (found.name, found.version) == (NAME, 2)
+
+
+async def until_applied(deployment: Deployment, count: int) -> None:
+    await deployment.until(lambda: ledger.applied(deployment.log) == count)
+
+
+class Flaky:
+    """A log whose connection breaks after each batch of records."""
+
+    def __init__(self, log: MemoryLog) -> None:
+        self.log = log
+        self.breaks = 0
+
+    async def ends(self, topic: str) -> Mapping[int, int]:
+        return await self.log.ends(topic)
+
+    async def follow(
+        self, topic: str, starts: Mapping[int, int] | None = None
+    ) -> AsyncGenerator[Sequence[Record] | None, None]:
+        async with aclosing(self.log.follow(topic, starts)) as changes:
+            async for records in changes:
+                yield records
+                if records:
+                    self.breaks += 1
+                    raise TransientError("connection lost")
+
+
+async def test_watch_misses_and_repeats_nothing_when_the_connection_breaks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("combee.cli.watch.RECONNECT_S", 0.0)
+    deployment = Deployment(batch_size=5)
+    flaky = Flaky(deployment.log)
+    watching = new_versions(cast("Log", flaky), NAME)
+
+    async def watched() -> list[int]:
+        return [(await anext(watching)).version for _ in range(6)]
+
+    async with deployment.running():
+        seen = asyncio.create_task(watched())
+        for start in range(0, 30, 5):
+            await deployment.log.produce(*(outgoing(reflection(n)) for n in range(start, start + 5)))
+            await until_applied(deployment, start + 5)
+        assert await asyncio.wait_for(seen, 10) == [1, 2, 3, 4, 5, 6]
+        await watching.aclose()
+    assert flaky.breaks > 1
 
 
 def test_text_of_others_is_printed_without_control_characters() -> None:

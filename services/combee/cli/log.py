@@ -53,7 +53,13 @@ async def open_broker(settings: Settings) -> AsyncIterator[str]:
         yield servers
         return
     # Only here: where Kafka is given, as in a container, what the embedded one needs may be missing.
-    from combee.adapters.embedded_kafka import open_user_broker  # noqa: PLC0415
+    try:
+        from combee.adapters.embedded_kafka import open_user_broker  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise FatalError(
+            "no Kafka is configured and the embedded one is not installed: set COMBEE_BOOTSTRAP_SERVERS,"
+            " or pip install 'combee[embedded]'"
+        ) from error
 
     status = diagnostics().status("starting Apache Kafka on loopback")
 

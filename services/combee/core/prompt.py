@@ -1,6 +1,7 @@
 """Prompts as data: the unchanging part first, untrusted text fenced as JSON that cannot leave its fence."""
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -20,6 +21,6 @@ def as_line(value: Mapping[str, Any]) -> str:
 
 
 def fence(name: str, lines: Iterable[str]) -> str:
-    """Return ``lines`` between ``<name>`` and ``</name>``, which no line can close early."""
-    body = "\n".join(lines).replace(f"</{name}", f"<\\/{name}")
+    """Return ``lines`` between ``<name>`` and ``</name>``, which no line can close early, however it spells it."""
+    body = re.sub(rf"<(\s*/\s*{name})", r"<\\\1", "\n".join(lines), flags=re.IGNORECASE)
     return f"<{name}>\n{body}\n</{name}>"

@@ -199,7 +199,10 @@ class Loop:
     async def _turn_idle(self, consumer: Consumer) -> None:
         try:
             consumer.pause(*self._marks)
-            await consumer.poll(0.0)
+            for record in await consumer.poll(0.0):
+                # After a rebalance, say. It stays open, so that the next worker gets it.
+                if (mark := self._marks.get(record.source)) is not None:
+                    mark.begin(record.offset)
             await self._commit(consumer)
         except TransientError as error:
             logger.warning("log_unavailable", service=self._handler.service, error=str(error))

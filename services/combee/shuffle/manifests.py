@@ -1,6 +1,6 @@
 """What the manifests of one partition say: which reflections are in batches, and which batches are in flight."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import structlog
@@ -9,6 +9,7 @@ from combee.ports import Log, TopicPartition
 from combee_schemas import topics
 from combee_schemas.batch import Batch, Member
 from combee_schemas.codec import CodecError, decode
+from combee_schemas.playbook import Playbook
 
 logger = structlog.get_logger()
 
@@ -81,9 +82,12 @@ class Manifests:
 
 
 async def read_manifests(
-    log: Log, partition: int, horizon: int, published: Mapping[str, int], now: float
+    log: Log, partition: int, horizon: int, snapshots: Iterable[Playbook], now: float
 ) -> Manifests:
-    """Read what matters of a partition's manifests: the horizon and what is in flight, never all history."""
+    """Read what matters of a partition's manifests: the horizon and what is in flight, never all history.
+
+    ``snapshots`` are the newest versions of the partition's playbooks: they cover what lies before.
+    """
     source = TopicPartition(topic=topics.BATCHES.name, partition=partition)
     end = (await log.ends(source.topic))[partition]
     start = max(0, end - horizon)
@@ -94,8 +98,10 @@ async def read_manifests(
     manifests = Manifests(horizon=horizon)
     for offset, batch in found:
         manifests.add(batch, offset, now)
-    for name, sequence in published.items():
-        manifests.published(name, sequence)
+    for snapshot in snapshots:
+        manifests.published(snapshot.name, snapshot.batch_sequence)
+        covered = max(manifests.through.get(snapshot.name, -1), snapshot.through_offset)
+        manifests.through[snapshot.name] = covered
     return manifests
 
 

@@ -142,8 +142,7 @@ class Shuffler:
         await self.playbooks.view.wait_current(CURRENT_TIMEOUT_S)
         await self.sizes.wait_current(CURRENT_TIMEOUT_S)
         transactor = await self._log.transactor(f"{GROUP}-{number}")
-        published = {name: p.batch_sequence for name, p in self.playbooks.view.all().items()}
-        mine = {n: s for n, s in published.items() if await self._partition(n) == number}
+        mine = [p for p in self.playbooks.view.all().values() if await self._partition(p.name) == number]
         manifests = await read_manifests(
             self._log, number, self._settings.duplicate_horizon, mine, self._clock.monotonic()
         )
