@@ -59,8 +59,15 @@ def command_lines(text: str) -> list[str]:
 
 
 def our_commands(text: str) -> list[list[str]]:
-    """Return the arguments of every complete ``combee …`` in a page's blocks."""
-    return [words[1:] for line in command_lines(text) if (words := _words(line))[:1] == ["combee"]]
+    """Return the arguments of every complete ``combee …`` in a page's blocks, in a container or not."""
+    return [words[1:] for line in command_lines(text) if (words := _ours(_words(line)))[:1] == ["combee"]]
+
+
+def _ours(words: list[str]) -> list[str]:
+    if words[:3] != ["docker", "compose", "run"]:
+        return words
+    _service, *arguments = itertools.dropwhile(lambda word: word.startswith("-"), words[3:])
+    return ["combee", *arguments]
 
 
 def _words(line: str) -> list[str]:

@@ -1,8 +1,13 @@
 """Fixtures of the unit lane."""
 
 import pytest
+from hypothesis import settings
 
 from combee.runtime import loop
+
+# A busy machine must not decide a test, and the lane has to stay short.
+settings.register_profile("unit", deadline=None, max_examples=50)
+settings.load_profile("unit")
 
 
 @pytest.fixture

@@ -124,7 +124,7 @@ class BatchSettings(Group):
     batch_timeout_s: float = Field(900, gt=0, description="re-emit a batch without a version after this (s)")
     batch_retries: int = Field(3, ge=0, description="re-emissions before a batch is closed degraded")
     duplicate_horizon: int = Field(
-        5000,
+        2000,
         ge=1,
         description="how far back in 'batches' a repeat is recognised, per partition; a batch takes two (offsets)",
     )
