@@ -6,7 +6,17 @@ from contextlib import aclosing, asynccontextmanager
 
 import pytest
 
-from combee.ports import Consumer, FatalError, FencedError, Log, Outgoing, PoisonError, Record, TopicPartition
+from combee.ports import (
+    Consumer,
+    FatalError,
+    FencedError,
+    Log,
+    Outgoing,
+    PoisonError,
+    Record,
+    TopicPartition,
+    Transactor,
+)
 
 R, U, ONE = "reflections", "updates", "labels"
 """Two topics of three partitions, one of one."""
@@ -29,6 +39,12 @@ def values(records: Sequence[Record]) -> list[bytes | None]:
 
 async def whole(log: Log, source: TopicPartition, start: int = 0, end: int | None = None) -> list[Record]:
     return [record async for record in log.read(source, start, end)]
+
+
+async def finished(log: Log, transactor: Transactor, name: str = "t") -> None:
+    # A commit returns before Kafka has written its markers; initialising the id again waits for them.
+    await transactor.close()
+    await (await log.transactor(name)).close()
 
 
 @asynccontextmanager
@@ -206,7 +222,7 @@ async def test_a_transaction_is_seen_whole_and_only_after_its_commit(log: Log) -
         await transaction.send(*numbered(U, [2], partition=1))
         assert await whole(log, R0) == []
         assert await log.ends(R) == {0: 0, 1: 0, 2: 0}
-    await transactor.close()
+    await finished(log, transactor)
     assert values(await whole(log, R0)) == [b"0", b"1"]
     assert values(await whole(log, TopicPartition(topic=U, partition=1))) == [b"2"]
 
@@ -217,7 +233,7 @@ async def test_the_end_lies_after_a_transaction_s_marker(log: Log) -> None:
         await transaction.send(*numbered(R, [0]))
     async with transactor.transaction() as transaction:
         assert await transaction.send(*numbered(R, [1])) == [2]
-    await transactor.close()
+    await finished(log, transactor)
     assert (await log.ends(R))[0] == 4
     assert [record.offset for record in await whole(log, R0)] == [0, 2]
     assert set(await log.read_at(R0, [0, 1, 2, 3])) == {0, 2}
@@ -232,7 +248,7 @@ async def test_an_aborted_transaction_leaves_no_trace_but_offsets(log: Log) -> N
             raise Boom
     async with transactor.transaction() as transaction:
         await transaction.send(*numbered(R, [1]))
-    await transactor.close()
+    await finished(log, transactor)
     await log.produce(*numbered(R, [2]))
     assert values(await whole(log, R0)) == [b"1", b"2"]
     assert await log.committed("g", R) == {}
@@ -246,7 +262,7 @@ async def test_readers_wait_behind_an_open_transaction(log: Log) -> None:
         await log.produce(*numbered(R, [2]))
         assert values(await whole(log, R0)) == [b"0"]
         assert (await log.ends(R))[0] == 1
-    await transactor.close()
+    await finished(log, transactor)
     assert values(await whole(log, R0)) == [b"0", b"1", b"2"]
 
 
@@ -255,7 +271,7 @@ async def test_offsets_are_committed_with_a_transaction(log: Log) -> None:
     async with transactor.transaction() as transaction:
         await transaction.send(*numbered(U, [0]))
         await transaction.commit_offsets("g", {R0: 5, TopicPartition(topic=U, partition=2): 1})
-    await transactor.close()
+    await finished(log, transactor)
     assert await log.committed("g", R) == {0: 5}
     assert await log.committed("g", U) == {2: 1}
     assert await log.committed("other", R) == {}
@@ -266,7 +282,7 @@ async def test_offsets_alone_can_be_committed_in_a_transaction(log: Log) -> None
     for offset in (3, 4):
         async with transactor.transaction() as transaction:
             await transaction.commit_offsets("g", {R0: offset})
-    await transactor.close()
+    await finished(log, transactor)
     assert await log.committed("g", R) == {0: 4}
 
 
@@ -308,8 +324,8 @@ async def test_owners_of_different_names_do_not_disturb_each_other(log: Log) -> 
     async with first.transaction() as one, second.transaction() as other:
         await one.send(*numbered(R, [0]))
         await other.send(*numbered(R, [1]))
-    for transactor in (first, second):
-        await transactor.close()
+    await finished(log, first, "first")
+    await finished(log, second, "second")
     assert values(await whole(log, R0)) == [b"0", b"1"]
 
 
@@ -402,7 +418,7 @@ async def test_a_member_sees_committed_transactions_only_and_its_position_passes
             raise Boom
     async with transactor.transaction() as transaction:
         await transaction.send(*numbered(R, [1]))
-    await transactor.close()
+    await finished(log, transactor)
     async with member(log) as consumer:
         assert values(await polled(consumer, bool)) == [b"1"]
         async with asyncio.timeout(DEADLINE_S):
@@ -421,4 +437,4 @@ async def test_a_member_waits_behind_an_open_transaction(log: Log) -> None:
             await log.produce(*numbered(R, [1]))
             assert list(await consumer.poll(0.3)) == []
         assert values(await polled(consumer, lambda found: len(found) == 2)) == [b"0", b"1"]
-    await transactor.close()
+    await finished(log, transactor)

@@ -136,8 +136,8 @@ def test_the_map_of_topics_needs_no_broker() -> None:
         "partitions": 4,
         "cleanup": "delete",
         "retention_ms": 30 * 24 * 3600 * 1000,
-        "written_by": ["agents", "reflect"],
-        "read_by": ["shuffle"],
+        "written_by": ["agents", "reflect", "shuffle"],
+        "read_by": ["shuffle", "reflect", "publish", "ledger"],
     }
     people = run("topics", "show").stdout
     assert "newest per key" in people
