@@ -143,7 +143,6 @@ async def test_one_item_that_is_too_long_alone_fails_its_node_and_not_the_batch(
     assert version(deployment).batch_sequence == 1
 
 
-@pytest.mark.xfail(strict=True, reason="a group fails whole for one item that cannot be split")
 async def test_one_item_that_is_too_long_alone_hurts_only_itself() -> None:
     deployment = await one_batch(
         failing(lambda prompt: "lesson 3" in texts(prompt), PromptTooLongError("too long"))

@@ -34,14 +34,22 @@ class Aggregator:
 
     async def group(self, base: Playbook, members: Sequence[GroupMember]) -> Outcome:
         """Return a level-0 node's outcome; a reply that stays unusable is a failed outcome, not an error."""
+        prompt = ace.aggregate_prompt(base, [member.reflection for member in members])
         try:
-            found, usage = await self._propose(base, members)
+            reply = await self._model.ask(prompt)
+            sources = [(member.reflection.reflection_id,) for member in members]
+            found = _usable(ops.read_operations(reply.body, sources))
+        except PromptTooLongError as error:
+            if len(members) > 1:
+                left, right = _halves(members)
+                return _joined(await self.group(base, left), await self.group(base, right))
+            return Outcome(status="failed", reason=str(error), seen=_seen(members, ok=False))
         except PoisonError as error:
             return Outcome(
                 status="failed", reason=str(error), seen=_seen(members, ok=False), usage=error.usage
             )
         status: NodeStatus = "ok" if found else "empty"
-        return Outcome(status=status, operations=found, seen=_seen(members, ok=True), usage=usage)
+        return Outcome(status=status, operations=found, seen=_seen(members, ok=True), usage=reply.usage)
 
     async def combine(self, base: Playbook, level: int, children: Sequence[Partial]) -> Outcome:
         """Return an upper node's outcome: no call for fewer than two children that propose something."""
@@ -66,26 +74,15 @@ class Aggregator:
             )
         return Outcome(status="ok", operations=found, seen=seen, usage=usage + own)
 
-    async def _propose(
-        self, base: Playbook, members: Sequence[GroupMember]
-    ) -> tuple[tuple[Operation, ...], Usage]:
-        prompt = ace.aggregate_prompt(base, [member.reflection for member in members])
-        try:
-            reply = await self._model.ask(prompt)
-        except PromptTooLongError as error:
-            left, right = _halves(members, error)
-            first, second = await self._propose(base, left), await self._propose(base, right)
-            return ops.merge((*first[0], *second[0])), first[1] + second[1]
-        sources = [(member.reflection.reflection_id,) for member in members]
-        return _usable(ops.read_operations(reply.body, sources)), reply.usage
-
     async def _combine(
         self, base: Playbook, level: int, items: Sequence[Operation]
     ) -> tuple[tuple[Operation, ...], Usage]:
         try:
             reply = await self._model.ask(ace.combine_prompt(base, items), priority=level)
-        except PromptTooLongError as error:
-            left, right = _halves(items, error)
+        except PromptTooLongError:
+            if len(items) == 1:
+                return tuple(items), Usage()
+            left, right = _halves(items)
             first, second = await self._combine(base, level, left), await self._combine(base, level, right)
             return ops.merge((*first[0], *second[0])), first[1] + second[1]
         sources = [item.evidence for item in items]
@@ -111,11 +108,23 @@ def _usable(read: tuple[tuple[Operation, ...], int]) -> tuple[Operation, ...]:
     return found
 
 
-def _halves(items: Sequence[T], error: PromptTooLongError) -> tuple[Sequence[T], Sequence[T]]:
-    if len(items) < 2:  # noqa: PLR2004 - one item cannot be split
-        raise PoisonError(f"one item alone is too long for the model: {error}") from error
+def _halves(items: Sequence[T]) -> tuple[Sequence[T], Sequence[T]]:
     middle = len(items) // 2
     return items[:middle], items[middle:]
+
+
+def _joined(left: Outcome, right: Outcome) -> Outcome:
+    """Return the outcome of a group that had to be asked in halves; one half may have failed."""
+    found = ops.merge((*left.operations, *right.operations))
+    failed = left.status == right.status == "failed"
+    status: NodeStatus = "failed" if failed else "ok" if found else "empty"
+    return Outcome(
+        status=status,
+        reason="; ".join(one.reason for one in (left, right) if one.reason),
+        operations=found,
+        seen=(*left.seen, *right.seen),
+        usage=left.usage + right.usage,
+    )
 
 
 def _seen(members: Sequence[GroupMember], *, ok: bool) -> tuple[Seen, ...]:
