@@ -72,7 +72,7 @@ class Deployment:
                 changed = self.log._store.changed
                 self.check()
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(changed.wait(), 0.02)
+                    await asyncio.wait_for(changed.wait(), 0.005)
 
     def advance(self, seconds: float) -> None:
         """Let time pass and have the shuffler look at its windows."""

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import TypeVar
 
 from combee.adapters.memory import MemoryLog
@@ -50,13 +51,16 @@ def records(log: MemoryLog, topic: Topic) -> list[Record]:
 
 def messages(log: MemoryLog, topic: Topic, kind: type[M]) -> list[M]:
     """Return what can be read of a topic."""
-    found: list[M] = []
-    for record in records(log, topic):
-        try:
-            found.append(decode(record.value, kind))
-        except CodecError:
-            continue
-    return found
+    found = (_decoded(record.value, kind) for record in records(log, topic))
+    return [one for one in found if one is not None]
+
+
+@lru_cache(maxsize=4096)  # conditions look at the same records again and again
+def _decoded(value: bytes | None, kind: type[M]) -> M | None:
+    try:
+        return decode(value, kind)
+    except CodecError:
+        return None
 
 
 def versions(log: MemoryLog, name: str = NAME) -> list[Playbook]:

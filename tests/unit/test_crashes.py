@@ -13,7 +13,7 @@ from support.mortal import CrashError, Fuse
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
 
-COUNT = 13
+COUNT = 10
 NUMBERS = range(COUNT)
 PUBLISHED = {NAME: [reflection(number) for number in NUMBERS]}
 FLUSH = Command(command_id="c", playbook=NAME, kind="flush", through_offset=COUNT - 1)
@@ -68,7 +68,8 @@ async def die_once(roles: Sequence[str], at: int) -> None:
 async def test_a_process_killed_at_any_write_loses_nothing_and_repeats_nothing(roles: Sequence[str]) -> None:
     points = await points_of(roles)
     assert points >= 8
-    for at in range(1, points + 1):
+    # A part of the points does where all of them have been tried with everything dying at once.
+    for at in range(1, points + 1, 1 if roles == ROLES else 2):
         try:
             await die_once(roles, at)
         except (AssertionError, TimeoutError) as error:

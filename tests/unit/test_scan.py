@@ -272,6 +272,23 @@ def partial(**changes: object) -> Partial:
     return Partial.model_validate({**good, **changes})
 
 
+def child_saying(content: str, index: int) -> Outgoing:
+    """Return the record of one of the two children of the ghost's root."""
+    operation = {"kind": "ADD", "section": "OTHERS", "content": content, "evidence": ("r",)}
+    node_id = identity.node_id(partial().plan.batch_id, 0, index)
+    child = partial(node_id=node_id, index=index, operations=(operation,))
+    return Outgoing(topic="scan.1", value=encode(child), partition=identity.spread(child.parent_id, 3))
+
+
+async def test_of_two_results_of_one_node_the_first_in_the_log_counts() -> None:
+    deployment = Deployment()
+    async with deployment.running(["scan"]):
+        sent = [child_saying("first", 0), child_saying("second", 0), child_saying("other", 1)]
+        await deployment.log.produce(*sent)
+        await deployment.until(lambda: bool(ledger.messages(deployment.log, topics.UPDATES, Update)))
+    assert [one.content for one in update(deployment).operations] == ["first", "other"]
+
+
 FOREIGN = {
     "parent": partial(parent_id="n-somebody-else"),
     "level": partial(level=1),

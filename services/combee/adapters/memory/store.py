@@ -51,7 +51,7 @@ class Partition:
     @property
     def stable(self) -> int:
         """The end as read-committed readers see it: they wait behind an open transaction."""
-        return min((one.begins[self] for one in self.open), default=self.end)
+        return min(one.begins[self] for one in self.open) if self.open else self.end
 
     def append(self, record: Record | None, pending: Pending | None) -> int:
         """Write one slot and return its offset."""

@@ -1,0 +1,151 @@
+import math
+import tracemalloc
+from collections.abc import Iterator
+from typing import Any
+
+import msgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from combee_schemas.base import Message, Usage
+from combee_schemas.codec import CodecError, decode, encode
+from combee_schemas.playbook import Playbook
+from combee_schemas.reflection import Reflection
+from combee_schemas.scan import Operation, OperationKind
+from support.examples import KINDS, Example, examples
+from support.hostile import NOT_A_FIELD, body, payloads
+
+ALL_KINDS = list(KINDS.values())
+EXAMPLES = list(examples())
+
+
+@pytest.mark.parametrize("kind", ALL_KINDS, ids=lambda kind: kind.type)
+def test_whatever_is_wrong_with_the_bytes_the_error_is_ours(kind: type[Message]) -> None:
+    for what, raw in payloads(kind).items():
+        with pytest.raises(CodecError) as caught:
+            decode(raw, kind)
+        assert len(str(caught.value)) < 500, what
+
+
+@pytest.mark.parametrize("kind", ALL_KINDS, ids=lambda kind: kind.type)
+@given(raw=st.binary(max_size=300))
+def test_random_bytes_are_refused(kind: type[Message], raw: bytes) -> None:
+    with pytest.raises(CodecError):
+        decode(raw, kind)
+
+
+def mutations(example: Example) -> Iterator[tuple[str, Any]]:
+    """Yield an example's body with one field, at any depth, replaced by a strange value."""
+    yield from _mutated(example.message.model_dump(mode="python"), "")
+
+
+def _mutated(value: Any, where: str) -> Iterator[tuple[str, Any]]:
+    for what, strange in NOT_A_FIELD.items():
+        yield f"{where}={what}", strange
+    inside = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, (list, tuple))
+        else ()
+    )
+    for key, part in inside:
+        for path, strange in _mutated(part, f"{where}.{key}"):
+            copy = dict(value) if isinstance(value, dict) else list(value)
+            copy[key] = strange
+            yield path, copy
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda one: "/".join(one.path.with_suffix("").parts[-3:]))
+def test_a_field_of_the_wrong_kind_is_refused_or_read_as_something_that_can_be_written(
+    example: Example,
+) -> None:
+    refused = 0
+    for path, mutated in mutations(example):
+        raw = msgpack.packb({"type": example.kind.type, "version": example.version, "body": mutated})
+        try:
+            found = decode(raw, example.kind)
+        except CodecError:
+            refused += 1
+            continue
+        assert decode(encode(found), example.kind) == found, path
+    assert refused > 0
+
+
+@pytest.mark.parametrize("version", [True, 1.0, "1", None, [1], 0, -1, 2])
+def test_a_version_is_a_number_that_this_reader_knows(version: object) -> None:
+    fields = {"type": "reflection", "version": version, "body": {"reflection_id": "r", "playbook": "p"}}
+    with pytest.raises(CodecError):
+        decode(msgpack.packb(fields), Reflection)
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+def test_a_number_that_is_none_is_refused(number: float) -> None:
+    with pytest.raises(CodecError):
+        decode(body(Reflection, reflection_id="r", playbook="p", usage={"seconds": number}), Reflection)
+
+
+@pytest.mark.parametrize(
+    "name", ["", "-a", "a b", "a\n", "ä", "a" * 201, "../../etc", "a\x00", "a;b", "*"], ids=repr
+)
+def test_a_playbook_has_a_plain_name(name: str) -> None:
+    with pytest.raises(CodecError):
+        decode(body(Reflection, reflection_id="r", playbook=name), Reflection)
+
+
+@pytest.mark.parametrize("name", ["a", "support/refunds", "A.b-c_d/0", "a" * 200])
+def test_plain_names_are_accepted(name: str) -> None:
+    assert decode(body(Reflection, reflection_id="r", playbook=name), Reflection).playbook == name
+
+
+def test_what_is_too_large_is_refused_before_it_is_written() -> None:
+    with pytest.raises(CodecError, match="exceeds the limit"):
+        encode(Reflection(reflection_id="r", playbook="p", reasoning="x" * Reflection.max_bytes))
+
+
+UNWRITABLE = {
+    "half a surrogate pair": Operation(kind=OperationKind.ADD).model_copy(update={"content": "\ud800"}),
+    "a number beyond 64 bits": Operation(kind=OperationKind.ADD).model_copy(update={"content": 2**64}),
+    "an object": Operation(kind=OperationKind.ADD).model_copy(update={"content": object()}),
+}
+
+
+@pytest.mark.parametrize("operation", UNWRITABLE.values(), ids=UNWRITABLE.keys())
+@pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")
+def test_what_msgpack_cannot_hold_is_refused_with_our_error(operation: Operation) -> None:
+    (example,) = [one for one in EXAMPLES if one.path.name == "edit.json"]
+    with pytest.raises(CodecError, match="cannot be written"):
+        encode(example.message.model_copy(update={"operations": (operation,)}))
+
+
+def test_the_largest_bomb_costs_little_memory() -> None:
+    raw = body(Playbook, name="a", version=1, ignored=[[[]] * 30_000] * 5)
+    tracemalloc.start()
+    try:
+        decode(raw, Playbook)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 80 * len(raw)
+
+
+def test_the_error_says_which_field_is_wrong() -> None:
+    with pytest.raises(CodecError, match=r"invalid reflection: usage\.calls"):
+        decode(body(Reflection, reflection_id="r", playbook="p", usage={"calls": "many"}), Reflection)
+
+
+def test_an_unknown_version_says_what_this_reader_knows() -> None:
+    raw = msgpack.packb({"type": "reflection", "version": 9, "body": {}})
+    with pytest.raises(CodecError, match="unknown version 9 of reflection; this reader knows up to 1"):
+        decode(raw, Reflection)
+
+
+@given(st.tuples(*[st.integers(0, 2**40)] * 5), st.tuples(*[st.integers(0, 2**40)] * 5))
+def test_usages_add_up(one: tuple[int, ...], other: tuple[int, ...]) -> None:
+    names = ("calls", "tokens_in", "tokens_out", "retries", "re_asks")
+    first = Usage.model_validate(dict(zip(names, one, strict=True)))
+    second = Usage.model_validate(dict(zip(names, other, strict=True)))
+    assert [getattr(first + second, name) for name in names] == [
+        a + b for a, b in zip(one, other, strict=True)
+    ]

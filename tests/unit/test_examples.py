@@ -1,0 +1,53 @@
+import json
+
+import pytest
+
+from combee_schemas.base import Message
+from combee_schemas.codec import decode, encode
+from support.examples import FOLDER, HOW, KINDS, Example, examples
+
+EXAMPLES = list(examples())
+
+
+def named(example: Example) -> str:
+    return "/".join(example.path.with_suffix("").parts[-3:])
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=named)
+def test_published_bytes_still_mean_what_they_meant(example: Example) -> None:
+    assert decode(example.raw, example.kind) == example.message, HOW
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=named)
+def test_what_was_read_can_be_written_and_read_again(example: Example) -> None:
+    found = decode(example.raw, example.kind)
+    assert decode(encode(found), example.kind) == found
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=named)
+def test_fields_of_the_future_are_ignored(example: Example) -> None:
+    fields = {**example.message.model_dump(), "a_field_of_the_future": [1]}
+    assert example.kind.model_validate(fields) == example.message
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS.keys())
+def test_every_version_of_every_message_has_an_example(kind: type[Message]) -> None:
+    versions = {example.version for example in EXAMPLES if example.kind is kind}
+    assert versions == set(range(1, kind.version_number + 1)), f"{kind.type} lacks an example.\n{HOW}"
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS.keys())
+def test_every_field_of_the_newest_version_is_in_an_example(kind: type[Message]) -> None:
+    newest = [one.path for one in EXAMPLES if one.kind is kind and one.version == kind.version_number]
+    shown = {name for path in newest for name in json.loads(path.read_text(encoding="utf-8"))}
+    assert set(kind.model_fields) - shown == set(), f"make an example that has them.\n{HOW}"
+
+
+def test_no_example_is_half_there_or_in_the_wrong_place() -> None:
+    files = {path.relative_to(FOLDER) for path in FOLDER.rglob("*") if path.is_file()}
+    expected = {
+        example.path.relative_to(FOLDER).with_suffix(suffix)
+        for example in EXAMPLES
+        for suffix in (".json", ".msgpack")
+    }
+    assert files == expected, HOW

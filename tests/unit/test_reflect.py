@@ -1,0 +1,175 @@
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from combee.core import identity
+from combee.core.playbook import empty
+from combee.ports import Outgoing, PoisonError
+from combee_schemas import topics
+from combee_schemas.base import Shown
+from combee_schemas.codec import encode
+from combee_schemas.model import Prompt
+from combee_schemas.playbook import Entry
+from combee_schemas.reflection import Reflection
+from combee_schemas.trace import Trace
+from support import ledger
+from support.deployment import Deployment
+from support.hostile import payloads
+from support.ledger import NAME, dead_letters
+from support.models import Answer, ScriptedModel, items
+
+pytestmark = pytest.mark.usefixtures("quick_polls")
+
+GOOD = {"key_insight": "An insight.", "reasoning": "Because."}
+
+
+def trace(number: int, **fields: Any) -> Trace:
+    return Trace.model_validate(
+        {
+            "trace_id": f"t-{number}",
+            "playbook": NAME,
+            "task": f"task {number}",
+            "answer": f"answer {number}",
+            **fields,
+        }
+    )
+
+
+async def send(deployment: Deployment, *traces: Trace) -> None:
+    await deployment.log.produce(
+        *(Outgoing(topic="traces", key=one.trace_id.encode(), value=encode(one)) for one in traces)
+    )
+
+
+def reflections(deployment: Deployment) -> list[Reflection]:
+    return ledger.messages(deployment.log, topics.REFLECTIONS, Reflection)
+
+
+def done(deployment: Deployment) -> bool:
+    return not [at for at in ledger.behind(deployment.log) if at[0] == "reflect"]
+
+
+async def reflected(answer: Answer, *traces: Trace, entries: tuple[Entry, ...] = ()) -> Deployment:
+    """Reflect on traces with a playbook of these entries in place."""
+    deployment = Deployment(model=ScriptedModel(answer))
+    known = empty(NAME).model_copy(update={"version": 1, "entries": entries})
+    await deployment.log.produce(Outgoing(topic="playbooks", key=NAME.encode(), value=encode(known)))
+    async with deployment.running(["reflect"]):
+        await send(deployment, *traces)
+        await deployment.until(lambda: done(deployment))
+    return deployment
+
+
+async def test_a_trace_becomes_one_reflection_with_the_reflector_s_words() -> None:
+    texts = {name: f"the {name}" for name in ("reasoning", "error_identification", "root_cause_analysis")}
+    deployment = await reflected(lambda _: {**texts, **GOOD, "correct_approach": "so"}, trace(1))
+    (found,) = reflections(deployment)
+    assert (found.reflection_id, found.playbook, found.trace_id) == (
+        identity.reflection_id("t-1"),
+        NAME,
+        "t-1",
+    )
+    assert (found.key_insight, found.correct_approach) == ("An insight.", "so")
+    assert found.usage.calls == 1
+    (record,) = ledger.records(deployment.log, topics.REFLECTIONS)
+    assert record.key == NAME.encode()
+
+
+async def test_a_trace_that_comes_again_is_not_paid_for_again() -> None:
+    deployment = await reflected(lambda _: GOOD, trace(1), trace(1), trace(2), trace(1))
+    assert deployment.model.calls == 2
+    assert len(reflections(deployment)) == 2
+
+
+async def test_a_reflection_in_the_log_is_remembered_over_a_restart_that_lost_the_commit() -> None:
+    deployment = await reflected(lambda _: GOOD, trace(1), trace(2))
+    deployment.log._store.committed.clear()
+    async with deployment.running(["reflect"]):
+        await deployment.until(lambda: done(deployment))
+    assert deployment.model.calls == 2
+    assert len(reflections(deployment)) == 2
+
+
+async def test_only_tags_of_entries_that_were_shown_are_believed() -> None:
+    tags = [
+        {"id": "a", "tag": "helpful"},
+        {"id": "b", "tag": "HARMFUL"},
+        {"id": "unseen", "tag": "helpful"},
+        {"id": "invented", "tag": "helpful"},
+        {"id": "a2", "tag": "wonderful"},
+        "a",
+        {"id": ["a"]},
+        {},
+    ]
+    entries = tuple(Entry(id=one, section="OTHERS", content=one) for one in ("a", "b", "a2", "unseen"))
+    shown = Shown(version=1, entry_ids=("a", "b", "a2", "gone"))
+    deployment = await reflected(
+        lambda _: {**GOOD, "bullet_tags": tags}, trace(1, shown=shown), entries=entries
+    )
+    (found,) = reflections(deployment)
+    assert [(one.id, one.tag) for one in found.bullet_tags] == [("a", "helpful"), ("b", "harmful")]
+    assert found.shown == shown
+    (prompt,) = deployment.model.prompts
+    assert [item["id"] for item in items(prompt) if "id" in item] == ["a", "b", "a2"]
+
+
+REPLIES: Mapping[str, Mapping[str, Any]] = {
+    "lists": {"key_insight": ["a"], "reasoning": ["b"]},
+    "numbers": {"key_insight": 42},
+    "half a surrogate pair": {"key_insight": "\ud800", "bullet_tags": [{"id": "\ud800", "tag": "helpful"}]},
+    "10 MB": {"key_insight": "x" * 10_000_000, "reasoning": "ü🐝" * 1_000_000},
+    "everything large": dict.fromkeys(
+        ("reasoning", "error_identification", "root_cause_analysis", "correct_approach", "key_insight"),
+        "🐝" * 50_000,
+    ),
+    "tags are no list": {**GOOD, "bullet_tags": {"a": "helpful"}},
+    "null bytes": {"key_insight": "a\x00b"},
+}
+
+
+@pytest.mark.parametrize("body", REPLIES.values(), ids=REPLIES.keys())
+async def test_a_strange_reply_still_becomes_a_reflection_that_fits(body: Mapping[str, Any]) -> None:
+    deployment = await reflected(lambda _: body, trace(1))
+    assert len(reflections(deployment)) == 1
+    assert dead_letters(deployment.log) == []
+
+
+@pytest.mark.parametrize("body", [{}, {"key_insight": ""}, {"reasoning": None}, {"bullet_tags": []}], ids=str)
+async def test_a_reply_without_any_insight_is_poison_and_its_trace_a_dead_letter(
+    body: Mapping[str, Any],
+) -> None:
+    deployment = await reflected(lambda p: GOOD if "task 2" in p.user else body, trace(1), trace(2))
+    (letter,) = dead_letters(deployment.log)
+    assert (letter.record_id, letter.playbook, letter.value) == ("t-1", NAME, encode(trace(1)))
+    assert [one.trace_id for one in reflections(deployment)] == ["t-2"]
+
+
+async def test_a_model_that_gives_up_makes_a_dead_letter_and_the_next_trace_goes_on() -> None:
+    def answer(prompt: Prompt) -> Mapping[str, Any]:
+        if "task 1" in prompt.user:
+            raise PoisonError("unusable after the re-ask")
+        return GOOD
+
+    deployment = await reflected(answer, trace(1), trace(2))
+    assert [letter.record_id for letter in dead_letters(deployment.log)] == ["t-1"]
+    assert [one.trace_id for one in reflections(deployment)] == ["t-2"]
+
+
+async def test_a_trace_whose_reflection_cannot_be_written_hurts_only_itself() -> None:
+    shown = Shown(version=1, entry_ids=tuple(f"entry-{n:06d}" for n in range(30_000)))
+    deployment = await reflected(lambda _: GOOD, trace(1, shown=shown), trace(2))
+    assert [letter.record_id for letter in dead_letters(deployment.log)] == ["t-1"]
+    assert [one.trace_id for one in reflections(deployment)] == ["t-2"]
+
+
+async def test_hostile_bytes_are_dead_lettered_untouched_and_good_traces_go_on() -> None:
+    bad = [value for value in payloads(Trace).values() if value is None or len(value) < 800_000]
+    deployment = Deployment(model=ScriptedModel(lambda _: GOOD))
+    async with deployment.running(["reflect"]):
+        await deployment.log.produce(*(Outgoing(topic="traces", value=one, partition=0) for one in bad))
+        await send(deployment, *(trace(n) for n in range(9)))
+        await deployment.until(lambda: done(deployment))
+    assert len(reflections(deployment)) == 9
+    letters = sorted(dead_letters(deployment.log), key=lambda one: one.origin_offset)
+    assert [one.value for one in letters if one.origin_partition == 0][: len(bad)] == bad
