@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -14,9 +15,13 @@ from combee.adapters.kafka.connection import Connection
 from combee.core import layout
 from combee.ports import FatalError, LanguageModel, Log
 from combee.runtime.clock import SystemClock
-from combee.runtime.loop import Handler, Loop
+from combee.runtime.loop import Loop
 from combee.runtime.session import run_sessions
 from combee.runtime.settings import ModelSettings, Settings
+
+if TYPE_CHECKING:
+    from combee.reflect.handler import ReflectHandler
+    from combee.scan.handler import ScanHandler
 
 logger = structlog.get_logger()
 
@@ -144,33 +149,34 @@ async def _with_views(
         task.result()
 
 
-async def _loop(log: Log, handler: Handler, settings: Settings, stop: asyncio.Event) -> None:
+async def _asking(
+    log: Log,
+    handler: "ReflectHandler | ScanHandler",
+    model: LanguageModel,
+    settings: Settings,
+    stop: asyncio.Event,
+    ready: Ready,
+) -> None:
+    """Run the loop of a service that asks a model, its view of the playbooks beside it."""
+    view = handler.playbooks.view
     loop = Loop(log, handler, SystemClock(), max_open=OPEN_PER_CALL * settings.model.llm_concurrency)
-    await loop.run(stop, drain_s=settings.model.model_timeout_s + DRAIN_MARGIN_S)
+    drained = loop.run(stop, drain_s=settings.model.model_timeout_s + DRAIN_MARGIN_S)
+    await _with_views(_when_current(view.wait_current, ready, drained), [view.run()])
+    await model.close()
 
 
 async def _reflect(log: Log, settings: Settings, _: str, stop: asyncio.Event, ready: Ready) -> None:
     from combee.reflect.handler import ReflectHandler  # noqa: PLC0415 - each role loads only its own
 
     model = language_model(settings.model)
-    handler = ReflectHandler(log, model, SystemClock())
-    await _with_views(
-        _when_current(handler.playbooks.view.wait_current, ready, _loop(log, handler, settings, stop)),
-        [handler.playbooks.view.run()],
-    )
-    await model.close()
+    await _asking(log, ReflectHandler(log, model, SystemClock()), model, settings, stop, ready)
 
 
 async def _scan(log: Log, settings: Settings, _: str, stop: asyncio.Event, ready: Ready) -> None:
     from combee.scan.handler import ScanHandler  # noqa: PLC0415 - each role loads only its own
 
     model = language_model(settings.model)
-    handler = ScanHandler(log, model)
-    await _with_views(
-        _when_current(handler.playbooks.view.wait_current, ready, _loop(log, handler, settings, stop)),
-        [handler.playbooks.view.run()],
-    )
-    await model.close()
+    await _asking(log, ScanHandler(log, model), model, settings, stop, ready)
 
 
 async def _when_current(

@@ -31,7 +31,6 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     "control": SERVICE,
     "gateway": SERVICE,
     "dashboard": SERVICE,
-    "sdk": {"core", "ports", "schemas", "adapters/kafka", "adapters/memory"},
     "sim": {"core", "ports", "schemas"},
     # The composition roots know everything.
     "compose": ANY,
@@ -66,7 +65,6 @@ LIBRARIES: Mapping[str, set[str]] = {
     "ports": set(),
     "adapters/kafka": {"aiokafka"},
     "adapters/memory": set(),
-    "sdk": {"pydantic"},
 }
 """Part → all the libraries it may import; parts not listed may import what ONLY_IN leaves them."""
 
@@ -235,7 +233,7 @@ def test_no_module_is_longer_than_one_can_read() -> None:
     assert {name: size for name, size in sizes.items() if size > MOST_LINES} == {}
 
 
-LIGHT = ("combee", "combee.sdk", "combee.ports", "combee.adapters.kafka", "combee.adapters.memory")
+LIGHT = ("combee", "combee.ports", "combee.adapters.kafka", "combee.adapters.memory")
 """What agents import; the messages come with it."""
 
 
