@@ -1,6 +1,7 @@
 """Lanes, the environment's clean state, and one real Kafka a session."""
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -24,6 +25,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A shell makes what it starts in the background ignore Ctrl-C, and every process of a test would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     environ = os.environ  # noqa: TID251 - a setting of the machine must not decide a test
     config.stash[ENVIRONMENT] = dict(environ)
     for name in [name for name in environ if name.startswith(SCRUBBED)]:
