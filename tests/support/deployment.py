@@ -71,8 +71,10 @@ class Deployment:
             while not condition():
                 changed = self.log._store.changed
                 self.check()
+                # Not wait_for: before Python 3.12 it may swallow a cancellation, and with it the deadline.
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(changed.wait(), 0.005)
+                    async with asyncio.timeout(0.005):
+                        await changed.wait()
 
     def advance(self, seconds: float) -> None:
         """Let time pass and have the shuffler look at its windows."""

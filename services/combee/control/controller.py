@@ -41,7 +41,9 @@ class Controller:
             if self._appeared.empty():
                 ready()
             try:
-                name = await asyncio.wait_for(self._appeared.get(), 0.5)
+                # Not wait_for: before Python 3.12 it may swallow a cancellation.
+                async with asyncio.timeout(0.5):
+                    name = await self._appeared.get()
             except TimeoutError:
                 continue
             await self._state(name)

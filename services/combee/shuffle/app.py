@@ -129,7 +129,9 @@ async def session(
 
 async def _kicked(shuffler: Shuffler) -> None:
     try:
-        await asyncio.wait_for(shuffler.kick.wait(), TURN_S)
+        # Not wait_for: before Python 3.12 it may swallow a cancellation.
+        async with asyncio.timeout(TURN_S):
+            await shuffler.kick.wait()
     except TimeoutError:
         return
     finally:
