@@ -71,7 +71,7 @@ async def in_process(model: LanguageModel, name: str) -> float:
         members,
         [200] * len(members),
         policy=policy,
-        base=plan.Base(version=0, history_offset=-1),
+        base=plan.Base(version=0, sequence=0, history_offset=-1),
         reason="size",
         batch_size=len(members),
         through_offset=len(members) - 1,
@@ -82,7 +82,7 @@ async def in_process(model: LanguageModel, name: str) -> float:
         chosen = [items[member.offset] for member in group]
         reply = await model.ask(ace.aggregate_prompt(base, chosen))
         sources = [(one.reflection_id,) for one in chosen]
-        return list(operations.read_operations(reply.body, sources)[0])
+        return list(operations.read_operations(reply.body, sources).operations)
 
     found = await asyncio.gather(*(propose(group) for group in plan.deal_batch(batch)))
     await model.ask(ace.combine_prompt(base, [one for some in found for one in some]))

@@ -28,7 +28,10 @@ class Message(Value):
 
 
 class Usage(Value):
-    """What model calls cost: counts, tokens and seconds of model time."""
+    """What model calls cost: counts, tokens and seconds of model time.
+
+    Of a scan's tree: ``calls`` = nodes − ``skips`` + ``splits`` + ``re_asks``.
+    """
 
     calls: int = 0
     tokens_in: int = 0
@@ -36,6 +39,10 @@ class Usage(Value):
     seconds: float = 0.0
     retries: int = 0
     re_asks: int = 0
+    splits: int = 0
+    """Calls made in halves because the whole was too long for the model."""
+    skips: int = 0
+    """Nodes that needed no call: nothing or one proposal to combine."""
 
     def __add__(self, other: "Usage") -> "Usage":
         return Usage(**{name: getattr(self, name) + getattr(other, name) for name in Usage.model_fields})

@@ -2,7 +2,7 @@
 
 from typing import ClassVar, Literal
 
-from combee_schemas.base import Id, Message, PlaybookName, Value
+from combee_schemas.base import Id, Message, PlaybookName, Usage, Value
 
 CloseReason = Literal["size", "bytes", "wait", "span", "flush"]
 
@@ -26,6 +26,7 @@ class Batch(Message):
 
     batch_id: Id
     playbook: PlaybookName
+    method: str = "ace"
     sequence: int
     """1, 2, 3 … per playbook, without gaps."""
     seed: int
@@ -34,7 +35,11 @@ class Batch(Message):
     """Repeats that were recognised while this window was open; the last 1000 of them."""
     copies: int
     widths: tuple[int, ...]
+    shape_reason: str = ""
+    """Why this many groups and levels, in words."""
     base_version: int
+    base_sequence: int = 0
+    """The last batch that ``base_version`` contains: this one is ``sequence − 1 − base_sequence`` batches stale."""
     base_history_offset: int = -1
     """Where ``base_version`` stands in this playbook's partition of ``history``; −1 for version 0."""
     through_offset: int
@@ -43,4 +48,8 @@ class Batch(Message):
     """Where in ``batches`` the oldest batch of this partition stood that had no version yet; −1: none."""
     reason: CloseReason
     batch_size: int
+    waiting: int = 0
+    """Reflections that stayed in the window: with them, arrivals can be counted from manifests alone."""
+    reflect_usage: Usage = Usage()
+    """What the members' reflections cost."""
     closed_at_ms: int = 0

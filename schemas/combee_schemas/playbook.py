@@ -36,8 +36,22 @@ class Entry(Value):
 
 
 ChangeKind = Literal[
-    "add", "update", "merge", "remove", "duplicate", "evict", "dropped", "import", "rollback"
+    "add",
+    "update",
+    "merge",
+    "remove",
+    "duplicate",
+    "echo",
+    "superseded",
+    "conflict",
+    "evict",
+    "dropped",
+    "import",
+    "rollback",
 ]
+"""echo: what agents were shown came back, no news; superseded: an operation lost to one with newer evidence;
+conflict: two entries that differ only in figures or a negation, both kept; dropped: an operation that no longer
+applied."""
 
 
 class Change(Value):
@@ -46,6 +60,26 @@ class Change(Value):
     kind: ChangeKind
     entry_id: str = ""
     detail: str = ""
+
+
+RETIRED_KEPT = 50
+
+
+class Retired(Value):
+    """An entry that left the playbook: said again by agents who were still shown it, it does not come back."""
+
+    entry_id: str
+    content: str
+
+
+class Spend(Value):
+    """What a playbook's model calls cost on one day (UTC)."""
+
+    day: str = ""
+    """Such as ``2026-11-21``."""
+    tokens: int = 0
+    cost: float = 0.0
+    """In the currency of the price table."""
 
 
 Origin = Literal["empty", "batch", "import", "edit", "rollback", "revoke"]
@@ -70,12 +104,30 @@ class Playbook(Message):
     next_id: int = 1
     origin: Origin = "empty"
     changes: tuple[Change, ...] = ()
+    method: str = "ace"
     batch_id: str = ""
     batch_sequence: int = 0
     """The last batch applied."""
     reflections: int = 0
     """Reflections of that batch."""
+    batch_size: int = 0
+    """What the controller had asked for when that batch closed."""
+    close_reason: str = ""
+    waiting: int = 0
+    """Reflections that stayed in the window when it closed."""
+    base_version: int = 0
+    """The version that its aggregator calls saw."""
+    staleness: int = 0
+    """Batches applied between that version and this one."""
     degraded: bool = False
+    retention: tuple[float, ...] = ()
+    """Share of its reflections on which something still rested after each level, and in the playbook."""
+    retention_recent: tuple[float, ...] = ()
+    """The last share of each of the last 20 batches, newest last."""
+    carried: int = 0
+    retired: tuple[Retired, ...] = ()
+    """The last 50 entries that left."""
+    spend: Spend = Spend()
     through_offset: int = -1
     manifest_offset: int = -1
     history_offset: int = -1
@@ -84,6 +136,7 @@ class Playbook(Message):
     """The last command ids executed, newest last."""
     revoked: tuple[str, ...] = ()
     usage: Usage = Usage()
+    reflect_usage: Usage = Usage()
     widths: tuple[int, ...] = ()
     closed_at_ms: int = 0
     created_at_ms: int = 0

@@ -2,6 +2,8 @@
 
 from typing import ClassVar, Literal
 
+from pydantic import Field
+
 from combee_schemas.base import KIB, Id, Message, PlaybookName, Shown, Usage, Value
 
 Tag = Literal["helpful", "harmful", "neutral"]
@@ -27,6 +29,8 @@ class Reflection(Message):
     root_cause_analysis: str = ""
     correct_approach: str = ""
     key_insight: str = ""
+    side_info: dict[str, str] = Field(default_factory=dict)
+    """What a method other than ``ace`` needs of the run (GEPA: Inputs, Generated Outputs, Feedback)."""
     bullet_tags: tuple[BulletTag, ...] = ()
     trace_id: str | None = None
     shown: Shown | None = None

@@ -4,6 +4,7 @@ from enum import StrEnum
 from typing import ClassVar, Literal
 
 from combee_schemas.base import Id, Message, PlaybookName, Usage, Value
+from combee_schemas.batch import CloseReason
 from combee_schemas.reflection import BulletTag, Reflection
 
 
@@ -36,7 +37,16 @@ class Seen(Value):
     reflection_id: Id
     offset: int
     ok: bool = True
+    survived: int = 0
+    """Levels after which an operation still rests on it: 0 none, 1 its group's, 2 the first combine's too …"""
     tags: tuple[BulletTag, ...] = ()
+
+
+class Echo(Value):
+    """An entry that reflections said back although their agents had been shown it: no news."""
+
+    entry_id: str
+    evidence: tuple[str, ...] = ()
 
 
 class Plan(Value):
@@ -44,13 +54,20 @@ class Plan(Value):
 
     batch_id: Id
     playbook: PlaybookName
+    method: str = "ace"
     sequence: int
     widths: tuple[int, ...]
     base_version: int
+    base_sequence: int = 0
     base_history_offset: int = -1
     manifest_offset: int = -1
     through_offset: int = -1
     reflections: int
+    batch_size: int = 0
+    """What the controller had asked for; 0: unknown."""
+    waiting: int = 0
+    reason: CloseReason = "size"
+    reflect_usage: Usage = Usage()
     closed_at_ms: int = 0
 
 
@@ -91,6 +108,9 @@ class Partial(Message):
     reason: str = ""
     operations: tuple[Operation, ...] = ()
     seen: tuple[Seen, ...] = ()
+    echoes: tuple[Echo, ...] = ()
+    carried: int = 0
+    """Proposals that no combine mentioned and that code passed on, in this sub-tree."""
     usage: Usage = Usage()
 
 
@@ -105,4 +125,7 @@ class Update(Message):
     reason: str = ""
     operations: tuple[Operation, ...] = ()
     seen: tuple[Seen, ...] = ()
+    echoes: tuple[Echo, ...] = ()
+    carried: int = 0
+    """Proposals that no combine mentioned and that code passed on, in this sub-tree."""
     usage: Usage = Usage()

@@ -16,6 +16,7 @@ from combee.core import layout
 from combee.ports import FatalError, LanguageModel, Log
 from combee.runtime.clock import SystemClock
 from combee.runtime.loop import Loop
+from combee.runtime.methods import method
 from combee.runtime.session import run_sessions
 from combee.runtime.settings import ModelSettings, Settings
 
@@ -169,14 +170,15 @@ async def _reflect(log: Log, settings: Settings, _: str, stop: asyncio.Event, re
     from combee.reflect.handler import ReflectHandler  # noqa: PLC0415 - each role loads only its own
 
     model = language_model(settings.model)
-    await _asking(log, ReflectHandler(log, model, SystemClock()), model, settings, stop, ready)
+    handler = ReflectHandler(log, model, SystemClock(), method(settings.batch.method))
+    await _asking(log, handler, model, settings, stop, ready)
 
 
 async def _scan(log: Log, settings: Settings, _: str, stop: asyncio.Event, ready: Ready) -> None:
     from combee.scan.handler import ScanHandler  # noqa: PLC0415 - each role loads only its own
 
     model = language_model(settings.model)
-    await _asking(log, ScanHandler(log, model), model, settings, stop, ready)
+    await _asking(log, ScanHandler(log, model, carry=settings.batch.carry), model, settings, stop, ready)
 
 
 async def _when_current(

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from combee.core.method import Answer
 from combee.core.operations import (
     MAX_CONTENT_CHARS,
     MAX_OPERATIONS,
@@ -24,12 +25,12 @@ ALL = ("r-1", "r-2", "r-3", "r-4")
 
 def read(**item: Any) -> Operation | None:
     """Read one operation, an ADD unless it says otherwise."""
-    found, unusable = read_operations(
+    answer = read_operations(
         {"operations": [{"type": "ADD", "section": "OTHERS", "content": "c", "sources": [1], **item}]},
         SOURCES,
     )
-    assert len(found) + unusable == 1
-    return found[0] if found else None
+    assert len(answer.operations) + answer.unusable == 1
+    return answer.operations[0] if answer.operations else None
 
 
 def usable(**item: Any) -> Operation:
@@ -76,7 +77,7 @@ def test_an_id_that_a_model_writes_is_never_evidence() -> None:
 
 
 def test_without_items_there_is_no_evidence() -> None:
-    found, _ = read_operations({"operations": [{"type": "ADD", "content": "c"}]}, [])
+    found = read_operations({"operations": [{"type": "ADD", "content": "c"}]}, []).operations
     assert found[0].evidence == ()
 
 
@@ -157,7 +158,8 @@ def test_sections_are_tidied(section: Any, expected: str) -> None:
 
 @pytest.mark.parametrize("body", REPLIES.values(), ids=REPLIES.keys())
 def test_no_reply_can_make_more_than_a_record_holds(body: dict[str, Any]) -> None:
-    found, unusable = read_operations(body, SOURCES)
+    answer = read_operations(body, SOURCES)
+    found, unusable = answer.operations, answer.unusable
     assert len(found) <= MAX_OPERATIONS
     assert sum(len(one.content) for one in found) <= MAX_REPLY_CHARS
     assert unusable >= 0
@@ -185,7 +187,7 @@ fields = st.fixed_dictionaries(
     | st.lists(fields).map(lambda x: {"operations": x})
 )
 def test_any_json_is_read_without_an_error(body: dict[str, Any]) -> None:
-    found, _ = read_operations(body, SOURCES)
+    found = read_operations(body, SOURCES).operations
     for one in found:
         assert one.content or one.kind is OperationKind.REMOVE
         assert set(one.evidence) <= set(ALL)
@@ -261,4 +263,4 @@ def test_merging_what_was_seen_does_not_depend_on_how_the_tree_is_cut(parts: lis
     "body", [{}, {"operations": None}, {"operations": "ADD"}, {"operations": {}}], ids=str
 )
 def test_a_reply_without_a_list_proposes_nothing(body: dict[str, Any]) -> None:
-    assert read_operations(body, SOURCES) == ((), 0)
+    assert read_operations(body, SOURCES) == Answer(operations=())

@@ -182,7 +182,7 @@ def planned(
         [member(offset) for offset in range(len(sizes))],
         sizes,
         policy=policy,
-        base=Base(version=3, history_offset=9),
+        base=Base(version=3, sequence=3, history_offset=9),
         reason="size",
         batch_size=len(sizes),
         through_offset=len(sizes) - 1,

@@ -83,8 +83,9 @@ def test_a_kept_lesson_is_passed_on_verbatim_with_the_items_it_rests_on() -> Non
     lesson = "Check the tide table (twice); then cast off."
     reading = reading_of([reflection("Feed the fish."), reflection(lesson), reflection(lesson)])
     body = aggregate(reading, 0, ALL)
-    found, unusable = read_operations(body, [("r-1",), ("r-2",), ("r-3",)])
-    assert unusable == 0
+    answer = read_operations(body, [("r-1",), ("r-2",), ("r-3",)])
+    found = answer.operations
+    assert answer.unusable == 0
     assert {one.content: one.evidence for one in found}[lesson] == ("r-2", "r-3")
     assert {one.kind for one in found} == {OperationKind.ADD}
 

@@ -1,9 +1,10 @@
 """Operations as values: read from a model's reply, merged by code, their evidence kept by code."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from combee.core.method import Answer, Sources
 from combee_schemas.playbook import ACE_SECTIONS
 from combee_schemas.scan import Operation, OperationKind, Seen
 
@@ -33,21 +34,26 @@ def union(*ids: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(one for some in ids for one in some))
 
 
-def read_operations(
-    body: Mapping[str, Any], sources: Sequence[tuple[str, ...]]
-) -> tuple[tuple[Operation, ...], int]:
-    """Return the usable operations of a curator's reply, within bounds, and how many were not usable.
+def read_operations(body: Mapping[str, Any], sources: Sources) -> Answer:
+    """Return the usable operations of a curator's reply, within bounds, and which items it mentions.
 
-    ``sources[n-1]`` is the evidence of the prompt's item n. Numbers that no item has are ignored;
-    an operation that names none rests on all items: too wide is honest, empty would lose lineage.
+    Numbers that no item has are ignored; an operation that names none rests on all items, and mentions
+    them all: too wide is honest, empty would lose lineage.
     """
     items = body.get("operations")
     if not isinstance(items, list):
-        return (), 0
+        return Answer(operations=())
     everything = union(*sources)
     read = (_read(item, sources, everything) for item in items[:MAX_OPERATIONS])
     usable = tuple(_bounded(operation for operation in read if operation is not None))
-    return merge(usable), len(items) - len(usable)
+    named = [_numbers(item.get("sources"), sources) for item in items if isinstance(item, dict)]
+    dropped = _numbers(body.get("dropped"), sources)
+    whole = frozenset(range(1, len(sources) + 1))
+    return Answer(
+        operations=merge(usable),
+        unusable=len(items) - len(usable),
+        mentioned=frozenset(dropped).union(*(one or whole for one in named)),
+    )
 
 
 def _bounded(operations: Iterable[Operation]) -> Iterator[Operation]:
@@ -59,7 +65,7 @@ def _bounded(operations: Iterable[Operation]) -> Iterator[Operation]:
         yield operation
 
 
-def _read(item: object, sources: Sequence[tuple[str, ...]], everything: tuple[str, ...]) -> Operation | None:
+def _read(item: object, sources: Sources, everything: tuple[str, ...]) -> Operation | None:
     if not isinstance(item, dict):
         return None
     kind = str(item.get("type", item.get("kind", ""))).upper()
@@ -90,11 +96,15 @@ def _texts(value: object) -> tuple[str, ...]:
     return union(text for text in texts if text)
 
 
-def _evidence(numbers: object, sources: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    if not isinstance(numbers, list):
-        return ()
+def _evidence(numbers: object, sources: Sources) -> tuple[str, ...]:
+    return union(*(sources[n - 1] for n in _numbers(numbers, sources)))
+
+
+def _numbers(found: object, sources: Sources) -> tuple[int, ...]:
+    """Return the item numbers in a reply's list, once each, without those that no item has."""
+    numbers = found if isinstance(found, list) else []
     whole = dict.fromkeys(n for n in numbers if isinstance(n, int) and not isinstance(n, bool))
-    return union(*(sources[n - 1] for n in whole if 1 <= n <= len(sources)))
+    return tuple(n for n in whole if 1 <= n <= len(sources))
 
 
 def merge(operations: Iterable[Operation]) -> tuple[Operation, ...]:

@@ -13,6 +13,7 @@ from combee_schemas.scan import Group, GroupMember, Plan
 class PlanPolicy:
     """The shape of batches: paper defaults p = 2 and k = ⌊√n⌋."""
 
+    method: str = "ace"
     copies: int
     fan_in: int
     max_levels: int
@@ -25,6 +26,8 @@ class Base:
     """The playbook version that all nodes of a batch see."""
 
     version: int
+    sequence: int
+    """The last batch it contains."""
     history_offset: int
 
 
@@ -48,6 +51,7 @@ def plan_batch(
     return Batch(
         batch_id=identity.batch_id(playbook, sequence),
         playbook=playbook,
+        method=policy.method,
         sequence=sequence,
         seed=seed,
         members=tuple(members),
@@ -55,6 +59,7 @@ def plan_batch(
         copies=copies,
         widths=tree.plan_widths(groups, policy.fan_in, policy.max_levels),
         base_version=base.version,
+        base_sequence=base.sequence,
         base_history_offset=base.history_offset,
         through_offset=through_offset,
         reason=reason,
@@ -110,12 +115,18 @@ def make_plan(batch: Batch, manifest_offset: int) -> Plan:
     return Plan(
         batch_id=batch.batch_id,
         playbook=batch.playbook,
+        method=batch.method,
         sequence=batch.sequence,
         widths=batch.widths,
         base_version=batch.base_version,
+        base_sequence=batch.base_sequence,
         base_history_offset=batch.base_history_offset,
         manifest_offset=manifest_offset,
         through_offset=batch.through_offset,
         reflections=len(batch.members),
+        batch_size=batch.batch_size,
+        waiting=batch.waiting,
+        reason=batch.reason,
+        reflect_usage=batch.reflect_usage,
         closed_at_ms=batch.closed_at_ms,
     )

@@ -1,25 +1,20 @@
 """The reflect service: one trace, one model call, one reflection."""
 
-from typing import Any
-
 from combee.core import identity
+from combee.core.method import Method
 from combee.core.methods import ace
 from combee.ports import Clock, LanguageModel, Log, Outgoing, PoisonError, Record, TopicPartition
 from combee.reflect.reflected import Reflected
 from combee.runtime.playbooks import Playbooks
 from combee_schemas import topics
+from combee_schemas.base import Usage
 from combee_schemas.codec import CodecError, decode, encode
 from combee_schemas.model import Reply
 from combee_schemas.playbook import Entry
-from combee_schemas.reflection import BulletTag, Reflection
+from combee_schemas.reflection import Reflection
 from combee_schemas.trace import Trace
 
 TRACES = topics.TRACES.name
-MAX_FIELD_CHARS = 8_000
-"""A reflection's five texts together stay well below the record's cap."""
-
-TAGS = {"helpful", "harmful", "neutral"}
-TEXTS = ("reasoning", "error_identification", "root_cause_analysis", "correct_approach", "key_insight")
 
 
 class ReflectHandler:
@@ -29,9 +24,10 @@ class ReflectHandler:
     topics = (TRACES,)
     bounded_topics = frozenset({TRACES})
 
-    def __init__(self, log: Log, model: LanguageModel, clock: Clock) -> None:
+    def __init__(self, log: Log, model: LanguageModel, clock: Clock, method: Method = ace) -> None:
         self._log = log
         self._model = model
+        self._method = method
         self._clock = clock
         self._reflected = Reflected()
         self.playbooks = Playbooks(log)
@@ -69,50 +65,23 @@ class ReflectHandler:
 
     async def _reflect(self, trace: Trace, reflection_id: str) -> Reflection:
         shown = self._shown(trace)
-        reply = await self._model.ask(ace.reflect_prompt(trace, shown))
-        return read_reflection(trace, reflection_id, reply, shown, self._clock.now_ms())
+        prompt = self._method.reflect_prompt(trace, shown)
+        reply = await self._model.ask(prompt) if prompt else Reply(body={}, usage=Usage())
+        try:
+            fields = self._method.read_reflection(trace, shown, reply.body)
+        except ValueError as error:
+            raise PoisonError(str(error)) from error
+        return Reflection(
+            reflection_id=reflection_id,
+            playbook=trace.playbook,
+            **fields,
+            trace_id=trace.trace_id,
+            shown=trace.shown,
+            usage=reply.usage,
+            created_at_ms=self._clock.now_ms(),
+        )
 
     def _shown(self, trace: Trace) -> list[Entry]:
         """Return the entries the agent had, as far as the newest version still has them."""
         wanted = frozenset(trace.shown.entry_ids) if trace.shown else frozenset[str]()
         return [entry for entry in self.playbooks.latest(trace.playbook).entries if entry.id in wanted]
-
-
-def read_reflection(
-    trace: Trace, reflection_id: str, reply: Reply, shown: list[Entry], now_ms: int
-) -> Reflection:
-    """Return the reflection in a reflector's reply; tags of entries nobody showed are left out.
-
-    Raises
-    ------
-    PoisonError
-        If the reply holds no insight at all.
-    """
-    texts = {name: _text(reply.body.get(name)) for name in TEXTS}
-    if not any(texts.values()):
-        raise PoisonError("the reflector's reply is empty")
-    return Reflection(
-        reflection_id=reflection_id,
-        playbook=trace.playbook,
-        **texts,
-        bullet_tags=_tags(reply.body.get("bullet_tags"), {entry.id for entry in shown}),
-        trace_id=trace.trace_id,
-        shown=trace.shown,
-        usage=reply.usage,
-        created_at_ms=now_ms,
-    )
-
-
-def _text(found: object) -> str:
-    """Return a model's text, cut, and such that UTF-8 can hold it (JSON escapes can break that)."""
-    return str(found or "").encode(errors="replace").decode()[:MAX_FIELD_CHARS]
-
-
-def _tags(found: Any, shown: set[str]) -> tuple[BulletTag, ...]:
-    items = [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
-    tags = {str(item.get("id")): str(item.get("tag")).lower() for item in items}
-    return tuple(
-        BulletTag.model_validate({"id": entry_id, "tag": tag})
-        for entry_id, tag in tags.items()
-        if entry_id in shown and tag in TAGS
-    )

@@ -109,6 +109,15 @@ class BatchSettings(Group):
 
     batch_size: int = Field(40, ge=1, le=2000, description="original reflections per batch")
     copies: int = Field(2, ge=1, le=8, description="p: copies of each reflection")
+    method: str = Field(
+        "ace", min_length=1, description="how prompts are written and read: ace, gepa or one installed"
+    )
+    aggregate_tokens: int = Field(
+        32_000, ge=500, description="reflections or proposals that one aggregator call may read (tokens)"
+    )
+    carry: bool = Field(
+        True, description="pass on proposals that a combine neither used nor dropped by name (recorded)"
+    )
     fan_in: int = Field(32, ge=2, description="children per node above level 0")
     max_levels: int = Field(4, ge=2, le=4, description="levels of the scan tree at most")
     max_wait_s: float = Field(30, gt=0, description="an unfilled window closes after this (s)")

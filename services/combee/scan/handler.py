@@ -1,12 +1,14 @@
 """The scan service: ready nodes are asked, children are gathered, results rise to the next level."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
 
 from combee.core import identity, tree
+from combee.core.method import Method
 from combee.ports import DrainingError, LanguageModel, Log, Outgoing, PoisonError, Record, TopicPartition
+from combee.runtime.methods import method
 from combee.runtime.playbooks import Playbooks
 from combee.scan.aggregate import Aggregator, Outcome, shortened
 from combee.scan.answered import Answered
@@ -35,10 +37,13 @@ class ScanHandler:
     topics = tuple(topic.name for topic in topics.SCAN)
     bounded_topics = frozenset({LEAVES})
 
-    def __init__(self, log: Log, model: LanguageModel) -> None:
+    def __init__(
+        self, log: Log, model: LanguageModel, *, methods: Callable[[str], Method] = method, carry: bool = True
+    ) -> None:
         self._log = log
         self._model = model
-        self._aggregator = Aggregator(model)
+        self._methods = methods
+        self._carry = carry
         self._answered = Answered()
         self._gatherings: dict[str, Gathering] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -90,7 +95,9 @@ class ScanHandler:
             raise PoisonError(f"group {group.index} of {group.plan.batch_id} has a foreign node id")
         async with self._lock(group.node_id):
             if not self._over(group.plan, group.node_id):
-                outcome = await self._aggregator.group(await self._base(group.plan), group.members)
+                outcome = await self._aggregator(group.plan).group(
+                    await self._base(group.plan), group.members
+                )
                 await self._emit(group.plan, 0, group.index, outcome)
 
     async def _child(self, child: Partial, record: Record) -> None:
@@ -108,7 +115,7 @@ class ScanHandler:
             if not self._over(child.plan, child.parent_id):
                 children = [gathering.children[i] for i in wanted]
                 base = await self._base(child.plan)
-                outcome = await self._aggregator.combine(base, level, children)
+                outcome = await self._aggregator(child.plan).combine(base, level, children)
                 await self._emit(child.plan, level, index, outcome)
         gathering.done.set()
         self._gatherings.pop(child.parent_id, None)
@@ -139,6 +146,9 @@ class ScanHandler:
             raise PoisonError(f"node {child.node_id} is not on its siblings' partition")
         return index
 
+    def _aggregator(self, plan: Plan) -> Aggregator:
+        return Aggregator(self._model, self._methods(plan.method), carry=self._carry)
+
     def _lock(self, node_id: str) -> asyncio.Lock:
         return self._locks.setdefault(node_id, asyncio.Lock())
 
@@ -164,6 +174,8 @@ class ScanHandler:
             "reason": outcome.reason[:500],
             "operations": outcome.operations,
             "seen": outcome.seen,
+            "echoes": outcome.echoes,
+            "carried": outcome.carried,
             "usage": outcome.usage,
         }
         if tree.is_root(plan.widths, level):

@@ -45,6 +45,7 @@ class Closer:
         self._sizes = sizes
         self._pulse_at = float("-inf")
         self._plan_policy = plan.PlanPolicy(
+            method=settings.method,
             copies=settings.copies,
             fan_in=settings.fan_in,
             max_levels=settings.max_levels,
@@ -126,7 +127,9 @@ class Closer:
             [item.member for item in taken],
             [item.size for item in taken],
             policy=self._plan_policy,
-            base=plan.Base(version=base.version, history_offset=base.history_offset),
+            base=plan.Base(
+                version=base.version, sequence=base.batch_sequence, history_offset=base.history_offset
+            ),
             reason=close.reason,
             batch_size=self._policy(name).batch_size,
             through_offset=state.through(name),

@@ -72,7 +72,7 @@ def run_naive(
         batch = reflections[start : start + batch_size]
         reading = read(as_request(aggregate_prompt(playbook, batch)))
         reply = aggregate(reading, seed, law)
-        operations, _ = read_operations(reply, [(one.reflection_id,) for one in batch])
+        operations = read_operations(reply, [(one.reflection_id,) for one in batch]).operations
         read_this = load(reading, law)
         calls.append(Call(distinct=len(read_this.distinct), tokens=read_this.tokens, entries=len(operations)))
         playbook = updated(playbook, operations)

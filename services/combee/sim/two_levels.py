@@ -47,4 +47,4 @@ def _update(base: Playbook, batch: Sequence[Reflection], seed: int, law: Law) ->
 
 def _call(prompt: Prompt, sources: Sequence[tuple[str, ...]], seed: int, law: Law) -> tuple[Operation, ...]:
     reply = aggregate(read(as_request(prompt)), seed, law)
-    return read_operations(reply, sources)[0]
+    return read_operations(reply, sources).operations

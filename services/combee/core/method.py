@@ -1,0 +1,65 @@
+"""The method: how prompts are written and replies are read. A method is a module (or object) with these names.
+
+``ace`` and ``gepa`` are built in; others are found by entry point (``combee.methods``), see docs/methods.md.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from combee_schemas.model import Prompt
+from combee_schemas.playbook import Entry, Playbook
+from combee_schemas.reflection import Reflection
+from combee_schemas.scan import Operation
+from combee_schemas.trace import Trace
+
+Sources = Sequence[tuple[str, ...]]
+"""``sources[n - 1]`` is the evidence of a prompt's item n."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a curator's reply says about a prompt's items."""
+
+    operations: tuple[Operation, ...]
+    unusable: int = 0
+    """Operations that could not be read."""
+    mentioned: frozenset[int] = frozenset()
+    """Numbers of the items that an operation rests on or that the reply drops by name."""
+
+
+class Method(Protocol):
+    """Prompts and replies of one way to learn; pure."""
+
+    @property
+    def REBASES(self) -> bool:  # noqa: N802 - a constant of a module
+        """Whether an operation made on one version may be applied to a later one (batches may overlap)."""
+
+    def reflect_prompt(self, trace: Trace, shown: Sequence[Entry], /) -> Prompt | None:
+        """Ask what can be learned from a run; None: this method needs no model for that."""
+
+    def read_reflection(
+        self, trace: Trace, shown: Sequence[Entry], body: Mapping[str, Any], /
+    ) -> dict[str, Any]:
+        """Return the fields of a `Reflection`; ``body`` is the reply ({} without a call).
+
+        Raises
+        ------
+        ValueError
+            If there is nothing in it to learn from.
+        """
+
+    def aggregate_prompt(self, base: Playbook, reflections: Sequence[Reflection], /) -> Prompt:
+        """Ask for operations that one group's reflections support; they are numbered from 1."""
+
+    def combine_prompt(self, base: Playbook, proposals: Sequence[Operation], /) -> Prompt:
+        """Ask to combine the children's operations; they are numbered from 1."""
+
+    def read(self, base: Playbook, body: Mapping[str, Any], sources: Sources, /) -> Answer:
+        """Read the reply to either prompt."""
+
+    def merge(self, base: Playbook, operations: Sequence[Operation], /) -> tuple[Operation, ...]:
+        """Combine operations by code, where no model could."""
+
+    def answer_prompt(self, playbook: Playbook, question: str, /) -> Prompt:
+        """Ask an agent one question with the playbook before it."""
