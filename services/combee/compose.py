@@ -18,7 +18,7 @@ from combee.runtime.clock import SystemClock
 from combee.runtime.loop import Loop
 from combee.runtime.methods import method
 from combee.runtime.session import run_sessions
-from combee.runtime.settings import ModelSettings, Settings
+from combee.runtime.settings import ModelSettings, Settings, WorkerSettings
 
 if TYPE_CHECKING:
     from combee.reflect.handler import ReflectHandler
@@ -132,6 +132,24 @@ class Ready:
             self._path.touch()
 
 
+def _mortal(log: Log, settings: WorkerSettings) -> Log:
+    """Return the log; with a failpoint set, one at whose writes this process dies."""
+    if settings.failpoint is None:
+        return log
+    from combee.adapters.failpoints import ExitFuse, MortalLog  # noqa: PLC0415 - fault tests only
+
+    return MortalLog(log, ExitFuse(settings.failpoint, settings.failpoint_marker))
+
+
+def _mortal_model(model: LanguageModel, settings: WorkerSettings) -> LanguageModel:
+    """Return the model; with a failpoint set, one around whose calls this process dies."""
+    if settings.failpoint is None:
+        return model
+    from combee.adapters.failpoints import ExitFuse, MortalModel  # noqa: PLC0415 - fault tests only
+
+    return MortalModel(model, ExitFuse(settings.failpoint, settings.failpoint_marker))
+
+
 Role = Callable[[Log, Settings, str, asyncio.Event, Ready], Awaitable[None]]
 
 
@@ -169,7 +187,7 @@ async def _asking(
 async def _reflect(log: Log, settings: Settings, _: str, stop: asyncio.Event, ready: Ready) -> None:
     from combee.reflect.handler import ReflectHandler  # noqa: PLC0415 - each role loads only its own
 
-    model = language_model(settings.model)
+    model = _mortal_model(language_model(settings.model), settings.worker)
     handler = ReflectHandler(log, model, SystemClock(), method(settings.batch.method))
     await _asking(log, handler, model, settings, stop, ready)
 
@@ -177,7 +195,7 @@ async def _reflect(log: Log, settings: Settings, _: str, stop: asyncio.Event, re
 async def _scan(log: Log, settings: Settings, _: str, stop: asyncio.Event, ready: Ready) -> None:
     from combee.scan.handler import ScanHandler  # noqa: PLC0415 - each role loads only its own
 
-    model = language_model(settings.model)
+    model = _mortal_model(language_model(settings.model), settings.worker)
     await _asking(log, ScanHandler(log, model, carry=settings.batch.carry), model, settings, stop, ready)
 
 
@@ -254,5 +272,5 @@ async def run_worker(role: str, settings: Settings, bootstrap_servers: str) -> N
         asyncio.get_running_loop().add_signal_handler(sign, stop.set)
     ready = Ready(role, settings.worker.ready_file)
     async with opened(settings, bootstrap_servers) as log:
-        await ROLES[role](log, settings, bootstrap_servers, stop, ready)
+        await ROLES[role](_mortal(log, settings.worker), settings, bootstrap_servers, stop, ready)
     logger.info("stopped", service=role)

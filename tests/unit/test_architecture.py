@@ -22,6 +22,7 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     "adapters/memory": {"ports", "schemas"},
     "adapters/openai": {"ports", "schemas"},
     "adapters/embedded_kafka": {"ports", "schemas"},
+    "adapters/failpoints": {"ports", "schemas"},
     # The loop and the views are thin shells around pure decisions: those they may use.
     "runtime": {"core", "ports", "schemas"},
     "reflect": SERVICE,

@@ -27,3 +27,10 @@ def test_own_properties_win() -> None:
 
 def test_a_backslash_survives_the_properties_format() -> None:
     assert render({"log.dirs": r"a\b"}) == "log.dirs=a\\\\b\n"
+
+
+def test_a_name_with_a_plus_appends() -> None:
+    properties = server_properties(1, PORTS[:1], Path("logs"), {"listeners+": "OTHER://127.0.0.1:1"})
+
+    assert properties["listeners"].endswith(",OTHER://127.0.0.1:1")
+    assert "listeners+" not in properties

@@ -157,6 +157,14 @@ class WorkerSettings(Group):
         None, description="the embedded broker's directory; empty: the user's data folder"
     )
     ready_file: Path | None = Field(None, description="touched when the service is ready")
+    failpoint: str | None = Field(
+        None,
+        pattern=r"^[a-z ]+(@[1-9][0-9]*)?$",
+        description="for fault tests: the process exits at once at this point, such as 'after ask@3' (third pass)",
+    )
+    failpoint_marker: Path | None = Field(
+        None, description="for fault tests: made when the point is hit; where it exists, nothing happens"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,11 +20,14 @@ appender.console.layout.pattern=%d %p %m (%c)%n
 def server_properties(
     node_id: int, ports: Sequence[NodePorts], log_dir: Path, extra: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the properties of node ``node_id`` (from 1) of a cluster on loopback."""
+    """Return the properties of node ``node_id`` (from 1) of a cluster on loopback.
+
+    ``extra`` replaces; under a name that ends in ``+`` it is appended (one more listener, say).
+    """
     own, replicas = ports[node_id - 1], str(len(ports))
     in_sync = str(len(ports) // 2 + 1)
     voters = (f"{n}@{LOOPBACK}:{pair.controller}" for n, pair in enumerate(ports, start=1))
-    return {
+    own_properties = {
         "process.roles": "broker,controller",
         "node.id": str(node_id),
         "controller.quorum.voters": ",".join(voters),
@@ -51,8 +54,11 @@ def server_properties(
         "broker.heartbeat.interval.ms": "300" if len(ports) == 1 else "500",
         "group.initial.rebalance.delay.ms": "0",
         "log.cleaner.dedupe.buffer.size": "2097152",
-        **extra,
     }
+    more = {key[:-1]: value for key, value in extra.items() if key.endswith("+")}
+    replaced = {key: value for key, value in extra.items() if not key.endswith("+")}
+    appended = {key: f"{own_properties[key]},{value}" for key, value in more.items()}
+    return own_properties | replaced | appended
 
 
 def render(properties: Mapping[str, str]) -> str:
