@@ -16,6 +16,8 @@ class Prompt:
     reply_name: str
     reply_schema: Mapping[str, Any] = field(default_factory=dict)
     """JSON schema of the reply; empty means free text."""
+    optional: frozenset[str] = frozenset()
+    """Keys that a strict server must give (its schemas know no optional ones) and any other may leave out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,6 @@
 import json
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -48,6 +49,13 @@ def answer(text: str, finish_reason: str = "stop") -> Answer:
 )
 def test_a_weak_models_reply_is_helped(text: str) -> None:
     assert read_reply(answer(text), PROMPT) == GOOD
+
+
+def test_an_optional_key_may_be_missing_and_no_other() -> None:
+    lenient = replace(PROMPT, optional=frozenset({"why"}))
+    assert read_reply(answer('{"items": []}'), lenient) == {"items": []}
+    with pytest.raises(UnusableError, match="lacked items"):
+        read_reply(answer('{"why": "x"}'), lenient)
 
 
 @pytest.mark.parametrize(

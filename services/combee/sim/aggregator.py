@@ -43,6 +43,7 @@ def aggregate(reading: Reading, seed: int, law: Law = LAW) -> dict[str, Any]:
     return {
         "reasoning": f"Simulated: {len(kept)} of {len(read.distinct)} distinct lessons kept.",
         "operations": [_operation(by_lesson[lesson], known) for lesson in kept],
+        "dropped": [item.n for item in read.items if key(item.lesson) not in read.distinct],
     }
 
 

@@ -46,11 +46,12 @@ def read_reply(answer: Answer, prompt: Prompt) -> Mapping[str, Any]:
     return _plain(body)
 
 
-def misfit(body: object, schema: Mapping[str, Any]) -> str | None:
+def misfit(body: object, prompt: Prompt) -> str | None:
     """Return what keeps ``body`` from fitting the schema's top level, or None."""
+    schema = prompt.reply_schema
     if not isinstance(body, dict):
         return "it was not one JSON object"
-    missing = [str(name) for name in schema.get("required", ()) if name not in body]
+    missing = [str(name) for name in schema.get("required", ()) if name not in body and name not in prompt.optional]
     if missing:
         return f"it lacked {', '.join(missing)}"
     rules = schema.get("properties", {}).items()
@@ -73,7 +74,7 @@ def _whole(text: str, prompt: Prompt) -> dict[str, Any] | None:
         body = json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
         return None
-    return body if isinstance(body, dict) and misfit(body, prompt.reply_schema) is None else None
+    return body if isinstance(body, dict) and misfit(body, prompt) is None else None
 
 
 def _without_echo(text: str, prompt: Prompt) -> str:
@@ -91,9 +92,9 @@ def _inside(text: str, prompt: Prompt) -> dict[str, Any]:
     tail = text[start:]
     if any(tail.count(opening) > tail.count(closing) for opening, closing in ("{}", "[]")):
         raise UnusableError("its JSON was not closed")
-    fitting = [body for body in _objects(tail) if misfit(body, prompt.reply_schema) is None]
+    fitting = [body for body in _objects(tail) if misfit(body, prompt) is None]
     body = fitting[-1] if fitting else _repaired(text[start : end + 1])
-    problem = misfit(body, prompt.reply_schema)
+    problem = misfit(body, prompt)
     if problem is not None:
         raise UnusableError(problem)
     return dict(body)

@@ -197,6 +197,7 @@ def _curate(instructions: str, base: Playbook, data: str) -> Prompt:
         user=data,
         reply_name="operations",
         reply_schema=OPERATIONS_SCHEMA,
+        optional=frozenset({"reasoning", "dropped"}),
     )
 
 
