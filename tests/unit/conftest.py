@@ -11,8 +11,22 @@ from combee.runtime import loop
 # A busy machine must not decide a test, and the lane has to stay short.
 settings.register_profile("unit", deadline=None, max_examples=50)
 settings.load_profile("unit")
-# Thousands of batches are made here, and every one says so.
-structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
+
+
+def hear(level: int) -> None:
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(level))
+
+
+@pytest.fixture(autouse=True)
+def warnings_only() -> None:
+    """Keep quiet: thousands of batches are made here, and every one says so."""
+    hear(logging.WARNING)
+
+
+@pytest.fixture
+def every_level(warnings_only: None) -> None:  # noqa: ARG001 - what this one overrides
+    """Hear information, too."""
+    hear(logging.DEBUG)
 
 
 @pytest.fixture

@@ -130,6 +130,7 @@ def test_patience_is_counted_from_the_first_failure_and_a_wait_beyond_it_is_not_
     assert waiting(CallFailedError("busy")) is False
 
 
+@pytest.mark.usefixtures("every_level")
 def test_trouble_is_said_aloud_once_and_so_is_its_end() -> None:
     health = Health()
     with capture_logs() as logs:

@@ -5,7 +5,7 @@ import ssl
 import time
 import zlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import openai
@@ -103,8 +103,11 @@ class Connection:
         try:
             # Inside, time-outs are per read; only this one bounds a server that drips.
             async with asyncio.timeout(self._timeout_s):
+                # As extra body: the library's walk through a typed one takes 2 ms a call for our schemas.
                 raw = await self._client.chat.completions.with_raw_response.create(
-                    **{**parameters, "messages": list(messages)}
+                    model=parameters["model"],
+                    messages=cast("Any", list(messages)),
+                    extra_body={name: value for name, value in parameters.items() if name != "model"},
                 )
         except openai.APIError as error:
             # Without its cause: the library's error may quote the key.
