@@ -42,7 +42,7 @@ class Usage(Value):
     splits: int = 0
     """Calls made in halves because the whole was too long for the model."""
     skips: int = 0
-    """Nodes that needed no call: nothing or one proposal to combine."""
+    """Calls not made: nothing or one proposal to combine, too long alone, refused by the server."""
 
     def __add__(self, other: "Usage") -> "Usage":
         return Usage(**{name: getattr(self, name) + getattr(other, name) for name in Usage.model_fields})

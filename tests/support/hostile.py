@@ -1,12 +1,14 @@
 """Payloads that must never hurt more than themselves: bytes for the codec, replies for the scan."""
 
 import struct
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import msgpack
 
 from combee_schemas.base import Message
+from combee_schemas.model import Prompt
 
 DEEP = 100_000
 
@@ -143,3 +145,77 @@ REPLIES: Mapping[str, Mapping[str, Any]] = {
     "prompt echoed": {"system": "You are the curator", "user": "<reflections>"},
 }
 """Replies that a model might give, by what is wrong with them."""
+
+Fate = Literal["used", "vague", "empty", "unusable"]
+"""What becomes of a reply; docs/architecture.md says what that means at each level.
+
+used: operations that name items; vague: operations that name none; empty: nothing proposed, or nothing said;
+unusable: as if the model had not answered.
+"""
+
+FATES: Mapping[str, Fate] = {
+    "empty": "empty",
+    "no list": "empty",
+    "no operations": "empty",
+    "not objects": "unusable",
+    "unknown type": "unusable",
+    "type is a list": "unusable",
+    "surrogate in content": "used",
+    "surrogate in section": "used",
+    "surrogate in id": "used",
+    "invented id": "used",
+    "numbers as ids": "unusable",
+    "one id to merge": "unusable",
+    "sources beyond": "vague",
+    "sources no list": "vague",
+    "content is a list": "used",
+    "content is a number": "used",
+    "content is blank": "unusable",
+    "null bytes": "used",
+    "100 kB in one entry": "used",
+    "4 MB in many entries": "used",
+    "50,000 operations": "vague",
+    "section of 100 kB": "used",
+    "prompt echoed": "empty",
+}
+"""What becomes of each of `REPLIES`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """What a server sent as the model's text."""
+
+    text: Callable[[Prompt], str]
+    finish_reason: str = "stop"
+    fate: Fate = "unusable"
+
+
+def _said(text: str, finish_reason: str = "stop", *, fate: Fate = "unusable") -> Said:
+    return Said(text=lambda _: text, finish_reason=finish_reason, fate=fate)
+
+
+_ADD = (
+    '{"reasoning": "", "operations": [{"type": "ADD", "section": "OTHERS", "content": "c", "sources": [1]}], '
+)
+
+TEXTS: Mapping[str, Said] = {
+    "nothing": _said(""),
+    "blank": _said(" \n\t "),
+    "not JSON": _said("I believe the playbook is fine as it is."),
+    "a list": _said("[1, 2, 3]"),
+    "a number": _said("42"),
+    "wrong shape": _said('{"final_answer": "42"}'),
+    "operations no list": _said('{"reasoning": "", "operations": "ADD", "dropped": []}'),
+    "no account of what it dropped": _said(_ADD.rstrip(", ") + "}", fate="used"),
+    "truncated": _said(_ADD + '"dropped": [2, '),
+    "whole but cut off": _said(_ADD + '"dropped": []}', "length"),
+    "withheld": _said(_ADD + '"dropped": []}', "content_filter"),
+    "prompt echoed": Said(text=lambda prompt: f"{prompt.system}\n{prompt.user}"),
+    "instructions echoed": Said(text=lambda prompt: prompt.system),
+    "10 MB of prose": _said("no " * (10 << 20 >> 2)),
+    "10 MB of brackets": _said("{" * (10 << 20)),
+    "10 MB cut off": _said(_ADD[:-3] + "x" * (10 << 20)),
+    "deep": _said('{"operations": ' + "[" * DEEP),
+    "NaN": _said('{"reasoning": NaN, "operations": [], "dropped": []}', fate="empty"),
+}
+"""Texts that a server might send, by what is wrong with them."""

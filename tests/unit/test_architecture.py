@@ -51,6 +51,7 @@ ONLY_IN: Mapping[str, tuple[str, ...]] = {
     "psutil": ("adapters/embedded_kafka/",),
     "filelock": ("adapters/embedded_kafka/",),
     "aiolimiter": ("adapters/openai/",),
+    "rapidfuzz": ("core/similarity.py", "experiments/"),
     "json_repair": ("adapters/openai/",),
     "typer": ("cli/", "experiments/"),
     "rich": ("cli/", "experiments/"),
@@ -62,7 +63,7 @@ ONLY_IN: Mapping[str, tuple[str, ...]] = {
 
 LIBRARIES: Mapping[str, set[str]] = {
     "schemas": {"msgpack", "pydantic"},
-    "core": {"pydantic"},
+    "core": {"pydantic", "rapidfuzz"},
     "ports": set(),
     "adapters/kafka": {"aiokafka"},
     "adapters/memory": set(),

@@ -13,6 +13,7 @@ from combee.cli.console import clean
 from combee.cli.watch import new_versions
 from combee.ports import Log, Record, TransientError
 from combee_schemas import topics
+from combee_schemas.base import Usage
 from combee_schemas.codec import encode
 from combee_schemas.playbook import Entry, Playbook
 from support import ledger
@@ -50,6 +51,27 @@ def test_show_for_people_has_sections_ids_and_contents(learned: Deployment) -> N
     assert "lesson 7" in out
 
 
+def test_show_tells_what_was_retained_and_how_many_calls_were_planned(learned: Deployment) -> None:
+    out = run("playbook", "show", NAME).stdout
+    assert "retention: 100 % after level 0 → 100 % after level 1 → 100 % in the playbook" in out
+    assert "model calls: 4 made, 4 planned\n" in out
+    assert run_json("playbook", "show", NAME)["retention_falling"] is False
+    newest = ledger.latest(learned.log)
+    worse = {
+        "version": 3,
+        "retention": (0.9, 0.5, 0.4),
+        "retention_recent": (0.9, 0.9, 0.9, 0.4),
+        "carried": 7,
+        "usage": Usage(calls=6, skips=1, splits=2, re_asks=1),
+    }
+    put(learned, topics.PLAYBOOKS, NAME, encode(newest.model_copy(update=worse)))
+    out = run("playbook", "show", NAME).stdout
+    assert "→ 40 % in the playbook; 7 proposals carried" in out
+    assert "warning: retention is falling: 40 %" in out
+    assert "model calls: 6 made, 4 planned (1 skipped, 2 split, 1 asked again)" in out
+    assert run_json("playbook", "show", NAME)["retention_falling"] is True
+
+
 @pytest.mark.parametrize(
     ("form", "line"), [("ace", "[misc-00001] helpful=0"), ("md", "- `misc-00001` (+0 -0)")]
 )
@@ -75,6 +97,8 @@ def test_history_lists_versions_with_origin_and_cost(learned: Deployment) -> Non
     row = found["versions"][0]
     assert (row["origin"], row["batch_sequence"], row["reflections"]) == ("batch", 1, 10)
     assert (row["changes"], row["model_calls"]) == ({"add": 10}, first.usage.calls)
+    assert (row["planned_calls"], row["skips"], row["splits"], row["re_asks"]) == (4, 0, 0, 0)
+    assert (row["retention"], row["carried"]) == ([1.0, 1.0, 1.0], 0)
     assert row["tokens"] == {"in": first.usage.tokens_in, "out": first.usage.tokens_out}
 
 

@@ -67,10 +67,25 @@ def test_status_shows_topics_services_and_playbooks(learned: Deployment) -> None
     assert found["services"] == {
         name: {"lag": 0, "oldest_uncommitted_s": None} for name in ("reflect", "shuffle", "scan", "publish")
     }
-    assert found["playbooks"] == [
-        {"name": NAME, "version": 2, "entries": COUNT, "batch_size": 40, "in_flight": 0}
-    ]
+    row = {"name": NAME, "version": 2, "entries": COUNT, "batch_size": 40, "in_flight": 0}
+    assert found["playbooks"] == [{**row, "retention": 1.0, "retention_falling": False}]
     assert NAME in run("status").stdout
+
+
+def test_a_falling_retention_is_a_warning(learned: Deployment) -> None:
+    assert "falling" not in run("status").stdout
+    newest = ledger.latest(learned.log)
+    fallen = newest.model_copy(update={"version": 3, "retention_recent": (0.9, 0.9, 0.9, 0.4)})
+    put(learned, topics.PLAYBOOKS, NAME, encode(fallen))
+    assert f"warning: {NAME}: retention is falling: 40 %" in run("status").stdout
+    (row,) = run_json("status")["playbooks"]
+    assert (row["retention"], row["retention_falling"]) == (0.4, True)
+
+
+def test_the_ledger_tells_planned_calls_beside_those_made(learned: Deployment) -> None:  # noqa: ARG001
+    assert "model calls: 8 made, 8 planned" in run("ledger").stdout
+    calls = {"planned": 8, "made": 8, "skips": 0, "splits": 0, "re_asks": 0}
+    assert run_json("ledger")["model_calls"] == calls
 
 
 async def test_a_stopped_service_has_a_backlog_with_an_age() -> None:
@@ -98,7 +113,8 @@ async def test_batches_without_a_version_are_in_flight() -> None:
         await deployment.until(lambda: len(ledger.batches(deployment.log)) == 1)
     assert await newest_batches(deployment.log) == {NAME: 1}
     (row,) = (await log_status(deployment.log, 40))["playbooks"]
-    assert row == {"name": NAME, "version": 0, "entries": 0, "batch_size": 40, "in_flight": 1}
+    known = {"name": NAME, "version": 0, "entries": 0, "batch_size": 40, "in_flight": 1}
+    assert row == {**known, "retention": None, "retention_falling": False}
 
 
 async def test_a_batch_in_flight_is_found_behind_many_of_other_playbooks() -> None:

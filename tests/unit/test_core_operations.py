@@ -9,10 +9,12 @@ from combee.core.operations import (
     MAX_CONTENT_CHARS,
     MAX_OPERATIONS,
     MAX_REPLY_CHARS,
+    cut_evidence,
     merge,
     merge_seen,
     normalise,
     read_operations,
+    rests,
     union,
 )
 from combee_schemas.reflection import BulletTag
@@ -74,6 +76,64 @@ def test_evidence_is_what_the_named_items_rest_on_or_all_of_it(
 
 def test_an_id_that_a_model_writes_is_never_evidence() -> None:
     assert usable(sources=["r-4"], evidence=["r-invented"]).evidence == ALL
+
+
+# ---- what a reply says about its items
+
+
+def answered(*items: dict[str, Any], **body: Any) -> Answer:
+    """Read a reply whose operations are ADDs unless they say otherwise."""
+    whole = [{"type": "ADD", "content": f"c{n}", **item} for n, item in enumerate(items)]
+    return read_operations({"operations": whole, **body}, SOURCES)
+
+
+@pytest.mark.parametrize(
+    ("sources", "mentioned"),
+    [
+        ([2], {2}),
+        ([2, 99], {2}),
+        ([], {1, 2, 3}),
+        (None, {1, 2, 3}),
+        ([99], set()),
+        (["1"], set()),
+        ({"n": 1}, set()),
+    ],
+    ids=str,
+)
+def test_an_operation_mentions_what_it_names_all_if_nothing_and_none_if_what_does_not_exist(
+    sources: Any, mentioned: set[int]
+) -> None:
+    assert answered({"sources": sources}).mentioned == mentioned
+
+
+@pytest.mark.parametrize("dropped", [[3], [3, 3, 99, "1", None, True]], ids=str)
+def test_what_is_dropped_by_name_is_mentioned(dropped: list[Any]) -> None:
+    assert answered({"sources": [1]}, dropped=dropped).mentioned == {1, 3}
+
+
+def test_an_operation_that_cannot_be_used_mentions_nothing() -> None:
+    usable, unusable = {"sources": [1]}, {"type": "UPDATE", "entry_ids": [], "sources": [2]}
+    assert answered(usable, unusable).mentioned == {1}
+
+
+def test_an_operation_beyond_the_bounds_mentions_nothing() -> None:
+    long = {"content": "x" * MAX_CONTENT_CHARS, "sources": [1]}
+    too_much = [long] * (MAX_REPLY_CHARS // MAX_CONTENT_CHARS)
+    assert answered(*too_much, {"content": "y" * MAX_CONTENT_CHARS, "sources": [2]}).mentioned == {1}
+    too_many = [{"sources": [1]}] * MAX_OPERATIONS
+    assert answered(*too_many, {"sources": [2]}).mentioned == {1}
+
+
+def test_evidence_is_a_guess_where_no_operation_names_it() -> None:
+    assert answered({"sources": [1]}, {"sources": [2]}).guessed == set()
+    assert answered({"sources": [1]}, {"sources": []}).guessed == {"r-2", "r-3", "r-4"}
+    assert answered({"sources": [99]}).guessed == set(ALL)
+
+
+def test_of_a_single_item_nothing_has_to_be_guessed() -> None:
+    only = read_operations({"operations": [{"type": "ADD", "content": "c"}]}, [("r-1", "r-2")])
+    assert only.guessed == set()
+    assert only.operations[0].evidence == ("r-1", "r-2")
 
 
 def test_without_items_there_is_no_evidence() -> None:
@@ -234,6 +294,22 @@ def test_merging_keeps_every_lesson_and_all_evidence_and_is_stable(some: list[Op
     assert merge(merged) == merged
 
 
+evidence_lists = st.lists(st.lists(st.sampled_from("abcdefghij"), unique=True), max_size=8)
+
+
+@given(evidence_lists, st.integers(1, 4))
+def test_cutting_evidence_takes_nobody_s_only_mention(some: list[list[str]], kept: int) -> None:
+    whole = [op(f"c{n}", *ids) for n, ids in enumerate(some)]
+    cut = cut_evidence(whole, kept)
+    assert rests(cut) == rests(whole)
+    seen_before: set[str] = set()
+    for before, after in zip(whole, cut, strict=True):
+        assert set(after.evidence) <= set(before.evidence)
+        assert len(after.evidence) <= max(kept, len(set(before.evidence) - seen_before))
+        assert len(after.evidence) >= min(kept, len(before.evidence))
+        seen_before |= set(before.evidence)
+
+
 @given(st.lists(st.lists(st.text(max_size=2), max_size=4), max_size=4))
 def test_a_union_has_everything_once_in_order_of_appearance(some: list[list[str]]) -> None:
     flat = [one for inner in some for one in inner]
@@ -249,6 +325,15 @@ def test_a_reflection_got_through_if_one_of_its_copies_did_and_its_tags_count_on
     merged = merge_seen([[seen("a", ok=False), seen("b", ok=True)], [seen("a", ok=True), seen("b", ok=True)]])
     assert merged == (seen("a", ok=True), seen("b", ok=True))
     assert merge_seen([[seen("a", ok=False)], [seen("a", ok=False)]]) == (seen("a", ok=False),)
+
+
+def test_a_reflection_survived_as_far_as_the_best_of_its_copies() -> None:
+    def copy(survived: int, *, ok: bool = True) -> Seen:
+        return seen("a", ok=ok).model_copy(update={"survived": survived})
+
+    assert merge_seen([[copy(1)], [copy(2)], [copy(0)]]) == (copy(2),)
+    assert merge_seen([[copy(0, ok=False)], [copy(1)]]) == (copy(1),)
+    assert merge_seen([[copy(1)], [copy(0, ok=False)]]) == (copy(1),)
 
 
 @given(st.lists(st.lists(st.builds(seen, st.sampled_from("abc"), ok=st.booleans()), max_size=5), max_size=5))

@@ -1,6 +1,7 @@
 from collections import Counter
 from itertools import pairwise
 from math import isqrt
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -159,6 +160,32 @@ def test_impossible_trees_are_recognised(widths: tuple[int, ...]) -> None:
     assert not tree.is_valid(widths, 4)
 
 
+@given(
+    st.integers(2, 3000), st.integers(2, 64), st.integers(2, 8), st.integers(0, 10**7), st.integers(1, 10**5)
+)
+def test_a_tree_by_tokens_is_a_tree_and_no_flatter_than_without(
+    groups: int, fan_in: int, levels: int, tokens: int, most: int
+) -> None:
+    widths = tree.plan_widths(groups, fan_in, levels, tokens=tokens, most=most)
+    assert widths[0] == groups
+    assert tree.is_valid(widths, levels)
+    assert len(widths) >= len(tree.plan_widths(groups, fan_in, levels))
+
+
+@given(st.integers(2, 3000), st.integers(2, 64), st.integers(0, 10**6), st.integers(1, 10**5))
+def test_no_combine_reads_too_much_while_the_tree_may_grow_and_two_children_fit(
+    groups: int, fan_in: int, tokens: int, most: int
+) -> None:
+    widths = tree.plan_widths(groups, fan_in, 40, tokens=tokens, most=most)
+    for level, reads in enumerate(tree.reads(widths, tokens), 1):
+        assert reads <= most or widths[level] == -(-widths[level - 1] // 2)
+
+
+def test_tokens_give_way_before_the_fan_in_where_the_tree_may_not_grow() -> None:
+    widths = tree.plan_widths(900, 30, 3, tokens=10**6, most=100)
+    assert widths == (900, 30, 1)
+
+
 # ---- the plan
 
 
@@ -223,6 +250,129 @@ def test_no_group_is_too_large_to_send_unless_its_members_are(sizes: list[int], 
     largest = max(sum(sizes[one.offset] for one in group) for group in deal_batch(batch))
     assert largest <= group_bytes or batch.widths[0] >= len(sizes)
     assert batch.widths[0] >= (isqrt(len(sizes)) if len(sizes) >= 4 else 1)
+
+
+def bounded(tokens: int | None, **fields: Any) -> PlanPolicy:
+    defaults = {"copies": 2, "fan_in": 32, "max_levels": 4, "group_bytes": 700 << 10}
+    return PlanPolicy(**{**defaults, **fields}, aggregate_tokens=tokens)
+
+
+def loads(sizes: list[int], batch: Batch) -> list[int]:
+    return [sum(sizes[one.offset] for one in group) for group in deal_batch(batch)]
+
+
+@given(sizes_of, st.integers(1_250, 5_000), st.integers(1, 5))
+@settings(max_examples=80)
+def test_every_group_is_within_the_tokens_whenever_a_single_member_is(
+    sizes: list[int], tokens: int, copies: int
+) -> None:
+    batch = planned(sizes, bounded(tokens, copies=copies))
+    assert max(loads(sizes, batch)) <= tokens * 4
+    assert Counter(one.offset for group in deal_batch(batch) for one in group) == dict.fromkeys(
+        range(len(sizes)), batch.copies
+    )
+    assert batch.copies == (min(copies, batch.widths[0]) if len(sizes) >= 4 else 1)
+
+
+@given(sizes_of, st.integers(5_000, 20_000))
+@settings(max_examples=80)
+def test_every_group_is_within_the_bytes_whenever_a_single_member_is(sizes: list[int], most: int) -> None:
+    batch = planned(sizes, bounded(None, group_bytes=most))
+    assert max(loads(sizes, batch)) <= most
+
+
+@given(st.integers(1, 60), st.integers(1, 8), st.integers(2, 40))
+def test_without_a_token_bound_the_shape_is_the_papers(count: int, copies: int, fan_in: int) -> None:
+    batch = planned([200] * count, bounded(None, copies=copies, fan_in=fan_in))
+    groups = shuffle.group_count(count)
+    assert batch.widths == tree.plan_widths(groups, fan_in, 4)
+    assert batch.copies == shuffle.effective_copies(count, copies, groups)
+
+
+@given(sizes_of)
+@settings(max_examples=50)
+def test_more_room_for_tokens_than_needed_changes_nothing(sizes: list[int]) -> None:
+    paper, roomy = planned(sizes, bounded(None)), planned(sizes, bounded(10**6))
+    assert roomy.widths == paper.widths
+    assert deal_batch(roomy) == deal_batch(paper)
+
+
+def test_one_reflection_that_is_too_long_alone_does_not_multiply_the_groups() -> None:
+    batch = planned([9_000, *[100] * 39], bounded(1_000))
+    assert batch.widths[0] == 6
+
+
+@pytest.mark.parametrize(
+    ("sizes", "policy", "reason"),
+    [
+        ([1_000] * 3, bounded(32_000), "k = 1: 3 are too few to be copied"),
+        ([1_000] * 40, bounded(None), "k = 6 = ⌊√40⌋; two levels"),
+        (
+            [1_000] * 40,
+            bounded(32_000),
+            "k = 6 = ⌊√40⌋; two levels: 6 proposals of about 833 tokens fit in 32,000",
+        ),
+        (
+            [1_000] * 100,
+            bounded(3_500),
+            (
+                "k = 15 instead of 10: with 10, a group would read more than 3,500 tokens; three levels because"
+                " 15 proposals of about 833 tokens exceed 3,500"
+            ),
+        ),
+        (
+            [1_000] * 100,
+            bounded(None, group_bytes=14 << 10),
+            "k = 15 instead of 10: with 10, a group would be larger than 14 KiB; two levels",
+        ),
+        ([100] * 40, bounded(None, fan_in=3), "k = 6 = ⌊√40⌋; three levels because a node takes at most 3 children"),
+        (
+            [1_000] * 100,
+            bounded(500, max_levels=3),
+            (
+                "k = 100 instead of 10: with 10, a group would read more than 500 tokens; three levels:"
+                " 100 proposals of about 125 tokens exceed 500; no deeper, though a combine may read 3,125 tokens"
+            ),
+        ),
+    ],
+    ids=["few", "paper", "room", "tokens", "bytes", "fan-in", "as high as may be"],
+)  # fmt: skip
+def test_a_manifest_says_why_its_tree_has_its_shape(
+    sizes: list[int], policy: PlanPolicy, reason: str
+) -> None:
+    assert planned(sizes, policy).shape_reason == reason
+
+
+TIGHT = {
+    "equal": [2_000] * 2_000,
+    "mixed": [1 + n * 7_919 % 4_000 for n in range(2_000)],
+    "one giant": [31_000, *[200] * 1_999],
+    "some large": [15_000 if n % 10 == 0 else 200 for n in range(2_000)],
+    "heavy tail": [200 * 2_000 // (n + 1) for n in range(2_000)],
+}
+
+
+@pytest.mark.parametrize("sizes", TIGHT.values(), ids=TIGHT.keys())
+def test_a_full_batch_with_a_tight_bound_is_planned_after_few_deals(
+    sizes: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dealt: list[int] = []
+
+    def counting(reflections: int, copies: int, groups: int, seed: int) -> tuple[tuple[int, ...], ...]:
+        dealt.append(groups)
+        return deal(reflections, copies, groups, seed)
+
+    deal = shuffle.deal
+    monkeypatch.setattr(shuffle, "deal", counting)
+    planned(sizes, bounded(8_000))
+    assert len(dealt) <= 6  # a deal takes about 5 ms
+
+
+def test_ten_thousand_reflections_can_be_planned_and_dealt() -> None:
+    batch = planned([1_000] * 10_000, bounded(8_000, max_levels=6))
+    assert tree.is_valid(batch.widths, 6)
+    bodies = {n: Reflection(reflection_id=f"r-{n}", playbook="p") for n in range(10_000)}
+    assert sum(len(group.members) for _, group in make_groups(batch, 0, bodies)) == 20_000
 
 
 @given(st.lists(st.integers(1, 256 << 10), min_size=1, max_size=64))

@@ -1,3 +1,5 @@
+from itertools import combinations, product
+from time import process_time
 from typing import Any
 
 import pytest
@@ -5,13 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from combee.core import versions
-from combee.core.operations import normalise
+from combee.core.operations import MAX_OPERATIONS
 from combee.core.playbook import apply_operations, empty, evictions, finish, slug
+from combee.core.similarity import same_lesson
 from combee_schemas.base import Usage
 from combee_schemas.codec import decode, encode
 from combee_schemas.command import Command
-from combee_schemas.playbook import ACE_SECTIONS, EVIDENCE_KEPT, Entry, Playbook
-from combee_schemas.scan import Operation, OperationKind, Plan, Seen, Update
+from combee_schemas.playbook import ACE_SECTIONS, EVIDENCE_KEPT, RETIRED_KEPT, Entry, Playbook, Retired
+from combee_schemas.scan import Echo, Operation, OperationKind, Plan, Seen, Update
 
 ADD, UPDATE, MERGE, REMOVE = (
     OperationKind.ADD,
@@ -44,6 +47,22 @@ def seen(reflection_id: str, *tags: tuple[str, str], ok: bool = True) -> Seen:
     )
 
 
+NOUNS = [
+    "margin",
+    "ratio",
+    "tax",
+    "rate",
+    "yield",
+    "cost",
+    "price",
+    "loan",
+    "bond",
+    "share",
+    "asset",
+    "debt",
+    "fee",
+]
+REPEAT = ("Please round margin to 2 decimals.",)
 BASE = empty("p").model_copy(
     update={
         "version": 4,
@@ -180,6 +199,196 @@ def test_ids_begin_with_their_section(section: str, expected: str) -> None:
     assert slug(section) == expected
 
 
+# ---- merge, never drop
+
+
+def test_an_addition_in_other_words_strengthens_the_entry_and_history_keeps_its_words() -> None:
+    after = applied(
+        op(ADD, "Round the margins to two decimals", evidence=("r-8",)), op(ADD, *REPEAT, evidence=("r-9",))
+    )
+    added = get(after, "calc-00008")
+    assert (added.content, added.evidence) == ("Round the margins to two decimals", ("r-8", "r-9"))
+    assert (after.changes[-1].kind, after.changes[-1].detail) == (
+        "duplicate",
+        f"1 more reflections say so: {REPEAT[0]}",
+    )
+
+
+def test_lessons_that_differ_in_one_noun_or_number_stay_two() -> None:
+    contents = [
+        "Give the operating margin in percent",
+        "Give the profit margin in percent",
+        "See item 7",
+        "See item 8",
+    ]
+    assert [one.content for one in applied(*(op(ADD, one) for one in contents)).entries[3:]] == contents
+
+
+def test_an_update_that_says_the_same_leaves_the_entry_s_words_as_they_are() -> None:
+    kept = get(applied(op(UPDATE, "ONE!", "calc-00001", evidence=("r-9",))), "calc-00001")
+    assert (kept.content, kept.evidence) == ("one", ("r-1", "r-9"))
+
+
+def test_people_may_reword_an_entry() -> None:
+    assert get(applied(op(UPDATE, "One.", "calc-00001")), "calc-00001").content == "One."
+
+
+def test_an_update_that_makes_an_entry_say_what_another_says_folds_it_into_that_one() -> None:
+    after = applied(op(UPDATE, "Two.", "calc-00001", evidence=("r-9", "r-2")))
+    kept = get(after, "calc-00002")
+    assert [one.id for one in after.entries] == ["calc-00002", "calc-00007"]
+    assert (kept.content, kept.helpful, kept.harmful) == ("two", 2, 1)
+    assert (kept.evidence, kept.evidence_count) == (("r-2", "r-3", "r-1", "r-9"), 32)
+    assert [(one.kind, one.entry_id, one.detail) for one in after.changes] == [
+        ("merge", "calc-00001", "into calc-00002: one"),
+        ("duplicate", "calc-00002", "2 more reflections say so"),
+    ]
+
+
+def test_a_merge_that_says_what_a_third_entry_says_folds_into_that_one() -> None:
+    after = applied(op(MERGE, "Seven", "calc-00001", "calc-00002", evidence=("r-9",)))
+    (kept,) = after.entries
+    assert (kept.id, kept.content, kept.helpful, kept.harmful, kept.evidence_count) == (
+        "calc-00007",
+        "seven",
+        7,
+        1,
+        33,
+    )
+    assert changes(after) == [("merge", "calc-00002"), ("merge", "calc-00001"), ("duplicate", "calc-00007")]
+
+
+def test_evidence_that_two_merged_entries_share_counts_once() -> None:
+    base = BASE.model_copy(
+        update={
+            "entries": tuple(
+                e.model_copy(update={"evidence": ("r-1",), "evidence_count": 1}) for e in BASE.entries
+            )
+        }
+    )
+    draft = apply_operations(base, [op(MERGE, "all", "calc-00001", "calc-00002", "calc-00007")], ())
+    assert [(one.evidence, one.evidence_count) for one in draft.entries.values()] == [(("r-1",), 1)]
+
+
+# ---- operations of one batch that contradict each other
+
+OLD, NEW, NEWEST = (
+    seen("r-old").model_copy(update={"offset": 10}),
+    seen("r-new").model_copy(update={"offset": 20}),
+    seen("r-newest").model_copy(update={"offset": 30}),
+)
+
+
+def contested(*operations: Operation) -> Playbook:
+    return applied(*operations, seen_=(NEWEST, OLD, NEW))
+
+
+@pytest.mark.parametrize("in_order", [1, -1], ids=["old first", "new first"])
+def test_of_two_corrections_of_one_entry_the_one_with_the_newest_evidence_wins(in_order: int) -> None:
+    operations = [
+        op(UPDATE, "14 days", "calc-00001", evidence=("r-old", "r-newest")),
+        op(UPDATE, "30 days", "calc-00001", evidence=("r-new",)),
+    ][::in_order]
+    after = contested(*operations)
+    assert get(after, "calc-00001").content == "14 days"
+    assert get(after, "calc-00001").evidence == ("r-1", "r-old", "r-newest")
+    assert [(one.kind, one.detail) for one in after.changes] == [
+        ("superseded", "UPDATE: 30 days"),
+        ("update", "one"),
+    ]
+
+
+def test_a_removal_with_older_evidence_does_not_remove_what_was_corrected_since() -> None:
+    after = contested(
+        op(UPDATE, "better", "calc-00001", evidence=("r-new",)),
+        op(REMOVE, "", "calc-00001", evidence=("r-old",)),
+    )
+    assert get(after, "calc-00001").content == "better"
+    assert changes(after) == [("superseded", "calc-00001"), ("update", "calc-00001")]
+
+
+def test_a_removal_with_newer_evidence_wins_over_a_merge_which_leaves_its_other_entries_alone() -> None:
+    after = contested(
+        op(REMOVE, "", "calc-00001", evidence=("r-newest",)),
+        op(MERGE, "both", "calc-00001", "calc-00002", evidence=("r-old",)),
+    )
+    assert [one.content for one in after.entries] == ["two", "seven"]
+    assert (after.changes[0].kind, after.changes[0].detail) == ("superseded", "MERGE: both")
+
+
+def test_between_equals_the_later_operation_wins() -> None:
+    after = contested(*(op(UPDATE, text, "calc-00001", evidence=("r-old",)) for text in ("first", "second")))
+    assert get(after, "calc-00001").content == "second"
+
+
+def test_operations_that_do_the_same_rest_on_the_evidence_of_both() -> None:
+    after = contested(
+        op(UPDATE, "The better one", "calc-00001", evidence=("r-newest",)),
+        op(UPDATE, "better one", "calc-00001", evidence=("r-old",)),
+    )
+    assert get(after, "calc-00001").evidence == ("r-1", "r-old", "r-newest")
+    assert changes(after) == [("duplicate", "calc-00001"), ("update", "calc-00001")]
+
+
+def test_operations_of_people_are_all_meant() -> None:
+    after = contested(op(UPDATE, "first", "calc-00001"), op(UPDATE, "second", "calc-00001"))
+    assert changes(after) == [("update", "calc-00001")] * 2
+
+
+def test_operations_that_have_only_a_vanished_entry_in_common_do_not_contradict_each_other() -> None:
+    after = contested(
+        op(MERGE, "a", "gone", "calc-00001", evidence=("r-old",)),
+        op(MERGE, "b", "gone", "calc-00002", evidence=("r-new",)),
+    )
+    assert [one.content for one in after.entries] == ["a", "b", "seven"]
+
+
+def test_evidence_that_is_revoked_wins_nothing() -> None:
+    operations = [
+        op(UPDATE, "good", "calc-00001", evidence=("r-old",)),
+        op(UPDATE, "bad", "calc-00001", evidence=("r-newest",)),
+    ]
+    after = applied(*operations, seen_=(NEWEST, OLD), revoked=("r-newest",))
+    assert get(after, "calc-00001").content == "good"
+
+
+# ---- possible contradictions between entries
+
+
+def test_entries_that_differ_only_in_figures_or_a_negation_are_both_kept_and_recorded_once() -> None:
+    after = applied(
+        op(ADD, "Refund within 14 days"),
+        op(ADD, "Refund within 30 days"),
+        op(ADD, "Cash only"),
+        op(ADD, "Not cash only"),
+    )
+    assert len(after.entries) == 7
+    assert [(c.entry_id, c.detail) for c in after.changes if c.kind == "conflict"] == [
+        ("calc-00008", "in figures or a negation, with calc-00009: Refund within 30 days"),
+        ("calc-00010", "in figures or a negation, with calc-00011: Not cash only"),
+    ]
+
+
+def test_a_conflict_is_recorded_when_it_arises_and_not_again() -> None:
+    first = after_update(an_update(op(ADD, "Refund within 14 days", evidence=("a",))))
+    second = after_update(an_update(op(ADD, "Refund within 30 days", evidence=("b",))), first)
+    third = after_update(an_update(op(ADD, "refund within 30 days.", evidence=("c",))), second)
+    assert changes(second) == [("add", "calc-00009"), ("conflict", "calc-00009")]
+    assert changes(third) == [("duplicate", "calc-00009")]
+
+
+def test_a_list_of_many_items_is_no_conflict() -> None:
+    after = applied(*(op(ADD, f"See item {n}") for n in range(5)))
+    assert changes(after) == [("add", f"calc-{n:05d}") for n in range(8, 13)]
+
+
+def test_a_correction_ends_a_conflict() -> None:
+    first = applied(
+        op(ADD, "Refund within 14 days"), op(ADD, "Refund within 30 days"), op(REMOVE, "", "calc-00008")
+    )
+    assert "conflict" not in [kind for kind, _ in changes(first)]
+
+
 # ---- counters
 
 
@@ -201,6 +410,24 @@ def test_counters_come_first_so_that_a_merge_adds_them_up() -> None:
     assert get(after, "calc-00001").helpful == 3
 
 
+def test_echoes_are_recorded_once_for_each_entry_and_add_no_evidence() -> None:
+    echoes = (
+        Echo(entry_id="calc-00001", evidence=("a", "b")),
+        Echo(entry_id="calc-00001", evidence=("b", "c")),
+    )
+    revoked = Echo(entry_id="calc-00002", evidence=("bad",))
+    draft = apply_operations(BASE, (), (), revoked=("bad",), echoes=(*echoes, revoked))
+    assert [(one.kind, one.entry_id, one.detail) for one in draft.changes] == [
+        ("echo", "calc-00001", "said again by 3 reflections that were shown it")
+    ]
+    assert tuple(draft.entries.values()) == BASE.entries
+
+
+def test_an_update_s_echoes_are_changes_of_its_version() -> None:
+    update = an_update().model_copy(update={"echoes": (Echo(entry_id="calc-00001", evidence=("a",)),)})
+    assert changes(after_update(update)) == [("echo", "calc-00001")]
+
+
 # ---- revocation
 
 
@@ -215,7 +442,7 @@ def test_revoked_evidence_never_counts() -> None:
     assert [one.content for one in after.entries] == ["one", "two", "seven", "fair"]
     assert get(after, "calc-00008").evidence == ("r-9",)
     assert get(after, "calc-00001").harmful == 0
-    assert [kind for kind, _ in changes(after)] == ["dropped", "add", "dropped"]
+    assert [kind for kind, _ in changes(after)] == ["dropped", "dropped", "add"]
 
 
 # ---- evidence
@@ -280,15 +507,33 @@ def test_evictions_are_recorded_with_what_they_took() -> None:
 
 # ---- any operations at all
 
+REFLECTIONS = ["r-1", "r-2", "r-9", "r-10", "r-11"]
+CONTENTS = [
+    "one",
+    "Two.",
+    "new",
+    "newer",
+    "the news",
+    "Wait 5 s",
+    "Wait 6 s",
+    "Please wait 5 s",
+    "Do not wait 5 s",
+    "",
+]
 anything = st.lists(
     st.builds(
         lambda kind, content, ids, evidence: op(kind, content, *ids, evidence=evidence),
         st.sampled_from(list(OperationKind)),
-        st.sampled_from(["one", "Two.", "new", "newer", ""]),
+        st.sampled_from(CONTENTS),
         st.lists(st.sampled_from([one.id for one in BASE.entries] + ["calc-00008", "gone"]), max_size=3),
-        st.lists(st.sampled_from(["r-1", "r-2", "r-9"]), max_size=3, unique=True).map(tuple),
+        st.lists(st.sampled_from(REFLECTIONS), max_size=3, unique=True).map(tuple),
     ),
     max_size=8,
+)
+some_seen = st.permutations(REFLECTIONS).map(
+    lambda ids: tuple(
+        seen(one, ("calc-00001", "helpful")).model_copy(update={"offset": n}) for n, one in enumerate(ids)
+    )
 )
 
 
@@ -303,10 +548,32 @@ def test_whatever_is_applied_leaves_a_sound_playbook_and_an_account_of_every_ope
     assert len(after.changes) >= len(operations)
     assert after.next_id >= BASE.next_id
     assert applied(*operations) == after
-    said = [normalise(one.content) for one in operations if one.kind is ADD]
     if all(one.kind is ADD for one in operations):
-        assert {normalise(one.content) for one in after.entries} >= set(said)
+        assert all(
+            any(same_lesson(one.content, entry.content) for entry in after.entries) for one in operations
+        )
     assert decode(encode(after), Playbook) == after
+
+
+@given(anything, some_seen)
+def test_no_two_entries_become_the_same_lesson(operations: list[Operation], some: tuple[Seen, ...]) -> None:
+    contents = [one.content for one in applied(*operations, seen_=some).entries]
+    assert not [pair for pair in combinations(contents, 2) if same_lesson(*pair)]
+
+
+@given(anything, some_seen)
+def test_counters_and_evidence_are_conserved_by_everything_but_a_removal(
+    operations: list[Operation], some: tuple[Seen, ...]
+) -> None:
+    after = applied(*(one for one in operations if one.kind is not REMOVE), seen_=some)
+    assert sum(e.helpful for e in after.entries) == sum(e.helpful for e in BASE.entries) + len(some)
+    assert sum(e.harmful for e in after.entries) == sum(e.harmful for e in BASE.entries)
+    held = {one for e in after.entries for one in e.evidence}
+    assert held >= {one for e in BASE.entries for one in e.evidence}
+    lost = {"dropped", "superseded"} & {kind for kind, _ in changes(after)}
+    if not lost:
+        assert held >= {one for o in operations if o.kind is not REMOVE for one in o.evidence}
+    assert sum(e.evidence_count for e in after.entries) >= len(held)
 
 
 # ---- versions
@@ -453,3 +720,126 @@ def test_a_version_too_large_for_a_record_gives_up_details_and_evidence_but_no_e
 
 def test_a_version_that_fits_is_not_touched() -> None:
     assert versions.fitted(BASE) is BASE
+
+
+# ---- what left
+
+
+def retired_ids(playbook: Playbook) -> list[str]:
+    return [one.entry_id for one in playbook.retired]
+
+
+def test_what_was_removed_merged_away_or_evicted_is_retired_with_what_it_said() -> None:
+    update = an_update(
+        op(REMOVE, "", "calc-00007"), op(MERGE, "both", "calc-00001", "calc-00002"), op(ADD, "new")
+    )
+    after = after_update(update)
+    assert after.retired == (
+        Retired(entry_id="calc-00002", content="two"),
+        Retired(entry_id="calc-00007", content="seven"),
+    )
+    evicted = versions.after_update(after, an_update(), budget_tokens=0, now_ms=99)
+    assert retired_ids(evicted) == ["calc-00002", "calc-00007", "calc-00001", "calc-00008"]
+
+
+def test_what_came_and_went_in_one_batch_was_shown_to_nobody_and_is_not_retired() -> None:
+    assert after_update(an_update(op(ADD, "new"), op(REMOVE, "", "calc-00008"))).retired == ()
+
+
+def test_only_the_last_that_left_are_remembered() -> None:
+    many = tuple(entry(f"e-{n}", f"lesson {n}") for n in range(RETIRED_KEPT + 5))
+    current = BASE.model_copy(update={"entries": many, "retired": (Retired(entry_id="old", content="old"),)})
+    after = versions.after_update(current, an_update(), budget_tokens=0, now_ms=99)
+    assert retired_ids(after) == [f"e-{n}" for n in range(5, RETIRED_KEPT + 5)]
+
+
+def test_what_is_revoked_is_retired() -> None:
+    assert retired_ids(after_command(KINDS["revoke"])) == ["calc-00001"]
+
+
+def test_a_rollback_brings_back_what_had_retired_and_retires_what_came_since() -> None:
+    later = after_update(an_update(op(REMOVE, "", "calc-00001"), op(ADD, "eight")))
+    assert retired_ids(later) == ["calc-00001"]
+    assert retired_ids(after_command(KINDS["rollback"], later, BASE)) == ["calc-00008"]
+
+
+def test_a_rollback_does_not_bring_back_what_its_target_had_retired() -> None:
+    target = BASE.model_copy(update={"retired": (Retired(entry_id="calc-00003", content="three"),)})
+    current = RUN.model_copy(update={"retired": ()})
+    assert retired_ids(after_command(KINDS["rollback"], current, target)) == ["calc-00008"]
+
+
+def test_an_import_retires_what_it_replaces_and_nothing_that_it_brings() -> None:
+    current = BASE.model_copy(update={"retired": (Retired(entry_id="calc-00050", content="another fifty"),)})
+    after = after_command(KINDS["import"], current)
+    assert retired_ids(after) == ["calc-00001", "calc-00002", "calc-00007"]
+
+
+def test_a_version_too_large_for_a_record_gives_up_retired_entries_too() -> None:
+    gone = tuple(Retired(entry_id=f"e-{n}", content="x" * 30_000) for n in range(RETIRED_KEPT))
+    fitted = versions.fitted(BASE.model_copy(update={"retired": gone}))
+    assert decode(encode(fitted), Playbook) == fitted
+    assert 0 < len(fitted.retired) < RETIRED_KEPT
+
+
+# ---- whole histories
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(anything, some_seen),
+        st.sampled_from([KINDS["import"], KINDS["edit"], KINDS["revoke"], KINDS["rollback"]]),
+    ),
+    max_size=6,
+)
+BUDGET = 30
+
+
+def history(some: list[Any]) -> list[Playbook]:
+    """Return the versions that steps make, oldest first."""
+    made = [BASE]
+    for step in some:
+        if isinstance(step, Command):
+            made.append(
+                versions.after_command(made[-1], step, 12, target=BASE, budget_tokens=BUDGET, now_ms=99)
+            )
+        else:
+            update = an_update(*step[0], seen_=step[1])
+            made.append(versions.after_update(made[-1], update, budget_tokens=BUDGET, now_ms=99))
+    return made
+
+
+@given(steps)
+def test_a_history_replayed_gives_the_same_bytes(some: list[Any]) -> None:
+    assert [encode(one) for one in history(some)] == [encode(one) for one in history(some)]
+
+
+@given(steps)
+def test_after_every_update_the_budget_holds_and_what_retired_is_not_there(some: list[Any]) -> None:
+    for after in history(some)[1:]:
+        size = sum(-(-(len(one.id) + len(one.content) + 4) // 4) for one in after.entries)
+        assert size <= BUDGET or after.origin not in {"batch", "edit"}
+        assert not {one.id for one in after.entries} & set(retired_ids(after))
+        assert len(after.retired) <= RETIRED_KEPT
+
+
+@given(steps)
+def test_no_id_is_ever_given_twice(some: list[Any]) -> None:
+    given_ids = {one.id for one in BASE.entries}
+    for after in history(some)[1:]:
+        added = [entry_id for kind, entry_id in changes(after) if kind == "add"]
+        assert len(set(added)) == len(added)
+        assert not given_ids & set(added)
+        given_ids |= set(added) | {one.id for one in after.entries}
+
+
+def test_a_reply_of_the_greatest_size_is_applied_in_a_moment() -> None:
+    said = [
+        f"Report the {first} {second} of the {third}" for first, second, third in product(NOUNS, repeat=3)
+    ]
+    base = BASE.model_copy(
+        update={"entries": tuple(entry(f"e-{n}", one) for n, one in enumerate(said[:400]))}
+    )
+    began = process_time()
+    draft = apply_operations(base, [op(ADD, one, evidence=("r",)) for one in said[:MAX_OPERATIONS]], ())
+    assert len(draft.entries) == MAX_OPERATIONS
+    assert process_time() - began < 5, "seconds; a tenth of that is usual"

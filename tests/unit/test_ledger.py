@@ -164,6 +164,7 @@ def test_the_json_shape_is_the_documented_one_with_the_horizon_beside_it() -> No
         "lost",
         "double",
         "violations",
+        "model_calls",
         "horizon",
     ]
 

@@ -12,7 +12,6 @@ from combee_schemas.playbook import Playbook
 from combee_schemas.scan import Group, Partial, Update
 from support import ledger
 from support.deployment import Deployment
-from support.hostile import REPLIES
 from support.ledger import NAME, dead_letters, lessons, outgoing, reflection
 from support.models import Answer, ScriptedModel, echo, is_combine, items
 
@@ -150,35 +149,7 @@ async def test_one_item_that_is_too_long_alone_hurts_only_itself() -> None:
     assert learned(deployment) == lessons(NUMBERS) - {"lesson 3"}
 
 
-# ---- replies
-
-
-@pytest.mark.parametrize("body", REPLIES.values(), ids=REPLIES.keys())
-async def test_a_hostile_reply_never_stops_a_batch(body: Mapping[str, Any]) -> None:
-    deployment = await one_batch(lambda _: body)
-    assert version(deployment).version == 1
-    assert deployment.model.most_repeats == 1
-
-
-CROWDING = {"50,000 operations"}
-"""As many operations as one reply may have, which the combine then repeats: there is room for no more."""
-
-
-@pytest.mark.parametrize(
-    "body",
-    [b for n, b in REPLIES.items() if n not in CROWDING],
-    ids=[n for n in REPLIES if n not in CROWDING],
-)
-async def test_a_hostile_reply_of_one_leaf_leaves_the_lessons_of_the_others(body: Mapping[str, Any]) -> None:
-    seen: list[Prompt] = []
-
-    def answer(prompt: Prompt) -> Mapping[str, Any]:
-        seen.append(prompt)
-        return body if len(seen) == 1 else echo(prompt)
-
-    deployment = await one_batch(answer)
-    others = set().union(*(texts(p) for p in seen[1:] if not is_combine(p)))
-    assert learned(deployment) >= others
+# ---- nodes without a call
 
 
 async def test_nothing_to_say_costs_no_combine_call_and_still_makes_a_version() -> None:

@@ -8,6 +8,7 @@ from rich.table import Table
 from combee.cli.console import clean, output, print_json, reading
 from combee.cli.errors import FAILED
 from combee.cli.options import AsJson, Servers
+from combee.cli.playbook_view import calls_text
 from combee.core.ledger import LedgerReport
 from combee.runtime.audit import audit
 from combee.runtime.settings import Settings, load_settings
@@ -44,6 +45,7 @@ def _print(report: LedgerReport) -> None:
     table = Table("reflections", *(fate.replace("_", "-") for fate in FATES), "double", box=None)
     table.add_row(*(str(getattr(report, name)) for name in ("reflections", *FATES, "double")))
     console.print(table)
+    console.print(calls_text(report.usage, report.planned_calls))
     for violation in report.violations:
         console.print(f"violation: {clean(violation)}", markup=False, style="red", soft_wrap=True)
     verdict = "[green]every promise was kept[/]" if report.good else "[red]VIOLATED[/]"

@@ -13,6 +13,7 @@ from combee.cli.lookup import labels, newest_playbooks, versions, wanted
 from combee.cli.options import AsJson, Form, FormOrNone, Name, Servers, Version, as_format
 from combee.cli.playbook_view import full_view, history_table, list_row, list_table, version_row
 from combee.core.formats import write_playbook
+from combee.core.retention import is_falling
 from combee.runtime.settings import Settings, load_settings
 from combee_schemas.playbook import Playbook
 
@@ -71,7 +72,8 @@ def show(
         return
     found = asyncio.run(_wanted(settings, name, version))
     if as_json:
-        print_json(found.model_dump(mode="json"))
+        falling = is_falling(found.retention_recent)
+        print_json({**found.model_dump(mode="json"), "retention_falling": falling})
     elif form is not None:
         typer.echo(write_playbook(found, as_format(form)), nl=False)
     else:

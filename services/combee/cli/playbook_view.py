@@ -10,6 +10,8 @@ from rich.text import Text
 
 from combee.cli.console import clean, moment
 from combee.core.render import section_order
+from combee.core.retention import is_falling
+from combee_schemas.base import Usage
 from combee_schemas.playbook import Change, Playbook
 
 SIGNS = {
@@ -17,11 +19,13 @@ SIGNS = {
     "import": "+",
     "update": "~",
     "duplicate": "=",
+    "echo": "=",
     "merge": "-",
     "remove": "-",
     "evict": "-",
 }
 LONG = 100
+FALLING = "retention is falling: {} of the last batch's reflections have evidence in the playbook"
 
 
 def list_row(playbook: Playbook, labels: dict[str, int]) -> dict[str, Any]:
@@ -49,6 +53,12 @@ def version_row(playbook: Playbook) -> dict[str, Any]:
         "entries": len(playbook.entries),
         "changes": dict(Counter(change.kind for change in playbook.changes)),
         "model_calls": playbook.usage.calls,
+        "planned_calls": sum(playbook.widths),
+        "skips": playbook.usage.skips,
+        "splits": playbook.usage.splits,
+        "re_asks": playbook.usage.re_asks,
+        "retention": list(playbook.retention),
+        "carried": playbook.carried,
         "tokens": {"in": playbook.usage.tokens_in, "out": playbook.usage.tokens_out},
         "degraded": playbook.degraded,
         "closed_at_ms": playbook.closed_at_ms,
@@ -70,7 +80,7 @@ def list_table(rows: list[dict[str, Any]]) -> Table:
 def history_table(rows: list[dict[str, Any]]) -> Table:
     """Return the versions of one playbook, oldest first."""
     made = ("version", "origin", "batch", "reflections", "entries", "changes")
-    table = Table(*made, "model calls", "tokens", "time (UTC)", "seconds", box=None)
+    table = Table(*made, "retention", "calls/planned", "tokens", "time (UTC)", "seconds", box=None)
     for row in rows:
         table.add_row(
             str(row["version"]),
@@ -79,7 +89,8 @@ def history_table(rows: list[dict[str, Any]]) -> Table:
             str(row["reflections"] or ""),
             str(row["entries"]),
             changes_text(row["changes"]),
-            str(row["model_calls"]),
+            percent(row["retention"][-1] if row["retention"] else None),
+            f"{row['model_calls']}/{row['planned_calls']}" if row["planned_calls"] else "",
             str(sum(row["tokens"].values())),
             moment(row["created_at_ms"]),
             "" if row["seconds"] is None else f"{row['seconds']:.2f}",
@@ -105,6 +116,31 @@ def version_title(playbook: Playbook) -> str:
     )
 
 
+def percent(share: float | None) -> str:
+    """Return a share for people; empty where there is none."""
+    return "" if share is None else f"{100 * share:.0f} %"
+
+
+def calls_text(used: Usage, planned: int) -> str:
+    """Return planned model calls beside those made, and what makes the difference."""
+    why = {"skipped": used.skips, "split": used.splits, "asked again": used.re_asks}
+    told = ", ".join(f"{count} {name}" for name, count in why.items() if count)
+    return f"model calls: {used.calls} made, {planned} planned{f' ({told})' if told else ''}"
+
+
+def _audit(playbook: Playbook) -> Iterator[Text]:
+    """Yield what became of the batch behind a version: what was retained, and at how many calls."""
+    if playbook.retention:
+        *levels, last = map(percent, playbook.retention)
+        path = " → ".join(f"{share} after level {level}" for level, share in enumerate(levels))
+        carried = f"; {playbook.carried} proposals carried" if playbook.carried else ""
+        yield Text(f"retention: {path} → {last} in the playbook{carried}")
+    if is_falling(playbook.retention_recent):
+        yield Text(f"warning: {FALLING.format(percent(playbook.retention_recent[-1]))}", style="yellow")
+    if playbook.widths:
+        yield Text(calls_text(playbook.usage, sum(playbook.widths)))
+
+
 def diff_lines(playbook: Playbook) -> Iterator[str]:
     """Yield what a version changed, a line each."""
     contents = {entry.id: entry.content for entry in playbook.entries}
@@ -122,7 +158,7 @@ def _change_line(change: Change, contents: dict[str, str]) -> str:
 
 def full_view(playbook: Playbook) -> RenderableType:
     """Return one version with its entries by section and their counters."""
-    parts: list[RenderableType] = [Text(version_title(playbook), style="bold")]
+    parts: list[RenderableType] = [Text(version_title(playbook), style="bold"), *_audit(playbook)]
     for section in section_order(playbook.sections, playbook.entries):
         entries = [entry for entry in playbook.entries if entry.section == section]
         if not entries:

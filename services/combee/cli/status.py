@@ -9,7 +9,9 @@ from rich.table import Table
 from combee.cli.console import output, print_json
 from combee.cli.lookup import newest_playbooks, whole
 from combee.cli.options import AsJson, Servers
+from combee.cli.playbook_view import FALLING, percent
 from combee.core.playbook import empty
+from combee.core.retention import is_falling
 from combee.ports import Log
 from combee.runtime.backlog import INPUTS, backlog, newest_batches
 from combee.runtime.clock import SystemClock
@@ -77,6 +79,8 @@ async def _playbooks(log: Log, default_size: int) -> list[dict[str, object]]:
                 "entries": len(playbook.entries),
                 "batch_size": sizes.get(name, default_size),
                 "in_flight": max(0, newest_batch.get(name, 0) - playbook.batch_sequence),
+                "retention": playbook.retention_recent[-1] if playbook.retention_recent else None,
+                "retention_falling": is_falling(playbook.retention_recent),
             }
         )
     return rows
@@ -103,9 +107,16 @@ def _print(state: dict[str, Any]) -> None:
     sizes = Table("topic", "records", "partitions", box=None)
     for name, found in state["topics"].items():
         sizes.add_row(name, str(found["records"]), str(found["partitions"]))
-    playbooks = Table("playbook", "version", "entries", "batch size", "batches in flight", box=None)
+    playbooks = Table(
+        "playbook", "version", "entries", "batch size", "batches in flight", "retention", box=None
+    )
+    counts = ("name", "version", "entries", "batch_size", "in_flight")
     for row in state["playbooks"]:
-        playbooks.add_row(*(str(value) for value in row.values()))
+        playbooks.add_row(*(str(row[name]) for name in counts), percent(row["retention"]))
     for table in (services, sizes, playbooks):
         console.print()
         console.print(table)
+    for row in state["playbooks"]:
+        if row["retention_falling"]:
+            kept = percent(row["retention"])
+            console.print(f"warning: {row['name']}: {FALLING.format(kept)}", style="yellow", soft_wrap=True)

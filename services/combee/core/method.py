@@ -26,6 +26,8 @@ class Answer:
     """Operations that could not be read."""
     mentioned: frozenset[int] = frozenset()
     """Numbers of the items that an operation rests on or that the reply drops by name."""
+    guessed: frozenset[str] = frozenset()
+    """Evidence of operations only because they named no item: kept as lineage, no proof that a lesson survived."""
 
 
 class Method(Protocol):

@@ -1,7 +1,8 @@
 """Operations as values: read from a model's reply, merged by code, their evidence kept by code."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from combee.core.method import Answer, Sources
@@ -35,37 +36,46 @@ def union(*ids: Iterable[str]) -> tuple[str, ...]:
 
 
 def read_operations(body: Mapping[str, Any], sources: Sources) -> Answer:
-    """Return the usable operations of a curator's reply, within bounds, and which items it mentions.
+    """Return the usable operations of a curator's reply, within bounds, and which items they mention.
 
-    Numbers that no item has are ignored; an operation that names none rests on all items, and mentions
-    them all: too wide is honest, empty would lose lineage.
+    Numbers that no item has are ignored. An operation that names none rests on all items: too wide is honest,
+    empty would lose lineage, and it is said that this is a guess. Where it names nothing at all, as weak models
+    do, it mentions them all too; where it names what does not exist, it is no witness and mentions none.
     """
     items = body.get("operations")
     if not isinstance(items, list):
         return Answer(operations=())
     everything = union(*sources)
     read = (_read(item, sources, everything) for item in items[:MAX_OPERATIONS])
-    usable = tuple(_bounded(operation for operation in read if operation is not None))
-    named = [_numbers(item.get("sources"), sources) for item in items if isinstance(item, dict)]
-    dropped = _numbers(body.get("dropped"), sources)
-    whole = frozenset(range(1, len(sources) + 1))
+    usable = tuple(_bounded(one for one in read if one is not None))
+    mentioned = frozenset(_numbers(body.get("dropped"), sources)).union(*{one.mentions for one in usable})
+    guesses = any(one.guessed for one in usable)
+    named = rests(one.operation for one in usable if not one.guessed)
     return Answer(
-        operations=merge(usable),
+        operations=merge(one.operation for one in usable),
         unusable=len(items) - len(usable),
-        mentioned=frozenset(dropped).union(*(one or whole for one in named)),
+        mentioned=mentioned,
+        guessed=frozenset(everything) - named if guesses else frozenset(),
     )
 
 
-def _bounded(operations: Iterable[Operation]) -> Iterator[Operation]:
+@dataclass(frozen=True, slots=True)
+class _Read:
+    operation: Operation
+    mentions: Sequence[int]
+    guessed: bool
+
+
+def _bounded(read: Iterable[_Read]) -> Iterator[_Read]:
     chars = 0
-    for operation in operations:
-        chars += len(operation.content)
+    for one in read:
+        chars += len(one.operation.content)
         if chars > MAX_REPLY_CHARS:
             return
-        yield operation
+        yield one
 
 
-def _read(item: object, sources: Sources, everything: tuple[str, ...]) -> Operation | None:
+def _read(item: object, sources: Sources, everything: tuple[str, ...]) -> _Read | None:
     if not isinstance(item, dict):
         return None
     kind = str(item.get("type", item.get("kind", ""))).upper()
@@ -76,13 +86,17 @@ def _read(item: object, sources: Sources, everything: tuple[str, ...]) -> Operat
     needs_content = kind != OperationKind.REMOVE
     if len(targets) < TARGETS[OperationKind(kind)] or (needs_content and not content):
         return None
-    return Operation(
+    given = item.get("sources")
+    named = _numbers(given, sources)
+    operation = Operation(
         kind=OperationKind(kind),
         section=_section(str(item.get("section") or "")),
         content=content,
         entry_ids=() if kind == OperationKind.ADD else targets,
-        evidence=_evidence(item.get("sources"), sources) or everything,
+        evidence=union(*(sources[n - 1] for n in named)) if named else everything,
     )
+    mentions = named if given else range(1, len(sources) + 1)
+    return _Read(operation, mentions, guessed=not named and len(sources) > 1)
 
 
 def _section(name: str) -> str:
@@ -94,10 +108,6 @@ def _texts(value: object) -> tuple[str, ...]:
         (clean(one, MAX_ID_CHARS) for one in value if isinstance(one, str)) if isinstance(value, list) else ()
     )
     return union(text for text in texts if text)
-
-
-def _evidence(numbers: object, sources: Sources) -> tuple[str, ...]:
-    return union(*(sources[n - 1] for n in _numbers(numbers, sources)))
 
 
 def _numbers(found: object, sources: Sources) -> tuple[int, ...]:
@@ -120,12 +130,33 @@ def merge(operations: Iterable[Operation]) -> tuple[Operation, ...]:
     return tuple(merged.values())
 
 
+def rests(operations: Iterable[Operation]) -> frozenset[str]:
+    """Return the reflections that at least one of the operations rests on."""
+    return frozenset(one for operation in operations for one in operation.evidence)
+
+
+def cut_evidence(operations: Sequence[Operation], kept: int) -> tuple[Operation, ...]:
+    """Return the operations with ``kept`` ids each, and all those that no operation before has."""
+    cut: list[Operation] = []
+    held: set[str] = set()
+    for operation in operations:
+        known = [one for one in operation.evidence if one in held]
+        fresh = [one for one in operation.evidence if one not in held]
+        held.update(fresh)
+        evidence = (*fresh, *known[: max(0, kept - len(fresh))])
+        cut.append(operation.model_copy(update={"evidence": evidence}))
+    return tuple(cut)
+
+
 def merge_seen(parts: Iterable[Iterable[Seen]]) -> tuple[Seen, ...]:
-    """Return each reflection once: got through if one of its copies did; its tags are counted once."""
+    """Return each reflection once: got through, or on, as far as the best of its copies; tags count once."""
     merged: dict[str, Seen] = {}
     for part in parts:
         for seen in part:
             known = merged.get(seen.reflection_id)
-            if known is None or (seen.ok and not known.ok):
-                merged[seen.reflection_id] = seen
+            best = seen if known is None or (seen.ok and not known.ok) else known
+            survived = max(seen.survived, best.survived, known.survived if known else 0)
+            if survived != best.survived:
+                best = best.model_copy(update={"survived": survived})
+            merged[seen.reflection_id] = best
     return tuple(merged.values())

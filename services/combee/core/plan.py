@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from combee.core import identity, shuffle, tree
+from combee.core import identity, shuffle
+from combee.core.shape import plan_shape
 from combee_schemas.batch import Batch, CloseReason, Member
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Group, GroupMember, Plan
@@ -19,6 +20,8 @@ class PlanPolicy:
     max_levels: int
     group_bytes: int
     """Most bytes of reflections that one aggregator call may get."""
+    aggregate_tokens: int | None = None
+    """Most tokens of reflections or proposals that one aggregator call should read; None: the paper's shape."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +50,15 @@ def plan_batch(
 ) -> Batch:
     """Return the manifest of a batch of ``members``; ``sizes`` are their bytes."""
     seed = identity.batch_seed(playbook, sequence, tuple(m.reflection_id for m in members))
-    copies, groups = _fit(len(members), sizes, policy, seed)
+    shape = plan_shape(
+        sizes,
+        seed,
+        copies=policy.copies,
+        fan_in=policy.fan_in,
+        max_levels=policy.max_levels,
+        group_bytes=policy.group_bytes,
+        aggregate_tokens=policy.aggregate_tokens,
+    )
     return Batch(
         batch_id=identity.batch_id(playbook, sequence),
         playbook=playbook,
@@ -56,8 +67,9 @@ def plan_batch(
         seed=seed,
         members=tuple(members),
         dropped=tuple(dropped),
-        copies=copies,
-        widths=tree.plan_widths(groups, policy.fan_in, policy.max_levels),
+        copies=shape.copies,
+        widths=shape.widths,
+        shape_reason=shape.reason,
         base_version=base.version,
         base_sequence=base.sequence,
         base_history_offset=base.history_offset,
@@ -66,18 +78,6 @@ def plan_batch(
         batch_size=batch_size,
         closed_at_ms=closed_at_ms,
     )
-
-
-def _fit(count: int, sizes: Sequence[int], policy: PlanPolicy, seed: int) -> tuple[int, int]:
-    """Return copies and groups: k = ⌊√n⌋, or more where a group would be too large to send."""
-    groups = shuffle.group_count(count)
-    while True:
-        copies = shuffle.effective_copies(count, policy.copies, groups)
-        dealt = shuffle.deal(count, copies, groups, seed)
-        largest = max(sum(sizes[i] for i in group) for group in dealt)
-        if largest <= policy.group_bytes or groups >= count:
-            return copies, groups
-        groups += 1
 
 
 def deal_batch(batch: Batch) -> tuple[tuple[Member, ...], ...]:

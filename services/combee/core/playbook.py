@@ -1,13 +1,15 @@
 """Apply operations to a playbook: pure, so that replaying history gives the same snapshot."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+from combee.core.contest import contest
+from combee.core.draft import Draft, united
 from combee.core.operations import TARGETS, normalise, union
 from combee.core.render import section_order
-from combee_schemas.playbook import ACE_SECTIONS, EVIDENCE_KEPT, Change, ChangeKind, Entry, Playbook
-from combee_schemas.scan import Operation, OperationKind, Seen
+from combee.core.similarity import same_lesson
+from combee_schemas.playbook import ACE_SECTIONS, EVIDENCE_KEPT, Entry, Playbook
+from combee_schemas.scan import Echo, Operation, OperationKind, Seen
 
 SLUGS = {
     "STRATEGIES & INSIGHTS": "str",
@@ -18,8 +20,6 @@ SLUGS = {
     "CONTEXT CLUES & INDICATORS": "ctx",
     "OTHERS": "misc",
 }
-
-MAX_DETAIL_CHARS = 300
 
 
 def empty(name: str) -> Playbook:
@@ -33,73 +33,44 @@ def slug(section: str) -> str:
     return SLUGS.get(section.upper(), initials[:4] or "misc")
 
 
-@dataclass(slots=True)
-class Draft:
-    """A playbook being changed: entries by id in order, and what was done to them."""
-
-    version: int
-    entries: dict[str, Entry]
-    next_id: int
-    changes: list[Change] = field(default_factory=list)
-    _said: dict[str, str] = field(default_factory=dict)
-    """Normalised content → id of an entry that said it first."""
-
-    def __post_init__(self) -> None:
-        for entry in self.entries.values():
-            self._said.setdefault(normalise(entry.content), entry.id)
-
-    def put(self, entry: Entry) -> None:
-        """Add or replace an entry."""
-        self.entries[entry.id] = entry
-        self._said.setdefault(normalise(entry.content), entry.id)
-
-    def saying(self, content: str) -> Entry | None:
-        """Return the entry that says ``content`` already."""
-        wanted = normalise(content)
-        if wanted not in self._said:
-            return None
-        known = self.entries.get(self._said[wanted])
-        if known is None or normalise(known.content) != wanted:
-            known = next((e for e in self.entries.values() if normalise(e.content) == wanted), None)
-            if known is None:
-                del self._said[wanted]
-            else:
-                self._said[wanted] = known.id
-        return known
-
-    def note(self, kind: ChangeKind, entry_id: str, detail: str = "") -> None:
-        """Record one change."""
-        self.changes.append(Change(kind=kind, entry_id=entry_id, detail=detail[:MAX_DETAIL_CHARS]))
-
-
 def apply_operations(
-    base: Playbook, operations: Iterable[Operation], seen: Iterable[Seen], *, revoked: Sequence[str] = ()
+    base: Playbook,
+    operations: Iterable[Operation],
+    seen: Iterable[Seen],
+    *,
+    revoked: Sequence[str] = (),
+    echoes: Iterable[Echo] = (),
 ) -> Draft:
     """Return ``base`` with counters first, then operations in order; evidence from ``revoked`` never counts.
 
     Operations on entries that vanished are dropped and recorded; an ADD of what is already there
-    strengthens the entry that says it.
+    strengthens the entry that says it; of several on one entry the one with the newest evidence wins.
     """
-    draft = Draft(base.version + 1, {entry.id: entry for entry in base.entries}, base.next_id)
+    draft = Draft.of(base)
     gone = frozenset(revoked)
-    _count(draft, (one for one in seen if one.ok and one.reflection_id not in gone))
-    for operation in operations:
-        evidence = tuple(one for one in operation.evidence if one not in gone)
-        if operation.evidence and not evidence:
-            draft.note("dropped", "", f"{operation.kind}: all of its evidence is revoked")
-            continue
-        if len(operation.entry_ids) < TARGETS[operation.kind]:
-            draft.note("dropped", "", f"{operation.kind}: it names too few entries")
-            continue
-        APPLY[operation.kind](draft, operation.model_copy(update={"evidence": evidence}))
+    seen = [one for one in seen if one.reflection_id not in gone]
+    _count(draft, (one for one in seen if one.ok))
+    _note_echoes(draft, echoes, gone)
+    sound = list(_sound(draft, operations, gone))
+    offsets = {one.reflection_id: one.offset for one in seen}
+    winners, losers = contest(sound, draft.entries, offsets)
+    for one in losers:
+        text = f"{one.operation.kind}: {one.operation.content}"
+        draft.note("duplicate" if one.is_repeat else "superseded", one.entry_id, text)
+    for operation in winners:
+        done = len(draft.changes)
+        APPLY[operation.kind](draft, operation)
+        draft.landing.take(draft.changes[done:], operation.evidence)
     return draft
 
 
 def finish(base: Playbook, draft: Draft, budget_tokens: int) -> tuple[tuple[str, ...], tuple[Entry, ...]]:
     """Return sections and entries after the token budget: the least useful entries go, and it is recorded."""
     for entry_id in evictions(tuple(draft.entries.values()), budget_tokens):
-        gone = draft.entries.pop(entry_id)
-        draft.note("evict", entry_id, gone.content)
+        draft.note("evict", entry_id, draft.entries[entry_id].content)
+        draft.landing.evict(entry_id)
+        draft.drop(entry_id)
+    draft.note_conflicts()
     entries = tuple(draft.entries.values())
     return section_order(base.sections, entries), entries
 
@@ -121,6 +92,27 @@ def _tokens(entry: Entry) -> int:
     return -(-(len(entry.id) + len(entry.content) + 4) // 4)
 
 
+def _sound(draft: Draft, operations: Iterable[Operation], gone: frozenset[str]) -> Iterator[Operation]:
+    """Yield the operations that can be applied, without evidence that is ``gone``."""
+    for operation in operations:
+        evidence = tuple(one for one in operation.evidence if one not in gone)
+        if operation.evidence and not evidence:
+            draft.note("dropped", "", f"{operation.kind}: all of its evidence is revoked")
+        elif len(operation.entry_ids) < TARGETS[operation.kind]:
+            draft.note("dropped", "", f"{operation.kind}: it names too few entries")
+        else:
+            yield operation.model_copy(update={"evidence": evidence})
+
+
+def _note_echoes(draft: Draft, echoes: Iterable[Echo], gone: frozenset[str]) -> None:
+    by_entry: dict[str, set[str]] = {}
+    for echo in echoes:
+        by_entry.setdefault(echo.entry_id, set()).update(set(echo.evidence) - gone)
+    for entry_id, evidence in by_entry.items():
+        if evidence:
+            draft.note("echo", entry_id, f"said again by {len(evidence)} reflections that were shown it")
+
+
 def _count(draft: Draft, seen: Iterable[Seen]) -> None:
     for one in seen:
         for tag in one.tags:
@@ -132,8 +124,7 @@ def _count(draft: Draft, seen: Iterable[Seen]) -> None:
 def _add(draft: Draft, operation: Operation) -> None:
     same = draft.saying(operation.content)
     if same is not None:
-        draft.put(_rest_on(same, operation.evidence, draft.version))
-        draft.note("duplicate", same.id, f"{len(operation.evidence)} more reflections say so")
+        _strengthen(draft, same, operation)
         return
     entry_id = f"{slug(operation.section)}-{draft.next_id:05d}"
     draft.next_id += 1
@@ -144,14 +135,22 @@ def _add(draft: Draft, operation: Operation) -> None:
     draft.note("add", entry_id)
 
 
+def _strengthen(draft: Draft, entry: Entry, operation: Operation) -> None:
+    """Let an entry rest on an operation that says the same; its own words stay."""
+    draft.put(_rest_on(entry, operation.evidence, draft.version))
+    differs = normalise(operation.content) != normalise(entry.content)
+    words = f": {operation.content}" if differs else ""
+    draft.note("duplicate", entry.id, f"{len(operation.evidence)} more reflections say so{words}")
+
+
 def _update(draft: Draft, operation: Operation) -> None:
     entry = draft.entries.get(operation.entry_ids[0])
     if entry is None:
         draft.note("dropped", operation.entry_ids[0], "UPDATE: no such entry any more")
-        return
-    changed = entry.model_copy(update={"content": operation.content})
-    draft.put(_rest_on(changed, operation.evidence, draft.version))
-    draft.note("update", entry.id, entry.content)
+    elif operation.evidence and same_lesson(entry.content, operation.content):
+        _strengthen(draft, entry, operation)
+    else:
+        _reword(draft, entry, operation)
 
 
 def _merge(draft: Draft, operation: Operation) -> None:
@@ -159,25 +158,28 @@ def _merge(draft: Draft, operation: Operation) -> None:
     if not found:
         draft.note("dropped", operation.entry_ids[0], "MERGE: no such entries any more")
         return
-    kept = found[0]
-    merged = kept.model_copy(
-        update={
-            "content": operation.content,
-            "helpful": sum(e.helpful for e in found),
-            "harmful": sum(e.harmful for e in found),
-            "evidence_count": sum(e.evidence_count for e in found),
-            "evidence": union(*(e.evidence for e in found))[-EVIDENCE_KEPT:],
-        }
-    )
-    for other in found[1:]:
-        del draft.entries[other.id]
-        draft.note("merge", other.id, f"into {kept.id}")
-    draft.put(_rest_on(merged, operation.evidence, draft.version))
-    draft.note("update", kept.id, kept.content)
+    kept, *others = found
+    for other in others:
+        draft.drop(other.id)
+        draft.note("merge", other.id, f"into {kept.id}: {other.content}")
+    _reword(draft, united(kept, others), operation)
+
+
+def _reword(draft: Draft, entry: Entry, operation: Operation) -> None:
+    """Give an entry its new content; if another one says that already, the two become that one."""
+    other = draft.saying(operation.content, but=entry.id)
+    if other is None:
+        changed = entry.model_copy(update={"content": operation.content})
+        draft.put(_rest_on(changed, operation.evidence, draft.version))
+        draft.note("update", entry.id, entry.content)
+        return
+    draft.drop(entry.id)
+    draft.note("merge", entry.id, f"into {other.id}: {entry.content}")
+    _strengthen(draft, united(other, [entry]), operation)
 
 
 def _remove(draft: Draft, operation: Operation) -> None:
-    gone = draft.entries.pop(operation.entry_ids[0], None)
+    gone = draft.drop(operation.entry_ids[0])
     if gone is None:
         draft.note("dropped", operation.entry_ids[0], "REMOVE: no such entry any more")
     else:

@@ -3,33 +3,45 @@
 from itertools import pairwise
 from math import ceil
 
-MAX_WIDTH = 10_000
+MAX_WIDTH = 20_000
 """More leaves than any batch has."""
+PROPOSED = 4
+"""A node proposes about a quarter of the tokens it reads: copies meet, and a lesson is shorter than its story."""
 
 
-def plan_widths(groups: int, fan_in: int, max_levels: int) -> tuple[int, ...]:
-    """Return nodes per level, leaves first, 1 last: two levels as in the paper while ``fan_in`` allows.
+def plan_widths(
+    groups: int, fan_in: int, max_levels: int, *, tokens: int = 0, most: int = 0
+) -> tuple[int, ...]:
+    """Return nodes per level, leaves first, 1 last: two levels as in the paper while both bounds allow.
 
-    Where ``max_levels`` would not suffice, nodes take more children instead of the tree growing.
+    No node takes more than ``fan_in`` children, and none reads more than ``most`` tokens if the leaves
+    propose ``tokens``. Where ``max_levels`` would not suffice, first the tokens give way, then the fan-in.
     """
     if groups == 1:
         return (1,)
     if max_levels < 2:  # noqa: PLR2004 - a tree with several leaves has at least two levels
         raise ValueError("several groups need max_levels ≥ 2")
-    while _height(groups, fan_in) > max_levels:
-        fan_in += 1
+    most = max(1, min(most, tokens))
+    while len(widths := _widths(groups, fan_in, tokens, most)) > max_levels:
+        if most < tokens:
+            most += most // 4 + 1
+        else:
+            fan_in += 1
+    return widths
+
+
+def _widths(groups: int, fan_in: int, tokens: int, most: int) -> tuple[int, ...]:
     widths = [groups]
     while widths[-1] > 1:
-        widths.append(ceil(widths[-1] / fan_in))
+        enough = max(ceil(widths[-1] / fan_in), ceil(tokens / most))
+        widths.append(min(enough, ceil(widths[-1] / 2)))
+        tokens = ceil(tokens / PROPOSED)
     return tuple(widths)
 
 
-def _height(groups: int, fan_in: int) -> int:
-    levels = 1
-    while groups > 1:
-        groups = ceil(groups / fan_in)
-        levels += 1
-    return levels
+def reads(widths: tuple[int, ...], tokens: int) -> tuple[int, ...]:
+    """Return about how many tokens a node reads, for each level above the leaves, which propose ``tokens``."""
+    return tuple(ceil(tokens / PROPOSED**level / width) for level, width in enumerate(widths[1:]))
 
 
 def is_valid(widths: tuple[int, ...], max_levels: int) -> bool:
@@ -50,5 +62,5 @@ def parent_index(widths: tuple[int, ...], level: int, index: int) -> int:
 
 def child_indices(widths: tuple[int, ...], level: int, index: int) -> tuple[int, ...]:
     """Return the indices, one level down, of the children of a node of ``level`` ≥ 1."""
-    below = widths[level - 1]
-    return tuple(i for i in range(below) if parent_index(widths, level - 1, i) == index)
+    below, own = widths[level - 1], widths[level]
+    return tuple(range(-(-index * below // own), -(-(index + 1) * below // own)))

@@ -2,7 +2,10 @@
 
 from collections.abc import Sequence
 
-from combee.core.playbook import Draft, apply_operations, empty, finish
+from combee.core import retention
+from combee.core.draft import Draft
+from combee.core.echo import retired
+from combee.core.playbook import apply_operations, empty, finish
 from combee_schemas.base import Usage
 from combee_schemas.codec import CodecError, encode
 from combee_schemas.command import Command
@@ -14,8 +17,14 @@ COMMANDS_REMEMBERED = 50
 
 def after_update(current: Playbook, update: Update, *, budget_tokens: int, now_ms: int) -> Playbook:
     """Return the version that ``update`` makes of ``current``; it rises by one even if nothing changes."""
-    draft = apply_operations(current, update.operations, update.seen, revoked=current.revoked)
+    draft = apply_operations(
+        current, update.operations, update.seen, revoked=current.revoked, echoes=update.echoes
+    )
     sections, entries = finish(current, draft, budget_tokens)
+    live = {entry.id for entry in entries}
+    echoed = (echo.evidence for echo in update.echoes if echo.entry_id in live)
+    landed = draft.landing.reflections().union(*echoed)
+    kept = retention.shares(update.seen, len(update.plan.widths), landed)
     return current.model_copy(
         update={
             "version": current.version + 1,
@@ -24,6 +33,7 @@ def after_update(current: Playbook, update: Update, *, budget_tokens: int, now_m
             "next_id": draft.next_id,
             "origin": "batch",
             "changes": tuple(draft.changes),
+            "retired": retired(current, entries),
             "batch_id": update.plan.batch_id,
             "batch_sequence": update.plan.sequence,
             "method": update.plan.method,
@@ -36,6 +46,8 @@ def after_update(current: Playbook, update: Update, *, budget_tokens: int, now_m
             "degraded": update.status in {"failed", "merged"} or not all(s.ok for s in update.seen),
             "through_offset": max(current.through_offset, update.plan.through_offset),
             "manifest_offset": max(current.manifest_offset, update.plan.manifest_offset),
+            "retention": kept,
+            "retention_recent": retention.recent(current.retention_recent, kept),
             "carried": update.carried,
             "usage": update.usage,
             "reflect_usage": update.plan.reflect_usage,
@@ -90,6 +102,7 @@ def after_command(
             "degraded": False,
             "retention": (),
             "carried": 0,
+            "retired": retired(current, changed.entries),
             "usage": Usage(),
             "reflect_usage": Usage(),
             "widths": (),
@@ -102,7 +115,7 @@ def after_command(
 
 
 def fitted(version: Playbook) -> Playbook:
-    """Return the version so that it fits a record: details of changes go first, then evidence ids.
+    """Return the version so that it fits a record: details of changes go first, then evidence and what retired.
 
     Counters and evidence counts stay; the full lineage is in ``updates`` anyway.
     """
@@ -115,7 +128,8 @@ def fitted(version: Playbook) -> Playbook:
                 one.model_copy(update={"evidence": one.evidence[-kept:] if kept else ()})
                 for one in version.entries
             )
-            version = version.model_copy(update={"changes": bare, "entries": entries})
+            left = version.retired[-kept:] if kept else ()
+            version = version.model_copy(update={"changes": bare, "entries": entries, "retired": left})
     return version
 
 

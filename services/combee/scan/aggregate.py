@@ -1,34 +1,34 @@
 """One node's work: ask the model for operations; everything around the reply is code."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TypeVar
 
 from combee.core import operations as ops
+from combee.core.echo import without_echoes
 from combee.core.method import Answer, Method
 from combee.core.methods import ace
 from combee.ports import LanguageModel, PoisonError, PromptTooLongError
+from combee.scan.outcome import SKIPPED, SPLIT, Outcome, reasons, spent
 from combee_schemas.base import Usage
 from combee_schemas.model import Reply
 from combee_schemas.playbook import Playbook
-from combee_schemas.scan import Echo, GroupMember, NodeStatus, Operation, Partial, Seen
+from combee_schemas.scan import GroupMember, NodeStatus, Operation, Partial, Seen
 
 T = TypeVar("T")
-SKIPPED = Usage(skips=1)
-SPLIT = Usage(splits=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What a node passes on; ``usage`` and ``carried`` are of its whole sub-tree."""
+class Combined:
+    """What one combine call, or its halves, made of proposals."""
 
     status: NodeStatus
-    reason: str = ""
-    operations: tuple[Operation, ...] = ()
-    seen: tuple[Seen, ...] = ()
-    echoes: tuple[Echo, ...] = ()
+    operations: tuple[Operation, ...]
+    sure: frozenset[str]
+    """What the operations rest on because the model said so, or because code passed them on."""
     carried: int = 0
+    reason: str = ""
     usage: Usage = field(default_factory=Usage)
 
 
@@ -51,64 +51,94 @@ class Aggregator:
             if len(members) > 1:
                 left, right = _halves(members)
                 return self._joined(base, await self.group(base, left), await self.group(base, right))
-            return Outcome(status="failed", reason=str(error), seen=_seen(members, ok=False))
+            return _failed(members, str(error), SKIPPED)
         except PoisonError as error:
-            return Outcome(
-                status="failed", reason=str(error), seen=_seen(members, ok=False), usage=error.usage
-            )
-        status: NodeStatus = "ok" if answer.operations else "empty"
+            return _failed(members, str(error), spent(error))
+        news, echoes = without_echoes(base, (member.reflection for member in members), answer.operations)
+        found = Outcome(
+            status="ok" if news else "empty",
+            operations=news,
+            seen=_seen(members, ok=True),
+            echoes=echoes,
+            usage=reply.usage,
+        )
+        # An echo counts as survived: its lesson is in the playbook.
+        return found.audited(0, ops.rests(answer.operations) - answer.guessed)
+
+    def _joined(self, base: Playbook, left: Outcome, right: Outcome) -> Outcome:
+        """Return the outcome of a group that had to be asked in halves; one half may have failed."""
+        found = self._method.merge(base, (*left.operations, *right.operations))
+        failed = left.status == right.status == "failed"
         return Outcome(
-            status=status, operations=answer.operations, seen=_seen(members, ok=True), usage=reply.usage
+            status="failed" if failed else "ok" if found else "empty",
+            reason=reasons((left.reason, right.reason)),
+            operations=found,
+            seen=(*left.seen, *right.seen),
+            echoes=(*left.echoes, *right.echoes),
+            usage=left.usage + right.usage + SPLIT,
         )
 
     async def combine(self, base: Playbook, level: int, children: Sequence[Partial]) -> Outcome:
         """Return an upper node's outcome: no call for fewer than two children that propose something."""
         below = Outcome(
             status="passed",
+            reason=reasons(child.reason for child in children),
             seen=ops.merge_seen(child.seen for child in children),
             echoes=tuple(chain.from_iterable(child.echoes for child in children)),
             carried=sum(child.carried for child in children),
             usage=sum((child.usage for child in children), Usage()),
         )
-        proposals = [child for child in children if child.operations]
-        if not proposals:
-            return replace(below, status="empty", usage=below.usage + SKIPPED)
-        if len(proposals) == 1:
-            return replace(below, operations=proposals[0].operations, usage=below.usage + SKIPPED)
-        items = tuple(chain.from_iterable(child.operations for child in proposals))
-        try:
-            own = await self._combine(base, level, items)
-        except PoisonError as error:
-            merged = self._method.merge(base, items)
-            usage = below.usage + error.usage
-            return replace(below, status="merged", reason=str(error), operations=merged, usage=usage)
-        return replace(
+        echoed = frozenset(one for echo in below.echoes for one in echo.evidence)
+        proposals = [child.operations for child in children if child.operations]
+        if len(proposals) < 2:  # noqa: PLR2004 - there is nothing to combine
+            status: NodeStatus = "passed" if proposals else "empty"
+            only = tuple(chain.from_iterable(proposals))
+            found = replace(below, status=status, operations=only, usage=below.usage + SKIPPED)
+            return found.audited(level, ops.rests(only) | echoed)
+        own = await self._combine(base, level, _by_age(chain.from_iterable(proposals), below.seen))
+        found = replace(
             below,
-            status="ok",
+            status=own.status,
+            reason=reasons((own.reason, below.reason)),
             operations=own.operations,
             carried=below.carried + own.carried,
             usage=below.usage + own.usage,
         )
+        return found.audited(level, own.sure | echoed)
 
-    async def _combine(self, base: Playbook, level: int, items: Sequence[Operation]) -> Outcome:
+    async def _combine(self, base: Playbook, level: int, items: Sequence[Operation]) -> Combined:
         try:
             reply = await self._model.ask(self._method.combine_prompt(base, items), priority=level)
+            answer = self._read(base, reply, [item.evidence for item in items])
         except PromptTooLongError:
-            if len(items) == 1:
-                return Outcome(status="merged", operations=tuple(items))
-            left, right = _halves(items)
-            return self._joined(
-                base, await self._combine(base, level, left), await self._combine(base, level, right)
-            )
-        answer = self._read(base, reply, [item.evidence for item in items])
-        left_out = [item for n, item in enumerate(items, 1) if n not in answer.mentioned]
-        if not self._carry or not left_out:
-            return Outcome(status="ok", operations=answer.operations, usage=reply.usage)
-        return Outcome(
+            if len(items) > 1:
+                left, right = _halves(items)
+                return self._both(
+                    base, await self._combine(base, level, left), await self._combine(base, level, right)
+                )
+            return _passed(items, "passed", usage=SKIPPED)
+        except PoisonError as error:
+            return _passed(self._method.merge(base, items), "merged", reason=str(error), usage=spent(error))
+        left_out = [item for n, item in enumerate(items, 1) if n not in answer.mentioned and self._carry]
+        found = (*answer.operations, *left_out)
+        return Combined(
             status="ok",
-            operations=self._method.merge(base, (*answer.operations, *left_out)),
+            operations=self._method.merge(base, found) if left_out else found,
+            sure=(ops.rests(answer.operations) - answer.guessed) | ops.rests(left_out),
             carried=len(left_out),
             usage=reply.usage,
+        )
+
+    def _both(self, base: Playbook, left: Combined, right: Combined) -> Combined:
+        """Return what halves of a combine make together, by code."""
+        merged = "merged" in (left.status, right.status)
+        return Combined(
+            status="merged" if merged else "ok",
+            operations=self._method.merge(base, (*left.operations, *right.operations)),
+            sure=left.sure | right.sure,
+            carried=left.carried + right.carried,
+            reason=reasons((left.reason, right.reason)),
+            usage=left.usage + right.usage + SPLIT,
         )
 
     def _read(self, base: Playbook, reply: Reply, sources: Sequence[tuple[str, ...]]) -> Answer:
@@ -119,36 +149,29 @@ class Aggregator:
             raise error
         return answer
 
-    def _joined(self, base: Playbook, left: Outcome, right: Outcome) -> Outcome:
-        """Return the outcome of a node that had to be asked in halves; one half may have failed."""
-        found = self._method.merge(base, (*left.operations, *right.operations))
-        failed = left.status == right.status == "failed"
-        status: NodeStatus = "failed" if failed else "ok" if found else "empty"
-        return Outcome(
-            status=status,
-            reason="; ".join(one.reason for one in (left, right) if one.reason),
-            operations=found,
-            seen=(*left.seen, *right.seen),
-            carried=left.carried + right.carried,
-            usage=left.usage + right.usage + SPLIT,
-        )
+
+def _passed(items: Sequence[Operation], status: NodeStatus, *, usage: Usage, reason: str = "") -> Combined:
+    sure = ops.rests(items)
+    return Combined(status=status, operations=tuple(items), sure=sure, usage=usage, reason=reason)
 
 
-def shortened(outcome: Outcome) -> Outcome:
-    """Return a smaller outcome: first without tags, then with half of its operations each time; recorded."""
-    if any(one.tags for one in outcome.seen):
-        bare = tuple(one.model_copy(update={"tags": ()}) for one in outcome.seen)
-        return replace(outcome, seen=bare, reason=f"tags dropped for size; {outcome.reason}")
-    if not outcome.operations:
-        raise PoisonError("the ids alone are too many for one record: use a smaller batch size")
-    kept = outcome.operations[: len(outcome.operations) // 2]
-    note = f"{len(outcome.operations) - len(kept)} operations dropped for size; {outcome.reason}"
-    return replace(outcome, operations=kept, reason=note)
+def _by_age(proposals: Iterable[Operation], seen: Sequence[Seen]) -> tuple[Operation, ...]:
+    """Return proposals in the order of their newest evidence, oldest first, as the prompt says."""
+    offsets = {one.reflection_id: one.offset for one in seen}
+
+    def newest(operation: Operation) -> int:
+        return max((offsets.get(one, -1) for one in operation.evidence), default=-1)
+
+    return tuple(sorted(proposals, key=newest))
 
 
 def _halves(items: Sequence[T]) -> tuple[Sequence[T], Sequence[T]]:
     middle = len(items) // 2
     return items[:middle], items[middle:]
+
+
+def _failed(members: Sequence[GroupMember], reason: str, usage: Usage) -> Outcome:
+    return Outcome(status="failed", reason=reason, seen=_seen(members, ok=False), usage=usage)
 
 
 def _seen(members: Sequence[GroupMember], *, ok: bool) -> tuple[Seen, ...]:

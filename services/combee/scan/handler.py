@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from weakref import WeakValueDictionary
 
 from combee.core import identity, tree
@@ -10,8 +11,9 @@ from combee.core.method import Method
 from combee.ports import DrainingError, LanguageModel, Log, Outgoing, PoisonError, Record, TopicPartition
 from combee.runtime.methods import method
 from combee.runtime.playbooks import Playbooks
-from combee.scan.aggregate import Aggregator, Outcome, shortened
+from combee.scan.aggregate import Aggregator
 from combee.scan.answered import Answered
+from combee.scan.outcome import Outcome, shorter
 from combee_schemas import topics
 from combee_schemas.codec import CodecError, decode, encode
 from combee_schemas.playbook import Playbook
@@ -156,13 +158,13 @@ class ScanHandler:
         return await self.playbooks.exactly(plan.playbook, plan.base_version, plan.base_history_offset)
 
     async def _emit(self, plan: Plan, level: int, index: int, outcome: Outcome) -> None:
-        """Write a node's result; one too large for a record is shortened, so that the tree completes."""
-        while True:
+        """Write a node's result; one too large for a record is made shorter, so that the tree completes."""
+        for one in chain([outcome], shorter(outcome, level)):
             try:
-                outgoing = await self._result(plan, level, index, outcome)
-                break
+                outgoing = await self._result(plan, level, index, one)
             except CodecError:
-                outcome = shortened(outcome)
+                continue
+            break
         await self._log.produce(outgoing)
         self._answered.add(plan, identity.node_id(plan.batch_id, level, index))
 

@@ -50,6 +50,7 @@ class Closer:
             fan_in=settings.fan_in,
             max_levels=settings.max_levels,
             group_bytes=settings.max_group_bytes,
+            aggregate_tokens=settings.aggregate_tokens,
         )
 
     def _policy(self, playbook: str) -> WindowPolicy:
@@ -208,6 +209,6 @@ def degraded(batch: Batch, manifest_offset: int) -> Outgoing:
             Seen(reflection_id=member.reflection_id, offset=member.offset, ok=False)
             for member in batch.members
         ),
-        usage=Usage(),
+        usage=Usage(skips=sum(batch.widths)),
     )
     return Outgoing(topic=topics.UPDATES.name, key=batch.playbook.encode(), value=encode(update))

@@ -35,16 +35,21 @@ def load(reading: Reading, law: Law = LAW) -> Load:
 
 def aggregate(reading: Reading, seed: int, law: Law = LAW) -> dict[str, Any]:
     """Return operations for the lessons kept of a call's reflections or proposals."""
-    read = load(reading, law)
-    entries = reading.entries
-    kept = _keep(read, law, _causes(seed, read.items, [entry.content for entry in entries]))
-    known = {name: entry for entry in entries if (name := subject(entry.content))}
+    read, kept = keep(reading, seed, law)
+    known = {name: entry for entry in reading.entries if (name := subject(entry.content))}
     by_lesson = _by_lesson(read.items)
     return {
         "reasoning": f"Simulated: {len(kept)} of {len(read.distinct)} distinct lessons kept.",
         "operations": [_operation(by_lesson[lesson], known) for lesson in kept],
         "dropped": [item.n for item in read.items if key(item.lesson) not in read.distinct],
     }
+
+
+def keep(reading: Reading, seed: int, law: Law = LAW) -> tuple[Load, list[str]]:
+    """Return what a call reads, and the keys of the lessons that the law lets it keep."""
+    read = load(reading, law)
+    entries = [entry.content for entry in reading.entries]
+    return read, _keep(read, law, _causes(seed, read.items, entries))
 
 
 def _by_lesson(items: Iterable[Item]) -> dict[str, list[Item]]:

@@ -9,11 +9,12 @@ from combee.core.identity import digest
 from combee.core.prompt import estimate_tokens
 from combee.sim.lessons import Item, ShownEntry, entries_in
 
-Role = Literal["agent", "reflector", "aggregator"]
+Role = Literal["agent", "reflector", "aggregator", "summariser"]
 _ASKS_FOR: tuple[tuple[str, Role], ...] = (
     ("operations", "aggregator"),
     ("key_insight", "reflector"),
     ("final_answer", "agent"),
+    ("summary_lines", "summariser"),
 )
 
 

@@ -10,6 +10,7 @@ from combee.sim.agent import answer
 from combee.sim.aggregator import aggregate
 from combee.sim.reading import Reading, Role, read
 from combee.sim.reflector import reflect
+from combee.sim.summariser import summarise
 
 MODEL = "simulated"
 
@@ -55,3 +56,5 @@ def _play(reading: Reading, seed: int) -> dict[str, Any]:
             return reflect(reading)
         case "agent":
             return answer(reading)
+        case "summariser":
+            return summarise(reading, seed)

@@ -142,6 +142,8 @@ class Ledger:
             double=len(self._batches.doubles),
             violations=self._findings.texts(),
             horizon=self._horizon,
+            planned_calls=self._updates.planned_calls,
+            usage=self._updates.usage,
         )
 
     def _close_updates(self) -> None:

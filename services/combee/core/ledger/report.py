@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from combee_schemas.base import Usage
+
 SHOWN_PER_KIND = 20
 
 
@@ -44,6 +46,10 @@ class LedgerReport:
     double: int
     violations: tuple[str, ...]
     horizon: Horizon
+    planned_calls: int = 0
+    """Nodes of the batches that have an update."""
+    usage: Usage = field(default_factory=Usage)
+    """What these batches cost."""
 
     @property
     def good(self) -> bool:
@@ -60,6 +66,13 @@ class LedgerReport:
             "lost": self.lost,
             "double": self.double,
             "violations": list(self.violations),
+            "model_calls": {
+                "planned": self.planned_calls,
+                "made": self.usage.calls,
+                "skips": self.usage.skips,
+                "splits": self.usage.splits,
+                "re_asks": self.usage.re_asks,
+            },
             "horizon": self.horizon.as_json(),
         }
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from combee.core.ledger.batches import Batches
 from combee.core.ledger.report import Findings
+from combee_schemas.base import Usage
 from combee_schemas.scan import Update
 
 
@@ -17,6 +18,8 @@ class Updates:
     """(playbook, sequence) of batches that have an update."""
     failed: set[tuple[str, int, str]] = field(default_factory=set)
     """(playbook, sequence, id) of members of which no copy got through."""
+    planned_calls: int = 0
+    usage: Usage = field(default_factory=Usage)
 
     def take(self, partition: int, offset: int, update: Update) -> None:
         """Judge one update; later ones of the same batch and those on a foreign partition have no effect."""
@@ -26,6 +29,8 @@ class Updates:
         if partition != self.batches.partition_of[name]:
             return
         self.effective.add((name, sequence))
+        self.planned_calls += sum(update.plan.widths)
+        self.usage += update.usage
         where = f"updates[{partition}]@{offset}: the update of batch {sequence} of {name}"
         self._evidence(where, update)
         self._seen(where, update)

@@ -1,0 +1,210 @@
+"""Model calls of a batch: nodes − skips + splits + re-asks, whatever happens; none for what is in the log."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from combee.ports import PoisonError, PromptTooLongError
+from combee_schemas import topics
+from combee_schemas.base import Usage
+from combee_schemas.model import Prompt, Reply
+from combee_schemas.scan import Update
+from support import ledger
+from support.deployment import Deployment
+from support.ledger import outgoing, reflection
+from support.models import Answer, ScriptedModel, echo, is_combine, items
+
+pytestmark = pytest.mark.usefixtures("quick_polls")
+
+COUNT = 9
+K = 3
+
+
+class CountingModel(ScriptedModel):
+    """Counts replies: what a prompt costs that is refused as too long is nothing."""
+
+    def __init__(self, answer: Answer = echo) -> None:
+        super().__init__(answer)
+        self.replies = 0
+
+    async def reply(self, prompt: Prompt) -> Reply:
+        try:
+            reply = await super().reply(prompt)
+        except PoisonError as error:
+            self.replies += error.usage.calls
+            raise
+        self.replies += reply.usage.calls
+        return reply
+
+
+async def one_batch(model: ScriptedModel, count: int = COUNT, **settings: Any) -> Deployment:
+    deployment = Deployment(model=model, budget_tokens=10**6, batch_size=count, **settings)
+    async with deployment.running():
+        await deployment.log.produce(*(outgoing(reflection(n)) for n in range(count)))
+        await deployment.until(lambda: bool(ledger.versions(deployment.log)))
+        await deployment.until(lambda: not ledger.behind(deployment.log))
+    return deployment
+
+
+def counted(deployment: Deployment) -> Usage:
+    """Return the version's usage after checking it: it adds up, and it is what the model was asked."""
+    version = ledger.latest(deployment.log)
+    used = version.usage
+    assert used.calls == sum(version.widths) - used.skips + used.splits + used.re_asks
+    if isinstance(deployment.model, CountingModel):
+        assert used.calls == deployment.model.replies
+    return used
+
+
+async def usage(answer: Answer = echo, count: int = COUNT, **settings: Any) -> Usage:
+    return counted(await one_batch(CountingModel(answer), count, **settings))
+
+
+# ---- all well
+
+
+@pytest.mark.parametrize(
+    ("count", "calls"), [(1, 1), (3, 1), (4, 3), (9, 4), (40, 7)], ids=lambda value: f"{value}"
+)
+async def test_a_batch_of_two_levels_costs_one_call_for_each_group_and_one_more(
+    count: int, calls: int
+) -> None:
+    used = await usage(count=count)
+    assert (used.calls, used.skips, used.splits, used.re_asks) == (calls, 0, 0, 0)
+
+
+async def test_a_deeper_tree_costs_one_call_for_each_node_that_has_something_to_combine() -> None:
+    used = await usage(count=25, fan_in=2)  # widths 5, 3, 2, 1: two nodes have one child
+    assert (used.calls, used.skips) == (9, 2)
+
+
+# ---- nodes without a call
+
+
+async def test_nothing_proposed_skips_the_combine() -> None:
+    used = await usage(lambda _: {"operations": []})
+    assert (used.calls, used.skips) == (K, 1)
+
+
+async def test_one_proposal_skips_the_combine() -> None:
+    first: list[Prompt] = []
+
+    def answer(prompt: Prompt) -> Mapping[str, Any]:
+        first.append(prompt)
+        return echo(prompt) if prompt is first[0] else {"operations": []}
+
+    used = await usage(answer)
+    assert (used.calls, used.skips) == (K, 1)
+
+
+# ---- failures
+
+
+def poison(calls: int) -> PoisonError:
+    error = PoisonError("unusable")
+    error.usage = Usage(calls=calls, re_asks=max(0, calls - 1))
+    return error
+
+
+def failing(when: Any, error: Exception) -> Answer:
+    def answer(prompt: Prompt) -> Mapping[str, Any]:
+        if when(prompt):
+            raise error
+        return echo(prompt)
+
+    return answer
+
+
+async def test_replies_that_stay_unusable_count_with_their_re_asks() -> None:
+    used = await usage(failing(is_combine, poison(calls=2)))
+    assert (used.calls, used.re_asks) == (K + 2, 1)
+    used = await usage(failing(lambda prompt: not is_combine(prompt), poison(calls=2)))
+    assert (used.calls, used.re_asks, used.skips) == (2 * K, K, 1)
+
+
+async def test_prompts_that_the_server_refuses_count_as_calls_not_made() -> None:
+    used = await usage(failing(lambda _: True, poison(calls=0)))
+    assert (used.calls, used.skips) == (0, K + 1)
+
+
+async def test_replies_of_which_nothing_can_be_used_count() -> None:
+    used = await usage(lambda _: {"operations": ["none"]})
+    assert (used.calls, used.skips) == (K, 1)
+
+
+class ReAskedModel(ScriptedModel):
+    """Its first reply to a prompt never fits."""
+
+    async def reply(self, prompt: Prompt) -> Reply:
+        reply = await super().reply(prompt)
+        return Reply(body=reply.body, usage=reply.usage + Usage(calls=1, re_asks=1))
+
+
+async def test_replies_that_fit_when_asked_again_count_twice() -> None:
+    used = counted(await one_batch(ReAskedModel()))
+    assert (used.calls, used.re_asks) == (2 * (K + 1), K + 1)
+
+
+# ---- prompts that are too long
+
+
+@pytest.mark.parametrize("longest", [1, 2, 4])
+async def test_every_half_of_a_prompt_too_long_counts_as_a_split(longest: int) -> None:
+    used = await usage(failing(lambda prompt: len(items(prompt)) > longest, PromptTooLongError("too long")))
+    assert used.splits > 0
+    assert used.calls == K + 1 + used.splits
+
+
+async def test_what_is_too_long_alone_counts_as_a_call_not_made() -> None:
+    def about_3(prompt: Prompt) -> bool:
+        return "lesson 3" in {item.get("key_insight") or item.get("content") for item in items(prompt)}
+
+    used = await usage(failing(about_3, PromptTooLongError("too long")))
+    assert used.splits > 0
+    assert used.skips >= 2  # in the groups that have a copy
+
+
+async def test_a_combine_may_be_too_long_and_unusable_in_parts_and_keeps_the_rest() -> None:
+    def answer(prompt: Prompt) -> Mapping[str, Any]:
+        if is_combine(prompt) and len(items(prompt)) > 12:
+            raise PromptTooLongError("too long")
+        if is_combine(prompt) and items(prompt)[0]["n"] == 1 and "lesson 0" in prompt.user:
+            raise poison(calls=2)
+        return echo(prompt)
+
+    deployment = await one_batch(CountingModel(answer))
+    used = counted(deployment)
+    assert (used.splits, used.skips) == (1, 0)
+    assert {e.content for e in ledger.latest(deployment.log).entries} == ledger.lessons(range(COUNT))
+
+
+# ---- replays
+
+
+def is_quiet(deployment: Deployment) -> bool:
+    return "scan" not in {group for group, *_ in ledger.behind(deployment.log)}
+
+
+@pytest.mark.parametrize("topic", [topics.SCAN[0], topics.SCAN[1]], ids=lambda topic: topic.name)
+async def test_a_replay_of_what_is_answered_costs_no_call(topic: topics.Topic) -> None:
+    """Forget the version and all offsets of the scan: its results are still in the log."""
+    model = CountingModel()
+    deployment = Deployment(model=model, batch_size=COUNT)
+    async with deployment.running(["shuffle", "scan"]):
+        await deployment.log.produce(*(outgoing(reflection(n)) for n in range(COUNT)))
+        await deployment.until(lambda: bool(ledger.messages(deployment.log, topics.UPDATES, Update)))
+        await deployment.until(lambda: is_quiet(deployment))
+    calls = model.calls
+    assert calls == K + 1
+    committed = deployment.log._store.committed["scan"]
+    for place in list(committed):
+        if place.topic >= topic.name:
+            del committed[place]
+    async with deployment.running(["scan"]):
+        await deployment.until(lambda: is_quiet(deployment))
+    assert model.calls == calls
+    assert len(ledger.messages(deployment.log, topics.UPDATES, Update)) == 1
+    async with deployment.running(["publish"]):
+        await deployment.until(lambda: bool(ledger.versions(deployment.log)))
+    assert counted(deployment).calls == calls
