@@ -1,6 +1,6 @@
 """What every message shares: frozen values, a type and a version."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
@@ -10,6 +10,10 @@ PlaybookName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9
 """A playbook's name, such as ``support/refunds``: letters, digits, ``. _ - /``, at most 200."""
 
 Id = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+
+
+Holds = Literal["entries", "components"]
+"""What a playbook consists of: lines of knowledge, or whole texts, one per section (GEPA: components)."""
 
 
 class Value(BaseModel):

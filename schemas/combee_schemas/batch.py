@@ -2,7 +2,7 @@
 
 from typing import ClassVar, Literal
 
-from combee_schemas.base import Id, Message, PlaybookName, Usage, Value
+from combee_schemas.base import Holds, Id, Message, PlaybookName, Usage, Value
 
 CloseReason = Literal["size", "bytes", "wait", "span", "flush"]
 
@@ -27,6 +27,7 @@ class Batch(Message):
     batch_id: Id
     playbook: PlaybookName
     method: str = "ace"
+    holds: Holds = "entries"
     sequence: int
     """1, 2, 3 … per playbook, without gaps."""
     seed: int
@@ -48,6 +49,8 @@ class Batch(Message):
     """Where in ``batches`` the oldest batch of this partition stood that had no version yet; −1: none."""
     reason: CloseReason
     batch_size: int
+    max_inflight_batches: int = 0
+    """How many batches might lack a version at once when this one closed; 0: unknown."""
     waiting: int = 0
     """Reflections that stayed in the window: with them, arrivals can be counted from manifests alone."""
     reflect_usage: Usage = Usage()

@@ -2,7 +2,7 @@
 
 from typing import ClassVar, Literal
 
-from combee_schemas.base import Id, Message, PlaybookName
+from combee_schemas.base import Holds, Id, Message, PlaybookName
 from combee_schemas.playbook import Entry
 from combee_schemas.scan import Operation
 
@@ -13,7 +13,7 @@ class Command(Message):
     """Idempotent by id; key: playbook.
 
     flush: close windows until everything at or below ``through_offset`` of ``reflections`` is in a batch.
-    import: ``entries``, ``sections``, ``counters`` replace the content. edit: ``operations`` are applied.
+    import: ``entries``, ``sections``, ``counters``, ``holds`` replace the content. edit: ``operations`` are applied.
     promote: ``label`` moves to ``version``. rollback: a new version equal to ``version``.
     revoke: ``reflection_ids`` no longer count, now or later.
     """
@@ -27,6 +27,7 @@ class Command(Message):
     entries: tuple[Entry, ...] = ()
     sections: tuple[str, ...] = ()
     counters: bool = True
+    holds: Holds = "entries"
     operations: tuple[Operation, ...] = ()
     version: int = 0
     label: str = ""

@@ -1,6 +1,6 @@
 """What a language model is asked and what it answers."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,8 @@ class Prompt:
     """JSON schema of the reply; empty means free text."""
     optional: frozenset[str] = frozenset()
     """Keys that a strict server must give (its schemas know no optional ones) and any other may leave out."""
+    check: Callable[[str], str | None] | None = None
+    """Says what is wrong with a free text, so that the model is asked again; None: nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from combee_schemas.base import Id, Message, PlaybookName, Usage, Value
+from combee_schemas.base import Holds, Id, Message, PlaybookName, Usage, Value
 
 EVIDENCE_KEPT = 20
 """Evidence ids a snapshot keeps per entry; the full lineage is in ``updates``."""
@@ -73,13 +73,19 @@ class Retired(Value):
 
 
 class Spend(Value):
-    """What a playbook's model calls cost on one day (UTC)."""
+    """What a playbook's model calls cost on one day (UTC); a batch counts on the day of its version."""
 
-    day: str = ""
-    """Such as ``2026-11-21``."""
+    day: int = 0
+    """Whole days since 1970-01-01."""
     tokens: int = 0
     cost: float = 0.0
     """In the currency of the price table."""
+    tokens_each: float = 0.0
+    """What the last batch took per reflection."""
+    cost_each: float = 0.0
+    cap_tokens: int | None = None
+    """The cap of a day as it stood then; None: none."""
+    cap_cost: float | None = None
 
 
 Origin = Literal["empty", "batch", "import", "edit", "rollback", "revoke"]
@@ -105,6 +111,7 @@ class Playbook(Message):
     origin: Origin = "empty"
     changes: tuple[Change, ...] = ()
     method: str = "ace"
+    holds: Holds = "entries"
     batch_id: str = ""
     batch_sequence: int = 0
     """The last batch applied."""

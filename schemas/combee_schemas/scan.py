@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import ClassVar, Literal
 
-from combee_schemas.base import Id, Message, PlaybookName, Usage, Value
+from combee_schemas.base import Holds, Id, Message, PlaybookName, Usage, Value
 from combee_schemas.batch import CloseReason
 from combee_schemas.reflection import BulletTag, Reflection
 
@@ -55,6 +55,7 @@ class Plan(Value):
     batch_id: Id
     playbook: PlaybookName
     method: str = "ace"
+    holds: Holds = "entries"
     sequence: int
     widths: tuple[int, ...]
     base_version: int

@@ -2,7 +2,7 @@
 
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import msgpack
@@ -140,7 +140,7 @@ REPLIES: Mapping[str, Mapping[str, Any]] = {
     "4 MB in many entries": {
         "operations": [_adding(f"{n} " + "x" * 7_000)["operations"][0] for n in range(600)]
     },
-    "50,000 operations": {"operations": [{"type": "ADD", "content": f"c{n}"} for n in range(50_000)]},
+    "5,000 operations": {"operations": [{"type": "ADD", "content": f"c{n}"} for n in range(5_000)]},
     "section of 100 kB": _adding("c", section="S" * 100_000),
     "prompt echoed": {"system": "You are the curator", "user": "<reflections>"},
 }
@@ -174,7 +174,7 @@ FATES: Mapping[str, Fate] = {
     "null bytes": "used",
     "100 kB in one entry": "used",
     "4 MB in many entries": "used",
-    "50,000 operations": "vague",
+    "5,000 operations": "vague",
     "section of 100 kB": "used",
     "prompt echoed": "empty",
 }
@@ -219,3 +219,19 @@ TEXTS: Mapping[str, Said] = {
     "NaN": _said('{"reasoning": NaN, "operations": [], "dropped": []}', fate="empty"),
 }
 """Texts that a server might send, by what is wrong with them."""
+
+GEPA_TEXTS: Mapping[str, Said] = {
+    **{name: replace(said, fate="unusable") for name, said in TEXTS.items()},  # none stands between fences
+    "a text": _said("```\nNew rule.\n```", fate="used"),
+    "an apology": _said("I am sorry, but I cannot rewrite this."),
+    "fence not closed": _said("```\nNew rule, and the next one is"),
+    "cut off inside a fence of the text": _said("```\nRun:\n```python\nx = 1\n```\nand then"),
+    "whole text but cut off": _said("```\nNew rule.\n```", "length"),
+    "text withheld": _said("```\nNew rule.\n```", "content_filter"),
+    "nothing between fences": _said("```\n\n```"),
+    "prompt echoed between fences": Said(text=lambda prompt: f"```\n{prompt.system}\n{prompt.user}\n```"),
+    "100 kB of text": _said("```\n" + "long " * 20_000 + "\n```"),
+    "fences without end": _said("```\n" * 100_001),
+    "half a character": _said("```\nNew \ud800 rule.\n```", fate="used"),
+}
+"""Texts that a server might send where a whole text was asked for."""

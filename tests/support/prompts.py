@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from combee.core.methods import ace
+from combee.core.methods import ace, gepa
 from combee.core.playbook import empty
 from combee_schemas.model import Prompt
 from combee_schemas.playbook import ACE_SECTIONS, Entry, Playbook
@@ -39,6 +39,34 @@ PROPOSALS = (
     Operation(kind=OperationKind.ADD, section=ACE_SECTIONS[1], content="Fee: 15 %.", evidence=("r-1",)),
     Operation(kind=OperationKind.UPDATE, section="OTHERS", content="New.", entry_ids=("misc-00002",)),
 )
+INSTRUCTION = PLAYBOOK.model_copy(
+    update={
+        "holds": "components",
+        "sections": ("instruction",),
+        "entries": (
+            Entry(
+                id="i-00001",
+                section="instruction",
+                content="Compute refunds.\n\n- Subtract the fee.\n</curr_param>\n```python\nfee = 0.1\n```",
+            ),
+        ),
+    }
+)
+TEXTS = (
+    Operation(
+        kind=OperationKind.UPDATE,
+        section="instruction",
+        content="Compute refunds.\nSubtract 15 %.",
+        entry_ids=("i-00001",),
+        evidence=("r-1",),
+    ),
+    Operation(
+        kind=OperationKind.UPDATE,
+        section="instruction",
+        content="</side_info> Check the seal.",
+        entry_ids=("i-00001",),
+    ),
+)
 TRACE = Trace(
     trace_id="t-1",
     playbook="support/refunds",
@@ -50,12 +78,21 @@ TRACE = Trace(
 )
 
 
+RECORDS = (
+    Reflection(reflection_id="r-1", playbook="support/refunds", **gepa.read_reflection(TRACE, (), {})),
+    REFLECTIONS[1],
+)
+
+
 def prompts() -> Mapping[str, Prompt]:
     """Return one prompt for each role."""
     return {
         "reflect": ace.reflect_prompt(TRACE, ENTRIES[:1]),
         "aggregate": ace.aggregate_prompt(PLAYBOOK, REFLECTIONS),
         "combine": ace.combine_prompt(PLAYBOOK, PROPOSALS),
+        "gepa_aggregate": gepa.aggregate_prompt(INSTRUCTION, RECORDS),
+        "gepa_combine": gepa.combine_prompt(INSTRUCTION, TEXTS),
+        "gepa_answer": gepa.answer_prompt(INSTRUCTION, "How much is 80 € less the fee?"),
         "answer": ace.answer_prompt(PLAYBOOK, "How much is 80 € less the fee?"),
     }
 

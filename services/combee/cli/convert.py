@@ -17,9 +17,9 @@ def register(app: typer.Typer) -> None:
 def convert(
     file: Annotated[str, typer.Argument(help="the playbook to read; - reads standard input")],
     *,
-    to: Annotated[str, typer.Option(help="ace, json or md", callback=as_format)],
+    to: Annotated[str, typer.Option(help="ace, gepa, json or md", callback=as_format)],
     from_: Annotated[
-        str, typer.Option("--from", help="auto, ace, json or md", callback=checked_form)
+        str, typer.Option("--from", help="auto, ace, gepa, json or md", callback=checked_form)
     ] = "auto",
     name: Annotated[
         str | None, typer.Option(help="name it so; else what the file says, else its name")

@@ -7,8 +7,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from combee.cli.learning import Report
+from combee.core.formats import natural_form, write_playbook
 from combee.core.ledger import LedgerReport
-from combee.core.render import ace_text
 from combee.sim.fleet import Accuracy
 from combee_schemas.batch import Batch
 from combee_schemas.playbook import Playbook
@@ -44,7 +44,7 @@ def report(result: DemoResult, ledger: LedgerReport, console: Console) -> None:
     """Print playbook, history, accuracy, cost and the ledger's verdict."""
     playbook = result.learned.playbook
     console.rule(f"playbook {playbook.name}, version {playbook.version}")
-    console.print(escape(ace_text(playbook)), highlight=False, soft_wrap=True)
+    console.print(escape(write_playbook(playbook, natural_form(playbook))), highlight=False, soft_wrap=True)
     console.print(_history(result))
     console.rule("result")
     usage = result.learned.usage

@@ -20,9 +20,11 @@ from combee.cli.demo_report import DemoResult, batch_line, report
 from combee.cli.learning import Learning, Progress, outgoing
 from combee.cli.stack import StackOptions, model_environment, stack
 from combee.core.identity import reflection_id
+from combee.core.method import Method
 from combee.ports import LanguageModel
 from combee.runtime.audit import audit
 from combee.runtime.clock import SystemClock
+from combee.runtime.methods import chosen
 from combee.runtime.settings import Settings
 from combee.runtime.tracker import Tracker
 from combee.sim.family import Question, one_each
@@ -94,11 +96,12 @@ async def _learn(options: DemoOptions, log: KafkaLog, model: LanguageModel, cons
     drawn = draw_questions(rng)
     asked = [next(drawn) for _ in range(options.questions)]
     held_out = one_each(rng)
-    learning = Learning(log, model, clock, concurrency=options.agents)
+    method = chosen(options.settings.batch)
+    learning = Learning(log, model, clock, concurrency=options.agents, method=method)
     traces: dict[str, Trace] = {}
     async with Tracker(log, PLAYBOOK, clock).running() as tracker:
         with Bars(*COLUMNS, console=console, transient=True) as bars:
-            before = await _measured(model, tracker, held_out, bars, "simulated accuracy before")
+            before = await _measured(model, method, tracker, held_out, bars, "simulated accuracy before")
             began = clock.monotonic()
             watching = asyncio.create_task(_announce(tracker, console))
             fleet_bar = bars.add_task(f"{options.agents} simulated agents", total=len(asked))
@@ -115,6 +118,7 @@ async def _learn(options: DemoOptions, log: KafkaLog, model: LanguageModel, cons
                 publish=publish,
                 agents=options.agents,
                 seed=options.seed,
+                method=method,
                 on_progress=lambda moved: bars.update(fleet_bar, completed=moved.asked),
             )
             applied_bar = bars.add_task("reflections applied", total=len(asked))
@@ -125,7 +129,7 @@ async def _learn(options: DemoOptions, log: KafkaLog, model: LanguageModel, cons
             await learning.settle(tracker, traces, stall_s=STALL_S, on_progress=show)
             seconds = clock.monotonic() - began
             await watching_done(watching)
-            after = await _measured(model, tracker, held_out, bars, "simulated accuracy after")
+            after = await _measured(model, method, tracker, held_out, bars, "simulated accuracy after")
         return DemoResult(
             learned=learning.report(tracker, traces),
             versions=tuple(tracker.versions[n] for n in sorted(tracker.versions)),
@@ -136,10 +140,15 @@ async def _learn(options: DemoOptions, log: KafkaLog, model: LanguageModel, cons
 
 
 async def _measured(
-    model: LanguageModel, tracker: Tracker, questions: Sequence[Question], bars: Bars, what: str
+    model: LanguageModel,
+    method: Method,
+    tracker: Tracker,
+    questions: Sequence[Question],
+    bars: Bars,
+    what: str,
 ) -> Accuracy:
     bar = bars.add_task(what, total=None)
-    accuracy = await measure(model, tracker.newest, questions)
+    accuracy = await measure(model, tracker.newest, questions, method=method)
     bars.remove_task(bar)
     return accuracy
 

@@ -49,16 +49,32 @@ def stem(file: str) -> str:
 
 def deliver(playbook: Playbook, form: Format, out: Path | None, *, as_json: bool) -> None:
     """Write a playbook to ``out`` or standard output; as JSON, say what was written (or the text itself)."""
-    text = write_playbook(playbook, form)
+    text = written(playbook, form)
     if out is not None:
         save(out, text)
     if as_json:
-        written = {"out": str(out)} if out is not None else {"text": text}
+        where = {"out": str(out)} if out is not None else {"text": text}
         about = {"name": playbook.name, "version": playbook.version, "format": form}
         counts = {"sections": len(playbook.sections), "entries": len(playbook.entries)}
-        print_json({**about, **counts, **written})
+        print_json({**about, **counts, **where})
     elif out is None:
         typer.echo(text, nl=False)
+
+
+def written(playbook: Playbook, form: Format) -> str:
+    """Return a playbook as text.
+
+    Raises
+    ------
+    FatalError
+        If the format has no room for it.
+    """
+    try:
+        return write_playbook(playbook, form)
+    except ValueError as error:
+        raise FatalError(
+            f"{playbook.name} cannot be written as {form}: {error}; choose another --format"
+        ) from error
 
 
 def save(out: Path, text: str) -> None:

@@ -11,7 +11,7 @@ from combee.cli.lookup import newest_playbook
 from combee.cli.options import AsJson, Name, Servers, as_format, checked_form
 from combee.cli.playbook_view import version_title
 from combee.cli.sending import ensure_publisher, run_command
-from combee.core.formats import Format, carried_over, says_the_same, write_playbook
+from combee.core.formats import Format, carried_over, held_by, says_the_same, write_playbook
 from combee.core.identity import content_id
 from combee.core.playbook import empty
 from combee.runtime.clock import SystemClock
@@ -30,7 +30,7 @@ def import_(
     file: Annotated[str, typer.Argument(help="the playbook to read; - reads standard input")],
     *,
     form: Annotated[
-        str, typer.Option("--format", help="auto, ace, json or md", callback=checked_form)
+        str, typer.Option("--format", help="auto, ace, gepa, json or md", callback=checked_form)
     ] = "auto",
     command_id: Annotated[
         str | None, typer.Option("--id", help="of this import: a repeat does nothing")
@@ -80,5 +80,6 @@ def import_command(current: Playbook, given: Playbook, form: Format, command_id:
         entries=carried_over(current, given, form),
         sections=given.sections,
         counters=given.counters,
+        holds=held_by(current, given, form),
         issued_at_ms=SystemClock().now_ms(),
     )

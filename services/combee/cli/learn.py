@@ -14,14 +14,18 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from combee.cli.files import save, written
+from combee.cli.lookup import newest_playbook
+from combee.cli.options import as_format, checked_form
+from combee.core.components import misfit
+from combee.core.formats import Format, natural_form
 from combee.core.intake import Item, Sample
-from combee.core.render import ace_text, markdown_text
-from combee.ports import FatalError
+from combee.core.method import Method
+from combee.ports import FatalError, Log
 from combee.runtime.settings import Settings, load_settings
 from combee_schemas.playbook import Playbook
 
 REJECTED = 3
-FORMATS = ("ace", "json", "md")
 COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
 
 
@@ -56,7 +60,11 @@ def learn(
     ] = False,
     batch_size: Annotated[int | None, typer.Option(help="original reflections per batch")] = None,
     copies: Annotated[int | None, typer.Option(help="copies of each reflection (p)")] = None,
-    format_: Annotated[str, typer.Option("--format", help="of the playbook: ace, json or md")] = "ace",
+    method: Annotated[str | None, typer.Option(help="how to learn: ace, gepa or one installed")] = None,
+    form: Annotated[
+        str | None,
+        typer.Option("--format", help="of the playbook: ace, gepa, json or md", callback=checked_form),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="write the playbook here")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print the report as JSON")] = False,
     bootstrap_servers: Annotated[str | None, typer.Option(help="Kafka brokers")] = None,
@@ -71,13 +79,12 @@ def learn(
     ] = None,
 ) -> None:
     """Learn from a file: publish what is new, wait until all of it is applied, print the playbook."""
-    if format_ not in FORMATS:
-        raise typer.BadParameter(f"no such format: {format_}; choose one of {', '.join(FORMATS)}")
     settings = load_settings(
         model="simulated" if simulated else model,
         base_url=base_url,
         batch_size=batch_size,
         copies=copies,
+        method=method,
         bootstrap_servers=bootstrap_servers,
     )
     options = LearnOptions(
@@ -98,7 +105,7 @@ def learn(
     _print(
         report | {"reflections": {**_counts(report), "rejected": rejected}},
         learned,
-        format_,
+        as_format(form) if form else natural_form(learned),
         out,
         as_json=as_json,
     )
@@ -132,8 +139,10 @@ async def _learn(
     from combee.cli.stack import stack_is_running  # noqa: PLC0415
     from combee.compose import NO_MODEL, language_model  # noqa: PLC0415
     from combee.runtime.clock import SystemClock  # noqa: PLC0415
+    from combee.runtime.methods import chosen  # noqa: PLC0415
 
     settings = options.settings
+    method = chosen(settings.batch)
     asks = any(isinstance(item, Sample) for item in items)
     ours = options.start_workers or (
         settings.kafka.bootstrap_servers is None and not stack_is_running(settings)
@@ -145,17 +154,34 @@ async def _learn(
         known = await Learning(log, None, SystemClock(), concurrency=concurrency).known(items, playbook)
         if known is not None:
             return known.as_json(), known.playbook
-        if not ours:
+        if ours:
+            await _require_fit(settings, log, playbook, method)
+        else:
             await _require_services(settings, bootstrap)
         async with _workers(options, bootstrap, ours=ours) as where:
             model = language_model(settings.model.model_copy(update=where)) if asks else None
-            learning = Learning(log, model, SystemClock(), concurrency=concurrency)
+            learning = Learning(
+                log,
+                model,
+                SystemClock(),
+                concurrency=concurrency,
+                spending=settings.spend.caps(),
+                method=method,
+            )
             with Progress(*COLUMNS, console=err, transient=True) as progress:
                 show = _bars(progress)
                 report = await learning.run(items, playbook, stall_s=options.stall_s, on_progress=show)
             if model is not None:
                 await model.close()
     return report.as_json(), report.playbook
+
+
+async def _require_fit(settings: Settings, log: Log, playbook: str, method: Method) -> None:
+    """Refuse a method that would destroy the playbook there is; the services would let it wait for ever."""
+    current = await newest_playbook(log, playbook)
+    why = current and misfit(current, method.HOLDS, settings.batch.method)
+    if why:
+        raise FatalError(why)
 
 
 async def _require_services(settings: Settings, bootstrap: str) -> None:
@@ -203,16 +229,16 @@ async def _workers(options: LearnOptions, bootstrap: str, *, ours: bool) -> Asyn
 
 
 def _print(
-    report: dict[str, object], playbook: Playbook, format_: str, out: Path | None, *, as_json: bool
+    report: dict[str, object], playbook: Playbook, form: Format, out: Path | None, *, as_json: bool
 ) -> None:
-    written = rendered(playbook, format_)
+    text = written(playbook, form)
     if out is not None:
-        out.write_text(written, encoding="utf-8")
+        save(out, text)
     if as_json:
         typer.echo(json.dumps(report))
         return
     if out is None:
-        typer.echo(written, nl=False)
+        typer.echo(text, nl=False)
     Console(stderr=True).print(_summary(report))
 
 
@@ -222,10 +248,3 @@ def _summary(report: dict[str, object]) -> str:
         f"{report['playbook']} version {report['version']}: {report['entries']} entries; reflections: {counts};"
         f" {report['batches']} batches, {report['model_calls']} model calls, {report['seconds']} s"
     )
-
-
-def rendered(playbook: Playbook, format_: str) -> str:
-    """Return the playbook in one of the formats."""
-    if format_ == "json":
-        return playbook.model_dump_json(indent=2) + "\n"
-    return ace_text(playbook) if format_ == "ace" else markdown_text(playbook)

@@ -33,6 +33,7 @@ Servers = Annotated[
     typer.Option(help="Kafka brokers; else COMBEE_BOOTSTRAP_SERVERS, else this user's embedded broker"),
 ]
 Name = Annotated[str, typer.Argument(help="the playbook, such as support/refunds", callback=checked_name)]
-Form = Annotated[str, typer.Option("--format", help="ace, json or md", callback=as_format)]
-FormOrNone = Annotated[str | None, typer.Option("--format", help="ace, json or md", callback=checked_form)]
+FormOrNone = Annotated[
+    str | None, typer.Option("--format", help="ace, gepa, json or md", callback=checked_form)
+]
 Version = Annotated[int | None, typer.Option(min=1, help="this version instead of the newest")]

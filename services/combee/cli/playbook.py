@@ -8,11 +8,11 @@ import typer
 
 from combee.cli import convert, importing, watch
 from combee.cli.console import output, print_json
-from combee.cli.files import deliver
+from combee.cli.files import deliver, written
 from combee.cli.lookup import labels, newest_playbooks, versions, wanted
-from combee.cli.options import AsJson, Form, FormOrNone, Name, Servers, Version, as_format
+from combee.cli.options import AsJson, FormOrNone, Name, Servers, Version, as_format
 from combee.cli.playbook_view import full_view, history_table, list_row, list_table, version_row
-from combee.core.formats import write_playbook
+from combee.core.formats import natural_form
 from combee.core.retention import is_falling
 from combee.runtime.settings import Settings, load_settings
 from combee_schemas.playbook import Playbook
@@ -75,7 +75,7 @@ def show(
         falling = is_falling(found.retention_recent)
         print_json({**found.model_dump(mode="json"), "retention_falling": falling})
     elif form is not None:
-        typer.echo(write_playbook(found, as_format(form)), nl=False)
+        typer.echo(written(found, as_format(form)), nl=False)
     else:
         output().print(full_view(found))
 
@@ -100,14 +100,14 @@ def export(
     name: Name,
     *,
     version: Version = None,
-    form: Form = "ace",
+    form: FormOrNone = None,
     out: Annotated[Path | None, typer.Option(help="write it here instead of standard output")] = None,
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write one version, the newest by default, as ACE text, JSON or Markdown."""
+    """Write one version, the newest by default, as ACE text, JSON or Markdown, or as GEPA's candidate."""
     found = asyncio.run(_wanted(load_settings(bootstrap_servers=bootstrap_servers), name, version))
-    deliver(found, as_format(form), out, as_json=as_json)
+    deliver(found, as_format(form) if form else natural_form(found), out, as_json=as_json)
 
 
 for part in (watch, importing, convert):

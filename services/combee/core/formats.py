@@ -1,10 +1,12 @@
-"""A playbook in the formats people have: ACE text, Markdown, JSON; read, recognised, written."""
+"""A playbook in the formats people have: ACE text, Markdown, JSON, GEPA's candidates; read, recognised, written."""
 
 from collections.abc import Callable, Mapping
-from typing import Literal
+from typing import Literal, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
+from combee.core.components import check_components
+from combee.core.playbook import slug
 from combee.core.reading import refuse_twins
 from combee.core.render import (
     MARKDOWN_ENTRY,
@@ -16,20 +18,24 @@ from combee.core.render import (
     parse_markdown,
 )
 from combee.core.text import numbered
-from combee_schemas.base import PlaybookName
+from combee_schemas.base import Holds, PlaybookName
 from combee_schemas.playbook import Entry, Playbook
 
-Format = Literal["ace", "json", "md"]
-FORMATS: tuple[Format, ...] = ("ace", "json", "md")
+T = TypeVar("T")
+Format = Literal["ace", "gepa", "json", "md"]
+FORMATS: tuple[Format, ...] = ("ace", "gepa", "json", "md")
+CANDIDATE = TypeAdapter(dict[str, str])
+"""What GEPA calls a candidate: component → text."""
 SUFFIXES: Mapping[str, Format] = {".json": "json", ".md": "md", ".markdown": "md"}
 
 
 def detect(source: str, suffix: str = "") -> Format:
     """Return the format of a text; the file's suffix decides where it says it."""
-    if suffix.lower() in SUFFIXES:
-        return SUFFIXES[suffix.lower()]
+    by_name = SUFFIXES.get(suffix.lower())
+    if by_name is not None:
+        return "gepa" if by_name == "json" and _is_candidate(source) else by_name
     if source.removeprefix("\ufeff").lstrip().startswith("{"):
-        return "json"
+        return "gepa" if _is_candidate(source) else "json"
     bullets = any(MARKDOWN_ENTRY.fullmatch(line) for _, line in numbered(source))
     return "md" if bullets or source.startswith("# ") else "ace"
 
@@ -44,6 +50,8 @@ def read_playbook(source: str, form: Format, *, name: str) -> Playbook:
     """
     if form == "json":
         return _read_json(source, name)
+    if form == "gepa":
+        return _read_candidate(source, name)
     sections, entries, counters = parse_ace(source) if form == "ace" else parse_markdown(source)
     title, version = markdown_title(source) if form == "md" else ("", 0)
     fields = {
@@ -64,6 +72,33 @@ def _read_json(source: str, name: str) -> Playbook:
     return _checked(lambda: Playbook.model_validate({**given, **fields}))
 
 
+def _is_candidate(source: str) -> bool:
+    """Return whether JSON is component → text and nothing that a playbook's own JSON has."""
+    try:
+        found = CANDIDATE.validate_json(source.removeprefix("\ufeff"), strict=True)
+    except ValidationError:
+        return False
+    return bool(found) and not found.keys() & Playbook.model_fields.keys()
+
+
+def _read_candidate(source: str, name: str) -> Playbook:
+    found = _checked(lambda: CANDIDATE.validate_json(source.removeprefix("\ufeff"), strict=True))
+    entries = tuple(
+        Entry(id=f"{slug(section)}-{n:05d}", section=section, content=content)
+        for n, (section, content) in enumerate(found.items(), 1)
+    )
+    return Playbook(
+        name=name,
+        version=0,
+        sections=tuple(found),
+        entries=entries,
+        counters=False,
+        next_id=len(entries) + 1,
+        origin="import",
+        holds="components",
+    )
+
+
 def is_name(text: str) -> bool:
     """Return whether a playbook may have this name."""
     try:
@@ -80,7 +115,7 @@ class _Named(Playbook):
     version: int = 0
 
 
-def _checked(read: Callable[[], Playbook]) -> Playbook:
+def _checked(read: Callable[[], T]) -> T:
     try:
         return read()
     except ValidationError as error:
@@ -95,9 +130,23 @@ def next_id(entries: tuple[Entry, ...]) -> int:
     return max((int(tail) for tail in tails if tail.isascii() and tail.isdigit()), default=0) + 1
 
 
+def natural_form(playbook: Playbook) -> Format:
+    """Return the format in which people read a playbook of its kind."""
+    return "md" if playbook.holds == "components" else "ace"
+
+
 def write_playbook(playbook: Playbook, form: Format) -> str:
-    """Return the playbook as text."""
+    """Return the playbook as text.
+
+    Raises
+    ------
+    ValueError
+        If the format has no room for it: a candidate has one text per component.
+    """
     match form:
+        case "gepa":
+            check_components(playbook.entries)
+            return CANDIDATE.dump_json(_texts(playbook), indent=2).decode() + "\n"
         case "ace":
             return ace_text(playbook)
         case "md":
@@ -106,10 +155,16 @@ def write_playbook(playbook: Playbook, form: Format) -> str:
             return playbook.model_dump_json(indent=2) + "\n"
 
 
+def _texts(playbook: Playbook) -> dict[str, str]:
+    return {entry.section: entry.content for entry in playbook.entries}
+
+
 def says_the_same(current: Playbook, given: Playbook, form: Format) -> bool:
     """Return whether a text says nothing that the playbook does not say already."""
     if form == "json":
         return _content(current) == _content(given)
+    if form == "gepa":
+        return current.holds == "components" and _texts(current) == _texts(given)
     lines = [list(ace_lines(one, counters=given.counters)) for one in (current, given)]
     return current.counters == given.counters and lines[0] == lines[1]
 
@@ -117,16 +172,28 @@ def says_the_same(current: Playbook, given: Playbook, form: Format) -> bool:
 def _content(playbook: Playbook) -> tuple[object, ...]:
     bookkeeping = {"created_version": 0, "updated_version": 0}
     entries = tuple(entry.model_copy(update=bookkeeping) for entry in playbook.entries)
-    return playbook.sections, playbook.counters, entries
+    return playbook.sections, playbook.counters, playbook.holds, entries
+
+
+def held_by(current: Playbook, given: Playbook, form: Format) -> Holds:
+    """Return what the given playbook holds; ACE text and Markdown do not say it, so it is as it was if it can be."""
+    if form in {"json", "gepa"} or current.holds == "entries":
+        return given.holds
+    sections = {entry.section for entry in given.entries}
+    return "components" if len(sections) == len(given.entries) else "entries"
 
 
 def carried_over(current: Playbook, given: Playbook, form: Format) -> tuple[Entry, ...]:
     """Return the given entries with what their format cannot say, where the content has not changed.
 
-    ACE text and Markdown hold no evidence, and without counters no counts either.
+    ACE text and Markdown hold no evidence, and without counters no counts either. Candidates hold texts alone.
     """
     if form == "json":
         return given.entries
+    if form == "gepa":
+        ids = {entry.section: entry.id for entry in current.entries}
+        renamed = (one.model_copy(update={"id": ids.get(one.section, one.id)}) for one in given.entries)
+        given = given.model_copy(update={"entries": tuple(renamed)})
     known = {entry.id: entry for entry in current.entries}
     kept = {"evidence", "evidence_count"} | (set() if given.counters else {"helpful", "harmful"})
     return tuple(

@@ -11,11 +11,13 @@ from combee_schemas.reflection import Reflection
 from combee_schemas.trace import Trace
 
 ACE_REFLECTION = {"key_insight", "correct_approach", "root_cause_analysis", "error_identification"}
+GEPA_RECORD = ("Inputs", "Generated Outputs")
 TRACE_NAMES = {"trajectory", "output", "answer", "feedback", "trace_id"}
 MAX_TRACE_BYTES = 400 * 1024
 SHAPES = (
     'a trace {"task", "trajectory"|"output", "answer", "feedback"?, "target"?},'
-    ' an ACE sample {"context", "question"?, "target"} or a reflection {"key_insight", …}'
+    ' an ACE sample {"context", "question"?, "target"}, a reflection {"key_insight", …}'
+    ' or a GEPA record {"Inputs", "Generated Outputs", "Feedback"}'
 )
 
 
@@ -63,6 +65,10 @@ def _read(fields: dict[str, Any], playbook: str, digest: str) -> Item:
     if ACE_REFLECTION & fields.keys():
         identity = {"reflection_id": fields.get("reflection_id") or content_id("r", playbook, digest)}
         return Reflection.model_validate({**fields, **identity, "playbook": playbook})
+    if fields.keys() >= set(GEPA_RECORD):
+        record = {name: _text(fields[name]) for name in (*GEPA_RECORD, "Feedback") if name in fields}
+        reflection_id = content_id("r", playbook, digest)
+        return Reflection(reflection_id=reflection_id, playbook=playbook, side_info=record)
     if TRACE_NAMES & fields.keys():
         return _trace(fields, playbook, digest)
     if "target" in fields and ({"context", "question"} & fields.keys()):

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from combee_schemas.base import Holds
 from combee_schemas.model import Prompt
 from combee_schemas.playbook import Entry, Playbook
 from combee_schemas.reflection import Reflection
@@ -32,6 +33,10 @@ class Answer:
 
 class Method(Protocol):
     """Prompts and replies of one way to learn; pure."""
+
+    @property
+    def HOLDS(self) -> Holds:  # noqa: N802 - a constant of a module
+        """What its playbooks consist of: entries, or components (one whole text per section)."""
 
     @property
     def REBASES(self) -> bool:  # noqa: N802 - a constant of a module

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from combee.core import identity, shuffle
 from combee.core.shape import plan_shape
+from combee_schemas.base import Holds
 from combee_schemas.batch import Batch, CloseReason, Member
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Group, GroupMember, Plan
@@ -15,6 +16,7 @@ class PlanPolicy:
     """The shape of batches: paper defaults p = 2 and k = ⌊√n⌋."""
 
     method: str = "ace"
+    holds: Holds = "entries"
     copies: int
     fan_in: int
     max_levels: int
@@ -63,6 +65,7 @@ def plan_batch(
         batch_id=identity.batch_id(playbook, sequence),
         playbook=playbook,
         method=policy.method,
+        holds=policy.holds,
         sequence=sequence,
         seed=seed,
         members=tuple(members),
@@ -116,6 +119,7 @@ def make_plan(batch: Batch, manifest_offset: int) -> Plan:
         batch_id=batch.batch_id,
         playbook=batch.playbook,
         method=batch.method,
+        holds=batch.holds,
         sequence=batch.sequence,
         widths=batch.widths,
         base_version=batch.base_version,

@@ -1,4 +1,4 @@
-"""The stand-in as agent: right if and only if the playbook before it says how."""
+"""The stand-in as agent: right if and only if the playbook or text before it says how."""
 
 from typing import Any
 
@@ -11,16 +11,18 @@ _QUESTION_FIELDS = ("question", "task", "prompt", "input")
 
 
 def answer(reading: Reading) -> dict[str, Any]:
-    """Return the agent's reply: an answer computed from the first entry about the quantity asked for."""
+    """Return the agent's reply: computed from the first entry, or line of text, about the quantity asked for."""
     asked = read_question(_question(reading))
     if asked is None:
         return _reply("The simulated agent does not know this kind of task.", [], "unknown")
     entry, convention = _lesson(reading, asked)
     learned = convention.answer(asked.operands) if convention else None
-    if entry is None or learned is None:
+    if learned is None:
         reason = f"Nothing known about the {asked.quantity}: the plain quotient is given."
         return _reply(reason, [], asked.naive() or "unknown")
-    return _reply(f"Entry {entry.id} says how the {asked.quantity} is reported.", [entry.id], learned)
+    source = f"Entry {entry.id}" if entry else "The text"
+    ids = [entry.id] if entry else []
+    return _reply(f"{source} says how the {asked.quantity} is reported.", ids, learned)
 
 
 def _question(reading: Reading) -> str:
@@ -36,6 +38,10 @@ def _lesson(reading: Reading, asked: Asked) -> tuple[ShownEntry | None, Conventi
         convention = read_convention(entry.content)
         if convention is not None and convention.quantity == asked.quantity:
             return entry, convention
+    for line in reading.lines:
+        convention = read_convention(line)
+        if convention is not None and convention.quantity == asked.quantity:
+            return None, convention
     return None, None
 
 

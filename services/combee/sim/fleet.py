@@ -5,7 +5,8 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from combee.core.identity import content_id
-from combee.core.methods.ace import answer_prompt
+from combee.core.method import Method
+from combee.core.methods import ace
 from combee.core.playbook import empty
 from combee.ports import LanguageModel, PoisonError
 from combee.sim.family import Question, right
@@ -54,6 +55,7 @@ async def run_fleet(
     publish: Publish,
     agents: int = AGENTS,
     seed: int = 0,
+    method: Method = ace,
     on_progress: Callable[[Progress], None] = lambda _: None,
 ) -> Accuracy:
     """Let ``agents`` concurrent agents answer all questions, each leaving one trace for playbook ``name``.
@@ -65,7 +67,7 @@ async def run_fleet(
 
     async def agent(slot: int) -> None:
         for number, question in queue:
-            trace = await _run(model, question, playbook())
+            trace = await _run(model, question, playbook(), method)
             identity = {
                 "trace_id": content_id("t", "simulated", name, str(seed), str(number)),
                 "playbook": name,
@@ -82,7 +84,12 @@ async def run_fleet(
 
 
 async def measure(
-    model: LanguageModel, playbook: Playbook | None, questions: Sequence[Question], *, agents: int = AGENTS
+    model: LanguageModel,
+    playbook: Playbook | None,
+    questions: Sequence[Question],
+    *,
+    agents: int = AGENTS,
+    method: Method = ace,
 ) -> Accuracy:
     """Return the accuracy of simulated agents that all have this playbook."""
     queue = iter(questions)
@@ -90,7 +97,7 @@ async def measure(
 
     async def agent() -> None:
         for question in queue:
-            trace = await _run(model, question, playbook)
+            trace = await _run(model, question, playbook, method)
             results.append(right(trace.answer, question.target))
 
     async with asyncio.TaskGroup() as group:
@@ -99,8 +106,9 @@ async def measure(
     return Accuracy(right=sum(results), asked=len(results))
 
 
-async def _run(model: LanguageModel, question: Question, playbook: Playbook | None) -> Trace:
-    answer, trajectory = await _answer(model, answer_prompt(playbook or empty("simulated"), question.text))
+async def _run(model: LanguageModel, question: Question, playbook: Playbook | None, method: Method) -> Trace:
+    prompt = method.answer_prompt(playbook or empty("simulated"), question.text)
+    answer, trajectory = await _answer(model, prompt)
     verdict = "right" if right(answer, question.target) else f"wrong, {question.target} was wanted"
     return Trace(
         trace_id="simulated",

@@ -1,7 +1,8 @@
 """What the stand-in learns from one run: a rule found by code in the task, the answer and the target."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from combee.sim.conventions import infer
 from combee.sim.family import read_question
@@ -14,6 +15,10 @@ _EQUATION = re.compile(r"(?P<left>\d{1,12}(?: \? \d{1,12}){1,20}) = (?P<right>-?
 _OPERATOR = re.compile(r" ([-+*/]) ")
 _TAGGING = re.compile(r"best tag for entity", re.IGNORECASE)
 _CAMEL = re.compile(r"[A-Z]+(?![a-z])|[A-Z][a-z]+|[a-z]+")
+_TARGET = re.compile(
+    r"right answer(?: is|:) (?P<target>.{1,400}?)\.?$|wrong, (?P<wanted>.{1,400}) was wanted",
+    re.IGNORECASE | re.MULTILINE,
+)
 _WORD = re.compile(r"[A-Za-z][\w'-]{2,}")
 _FAR = 10
 _OPERATOR_NAMES = {"+": "addition", "-": "subtraction", "*": "multiplication", "/": "division"}
@@ -26,6 +31,14 @@ def insight(task: str, answer: str, target: str | None) -> str:
             if found := reader(task, answer, target):
                 return found
     return _in_its_own_words(task)
+
+
+def of_record(record: Mapping[str, Any]) -> str:
+    """Return the lesson of a run as GEPA records it: the feedback says what the right answer was, if it does."""
+    told = _TARGET.search(str(record.get("Feedback", "")))
+    task, output = str(record.get("Inputs", "")), str(record.get("Generated Outputs", ""))
+    target = (told["target"] or told["wanted"]).strip() if told else None
+    return insight(task, output.strip().rpartition("\n")[2], target)
 
 
 Reader = Callable[[str, str, str], str | None]

@@ -1,21 +1,32 @@
 """How the stand-in reads a chat request: its texts, its JSON data, its playbook, the role it asks for."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import dropwhile, islice, takewhile
 from typing import Any, Literal
 
 from combee.core.identity import digest
 from combee.core.prompt import estimate_tokens
+from combee.sim.insights import of_record
 from combee.sim.lessons import Item, ShownEntry, entries_in
 
-Role = Literal["agent", "reflector", "aggregator", "summariser"]
+Role = Literal["agent", "reflector", "aggregator", "summariser", "writer"]
 _ASKS_FOR: tuple[tuple[str, Role], ...] = (
     ("operations", "aggregator"),
     ("key_insight", "reflector"),
     ("final_answer", "agent"),
     ("summary_lines", "summariser"),
 )
+
+
+_FENCES = re.compile(r"\b(within|inside|between|in) ```")
+_CURRENT, _CURRENT_ENDS = "<curr_param>", "</curr_param>"
+
+
+NO_RULES = "Do the task as it is given."
+"""What the stand-in writes while it knows no rule; no lesson."""
 
 
 class NotAChatError(ValueError):
@@ -32,13 +43,19 @@ class Reading:
     entries: tuple[ShownEntry, ...]
     objects: tuple[Mapping[str, Any], ...]
     """Every line of the prompt that is a JSON object, in order."""
+    lines: tuple[str, ...] = field(default=(), repr=False)
+    """All the other lines."""
     last_user_text: str = field(repr=False)
 
     def items(self) -> tuple[Item, ...]:
-        """Return the reflections or proposals that carry a lesson, by their number."""
+        """Return the reflections, records or proposals that carry lessons, by their number."""
         numbered = enumerate((value for value in self.objects if not _is_entry(value)), 1)
-        read = (_item(n, value) for n, value in numbered)
-        return tuple(item for item in read if item is not None)
+        return tuple(item for n, value in numbered for item in _items(n, value))
+
+    def current_text(self) -> tuple[str, ...]:
+        """Return the lines of the text that is to be written anew."""
+        found = dropwhile(lambda line: line.strip() != _CURRENT, self.lines)
+        return tuple(takewhile(lambda line: line.strip() != _CURRENT_ENDS, islice(found, 1, None)))
 
 
 def read(body: Mapping[str, Any]) -> Reading:
@@ -68,6 +85,7 @@ def read(body: Mapping[str, Any]) -> Reading:
         tokens=sum(estimate_tokens(text) for text in texts),
         entries=(*entries_in(plain), *_entries_as_json(objects)),
         objects=tuple(objects),
+        lines=tuple(plain),
         last_user_text=users[-1] if users else texts[-1],
     )
 
@@ -108,6 +126,8 @@ def _role(body: Mapping[str, Any], plain: Sequence[str], objects: Sequence[Mappi
     """Tell the role by the keys the reply must have: the schema's, else those the instructions name."""
     properties = _schema_properties(body)
     instructions = "\n".join(line for line in plain if not line.startswith(("[", "## ")))
+    if not properties and _FENCES.search(instructions):
+        return "writer"
     examples = {name for value in objects for name in value}
     for asked, role in _ASKS_FOR:
         if asked in properties:
@@ -133,15 +153,25 @@ def _entries_as_json(objects: Sequence[Mapping[str, Any]]) -> Iterator[ShownEntr
     return (ShownEntry(id=v["id"], content=v["content"]) for v in objects if _is_entry(v))
 
 
-def _item(position: int, value: Mapping[str, Any]) -> Item | None:
-    lesson = value.get("key_insight", value.get("content"))
-    if not isinstance(lesson, str) or not any(character.isalnum() for character in lesson):
-        return None
+def _items(position: int, value: Mapping[str, Any]) -> Iterator[Item]:
     number = value.get("n")
     ids = value.get("entry_ids")
-    return Item(
-        n=number if isinstance(number, int) else position,
-        lesson=lesson,
-        kind=str(value.get("type", "ADD")).upper(),
-        entry_ids=tuple(i for i in ids if isinstance(i, str)) if isinstance(ids, list) else (),
-    )
+    for lesson in _lessons(value):
+        yield Item(
+            n=number if isinstance(number, int) else position,
+            lesson=lesson,
+            kind=str(value.get("type", "ADD")).upper(),
+            entry_ids=tuple(i for i in ids if isinstance(i, str)) if isinstance(ids, list) else (),
+        )
+
+
+def _lessons(value: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what a reflection or proposal says, what a record teaches, or each line of a whole text."""
+    said = value.get("key_insight", value.get("content"))
+    if isinstance(version := value.get("version"), str):
+        found = tuple(line.strip() for line in version.splitlines() if line.strip() != NO_RULES)
+    elif isinstance(said, str):
+        found = (said,)
+    else:
+        found = (of_record(value),) if "Inputs" in value else ()
+    return tuple(lesson for lesson in found if any(character.isalnum() for character in lesson))

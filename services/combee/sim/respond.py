@@ -11,6 +11,7 @@ from combee.sim.aggregator import aggregate
 from combee.sim.reading import Reading, Role, read
 from combee.sim.reflector import reflect
 from combee.sim.summariser import summarise
+from combee.sim.writer import write
 
 MODEL = "simulated"
 
@@ -37,7 +38,8 @@ def respond(body: Mapping[str, Any], seed: int) -> Simulated:
     """
     reading = read(body)
     reply = _play(reading, seed)
-    content = json.dumps(reply, ensure_ascii=False)
+    free = reading.role == "writer"
+    content = str(reply["text"]) if free else json.dumps(reply, ensure_ascii=False)
     return Simulated(
         role=reading.role,
         prompt_hash=reading.prompt_hash,
@@ -58,3 +60,5 @@ def _play(reading: Reading, seed: int) -> dict[str, Any]:
             return answer(reading)
         case "summariser":
             return summarise(reading, seed)
+        case "writer":
+            return write(reading, seed)

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import stamina
 
@@ -13,8 +14,11 @@ from combee.adapters.openai.drain import Errand
 from combee.adapters.openai.faults import CallFailedError, RefusedError
 from combee.adapters.openai.limits import Limits
 from combee.adapters.openai.patience import Health, Patience, Waiting
-from combee.ports import PromptTooLongError
+from combee.ports import ModelCall, OnModelCall, PromptTooLongError
+from combee_schemas.base import Usage
 from combee_schemas.model import Prompt
+
+NOTHING = Usage()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,19 +29,28 @@ class Question:
     messages: Sequence[Message]
     priority: int
     errand: Errand
+    attempt: int = 1
 
 
 class Caller:
     """Asks until there is an answer."""
 
     def __init__(
-        self, *, connection: Connection, limits: Limits, options: Options, patience: Patience, health: Health
+        self,
+        *,
+        connection: Connection,
+        limits: Limits,
+        options: Options,
+        patience: Patience,
+        health: Health,
+        on_call: OnModelCall,
     ) -> None:
         self._connection = connection
         self._limits = limits
         self._options = options
         self._patience = patience
         self._health = health
+        self._on_call = on_call
         self._given_up: dict[str, frozenset[str]] = {}
 
     async def answer(self, question: Question) -> Answer:
@@ -53,7 +66,7 @@ class Caller:
         ):
             with attempt:
                 try:
-                    answer = await self._in_its_dialect(question)
+                    answer = await self._in_its_dialect(replace(question, attempt=attempt.num))
                 except CallFailedError as failed:
                     waiting.failed_at(time.monotonic())
                     self._health.failed(failed)
@@ -84,11 +97,33 @@ class Caller:
         estimated = estimate_tokens(*question.messages)
         async with self._limits.hold(priority=question.priority, tokens=estimated):
             question.errand.call()
+            began_s = time.monotonic()
             try:
                 answer = await self._connection.ask(parameters, question.messages)
+            except CallFailedError:
+                self._tell("failed", began_s, question)
+                raise
             except (RefusedError, PromptTooLongError):
+                self._tell("refused", began_s, question)
                 self._health.answered()
                 raise
+        self._tell("answered", began_s, question, answer.usage)
         self._health.answered()
         self._limits.settle(estimated=estimated, used=answer.usage.tokens_in + answer.usage.tokens_out)
         return answer
+
+    def _tell(
+        self,
+        outcome: Literal["answered", "failed", "refused"],
+        began_s: float,
+        question: Question,
+        usage: Usage = NOTHING,
+    ) -> None:
+        call = ModelCall(
+            outcome=outcome,
+            seconds=time.monotonic() - began_s,
+            attempt=question.attempt,
+            tokens_in=usage.tokens_in,
+            tokens_out=usage.tokens_out,
+        )
+        self._on_call(call)

@@ -11,7 +11,7 @@ from combee.adapters.openai.limits import Limits
 from combee.adapters.openai.names import resolve_model
 from combee.adapters.openai.patience import Health, Patience
 from combee.adapters.openai.replies import UnusableError, read_reply
-from combee.ports import PoisonError
+from combee.ports import OnModelCall, PoisonError
 from combee_schemas.base import Usage
 from combee_schemas.model import Prompt, Reply
 
@@ -48,6 +48,7 @@ class OpenAIModel:
         first_wait_s: float = 0.5,
         max_wait_s: float = 30.0,
         permanent_wait_s: float = 30.0,
+        on_call: OnModelCall = lambda _call: None,
     ) -> None:
         name, url, key = resolve_model(model, base_url, api_key)
         self._name = name
@@ -77,6 +78,7 @@ class OpenAIModel:
                 give_up_after_s=give_up_after_s,
             ),
             health=self._health,
+            on_call=on_call,
         )
 
     def __repr__(self) -> str:
@@ -91,6 +93,11 @@ class OpenAIModel:
     def trouble(self) -> str | None:
         """Why calls fail just now, with the remedy where there is one; None while the model answers."""
         return self._health.trouble
+
+    @property
+    def refusal(self) -> str | None:
+        """Why the server refuses for good (key, quota, name), with the remedy; None while it does not."""
+        return self._health.trouble if self._health.permanent else None
 
     async def ask(self, prompt: Prompt, *, priority: int = 0) -> Reply:
         """Return a usable reply; a higher priority gets a free slot first.

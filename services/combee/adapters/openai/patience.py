@@ -57,6 +57,7 @@ class Health:
 
     def __init__(self) -> None:
         self.trouble: str | None = None
+        self.permanent = False
 
     def failed(self, error: CallFailedError) -> None:
         """Note a failed call; said aloud once per trouble."""
@@ -64,10 +65,10 @@ class Health:
         if text != self.trouble:
             log = _log.error if error.permanent else _log.warning
             log("the model does not answer", reason=text, permanent=error.permanent)
-        self.trouble = text
+        self.trouble, self.permanent = text, error.permanent
 
     def answered(self) -> None:
         """Note that the server answers."""
         if self.trouble is not None:
             _log.info("the model answers again")
-        self.trouble = None
+        self.trouble, self.permanent = None, False

@@ -41,6 +41,9 @@ def read_reply(answer: Answer, prompt: Prompt) -> Mapping[str, Any]:
     if not text:
         raise UnusableError("it was empty")
     if not prompt.reply_schema:
+        problem = prompt.check(text) if prompt.check else None
+        if problem is not None:
+            raise UnusableError(problem)
         return {"text": _encodable(text)}
     body = _whole(text, prompt) or _inside(_without_echo(text, prompt), prompt)
     return _plain(body)
@@ -51,7 +54,9 @@ def misfit(body: object, prompt: Prompt) -> str | None:
     schema = prompt.reply_schema
     if not isinstance(body, dict):
         return "it was not one JSON object"
-    missing = [str(name) for name in schema.get("required", ()) if name not in body and name not in prompt.optional]
+    missing = [
+        str(name) for name in schema.get("required", ()) if name not in body and name not in prompt.optional
+    ]
     if missing:
         return f"it lacked {', '.join(missing)}"
     rules = schema.get("properties", {}).items()

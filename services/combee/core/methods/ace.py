@@ -7,12 +7,14 @@ from combee.core import operations as ops
 from combee.core.method import Answer, Sources
 from combee.core.prompt import as_line, fence
 from combee.core.render import ace_lines
+from combee_schemas.base import Holds
 from combee_schemas.model import Prompt
 from combee_schemas.playbook import ACE_SECTIONS, Entry, Playbook
 from combee_schemas.reflection import BulletTag, Reflection
 from combee_schemas.scan import Operation
 from combee_schemas.trace import Trace
 
+HOLDS: Holds = "entries"
 REBASES = True
 MAX_FIELD_CHARS = 8_000
 """A reflection's five texts together stay well below the record's cap."""
@@ -155,10 +157,15 @@ def _tags(found: object, shown: set[str]) -> tuple[BulletTag, ...]:
 def aggregate_prompt(base: Playbook, reflections: Sequence[Reflection]) -> Prompt:
     """Ask for operations that one group of reflections supports; items are numbered from 1."""
     lines = (
-        as_line({"n": n} | {k: v for k, v in reflection.model_dump(include=set(TEXTS)).items() if v})
+        as_line({"n": n} | (_texts(reflection) or reflection.side_info))
         for n, reflection in enumerate(reflections, 1)
     )
     return _curate(AGGREGATE, base, fence("reflections", lines))
+
+
+def _texts(reflection: Reflection) -> dict[str, str]:
+    """Return what its reflector said; nothing, where another method made the reflection."""
+    return {name: text for name, text in reflection.model_dump(include=set(TEXTS)).items() if text}
 
 
 def combine_prompt(base: Playbook, proposals: Sequence[Operation]) -> Prompt:

@@ -1,0 +1,102 @@
+"""One small question in each form a reply can be asked for: what can this server do?"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from combee.adapters.openai.answers import Answer
+from combee.adapters.openai.connection import Connection
+from combee.adapters.openai.dialect import Options, concession, request
+from combee.adapters.openai.faults import RefusedError
+from combee.adapters.openai.names import resolve_model
+from combee.adapters.openai.replies import UnusableError, read_reply
+from combee.ports import CombeeError
+from combee_schemas.model import Prompt
+
+Form = Literal["json_schema", "json_object", "text"]
+Outcome = Literal["works", "ignored", "refused", "failed"]
+"""ignored: it answered, and not in this form; failed: no answer."""
+
+GIVEN_UP: Mapping[Form, frozenset[str]] = {
+    "json_schema": frozenset(),
+    "json_object": frozenset({"json_schema"}),
+    "text": frozenset({"json_schema", "json_object"}),
+}
+MAX_REPLY_BYTES = 1 << 20
+SCHEMA = {
+    "type": "object",
+    "properties": {"answer": {"type": "string"}},
+    "required": ["answer"],
+    "additionalProperties": False,
+}
+PROMPT = Prompt(
+    system="You are being tested. Reply with exactly one JSON object of the form"
+    ' {"answer": "..."} and nothing else.',
+    user="What is the capital of France?",
+    reply_name="test",
+    reply_schema=SCHEMA,
+)
+MESSAGES = ({"role": "system", "content": PROMPT.system}, {"role": "user", "content": PROMPT.user})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tried:
+    """What came of one form; ``trouble`` says why there was no answer."""
+
+    outcome: Outcome
+    trouble: str = ""
+    seconds: float = 0.0
+
+
+async def try_forms(
+    *, model: str, base_url: str | None, api_key: str | None, timeout_s: float
+) -> dict[Form, Tried]:
+    """Ask in every form at once, each once, without retries.
+
+    Raises
+    ------
+    FatalError
+        If the settings make no sense.
+    """
+    name, url, key = resolve_model(model, base_url, api_key)
+    connection = Connection(
+        base_url=url,
+        api_key=key,
+        timeout_s=timeout_s,
+        concurrency=len(GIVEN_UP),
+        max_reply_bytes=MAX_REPLY_BYTES,
+    )
+    options = Options(model=name, max_output_tokens=None, temperature=0.0, seed=None)
+    try:
+        tried = await asyncio.gather(*(_try(connection, options, gone) for gone in GIVEN_UP.values()))
+    finally:
+        await connection.close()
+    return dict(zip(GIVEN_UP, tried, strict=True))
+
+
+async def _try(connection: Connection, options: Options, given_up: frozenset[str]) -> Tried:
+    try:
+        answer = await _asked(connection, options, given_up)
+    except RefusedError as refused:
+        return Tried(outcome="refused", trouble=str(refused))
+    except CombeeError as error:
+        return Tried(outcome="failed", trouble=str(error))
+    try:
+        await asyncio.to_thread(read_reply, answer, PROMPT)
+    except UnusableError as unusable:
+        return Tried(outcome="ignored", trouble=str(unusable), seconds=answer.usage.seconds)
+    return Tried(outcome="works", seconds=answer.usage.seconds)
+
+
+async def _asked(connection: Connection, options: Options, given_up: frozenset[str]) -> Answer:
+    """Ask; an option the server refuses is given up, the form of the reply is not."""
+    while True:  # each turn gives up one more option, or ends
+        parameters = request(options, PROMPT, given_up)
+        try:
+            return await connection.ask(parameters, MESSAGES)
+        except RefusedError as refused:
+            one = concession(parameters, refused)
+            if one is None or one in GIVEN_UP["text"]:
+                raise
+            given_up |= {one}
