@@ -13,14 +13,16 @@ import structlog
 from combee.adapters.kafka import KafkaAdmin, KafkaLog
 from combee.adapters.kafka.connection import Connection
 from combee.core import layout
-from combee.ports import FatalError, LanguageModel, Log
+from combee.ports import FatalError, LanguageModel, Log, OnModelCall
 from combee.runtime.clock import SystemClock
 from combee.runtime.loop import Loop
-from combee.runtime.methods import method
+from combee.runtime.methods import chosen
 from combee.runtime.session import run_sessions
 from combee.runtime.settings import ModelSettings, Settings, WorkerSettings
+from combee.runtime.vitals import Vitals, vitals_of
 
 if TYPE_CHECKING:
+    from combee.adapters.openai import OpenAIModel
     from combee.reflect.handler import ReflectHandler
     from combee.scan.handler import ScanHandler
 
@@ -48,7 +50,7 @@ def connection(settings: Settings, bootstrap_servers: str) -> Connection:
     )
 
 
-def language_model(settings: ModelSettings) -> LanguageModel:
+def language_model(settings: ModelSettings, on_call: OnModelCall = lambda _call: None) -> "OpenAIModel":
     """Return the configured model.
 
     Raises
@@ -69,6 +71,7 @@ def language_model(settings: ModelSettings) -> LanguageModel:
         requests_per_minute=settings.requests_per_minute,
         tokens_per_minute=settings.tokens_per_minute,
         max_output_tokens=settings.max_output_tokens,
+        on_call=on_call,
     )
 
 
@@ -114,24 +117,6 @@ async def opened(settings: Settings, bootstrap_servers: str) -> AsyncIterator[Ka
         await log.close()
 
 
-class Ready:
-    """Touches the ready file the first time a service is ready."""
-
-    def __init__(self, role: str, path: Path | None) -> None:
-        self._role = role
-        self._path = path
-        self._done = False
-
-    def __call__(self) -> None:
-        """State readiness; only the first call does something."""
-        if self._done:
-            return
-        self._done = True
-        logger.info("ready", service=self._role)
-        if self._path is not None:
-            self._path.touch()
-
-
 def _mortal(log: Log, settings: WorkerSettings) -> Log:
     """Return the log; with a failpoint set, one at whose writes this process dies."""
     if settings.failpoint is None:
@@ -141,16 +126,19 @@ def _mortal(log: Log, settings: WorkerSettings) -> Log:
     return MortalLog(log, ExitFuse(settings.failpoint, settings.failpoint_marker))
 
 
-def _mortal_model(model: LanguageModel, settings: WorkerSettings) -> LanguageModel:
-    """Return the model; with a failpoint set, one around whose calls this process dies."""
-    if settings.failpoint is None:
+def _model(settings: Settings, vitals: Vitals) -> LanguageModel:
+    """Return the model, watched; with a failpoint set, one around whose calls this process dies."""
+    asked = language_model(settings.model, vitals.called)
+    vitals.refusal = lambda: asked.refusal
+    model = vitals.counted_model(asked)
+    if settings.worker.failpoint is None:
         return model
     from combee.adapters.failpoints import ExitFuse, MortalModel  # noqa: PLC0415 - fault tests only
 
-    return MortalModel(model, ExitFuse(settings.failpoint, settings.failpoint_marker))
+    return MortalModel(model, ExitFuse(settings.worker.failpoint, settings.worker.failpoint_marker))
 
 
-Role = Callable[[Log, Settings, str, asyncio.Event, Ready], Awaitable[None]]
+Role = Callable[[Log, Settings, str, asyncio.Event, Vitals], Awaitable[None]]
 
 
 async def _with_views(
@@ -174,79 +162,92 @@ async def _asking(
     model: LanguageModel,
     settings: Settings,
     stop: asyncio.Event,
-    ready: Ready,
+    vitals: Vitals,
 ) -> None:
     """Run the loop of a service that asks a model, its view of the playbooks beside it."""
     view = handler.playbooks.view
-    loop = Loop(log, handler, SystemClock(), max_open=OPEN_PER_CALL * settings.model.llm_concurrency)
+    vitals.watch(view)
+    most = OPEN_PER_CALL * settings.model.llm_concurrency
+    loop = Loop(log, handler, SystemClock(), max_open=most, on_turn=vitals.turned)
     drained = loop.run(stop, drain_s=settings.model.model_timeout_s + DRAIN_MARGIN_S)
-    await _with_views(_when_current(view.wait_current, ready, drained), [view.run()])
+    await _with_views(_when_current(view.wait_current, vitals.ready, drained), [view.run()])
     await model.close()
 
 
-async def _reflect(log: Log, settings: Settings, _: str, stop: asyncio.Event, ready: Ready) -> None:
+async def _reflect(log: Log, settings: Settings, _: str, stop: asyncio.Event, vitals: Vitals) -> None:
     from combee.reflect.handler import ReflectHandler  # noqa: PLC0415 - each role loads only its own
 
-    model = _mortal_model(language_model(settings.model), settings.worker)
-    handler = ReflectHandler(log, model, SystemClock(), method(settings.batch.method))
-    await _asking(log, handler, model, settings, stop, ready)
+    model = _model(settings, vitals)
+    handler = ReflectHandler(log, model, SystemClock(), chosen(settings.batch))
+    await _asking(log, handler, model, settings, stop, vitals)
 
 
-async def _scan(log: Log, settings: Settings, _: str, stop: asyncio.Event, ready: Ready) -> None:
+async def _scan(log: Log, settings: Settings, _: str, stop: asyncio.Event, vitals: Vitals) -> None:
     from combee.scan.handler import ScanHandler  # noqa: PLC0415 - each role loads only its own
 
-    model = _mortal_model(language_model(settings.model), settings.worker)
-    await _asking(log, ScanHandler(log, model, carry=settings.batch.carry), model, settings, stop, ready)
+    model = _model(settings, vitals)
+    handler = ScanHandler(log, model, carry=settings.batch.carry)
+    await _asking(log, handler, model, settings, stop, vitals)
 
 
 async def _when_current(
-    wait: Callable[[float], Awaitable[None]], ready: Ready, work: Coroutine[None, None, None]
+    wait: Callable[[float], Awaitable[None]], ready: Callable[[], None], work: Coroutine[None, None, None]
 ) -> None:
     await wait(60.0)
     ready()
     await work
 
 
-async def _shuffle(log: Log, settings: Settings, brokers: str, stop: asyncio.Event, ready: Ready) -> None:
+async def _shuffle(log: Log, settings: Settings, brokers: str, stop: asyncio.Event, vitals: Vitals) -> None:
     from combee.shuffle import app as faust_app  # noqa: PLC0415 - Faust is slow to load
     from combee.shuffle.shuffler import Shuffler  # noqa: PLC0415
 
     prefix = settings.kafka.topic_prefix
+    spending = settings.spend.policy(settings.model.model)
     # Under a supervisor the folder lies in its own, which goes even after a kill -9 of this process.
     supervised = settings.worker.ready_file.parent if settings.worker.ready_file else None
     with tempfile.TemporaryDirectory(prefix="combee-shuffle-", dir=supervised) as folder:
 
         async def session(stopping: asyncio.Event) -> None:
-            shuffler = Shuffler(log, SystemClock(), settings.batch)
+            shuffler = Shuffler(log, SystemClock(), settings.batch, spending)
+            vitals.watch(shuffler.playbooks.view, shuffler.sizes)
+            vitals.flying = shuffler.flying
             app = faust_app.build_app(settings.kafka, brokers, settings.worker.slot, Path(folder))
             await _with_views(
-                faust_app.session(app, shuffler, prefix, stopping, ready),
+                faust_app.session(app, shuffler, prefix, stopping, vitals),
                 [shuffler.playbooks.view.run(), shuffler.sizes.run()],
             )
 
-        await run_sessions("shuffle", session, stop, SystemClock())
+        await run_sessions("shuffle", session, stop, SystemClock(), vitals.restarted)
 
 
-async def _publish(log: Log, settings: Settings, _: str, stop: asyncio.Event, ready: Ready) -> None:
+async def _publish(log: Log, settings: Settings, _: str, stop: asyncio.Event, vitals: Vitals) -> None:
     from combee.publish.publisher import Publisher  # noqa: PLC0415 - each role loads only its own
 
+    spending = settings.spend.policy(settings.model.model)
+
     async def session(stopping: asyncio.Event) -> None:
-        publisher = Publisher(log, SystemClock(), budget_tokens=settings.playbook.playbook_tokens)
-        await publisher.session(stopping, ready)
+        publisher = Publisher(
+            log, SystemClock(), budget_tokens=settings.playbook.playbook_tokens, spending=spending
+        )
+        await publisher.session(stopping, vitals)
 
-    await run_sessions("publish", session, stop, SystemClock())
+    await run_sessions("publish", session, stop, SystemClock(), vitals.restarted)
 
 
-async def _control(log: Log, settings: Settings, _: str, stop: asyncio.Event, ready: Ready) -> None:
+async def _control(log: Log, settings: Settings, _: str, stop: asyncio.Event, vitals: Vitals) -> None:
     from combee.control.controller import Controller  # noqa: PLC0415 - each role loads only its own
 
+    sizing = settings.sizing.policy()
+
     async def session(stopping: asyncio.Event) -> None:
-        controller = Controller(log, SystemClock(), batch_size=settings.batch.batch_size)
+        controller = Controller(log, SystemClock(), sizing)
+        vitals.watch(controller.playbooks.view, controller.sizes)
         await _with_views(
-            controller.session(stopping, ready), [controller.playbooks.view.run(), controller.sizes.run()]
+            controller.session(stopping, vitals), [controller.playbooks.view.run(), controller.sizes.run()]
         )
 
-    await run_sessions("control", session, stop, SystemClock())
+    await run_sessions("control", session, stop, SystemClock(), vitals.restarted)
 
 
 ROLES: Mapping[str, Role] = {
@@ -270,7 +271,8 @@ async def run_worker(role: str, settings: Settings, bootstrap_servers: str) -> N
     stop = asyncio.Event()
     for sign in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(sign, stop.set)
-    ready = Ready(role, settings.worker.ready_file)
-    async with opened(settings, bootstrap_servers) as log:
-        await ROLES[role](_mortal(log, settings.worker), settings, bootstrap_servers, stop, ready)
+    vitals = vitals_of(role, settings)
+    async with opened(settings, bootstrap_servers) as log, vitals.served(log):
+        seen = vitals.counted(_mortal(log, settings.worker))
+        await ROLES[role](seen, settings, bootstrap_servers, stop, vitals)
     logger.info("stopped", service=role)

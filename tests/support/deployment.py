@@ -6,10 +6,12 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from combee.adapters.memory import MemoryLog
+from combee.core.spend import UNCAPPED, SpendPolicy
 from combee.ports import Log
 from combee.publish.publisher import Publisher
 from combee.reflect.handler import ReflectHandler
 from combee.runtime.loop import Handler, Loop
+from combee.runtime.methods import chosen
 from combee.runtime.settings import BatchSettings
 from combee.scan.handler import ScanHandler
 from combee.shuffle.shuffler import Shuffler
@@ -31,6 +33,7 @@ class Deployment:
         model: ScriptedModel | None = None,
         partitions: int = 2,
         budget_tokens: int = 16_000,
+        spending: SpendPolicy = UNCAPPED,
         **batch: Any,
     ) -> None:
         self.clock = ManualClock()
@@ -38,6 +41,7 @@ class Deployment:
         self.model = model or ScriptedModel()
         self.settings = BatchSettings(**{"batch_size": 10, **batch})
         self.budget_tokens = budget_tokens
+        self.spending = spending
         self.partitions = partitions
         self.shuffler: Shuffler | None = None
         self._work: list[asyncio.Task[None]] = []
@@ -87,7 +91,9 @@ class Deployment:
     async def _role(self, role: str, log: Log) -> None:
         match role:
             case "publish":
-                publisher = Publisher(log, self.clock, budget_tokens=self.budget_tokens)
+                publisher = Publisher(
+                    log, self.clock, budget_tokens=self.budget_tokens, spending=self.spending
+                )
                 await publisher.session(asyncio.Event(), lambda: None)
             case "shuffle":
                 await self._shuffle(log)
@@ -95,14 +101,14 @@ class Deployment:
                 scan = ScanHandler(log, ModelClient(self.model), carry=self.settings.carry)
                 await together(self._loop(log, scan), scan.playbooks.view.run())
             case "reflect":
-                reflect = ReflectHandler(log, ModelClient(self.model), self.clock)
+                reflect = ReflectHandler(log, ModelClient(self.model), self.clock, chosen(self.settings))
                 await together(self._loop(log, reflect), reflect.playbooks.view.run())
 
     async def _loop(self, log: Log, handler: Handler) -> None:
         await Loop(log, handler, self.clock, max_open=16).run(asyncio.Event(), drain_s=1.0)
 
     async def _shuffle(self, log: Log) -> None:
-        self.shuffler = shuffler = Shuffler(log, self.clock, self.settings)
+        self.shuffler = shuffler = Shuffler(log, self.clock, self.settings, self.spending)
         feeds = [_feed(log, shuffler, topic) for topic in (topics.REFLECTIONS.name, topics.COMMANDS.name)]
         turns = self._turns(shuffler)
         await together(turns, shuffler.playbooks.view.run(), shuffler.sizes.run(), *feeds)

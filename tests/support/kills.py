@@ -16,6 +16,8 @@ from support.running import PLAYBOOK, Running, running_stack, traces
 
 SERVICES = ("reflect", "shuffle", "scan", "publish")
 STALL_S = 45.0
+REPLICATED = 160
+"""Reflections for two processes of each service."""
 
 
 def _moved(tracker: Tracker) -> int:
@@ -32,13 +34,21 @@ async def _kill_at(running: Running, tracker: Tracker, targets: tuple[str, ...],
 
 
 async def survives_kills(
-    bootstrap_servers: str, prefix: str, folder: Path, *, target: str, kills: int, seed: int, count: int = 120
+    bootstrap_servers: str,
+    prefix: str,
+    folder: Path,
+    *,
+    target: str,
+    kills: int,
+    seed: int,
+    inflight: int = 1,
+    count: int = 120,
 ) -> None:
     targets = SERVICES if target == "all" else (target,)
     rng = Random(f"{target} {seed}")
     moments = sorted(rng.sample(range(1, int(count * 2.5)), kills))
     new = traces(count, seed)
-    async with running_stack(bootstrap_servers, prefix, folder) as running:
+    async with running_stack(bootstrap_servers, prefix, folder, max_inflight_batches=inflight) as running:
         async with Tracker(running.log, PLAYBOOK, SystemClock()).running() as tracker:
             await running.log.produce(*map(outgoing, new.values()))
             async with asyncio.TaskGroup() as group:
@@ -55,5 +65,31 @@ async def _judge(running: Running, *, count: int, kills: int) -> None:
     assert ledger.violations == ()
     assert (ledger.reflections, ledger.applied, ledger.lost, ledger.double) == (count, count, 0, 0)
     assert [one.version for one in versions] == list(range(1, len(batches) + 1))
+    assert all(0 <= one.staleness < running.settings.batch.max_inflight_batches for one in versions)
     # Only what was in flight at a kill may be asked again.
     assert running.repeated_calls() <= kills * 2 * running.settings.model.llm_concurrency
+
+
+async def _kill_the_second_of_each(running: Running, tracker: Tracker) -> None:
+    seconds = tuple(f"{service}-1" for service in SERVICES)
+    while len(tracker.reflections) < REPLICATED // 4:
+        await tracker.change()
+    for name in seconds:
+        running.supervisor.send(name, signal.SIGKILL)
+    await running.supervisor.restarted(seconds, timeout_s=60)
+
+
+async def survives_the_loss_of_one_replica(
+    bootstrap_servers: str, prefix: str, folder: Path, *, inflight: int
+) -> None:
+    new = traces(REPLICATED, seed=7)
+    settings = {"replicas": 2, "max_inflight_batches": inflight}
+    async with running_stack(bootstrap_servers, prefix, folder, **settings) as running:  # type: ignore[arg-type]
+        async with Tracker(running.log, PLAYBOOK, SystemClock()).running() as tracker:
+            await running.log.produce(*map(outgoing, new.values()))
+            async with asyncio.TaskGroup() as group:
+                group.create_task(_kill_the_second_of_each(running, tracker))
+                group.create_task(running.learning().settle(tracker, new, stall_s=STALL_S))
+        ledger = await audit(running.log)
+
+        assert (ledger.applied, ledger.violations) == (REPLICATED, ())

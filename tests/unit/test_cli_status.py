@@ -1,5 +1,7 @@
 """What the ledger and the status say, and how they exit."""
 
+from typing import Any
+
 import pytest
 
 from combee.cli.status import log_status
@@ -15,6 +17,9 @@ from support.ledger import NAME, outgoing, reflection
 from support.reading import COUNT, learned_from, put, run, run_json
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
+
+UNSPENT = {"spend": {"tokens": 0, "cost": 0.0, "cap_tokens": None, "cap_cost": None}, "paused": None}
+"""Of a playbook that spent nothing today and may spend what it likes."""
 
 
 @pytest.fixture
@@ -68,8 +73,13 @@ def test_status_shows_topics_services_and_playbooks(learned: Deployment) -> None
         name: {"lag": 0, "oldest_uncommitted_s": None} for name in ("reflect", "shuffle", "scan", "publish")
     }
     row = {"name": NAME, "version": 2, "entries": COUNT, "batch_size": 40, "in_flight": 0}
-    assert found["playbooks"] == [{**row, "retention": 1.0, "retention_falling": False}]
+    assert plain(found["playbooks"]) == [{**row, "retention": 1.0, "retention_falling": False, **UNSPENT}]
     assert NAME in run("status").stdout
+
+
+def plain(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows without today's date."""
+    return [{**row, "spend": {k: v for k, v in row["spend"].items() if k != "day"}} for row in rows]
 
 
 def test_a_falling_retention_is_a_warning(learned: Deployment) -> None:
@@ -112,9 +122,9 @@ async def test_batches_without_a_version_are_in_flight() -> None:
         await deployment.log.produce(*(outgoing(reflection(n)) for n in range(COUNT)))
         await deployment.until(lambda: len(ledger.batches(deployment.log)) == 1)
     assert await newest_batches(deployment.log) == {NAME: 1}
-    (row,) = (await log_status(deployment.log, 40))["playbooks"]
+    (row,) = plain((await log_status(deployment.log, 40))["playbooks"])
     known = {"name": NAME, "version": 0, "entries": 0, "batch_size": 40, "in_flight": 1}
-    assert row == {**known, "retention": None, "retention_falling": False}
+    assert row == {**known, "retention": None, "retention_falling": False, **UNSPENT}
 
 
 async def test_a_batch_in_flight_is_found_behind_many_of_other_playbooks() -> None:

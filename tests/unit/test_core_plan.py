@@ -4,7 +4,7 @@ from math import isqrt
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from combee.core import identity, shuffle, tree
@@ -261,6 +261,7 @@ def loads(sizes: list[int], batch: Batch) -> list[int]:
     return [sum(sizes[one.offset] for one in group) for group in deal_batch(batch)]
 
 
+@example([1, 1, 1, 5000], 1_250, 5)
 @given(sizes_of, st.integers(1_250, 5_000), st.integers(1, 5))
 @settings(max_examples=80)
 def test_every_group_is_within_the_tokens_whenever_a_single_member_is(

@@ -19,9 +19,9 @@ PUBLISHED = {NAME: [reflection(number) for number in NUMBERS]}
 FLUSH = Command(command_id="c", playbook=NAME, kind="flush", through_offset=COUNT - 1)
 
 
-async def loaded() -> Deployment:
-    """Return work for two batches: a tree of three levels, and what a flush closes."""
-    deployment = Deployment(batch_size=9, fan_in=2)
+async def loaded(inflight: int = 1) -> Deployment:
+    """Return work for two batches, one after the other, or for three at once; the last is what a flush closes."""
+    deployment = Deployment(batch_size=9 if inflight == 1 else 4, fan_in=2, max_inflight_batches=inflight)
     await deployment.log.produce(*map(outgoing, PUBLISHED[NAME]), outgoing(FLUSH))
     return deployment
 
@@ -37,10 +37,10 @@ def check(deployment: Deployment) -> None:
     assert all(entry.evidence_count == 1 for entry in entries)
 
 
-async def points_of(roles: Sequence[str]) -> int:
+async def points_of(roles: Sequence[str], inflight: int) -> int:
     """Return at how many points a process that runs these services can die."""
     fuse = Fuse()
-    deployment = await loaded()
+    deployment = await loaded(inflight)
     others = [role for role in ROLES if role not in roles]
     async with deployment.running(others), deployment.running(roles, fuse=fuse):
         await deployment.until(lambda: settled(deployment))
@@ -48,9 +48,9 @@ async def points_of(roles: Sequence[str]) -> int:
     return len(fuse.points)
 
 
-async def die_once(roles: Sequence[str], at: int) -> None:
+async def die_once(roles: Sequence[str], inflight: int, at: int) -> None:
     """Run all services; those of ``roles`` share a process that dies at one point and is started again."""
-    deployment = await loaded()
+    deployment = await loaded(inflight)
     others = [role for role in ROLES if role not in roles]
     async with deployment.running(others):
         with suppress(CrashError):
@@ -64,14 +64,18 @@ async def die_once(roles: Sequence[str], at: int) -> None:
     assert deployment.model.calls == ledger.planned_calls(deployment.log) + lost, "a call was paid for twice"
 
 
+@pytest.mark.parametrize("inflight", [1, 3])
 @pytest.mark.parametrize("roles", [ROLES, ("shuffle",), ("scan",), ("publish",)], ids="+".join)
-async def test_a_process_killed_at_any_write_loses_nothing_and_repeats_nothing(roles: Sequence[str]) -> None:
-    points = await points_of(roles)
+async def test_a_process_killed_at_any_write_loses_nothing_and_repeats_nothing(
+    roles: Sequence[str], inflight: int
+) -> None:
+    points = await points_of(roles, inflight)
     assert points >= 8
     # A part of the points does where all of them have been tried with everything dying at once.
-    for at in range(1, points + 1, 1 if roles == ROLES else 2):
+    stride = 1 if (roles, inflight) == (ROLES, 1) else 4
+    for at in range(1, points + 1, stride):
         try:
-            await die_once(roles, at)
+            await die_once(roles, inflight, at)
         except (AssertionError, TimeoutError) as error:
             raise AssertionError(f"killed at point {at} of {points}: {error!r}") from error
 

@@ -326,6 +326,53 @@ def test_a_seed_that_does_not_follow_from_the_members_is_a_violation() -> None:
     only(made.judge(), "seed", "batches[2]@4")
 
 
+def overlapping() -> Facts:
+    """Return two batches on version 1, and the versions they make."""
+    made = facts()
+    for sequence, base in ((1, 0), (2, 1), (3, 1)):
+        bounded = {"base_version": base, "base_sequence": base, "max_inflight_batches": 2}
+        made.spoil_batch(sequence, **bounded)
+        made.spoil_version(sequence, base_version=base, staleness=sequence - 1 - base)
+    made.snapshots = [made.history[-1][1].model_copy(update={"history_offset": made.history[-1][0]})]
+    return made
+
+
+def test_batches_that_overlap_within_their_bound_are_clean() -> None:
+    assert overlapping().judge().good
+
+
+@pytest.mark.parametrize("limit", [1, 2])
+@pytest.mark.parametrize("base", [-1, 0, 3])
+def test_a_batch_staler_than_its_bound_or_made_on_its_own_future_is_a_violation(
+    limit: int, base: int
+) -> None:
+    made = overlapping()
+    made.spoil_batch(3, base_sequence=base, max_inflight_batches=limit)
+    assert any("staleness" in one and "batches[2]@6" in one for one in made.judge().violations)
+
+
+def test_a_batch_of_unknown_bound_is_not_judged_by_it() -> None:
+    made = facts()
+    made.spoil_batch(3, base_sequence=0)
+    assert made.judge().good
+
+
+def test_a_base_version_that_does_not_contain_what_the_manifest_says_is_a_violation() -> None:
+    made = overlapping()
+    made.spoil_batch(3, base_version=2)
+    made.spoil_version(3, base_version=2)
+    made.snapshots.clear()
+    only(made.judge(), "base", "version 3", "contains batch 2 and not 1")
+
+
+@pytest.mark.parametrize("claim", [{"staleness": 0}, {"base_version": 2}])
+def test_a_version_that_hides_how_stale_it_is_is_a_violation(claim: dict[str, int]) -> None:
+    made = overlapping()
+    made.spoil_version(3, **claim)
+    made.snapshots.clear()
+    only(made.judge(), "base", "claims to be")
+
+
 def test_a_foreign_batch_id_is_a_violation() -> None:
     made = facts()
     made.spoil_batch(2, batch_id="b-other")

@@ -131,7 +131,7 @@ async def test_a_hostile_reply_of_one_group_has_its_fate_and_leaves_the_others(b
     assert dead_letters(deployment.log) == []
 
 
-MENTIONS_ALL = {"50,000 operations"}
+MENTIONS_ALL = {"5,000 operations"}
 """It names no sources at all, as weak models do, and so stands for all that it read."""
 
 

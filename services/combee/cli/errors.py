@@ -14,7 +14,7 @@ class Verbs(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Run the verb."""
         from combee.ports import CombeeError  # noqa: PLC0415 - --help stays quick
-        from combee.runtime.settings import SettingsError  # noqa: PLC0415
+        from combee.runtime.group import SettingsError  # noqa: PLC0415
 
         try:
             return super().invoke(ctx)

@@ -7,8 +7,10 @@ from uuid import uuid4
 
 from combee.core.identity import reflection_id
 from combee.core.intake import Item, LineError, Sample, read_line, verdict
-from combee.core.methods.ace import answer_prompt
+from combee.core.method import Method
+from combee.core.methods import ace
 from combee.core.playbook import empty
+from combee.core.spend import UNCAPPED, SpendPolicy
 from combee.ports import Clock, LanguageModel, Log, Outgoing, PoisonError
 from combee.runtime.tracker import Tracker
 from combee_schemas import topics
@@ -94,10 +96,21 @@ def learned_id(item: Item) -> str:
 class Learning:
     """One run over one list of items."""
 
-    def __init__(self, log: Log, model: LanguageModel | None, clock: Clock, *, concurrency: int) -> None:
+    def __init__(
+        self,
+        log: Log,
+        model: LanguageModel | None,
+        clock: Clock,
+        *,
+        concurrency: int,
+        spending: SpendPolicy = UNCAPPED,
+        method: Method = ace,
+    ) -> None:
         self._log = log
+        self._method = method
         self._model = model
         self._clock = clock
+        self._spending = spending
         self._slots = asyncio.Semaphore(concurrency)
         self._own = Usage()
 
@@ -115,9 +128,11 @@ class Learning:
         ------
         StalledError
             If nothing moves for ``stall_s``; everything published is safe, and the same run continues it.
+        PausedError
+            If a spend cap is why.
         """
         began = self._clock.monotonic()
-        async with Tracker(self._log, playbook, self._clock).running() as tracker:
+        async with Tracker(self._log, playbook, self._clock, self._spending).running() as tracker:
             new = new_items(items, tracker)
             await self._publish(list(new.values()), tracker)
             await self.settle(tracker, new, stall_s=stall_s, on_progress=on_progress)
@@ -152,7 +167,9 @@ class Learning:
         unbatched = [one for one in tracker.unsettled(waiting) if one not in tracker.batch_of]
         if unbatched:
             await self._flush(tracker.name, max(offset for offset, _ in tracker.reflections.values()))
-        await tracker.wait(lambda: not tracker.unsettled(waiting), stall_s=stall_s, on_change=show)
+        await tracker.wait(
+            lambda: not tracker.unsettled(waiting), stall_s=stall_s, on_change=show, heed_pause=True
+        )
 
     async def _publish(self, items: Sequence[Item], tracker: Tracker) -> None:
         ready = [item for item in items if not isinstance(item, Sample)]
@@ -168,7 +185,7 @@ class Learning:
         """Let an agent answer a sample with the newest playbook, and publish its trace."""
         if self._model is None:
             raise PoisonError("samples need a model to answer them")
-        reply = await self._model.ask(answer_prompt(playbook, sample.question))
+        reply = await self._model.ask(self._method.answer_prompt(playbook, sample.question))
         self._own += reply.usage
         answer = str(reply.body.get("final_answer", ""))
         trace = Trace(

@@ -12,7 +12,7 @@ from combee.cli.console import clean, moment
 from combee.core.render import section_order
 from combee.core.retention import is_falling
 from combee_schemas.base import Usage
-from combee_schemas.playbook import Change, Playbook
+from combee_schemas.playbook import Change, Entry, Playbook
 
 SIGNS = {
     "add": "+",
@@ -49,6 +49,8 @@ def version_row(playbook: Playbook) -> dict[str, Any]:
         "origin": playbook.origin,
         "batch_sequence": playbook.batch_sequence if playbook.origin == "batch" else None,
         "batch_id": playbook.batch_id if playbook.origin == "batch" else None,
+        "base_version": playbook.base_version,
+        "staleness": playbook.staleness,
         "reflections": playbook.reflections,
         "entries": len(playbook.entries),
         "changes": dict(Counter(change.kind for change in playbook.changes)),
@@ -106,6 +108,8 @@ def changes_text(counts: Mapping[str, int]) -> str:
 def version_title(playbook: Playbook) -> str:
     """Return one version in one line."""
     from_batch = f"batch {playbook.batch_sequence} of {playbook.reflections} reflections"
+    if playbook.staleness:
+        from_batch += f", made on version {playbook.base_version}, {playbook.staleness} batches earlier"
     origin = from_batch if playbook.origin == "batch" else playbook.origin
     degraded = ", degraded" if playbook.degraded else ""
     made = moment(playbook.created_at_ms)
@@ -156,12 +160,22 @@ def _change_line(change: Change, contents: dict[str, str]) -> str:
     return f"  {sign} {change.kind} {change.entry_id} {short}".rstrip()
 
 
+def _component(entry: Entry) -> Iterator[Text]:
+    """Yield a component's head and its text, line by line as it is."""
+    rests = f"{entry.id}, {entry.evidence_count} reflections, written in version {entry.updated_version}"
+    yield Text(f"\n{clean(entry.section)} ({clean(rests)})", style="bold cyan")
+    yield Text(clean(entry.content))
+
+
 def full_view(playbook: Playbook) -> RenderableType:
     """Return one version with its entries by section and their counters."""
     parts: list[RenderableType] = [Text(version_title(playbook), style="bold"), *_audit(playbook)]
     for section in section_order(playbook.sections, playbook.entries):
         entries = [entry for entry in playbook.entries if entry.section == section]
         if not entries:
+            continue
+        if playbook.holds == "components":
+            parts += [component for entry in entries for component in _component(entry)]
             continue
         table = Table("id", "helpful", "harmful", "evidence", "content", box=None)
         for entry in entries:

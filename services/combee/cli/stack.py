@@ -10,6 +10,7 @@ from pathlib import Path
 from combee.compose import ROLES
 from combee.ports import FatalError
 from combee.runtime.clock import SystemClock
+from combee.runtime.methods import chosen
 from combee.runtime.settings import Settings, environment
 from combee.runtime.supervisor import Process, Supervisor
 
@@ -36,11 +37,16 @@ def child_environment(options: StackOptions) -> dict[str, str]:
     """Return the environment of the services: ours, with every setting as it was resolved here."""
     settings = options.settings
     values: dict[str, object] = {}
-    for group in (settings.kafka, settings.model, settings.batch, settings.playbook):
+    for group in (settings.kafka, settings.model, settings.batch, settings.playbook, settings.spend):
         values |= group.model_dump(exclude={"sasl_password", "api_key"})  # secrets stay where they are
     values |= {"bootstrap_servers": options.bootstrap_servers, "log_level": settings.worker.log_level}
-    named = {f"COMBEE_{name.upper()}": str(value) for name, value in values.items() if value is not None}
+    named = {f"COMBEE_{name.upper()}": _text(value) for name, value in values.items() if value is not None}
     return environment() | named
+
+
+def _text(value: object) -> str:
+    """Return a setting as the environment holds it."""
+    return json.dumps(value) if isinstance(value, dict) else str(value)
 
 
 @asynccontextmanager
@@ -54,6 +60,7 @@ async def stack(
     FatalError
         If a service cannot run; the message ends with what it said last.
     """
+    chosen(options.settings.batch)  # refused here rather than by each process
     options.folder.mkdir(parents=True, exist_ok=True)
     supervisor = Supervisor(options.folder, SystemClock(), on_line)
     try:

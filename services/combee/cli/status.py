@@ -10,8 +10,10 @@ from combee.cli.console import output, print_json
 from combee.cli.lookup import newest_playbooks, whole
 from combee.cli.options import AsJson, Servers
 from combee.cli.playbook_view import FALLING, percent
+from combee.cli.spend_view import pause_lines, spend_row, spend_text
 from combee.core.playbook import empty
 from combee.core.retention import is_falling
+from combee.core.spend import UNCAPPED, SpendPolicy
 from combee.ports import Log
 from combee.runtime.backlog import INPUTS, backlog, newest_batches
 from combee.runtime.clock import SystemClock
@@ -40,10 +42,11 @@ async def _status(settings: Settings) -> dict[str, Any]:
 
     async with open_log(settings) as (log, servers):
         broker = await brokers(settings, servers)
-        return {"broker": broker, **await log_status(log, settings.batch.batch_size)}
+        spending = settings.spend.caps()
+        return {"broker": broker, **await log_status(log, settings.batch.batch_size, spending)}
 
 
-async def log_status(log: Log, batch_size: int) -> dict[str, Any]:
+async def log_status(log: Log, batch_size: int, spending: SpendPolicy = UNCAPPED) -> dict[str, Any]:
     """Return everything that the log itself can say."""
     services: dict[str, dict[str, object]] = {}
     for group in INPUTS:
@@ -52,7 +55,7 @@ async def log_status(log: Log, batch_size: int) -> dict[str, Any]:
     return {
         "topics": await _topics(log),
         "services": services,
-        "playbooks": await _playbooks(log, batch_size),
+        "playbooks": await _playbooks(log, batch_size, spending),
     }
 
 
@@ -65,20 +68,24 @@ async def _topics(log: Log) -> dict[str, dict[str, int]]:
     return found
 
 
-async def _playbooks(log: Log, default_size: int) -> list[dict[str, object]]:
+async def _playbooks(log: Log, default_size: int, spending: SpendPolicy) -> list[dict[str, object]]:
     playbooks = await newest_playbooks(log)
     sizes = await _batch_sizes(log)
     newest_batch = await newest_batches(log)
     rows: list[dict[str, object]] = []
     for name in sorted(playbooks.keys() | newest_batch.keys()):
         playbook = playbooks.get(name) or empty(name)
+        size = sizes.get(name, default_size)
+        in_flight = max(0, newest_batch.get(name, 0) - playbook.batch_sequence)
+        now_ms = SystemClock().now_ms()
         rows.append(
             {
                 "name": name,
                 "version": playbook.version,
                 "entries": len(playbook.entries),
-                "batch_size": sizes.get(name, default_size),
-                "in_flight": max(0, newest_batch.get(name, 0) - playbook.batch_sequence),
+                "batch_size": size,
+                "in_flight": in_flight,
+                **spend_row(playbook, spending, in_flight=in_flight, batch_size=size, now_ms=now_ms),
                 "retention": playbook.retention_recent[-1] if playbook.retention_recent else None,
                 "retention_falling": is_falling(playbook.retention_recent),
             }
@@ -108,14 +115,19 @@ def _print(state: dict[str, Any]) -> None:
     for name, found in state["topics"].items():
         sizes.add_row(name, str(found["records"]), str(found["partitions"]))
     playbooks = Table(
-        "playbook", "version", "entries", "batch size", "batches in flight", "retention", box=None
+        *("playbook", "version", "entries", "batch size", "batches in flight", "tokens today", "retention"),
+        box=None,
     )
     counts = ("name", "version", "entries", "batch_size", "in_flight")
     for row in state["playbooks"]:
-        playbooks.add_row(*(str(row[name]) for name in counts), percent(row["retention"]))
+        playbooks.add_row(
+            *(str(row[name]) for name in counts), spend_text(row["spend"]), percent(row["retention"])
+        )
     for table in (services, sizes, playbooks):
         console.print()
         console.print(table)
+    for line in pause_lines(state["playbooks"]):
+        console.print(line, style="yellow", soft_wrap=True)
     for row in state["playbooks"]:
         if row["retention_falling"]:
             kept = percent(row["retention"])

@@ -5,8 +5,8 @@ from typing import Any
 
 from combee_schemas.base import Message
 
-LEFT_OUT_ENDINGS = ("offset", "_ms", "seconds", "retries")
-"""Timings and places in the log; everything else is a function of the input."""
+LEFT_OUT_ENDINGS = ("offset", "_ms", "seconds", "retries", "waiting", "spend")
+"""Timings, what they decide (what waited, which day it is) and places in the log; the rest follows from the input."""
 
 
 def canonical(message: Message) -> bytes:

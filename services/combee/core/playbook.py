@@ -46,22 +46,35 @@ def apply_operations(
     Operations on entries that vanished are dropped and recorded; an ADD of what is already there
     strengthens the entry that says it; of several on one entry the one with the newest evidence wins.
     """
-    draft = Draft.of(base)
-    gone = frozenset(revoked)
-    seen = [one for one in seen if one.reflection_id not in gone]
-    _count(draft, (one for one in seen if one.ok))
-    _note_echoes(draft, echoes, gone)
-    sound = list(_sound(draft, operations, gone))
-    offsets = {one.reflection_id: one.offset for one in seen}
-    winners, losers = contest(sound, draft.entries, offsets)
-    for one in losers:
-        text = f"{one.operation.kind}: {one.operation.content}"
-        draft.note("duplicate" if one.is_repeat else "superseded", one.entry_id, text)
+    draft, winners = begin(base, operations, seen, revoked=revoked, echoes=echoes)
     for operation in winners:
         done = len(draft.changes)
         APPLY[operation.kind](draft, operation)
         draft.landing.take(draft.changes[done:], operation.evidence)
     return draft
+
+
+def begin(
+    base: Playbook,
+    operations: Iterable[Operation],
+    seen: Iterable[Seen],
+    *,
+    revoked: Sequence[str] = (),
+    echoes: Iterable[Echo] = (),
+) -> tuple[Draft, list[Operation]]:
+    """Return a draft in which tags are counted, and the operations to apply to it, in order."""
+    draft = Draft.of(base)
+    gone = frozenset(revoked)
+    seen = [one for one in seen if one.reflection_id not in gone]
+    _count(draft, (one for one in seen if one.ok))
+    _note_echoes(draft, echoes, gone)
+    usable = list(_sound(draft, operations, gone))
+    offsets = {one.reflection_id: one.offset for one in seen}
+    winners, losers = contest(usable, draft.entries, offsets)
+    for one in losers:
+        text = f"{one.operation.kind}: {one.operation.content}"
+        draft.note("duplicate" if one.is_repeat else "superseded", one.entry_id, text)
+    return draft, winners
 
 
 def finish(base: Playbook, draft: Draft, budget_tokens: int) -> tuple[tuple[str, ...], tuple[Entry, ...]]:
@@ -77,18 +90,19 @@ def finish(base: Playbook, draft: Draft, budget_tokens: int) -> tuple[tuple[str,
 
 def evictions(entries: Sequence[Entry], budget_tokens: int) -> tuple[str, ...]:
     """Return whom to evict so that the rest fits: lowest balance of counters, then least evidence, then oldest."""
-    total = sum(map(_tokens, entries))
+    total = sum(map(tokens, entries))
     ranked = sorted(entries, key=lambda e: (e.helpful - e.harmful, e.evidence_count, e.updated_version, e.id))
     out: list[str] = []
     for entry in ranked:
         if total <= budget_tokens:
             break
-        total -= _tokens(entry)
+        total -= tokens(entry)
         out.append(entry.id)
     return tuple(out)
 
 
-def _tokens(entry: Entry) -> int:
+def tokens(entry: Entry) -> int:
+    """Return what an entry counts against the token budget."""
     return -(-(len(entry.id) + len(entry.content) + 4) // 4)
 
 
@@ -131,13 +145,13 @@ def _add(draft: Draft, operation: Operation) -> None:
     entry = Entry(
         id=entry_id, section=operation.section, content=operation.content, created_version=draft.version
     )
-    draft.put(_rest_on(entry, operation.evidence, draft.version))
+    draft.put(rest_on(entry, operation.evidence, draft.version))
     draft.note("add", entry_id)
 
 
 def _strengthen(draft: Draft, entry: Entry, operation: Operation) -> None:
     """Let an entry rest on an operation that says the same; its own words stay."""
-    draft.put(_rest_on(entry, operation.evidence, draft.version))
+    draft.put(rest_on(entry, operation.evidence, draft.version))
     differs = normalise(operation.content) != normalise(entry.content)
     words = f": {operation.content}" if differs else ""
     draft.note("duplicate", entry.id, f"{len(operation.evidence)} more reflections say so{words}")
@@ -170,7 +184,7 @@ def _reword(draft: Draft, entry: Entry, operation: Operation) -> None:
     other = draft.saying(operation.content, but=entry.id)
     if other is None:
         changed = entry.model_copy(update={"content": operation.content})
-        draft.put(_rest_on(changed, operation.evidence, draft.version))
+        draft.put(rest_on(changed, operation.evidence, draft.version))
         draft.note("update", entry.id, entry.content)
         return
     draft.drop(entry.id)
@@ -186,7 +200,8 @@ def _remove(draft: Draft, operation: Operation) -> None:
         draft.note("remove", gone.id, gone.content)
 
 
-def _rest_on(entry: Entry, evidence: Sequence[str], version: int) -> Entry:
+def rest_on(entry: Entry, evidence: Sequence[str], version: int) -> Entry:
+    """Return the entry, changed in ``version``, with more evidence; what it had counts once."""
     fresh = [one for one in evidence if one not in entry.evidence]
     return entry.model_copy(
         update={

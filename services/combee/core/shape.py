@@ -70,7 +70,7 @@ def _fitting(count: int, copies: int, limits: Sequence[Limit], seed: int) -> tup
     Each deal takes milliseconds, so k rises by what the fullest group exceeds its limit, and faster and faster.
     """
     groups, step, tight = shuffle.group_count(count), 1, None
-    last = max(groups, count * shuffle.effective_copies(count, copies, count))
+    last = max(groups, count * shuffle.effective_copies(count, copies, count * copies))
     while groups < last and (over := _over(count, copies, groups, limits, seed)):
         limit, largest = over
         tight = tight or limit

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 
 from combee.core import retention
-from combee.core.draft import Draft
+from combee.core.components import applied, check_components, held_after
 from combee.core.echo import retired
-from combee.core.playbook import apply_operations, empty, finish
+from combee.core.playbook import empty
+from combee.core.spend import UNCAPPED, SpendPolicy, after_batch
 from combee_schemas.base import Usage
 from combee_schemas.codec import CodecError, encode
 from combee_schemas.command import Command
@@ -15,12 +16,25 @@ from combee_schemas.scan import Update
 COMMANDS_REMEMBERED = 50
 
 
-def after_update(current: Playbook, update: Update, *, budget_tokens: int, now_ms: int) -> Playbook:
+def after_update(
+    current: Playbook,
+    update: Update,
+    *,
+    budget_tokens: int,
+    now_ms: int,
+    spending: SpendPolicy = UNCAPPED,
+) -> Playbook:
     """Return the version that ``update`` makes of ``current``; it rises by one even if nothing changes."""
-    draft = apply_operations(
-        current, update.operations, update.seen, revoked=current.revoked, echoes=update.echoes
+    draft, sections, entries = applied(
+        current,
+        update.operations,
+        update.seen,
+        holds=update.plan.holds,
+        budget_tokens=budget_tokens,
+        revoked=current.revoked,
+        echoes=update.echoes,
     )
-    sections, entries = finish(current, draft, budget_tokens)
+    held = held_after(current, update.plan.holds)
     live = {entry.id for entry in entries}
     echoed = (echo.evidence for echo in update.echoes if echo.entry_id in live)
     landed = draft.landing.reflections().union(*echoed)
@@ -37,6 +51,8 @@ def after_update(current: Playbook, update: Update, *, budget_tokens: int, now_m
             "batch_id": update.plan.batch_id,
             "batch_sequence": update.plan.sequence,
             "method": update.plan.method,
+            "holds": held,
+            "counters": current.counters and held == "entries",
             "reflections": update.plan.reflections,
             "batch_size": update.plan.batch_size,
             "close_reason": update.plan.reason,
@@ -51,6 +67,13 @@ def after_update(current: Playbook, update: Update, *, budget_tokens: int, now_m
             "carried": update.carried,
             "usage": update.usage,
             "reflect_usage": update.plan.reflect_usage,
+            "spend": after_batch(
+                current.spend,
+                (update.usage, update.plan.reflect_usage),
+                reflections=update.plan.reflections,
+                now_ms=now_ms,
+                policy=spending,
+            ),
             "widths": update.plan.widths,
             "closed_at_ms": update.plan.closed_at_ms,
             "created_at_ms": now_ms,
@@ -78,12 +101,11 @@ def after_command(
         case "import":
             changed = _imported(current, command)
         case "edit":
-            draft = apply_operations(current, command.operations, (), revoked=current.revoked)
-            changed = _from_draft(current, draft, budget_tokens)
+            changed = _edited(current, command, budget_tokens)
         case "revoke":
             changed = _revoked(current, command.reflection_ids)
         case "rollback" if target is not None:
-            kept = {"entries": target.entries, "sections": target.sections, "counters": target.counters}
+            kept = {name: getattr(target, name) for name in ("entries", "sections", "counters", "holds")}
             changed = _revoked(current.model_copy(update=kept), current.revoked)
             change = Change(kind="rollback", detail=f"to version {target.version}")
             changed = changed.model_copy(update={"changes": (change, *changed.changes)})
@@ -146,6 +168,8 @@ def is_executed(current: Playbook | Label, command: Command, offset: int) -> boo
 def _imported(current: Playbook, command: Command) -> Playbook:
     if len({entry.id for entry in command.entries}) < len(command.entries):
         raise ValueError("two entries of the import have one id")
+    if command.holds == "components":
+        check_components(command.entries)
     version = current.version + 1
     entries = tuple(
         entry.model_copy(update={"created_version": version, "updated_version": version})
@@ -156,6 +180,7 @@ def _imported(current: Playbook, command: Command) -> Playbook:
             "entries": entries,
             "sections": command.sections or empty(current.name).sections,
             "counters": command.counters,
+            "holds": command.holds,
             "next_id": max([current.next_id, *(_number(e) + 1 for e in entries)]),
             "changes": tuple(Change(kind="import", entry_id=e.id) for e in entries),
         }
@@ -168,8 +193,15 @@ def _number(entry: Entry) -> int:
     return int(tail) if tail.isascii() and tail.isdigit() else 0
 
 
-def _from_draft(current: Playbook, draft: Draft, budget_tokens: int) -> Playbook:
-    sections, entries = finish(current, draft, budget_tokens)
+def _edited(current: Playbook, command: Command, budget_tokens: int) -> Playbook:
+    draft, sections, entries = applied(
+        current,
+        command.operations,
+        (),
+        holds=current.holds,
+        budget_tokens=budget_tokens,
+        revoked=current.revoked,
+    )
     return current.model_copy(
         update={
             "sections": sections,

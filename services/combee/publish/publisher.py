@@ -7,6 +7,7 @@ from contextlib import aclosing
 import structlog
 
 from combee.core import versions
+from combee.core.spend import UNCAPPED, SpendPolicy
 from combee.ports import (
     Clock,
     Consumer,
@@ -36,10 +37,13 @@ NOT_OURS = "flush"
 class Publisher:
     """Reads updates and commands of its partitions, writes history, playbooks and labels."""
 
-    def __init__(self, log: Log, clock: Clock, *, budget_tokens: int) -> None:
+    def __init__(
+        self, log: Log, clock: Clock, *, budget_tokens: int, spending: SpendPolicy = UNCAPPED
+    ) -> None:
         self._log = log
         self._clock = clock
         self._budget_tokens = budget_tokens
+        self._spending = spending
         self._desks: dict[int, Desk] = {}
         self._consumer: Consumer | None = None
 
@@ -127,7 +131,11 @@ class Publisher:
     async def _apply(self, desk: Desk, record: Record, update: Update) -> None:
         current = desk.current(update.plan.playbook)
         version = versions.after_update(
-            current, update, budget_tokens=self._budget_tokens, now_ms=self._clock.now_ms()
+            current,
+            update,
+            budget_tokens=self._budget_tokens,
+            now_ms=self._clock.now_ms(),
+            spending=self._spending,
         )
         letters = await self._lost(record.partition, update)
         await self._write(desk, record, version, letters)

@@ -4,7 +4,7 @@ Only this loop catches; handlers raise. Transactional services (shuffle, publish
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import stamina
@@ -59,13 +59,22 @@ class Handler(Protocol):
 
 
 class Loop:
-    """Runs one handler until told to stop, then drains."""
+    """Runs one handler until told to stop, then drains; ``on_turn`` gets the open records per partition."""
 
-    def __init__(self, log: Log, handler: Handler, clock: Clock, *, max_open: int) -> None:
+    def __init__(
+        self,
+        log: Log,
+        handler: Handler,
+        clock: Clock,
+        *,
+        max_open: int,
+        on_turn: Callable[[Mapping[TopicPartition, int]], None] = lambda _open: None,
+    ) -> None:
         self._log = log
         self._handler = handler
         self._clock = clock
         self._max_open = max_open
+        self._on_turn = on_turn
         self._marks: dict[TopicPartition, Watermark] = {}
         self._tasks: dict[asyncio.Task[None], Record] = {}
         self._committed: dict[TopicPartition, int] = {}
@@ -102,6 +111,7 @@ class Loop:
                 self._begin(record)
             self._balance(consumer)
             await self._commit(consumer)
+            self._on_turn({tp: mark.open for tp, mark in self._marks.items()})
         except TransientError as error:
             logger.warning("log_unavailable", service=self._handler.service, error=str(error))
             await asyncio.sleep(POLL_S)

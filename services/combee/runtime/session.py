@@ -15,9 +15,13 @@ FENCED_LIMIT = 10
 
 
 async def run_sessions(
-    name: str, session: Callable[[asyncio.Event], Awaitable[None]], stop: asyncio.Event, clock: Clock
+    name: str,
+    session: Callable[[asyncio.Event], Awaitable[None]],
+    stop: asyncio.Event,
+    clock: Clock,
+    on_restart: Callable[[str], None] = lambda _reason: None,
 ) -> None:
-    """Run ``session`` until ``stop``.
+    """Run ``session`` until ``stop``; ``on_restart`` hears why one ended.
 
     Raises
     ------
@@ -31,6 +35,7 @@ async def run_sessions(
         except FencedError as error:
             fenced = [at for at in fenced if at > clock.monotonic() - FENCED_WINDOW_S] + [clock.monotonic()]
             logger.warning("fenced", service=name, error=str(error), times=len(fenced))
+            on_restart("fenced")
             if len(fenced) >= FENCED_LIMIT:
                 raise FatalError(
                     f"{name} was fenced {len(fenced)} times in {FENCED_WINDOW_S:.0f} s: two deployments use the"
@@ -38,5 +43,6 @@ async def run_sessions(
                 ) from error
         except TransientError as error:
             logger.warning("session_restarts", service=name, error=str(error))
+            on_restart("transient")
         if not stop.is_set():
             await asyncio.sleep(RETRY_S)

@@ -5,43 +5,14 @@ import ssl
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from pydantic import AliasChoices, Field, SecretStr, ValidationError
-from pydantic_settings import (
-    BaseSettings,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-    TomlConfigSettingsSource,
-)
+from pydantic_settings import SettingsError as UnparsedError
 
-from combee.ports import FatalError
-
-TOML_FILE = "combee.toml"
-
-
-class SettingsError(FatalError):
-    """A setting is wrong; the command line exits with 2, as for a wrong option."""
-
-
-class Group(BaseSettings):
-    """One group of settings; each service receives only its own."""
-
-    model_config: ClassVar[SettingsConfigDict] = SettingsConfigDict(
-        env_prefix="COMBEE_", extra="ignore", frozen=True, toml_file=TOML_FILE, populate_by_name=True
-    )
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - fixed by pydantic-settings
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Flag, environment, TOML, secret files."""
-        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls), file_secret_settings
+from combee.runtime.group import TOML_FILE, Group, SettingsError
+from combee.runtime.sizing import SizingSettings
+from combee.runtime.spending import SpendSettings
 
 
 class KafkaSettings(Group):
@@ -157,6 +128,17 @@ class WorkerSettings(Group):
         None, description="the embedded broker's directory; empty: the user's data folder"
     )
     ready_file: Path | None = Field(None, description="touched when the service is ready")
+    metrics_port: int | None = Field(
+        None,
+        ge=0,
+        le=65_535,
+        description="where /metrics, /healthz and /readyz are served; 0: a free port; empty: nowhere."
+        " 'combee up' gives each worker its own, from this one on",
+    )
+    metrics_host: str = Field("127.0.0.1", min_length=1, description="the address for that port")
+    dead_letters_per_minute: int = Field(
+        30, ge=1, description="so many within a minute turn /readyz of a worker red"
+    )
     failpoint: str | None = Field(
         None,
         pattern=r"^[a-z ]+(@[1-9][0-9]*)?$",
@@ -174,7 +156,9 @@ class Settings:
     kafka: KafkaSettings
     model: ModelSettings
     batch: BatchSettings
+    sizing: SizingSettings
     playbook: PlaybookSettings
+    spend: SpendSettings
     worker: WorkerSettings
 
 
@@ -187,7 +171,9 @@ GROUPS: dict[str, type[Group]] = {
     "kafka": KafkaSettings,
     "model": ModelSettings,
     "batch": BatchSettings,
+    "sizing": SizingSettings,
     "playbook": PlaybookSettings,
+    "spend": SpendSettings,
     "worker": WorkerSettings,
 }
 
@@ -215,3 +201,5 @@ def _load(group: type[Group], given: dict[str, object]) -> Group:
         raise SettingsError(f"wrong setting: {problems} (environment or {TOML_FILE})") from error
     except tomllib.TOMLDecodeError as error:
         raise SettingsError(f"{TOML_FILE} cannot be read: {error}") from error
+    except UnparsedError as error:
+        raise SettingsError(f"wrong setting: {error} (a table in the environment is JSON)") from error

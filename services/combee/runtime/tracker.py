@@ -3,10 +3,12 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from typing import TypeVar
 
 import structlog
 
+from combee.core.spend import UNCAPPED, Pause, SpendPolicy, pause
 from combee.ports import Clock, Log, Record, TransientError
 from combee_schemas import topics
 from combee_schemas.base import Message
@@ -19,6 +21,8 @@ from combee_schemas.topics import Topic
 
 logger = structlog.get_logger()
 RETRY_S = 1.0
+PAUSED_S = 10.0
+"""So long nothing moves before a pause is believed: services with a higher cap go on sooner."""
 M = TypeVar("M", bound=Message)
 
 
@@ -26,13 +30,18 @@ class StalledError(TransientError):
     """Nothing moved for too long; what was published is safe and goes on when the services do."""
 
 
+class PausedError(TransientError):
+    """A spend cap holds the playbook's next batch back; what was published is safe and goes on when it may."""
+
+
 class Tracker:
     """What the log says about one playbook, kept current while the context is open."""
 
-    def __init__(self, log: Log, playbook: str, clock: Clock) -> None:
+    def __init__(self, log: Log, playbook: str, clock: Clock, spending: SpendPolicy = UNCAPPED) -> None:
         self._log = log
         self.name = playbook
         self._clock = clock
+        self._spending = spending
         self._changed = asyncio.Condition()
         self.reflections: dict[str, tuple[int, Reflection]] = {}
         """Reflections seen since the start: id → offset, body."""
@@ -145,21 +154,49 @@ class Tracker:
         """Return the ids that are neither applied nor dead-lettered."""
         return [one for one in ids if one not in self.dead and not self.is_applied(one)]
 
+    def _pause(self) -> Pause | None:
+        """Return why nothing is aggregated, if nothing is; the services may know a newer cap than we do."""
+        if self.newest is None or max(self.batches, default=0) > self.newest.batch_sequence:
+            return None
+        size = self.batches[max(self.batches)].batch_size if self.batches else 1
+        spend, now_ms = self.newest.spend, self._clock.now_ms()
+        policy = self._spending.or_recorded(spend)
+        return pause(spend, policy, in_flight=0, batch_size=size, now_ms=now_ms)
+
+    def _complain(self, idle_s: float, stall_s: float, *, heed_pause: bool) -> None:
+        believed = heed_pause and idle_s >= min(PAUSED_S, stall_s)
+        if believed and (found := self._pause()):
+            until = datetime.fromtimestamp(found.until_ms / 1000, tz=UTC)
+            raise PausedError(
+                f"{self.name} is paused until {until:%Y-%m-%d %H:%M} UTC: {found.reason}. What was published is"
+                " safe and goes on then; a flush does not override a cap. To go on now, start the services with"
+                " a higher COMBEE_DAILY_TOKENS or COMBEE_DAILY_COST"
+            )
+        if idle_s >= stall_s:
+            raise StalledError(f"nothing moved for {stall_s:.0f} s")
+
     async def wait(
-        self, done: Callable[[], bool], *, stall_s: float, on_change: Callable[[], None] = lambda: None
+        self,
+        done: Callable[[], bool],
+        *,
+        stall_s: float,
+        on_change: Callable[[], None] = lambda: None,
+        heed_pause: bool = False,
     ) -> None:
-        """Wait until ``done``.
+        """Wait until ``done``; with ``heed_pause`` not for a playbook that its spend cap pauses.
 
         Raises
         ------
         StalledError
             If nothing about this playbook moved for ``stall_s``.
+        PausedError
+            If a spend cap is why.
         """
         while not done():
             on_change()
-            left = self.moved_at + stall_s - self._clock.monotonic()
-            if left <= 0:
-                raise StalledError(f"nothing moved for {stall_s:.0f} s")
+            idle_s = self._clock.monotonic() - self.moved_at
+            self._complain(idle_s, stall_s, heed_pause=heed_pause)
+            left = stall_s - idle_s
             await self.change(min(left, 1.0))
         on_change()
 

@@ -37,6 +37,7 @@ class View(Generic[M]):
         self._on_change = on_change
         self._latest: dict[str, M] = {}
         self._current = asyncio.Event()
+        self._connected = False
 
     def get(self, key: str) -> M | None:
         """Return the newest message under a key."""
@@ -45,6 +46,11 @@ class View(Generic[M]):
     def all(self) -> dict[str, M]:
         """Return the newest messages by key."""
         return dict(self._latest)
+
+    @property
+    def is_current(self) -> bool:
+        """Whether everything in the topic has been read, since the last disconnect too."""
+        return self._connected and self._current.is_set()
 
     async def wait_current(self, timeout_s: float) -> None:
         """Wait until everything that was in the topic at the start has been read."""
@@ -59,9 +65,11 @@ class View(Generic[M]):
                     async for records in changes:
                         if records is None:
                             self._current.set()
+                            self._connected = True
                         for record in records or ():
                             self._take(record)
             except TransientError as error:
+                self._connected = False
                 logger.warning("view_disconnected", topic=self._topic.name, error=str(error))
                 await asyncio.sleep(RETRY_S)
 

@@ -1,17 +1,21 @@
 """Closing windows: cut the batch, plan it, write manifest, groups and offsets in one transaction."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import structlog
 
 from combee.core import plan
+from combee.core.spend import total
 from combee.core.window import Close, Waiting, WindowPolicy, due
 from combee.ports import Clock, Log, Outgoing, TopicPartition, Transaction
+from combee.runtime.methods import chosen
 from combee.runtime.playbooks import Playbooks
 from combee.runtime.settings import BatchSettings
 from combee.runtime.view import View
 from combee.shuffle.manifests import InFlight
+from combee.shuffle.misfits import Misfits
 from combee.shuffle.partition import GROUP, REFLECTIONS, PartitionState
+from combee.shuffle.pauses import Pauses
 from combee_schemas import topics
 from combee_schemas.base import Usage
 from combee_schemas.batch import Batch, Member
@@ -37,15 +41,19 @@ class Closer:
         settings: BatchSettings,
         playbooks: Playbooks,
         sizes: View[BatchSize],
+        pauses: Pauses,
     ) -> None:
         self._log = log
         self._clock = clock
         self._settings = settings
         self._playbooks = playbooks
         self._sizes = sizes
+        self._pauses = pauses
+        self._misfits = Misfits(chosen(settings).HOLDS, settings.method, playbooks)
         self._pulse_at = float("-inf")
         self._plan_policy = plan.PlanPolicy(
             method=settings.method,
+            holds=chosen(settings).HOLDS,
             copies=settings.copies,
             fan_in=settings.fan_in,
             max_levels=settings.max_levels,
@@ -63,14 +71,20 @@ class Closer:
         )
 
     def _due(self, state: PartitionState, playbook: str) -> Close | None:
-        if state.manifests.flying(playbook) >= self._settings.max_inflight_batches:
+        flying = state.manifests.flying(playbook)
+        if flying >= self._pauses.at_once(playbook, self._settings.max_inflight_batches):
             return None
-        return due(
+        policy = self._policy(playbook)
+        close = due(
             state.window(playbook),
-            self._policy(playbook),
+            policy,
             now=self._clock.monotonic(),
             newest_offset=state.seen[REFLECTIONS],
         )
+        if close and self._misfits.holds(playbook):
+            return None
+        held = close and self._pauses.holds(playbook, in_flight=flying, batch_size=policy.batch_size)
+        return None if held else close
 
     def full(self, state: PartitionState) -> bool:
         """Return whether a window should close now."""
@@ -83,6 +97,7 @@ class Closer:
             while close := self._due(state, name):
                 await self._close(state, name, close)
         state.settle_flushes()
+        self._pauses.tell(state)
         await self._look_after(state)
         if state.outbox or state.low() != state.committed:
             async with state.transactor.transaction() as transaction:
@@ -91,8 +106,8 @@ class Closer:
 
     async def _close(self, state: PartitionState, name: str, close: Close) -> None:
         taken, dropped = state.window(name).take(close.count)
-        batch = self._batch(state, name, close, taken, dropped)
         bodies = await self._bodies(state.number, taken)
+        batch = self._batch(state, name, close, taken, dropped, bodies)
         async with state.transactor.transaction() as transaction:
             manifest = Outgoing(
                 topic=topics.BATCHES.name, key=name.encode(), value=encode(batch), partition=state.number
@@ -120,6 +135,7 @@ class Closer:
         close: Close,
         taken: Sequence[Waiting],
         dropped: Sequence[Member],
+        bodies: Mapping[int, Reflection],
     ) -> Batch:
         base = self._playbooks.latest(name)
         batch = plan.plan_batch(
@@ -137,8 +153,14 @@ class Closer:
             dropped=dropped,
             closed_at_ms=self._clock.now_ms(),
         )
-        oldest = {"oldest_unpublished_offset": state.manifests.oldest_unpublished}
-        return batch.model_copy(update=oldest)
+        return batch.model_copy(
+            update={
+                "oldest_unpublished_offset": state.manifests.oldest_unpublished,
+                "max_inflight_batches": self._settings.max_inflight_batches,
+                "waiting": len(state.window(name).waiting),
+                "reflect_usage": total(bodies[member.offset].usage for member in batch.members),
+            }
+        )
 
     async def _bodies(self, number: int, taken: Sequence[Waiting]) -> dict[int, Reflection]:
         held = {item.member.offset: item.body for item in taken if item.body is not None}
@@ -186,7 +208,9 @@ class Closer:
         """Emit a batch's groups again under the same ids; at last close it degraded."""
         batch, tries = flying.batch, flying.emissions
         logger.error("batch_overdue", playbook=batch.playbook, sequence=batch.sequence, tries=tries)
-        patient = flying.answered_s < self._settings.batch_timeout_s
+        # What waits for an earlier batch may be complete: only the first in line is ever given up.
+        first = all(batch.sequence <= other for other in state.manifests.in_flight[batch.playbook])
+        patient = not first or flying.answered_s < self._settings.batch_timeout_s
         if patient or tries <= self._settings.batch_retries:
             bodies = await self._read_bodies(state.number, [m.offset for m in batch.members])
             outgoing = await self._groups(batch, flying.offset, bodies)

@@ -33,6 +33,8 @@ class PartitionState:
     windows: dict[str, Window] = field(default_factory=dict)
     flushes: dict[int, Command] = field(default_factory=dict)
     """Flush commands that are not fulfilled yet, by offset."""
+    told: set[int] = field(default_factory=set)
+    """Offsets of those that are known to wait for a paused playbook."""
     outbox: list[Outgoing] = field(default_factory=list)
     """Dead letters that go out with the next transaction."""
     held_bytes: int = 0
@@ -95,3 +97,4 @@ class PartitionState:
             waiting = window.waiting and window.waiting[0].member.offset <= command.through_offset
             if read_on and not waiting:
                 del self.flushes[offset]
+                self.told.discard(offset)

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 import structlog
 
+from combee.core.spend import UNCAPPED, SpendPolicy
 from combee.ports import Clock, FatalError, FencedError, Log, Outgoing, Record, TopicPartition, TransientError
 from combee.runtime.dead_letters import dead_letter
 from combee.runtime.playbooks import Playbooks
@@ -18,8 +19,9 @@ from combee.runtime.view import View
 from combee.shuffle.closing import Closer
 from combee.shuffle.manifests import read_manifests
 from combee.shuffle.partition import COMMANDS, GROUP, REFLECTIONS, PartitionState
+from combee.shuffle.pauses import Pauses
 from combee_schemas import topics
-from combee_schemas.batch import Member
+from combee_schemas.batch import Batch, Member
 from combee_schemas.codec import CodecError, decode
 from combee_schemas.command import Command
 from combee_schemas.control import BatchSize
@@ -34,7 +36,9 @@ CURRENT_TIMEOUT_S = 60.0
 class Shuffler:
     """All partitions that this process owns."""
 
-    def __init__(self, log: Log, clock: Clock, settings: BatchSettings) -> None:
+    def __init__(
+        self, log: Log, clock: Clock, settings: BatchSettings, spending: SpendPolicy = UNCAPPED
+    ) -> None:
         self._log = log
         self._clock = clock
         self._settings = settings
@@ -43,7 +47,8 @@ class Shuffler:
         self.kick = asyncio.Event()
         self.playbooks = Playbooks(log, self._published)
         self.sizes: View[BatchSize] = View(log, topics.BATCH_SIZES, BatchSize)
-        self._closer = Closer(log, clock, settings, self.playbooks, self.sizes)
+        pauses = Pauses(spending, self.playbooks, clock)
+        self._closer = Closer(log, clock, settings, self.playbooks, self.sizes, pauses)
 
     def _published(self, name: str, playbook: Playbook | None) -> None:
         if playbook is None:
@@ -53,6 +58,11 @@ class Shuffler:
         if playbook.usage.calls:
             self._closer.pulse()
         self.kick.set()
+
+    def flying(self) -> list[Batch]:
+        """Return the batches of these partitions that have no version yet."""
+        flights = [one for state in self._states.values() for one in state.manifests.in_flight.values()]
+        return [flight.batch for flying in flights for flight in flying.values()]
 
     @property
     def owned(self) -> frozenset[int]:
@@ -97,7 +107,7 @@ class Shuffler:
                     logger.warning("deliver", partition=record.partition, error=str(error))
                     self.kick.set()
                     return
-                if self._closer.full(state):
+                if record.topic == COMMANDS or self._closer.full(state):
                     self.kick.set()
 
     async def turn(self) -> None:

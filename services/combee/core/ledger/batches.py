@@ -1,4 +1,4 @@
-"""Manifests: sequences without gaps, every id in one batch, and plans that follow from their members."""
+"""Manifests: sequences without gaps, bounded staleness, every id in one batch, plans that follow from members."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -22,6 +22,8 @@ class Batches:
     partition_of: dict[str, int] = field(default_factory=dict)
     sizes: dict[tuple[str, int], int] = field(default_factory=dict)
     """(playbook, sequence) → members."""
+    bases: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+    """(playbook, sequence) → base version and the last batch in it, where the manifest bounds its staleness."""
     doubles: set[tuple[str, str]] = field(default_factory=set)
     _first: dict[str, int] = field(default_factory=dict)
     _last: dict[str, int] = field(default_factory=dict)
@@ -45,6 +47,7 @@ class Batches:
         for member in batch.members:
             self._join(where, batch, member)
         self._identity(where, batch)
+        self._staleness(where, batch)
         self._groups(where, batch)
 
     def _join(self, where: str, batch: Batch, member: Member) -> None:
@@ -72,6 +75,17 @@ class Batches:
             self.findings.add("seed", f"{named} has a seed that does not follow from its members")
         if batch.batch_id != identity.batch_id(batch.playbook, batch.sequence):
             self.findings.add("batch id", f"{named} is called {batch.batch_id}")
+
+    def _staleness(self, where: str, batch: Batch) -> None:
+        if not batch.max_inflight_batches:
+            return
+        self.bases.setdefault((batch.playbook, batch.sequence), (batch.base_version, batch.base_sequence))
+        stale = batch.sequence - 1 - batch.base_sequence
+        if not 0 <= stale < batch.max_inflight_batches:
+            text = (
+                f"{where}: batch {batch.sequence} of {batch.playbook} is {stale} batches stale, with at most"
+            )
+            self.findings.add("staleness", f"{text} {batch.max_inflight_batches} in flight")
 
     def _groups(self, where: str, batch: Batch) -> None:
         named = f"{where}: batch {batch.sequence} of {batch.playbook}"

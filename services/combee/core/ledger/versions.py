@@ -40,6 +40,8 @@ class Versions:
     _snapshots: dict[str, Snapshot] = field(default_factory=dict)
     _last: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Playbook → last version and its batch sequence."""
+    _contains: dict[tuple[str, int], int] = field(default_factory=dict)
+    """(playbook, version) → last batch in it."""
     _settled: dict[str, int] = field(default_factory=dict)
     """Playbook → last version that was in history before the snapshots were read."""
 
@@ -72,8 +74,10 @@ class Versions:
         if playbook.version != last + 1:
             self.findings.add("version", f"{where} follows version {last}")
         self._published(where, playbook, sequence)
+        self._contains[name, playbook.version] = playbook.batch_sequence
         if playbook.origin == "batch":
             self._manifest(where, partition, playbook)
+            self._base(where, playbook)
         self._same_as_snapshot(where, offset, playbook)
         self._last[name] = (max(last, playbook.version), max(sequence, playbook.batch_sequence))
         self.published[name] = max(self.published.get(name, 0), self._last[name][1])
@@ -102,6 +106,21 @@ class Versions:
             self.findings.add("published", text)
         if playbook.batch_id != identity.batch_id(name, sequence):
             self.findings.add("published", f"{where} calls batch {sequence} {playbook.batch_id}")
+
+    def _base(self, where: str, playbook: Playbook) -> None:
+        """Judge which version the batch was made on, and that it is said to be as stale as it is."""
+        name, sequence = playbook.name, playbook.batch_sequence
+        base = self.batches.bases.get((name, sequence))
+        if base is None:
+            return
+        version, contained = base
+        found = self._contains.get((name, version), contained if version else 0)
+        if found != contained:
+            text = f"{where} rests on version {version}, which contains batch {found} and not {contained}"
+            self.findings.add("base", text)
+        if (playbook.base_version, playbook.staleness) != (version, sequence - 1 - contained):
+            text = f"{where} claims to be {playbook.staleness} batches behind version {playbook.base_version}"
+            self.findings.add("base", f"{text}, its manifest names version {version} and batch {contained}")
 
     def _same_as_snapshot(self, where: str, offset: int, playbook: Playbook) -> None:
         known = self._snapshots.get(playbook.name)

@@ -1,0 +1,112 @@
+"""What a playbook spends per day (UTC), and when its cap pauses aggregation; pure."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from combee_schemas.base import Usage
+from combee_schemas.playbook import Spend
+
+DAY_MS = 24 * 3600 * 1000
+MILLION = 1_000_000
+MOST = 10**15
+"""Anybody may state the usage of a reflection: beyond this it is not believed, nor below 0."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpendPolicy:
+    """What a million tokens cost, and how much one playbook may spend per day; None: no cap."""
+
+    price_in: float = 0.0
+    price_out: float = 0.0
+    daily_tokens: int | None = None
+    daily_cost: float | None = None
+
+    @property
+    def is_capped(self) -> bool:
+        """Whether anything is capped."""
+        return self.daily_tokens is not None or self.daily_cost is not None
+
+    def or_recorded(self, spend: Spend) -> "SpendPolicy":
+        """Return this policy, or without a cap of its own the one that a snapshot was measured against."""
+        if self.is_capped:
+            return self
+        return replace(self, daily_tokens=spend.cap_tokens, daily_cost=spend.cap_cost)
+
+
+UNCAPPED = SpendPolicy()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pause:
+    """Why a playbook's next batch waits, and until when."""
+
+    reason: str
+    until_ms: int
+
+
+def total(usages: Iterable[Usage]) -> Usage:
+    """Return a sum that always fits a message, whatever its parts claim."""
+    found = Usage()
+    for usage in usages:
+        found = _bounded(found + _bounded(usage))
+    return found
+
+
+def _bounded(usage: Usage) -> Usage:
+    return Usage(**{name: min(max(getattr(usage, name), 0), MOST) for name in Usage.model_fields})
+
+
+def today(spend: Spend, now_ms: int) -> Spend:
+    """Return the spend of the current day; a clock that steps back does not bring yesterday back."""
+    day = max(spend.day, now_ms // DAY_MS)
+    return spend if spend.day == day else spend.model_copy(update={"day": day, "tokens": 0, "cost": 0.0})
+
+
+def after_batch(
+    spend: Spend, usages: Iterable[Usage], *, reflections: int, now_ms: int, policy: SpendPolicy
+) -> Spend:
+    """Return the spend once a batch is published: it counts on the day its version is written."""
+    before, used = today(spend, now_ms), total(usages)
+    tokens = used.tokens_in + used.tokens_out
+    cost = (used.tokens_in * policy.price_in + used.tokens_out * policy.price_out) / MILLION
+    each = {"tokens_each": tokens / reflections, "cost_each": cost / reflections}
+    return before.model_copy(
+        update={
+            "tokens": min(before.tokens + tokens, MOST),
+            "cost": before.cost + cost,
+            "cap_tokens": policy.daily_tokens,
+            "cap_cost": policy.daily_cost,
+            # A batch without an answer says nothing about the next one.
+            **(each if tokens else {}),
+        }
+    )
+
+
+def at_once(spend: Spend, policy: SpendPolicy, limit: int) -> int:
+    """Return how many batches may be in flight: under a cap one, until it is known what a batch takes."""
+    return 1 if policy.is_capped and not spend.tokens_each else limit
+
+
+def pause(spend: Spend, policy: SpendPolicy, *, in_flight: int, batch_size: int, now_ms: int) -> Pause | None:
+    """Return why the next batch must wait for the next day; None if it may go.
+
+    Batches in flight and the next one are counted in advance, each as a full batch at what the last one
+    took per reflection. The first batch of a day always goes: nothing would ever, were the cap below one.
+    """
+    spent = today(spend, now_ms)
+    if not (spent.tokens or spent.cost or in_flight):
+        return None
+    measured = (
+        ("{:,.0f} of {:,.0f} tokens", spent.tokens, spent.tokens_each, policy.daily_tokens),
+        ("{:,.4f} of {:,.4f} in money", spent.cost, spent.cost_each, policy.daily_cost),
+    )
+    for words, sofar, each, cap in measured:
+        ahead = (in_flight + 1) * batch_size * each
+        if cap is not None and (sofar >= cap or sofar + ahead > cap):
+            flying = f"{in_flight} in flight and " if in_flight else ""
+            reason = (
+                f"{words.format(sofar, cap)} spent today; {flying}a batch of {batch_size} would take about"
+            )
+            amount = f"{ahead:,.0f}" if isinstance(cap, int) else f"{ahead:,.4f}"
+            return Pause(reason=f"{reason} {amount}", until_ms=(spent.day + 1) * DAY_MS)
+    return None

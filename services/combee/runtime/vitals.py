@@ -1,0 +1,87 @@
+"""Vitals: the hooks through which a process tells of itself. Here the ready file alone; the rest costs a port."""
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import structlog
+
+from combee.ports import LanguageModel, Log, ModelCall, TopicPartition
+from combee.runtime.clock import SystemClock
+from combee.runtime.health import Current
+from combee.runtime.settings import Settings
+from combee_schemas.batch import Batch
+
+logger = structlog.get_logger()
+
+
+class Vitals:
+    """For the composition root; called once per turn of a work loop that has partitions."""
+
+    def __init__(self, role: str, ready_file: Path | None) -> None:
+        self.role = role
+        self.flying: Callable[[], Sequence[Batch]] = tuple
+        """The batches without a version, where somebody knows them."""
+        self.refusal: Callable[[], str | None] = lambda: None
+        """Why the model refuses for good, if it does."""
+        self._ready_file = ready_file
+        self._ready = False
+
+    def __call__(self) -> None:
+        """A work loop came round with partitions to work on."""
+        self.ready()
+
+    def ready(self) -> None:
+        """State readiness; only the first call says so aloud."""
+        if self._ready:
+            return
+        self._ready = True
+        logger.info("ready", service=self.role)
+        if self._ready_file is not None:
+            self._ready_file.touch()
+
+    def turned(self, open_records: Mapping[TopicPartition, int]) -> None:
+        """The consume loop came round with so many records open, by partition that is ours."""
+
+    def restarted(self, reason: str) -> None:
+        """A session ended by trouble."""
+
+    def called(self, call: ModelCall) -> None:
+        """A model call ended."""
+
+    def watch(self, *views: Current) -> None:
+        """Judge readiness by these views from now on."""
+
+    def counted(self, log: Log) -> Log:
+        """Return the log as one whose writes are counted."""
+        return log
+
+    def counted_model(self, model: LanguageModel) -> LanguageModel:
+        """Return the model as one whose questions are counted."""
+        return model
+
+    @asynccontextmanager
+    async def served(self, log: Log) -> AsyncIterator[None]:  # noqa: ARG002 - for those that look at it
+        """Tell while the context is open."""
+        yield
+
+
+def vitals_of(role: str, settings: Settings) -> Vitals:
+    """Return how a process tells of itself: with a port for it, by health endpoints and metrics."""
+    worker = settings.worker
+    if worker.metrics_port is None:
+        return Vitals(role, worker.ready_file)
+    # Only with a port: the library is slow to load.
+    from combee.runtime.metrics import Metrics, new_registry  # noqa: PLC0415
+    from combee.runtime.vitals_served import ServedVitals  # noqa: PLC0415
+
+    prices = settings.spend.policy(settings.model.model)
+    metrics = Metrics(
+        new_registry(),
+        SystemClock(),
+        service=role,
+        slot=worker.slot,
+        price_in=prices.price_in,
+        price_out=prices.price_out,
+    )
+    return ServedVitals(role, worker, worker.metrics_port, SystemClock(), metrics)

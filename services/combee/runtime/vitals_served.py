@@ -1,0 +1,116 @@
+"""Vitals with a port: health endpoints and metrics."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+
+import structlog
+
+from combee.ports import Clock, CombeeError, LanguageModel, Log, ModelCall, Outgoing, TopicPartition
+from combee.runtime.backlog import INPUTS
+from combee.runtime.health import Current, Health
+from combee.runtime.health_server import pages, serving
+from combee.runtime.lag import Lags
+from combee.runtime.metrics import Metrics
+from combee.runtime.metrics_ports import CountedLog, CountedModel
+from combee.runtime.settings import WorkerSettings
+from combee.runtime.vitals import Vitals
+from combee_schemas import topics
+from combee_schemas.codec import CodecError, decode
+from combee_schemas.playbook import Playbook
+
+logger = structlog.get_logger()
+
+LOOK_S = 10.0
+LOOK_TIMEOUT_S = 30.0
+
+
+class ServedVitals(Vitals):
+    """Counts, judges and serves."""
+
+    def __init__(
+        self, role: str, settings: WorkerSettings, port: int, clock: Clock, metrics: Metrics
+    ) -> None:
+        super().__init__(role, settings.ready_file)
+        self._address = settings.metrics_host, port
+        self._metrics = metrics
+        self.health = Health(
+            clock, refusal=lambda: self.refusal(), dead_letters_per_minute=settings.dead_letters_per_minute
+        )
+
+    def __call__(self) -> None:
+        """See the base."""
+        super().__call__()
+        self.health.turned()
+
+    def turned(self, open_records: Mapping[TopicPartition, int]) -> None:
+        """See the base."""
+        self._metrics.open(open_records)
+        if open_records:
+            self.health.turned()
+
+    def restarted(self, reason: str) -> None:
+        """See the base."""
+        self._metrics.restarted(reason)
+
+    def called(self, call: ModelCall) -> None:
+        """See the base."""
+        self._metrics.called(call)
+
+    def watch(self, *views: Current) -> None:
+        """See the base."""
+        self.health.views = views
+
+    def counted(self, log: Log) -> Log:
+        """See the base."""
+        return CountedLog(log, self._written)
+
+    def counted_model(self, model: LanguageModel) -> LanguageModel:
+        """See the base."""
+        return CountedModel(model, self._metrics)
+
+    def _written(self, outgoing: Sequence[Outgoing]) -> None:
+        for one in outgoing:
+            self._metrics.written(one.topic)
+            if one.topic == topics.DEAD_LETTERS.name:
+                self.health.buried()
+                self._metrics.buried((one.key or b"").decode(errors="replace"))
+            elif one.topic == topics.HISTORY.name:
+                self._published(one)
+
+    def _published(self, one: Outgoing) -> None:
+        try:
+            self._metrics.published(decode(one.value, Playbook))
+        except CodecError as error:
+            # Nobody writes what cannot be read; if ever, it is not for the metrics to stop it.
+            logger.error("undecodable", topic=one.topic, error=str(error))
+
+    @asynccontextmanager
+    async def served(self, log: Log) -> AsyncIterator[None]:
+        """See the base."""
+        beside = [asyncio.create_task(self.health.beat()), asyncio.create_task(self._look(log))]
+        try:
+            async with serving(*self._address, pages(self.health, self._text)) as address:
+                logger.info("serving", service=self.role, address=address)
+                yield
+        finally:
+            for task in beside:
+                task.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
+
+    def _text(self) -> tuple[str, bytes]:
+        self._metrics.conditions(self.health.conditions())
+        return self._metrics.text()
+
+    async def _look(self, log: Log) -> None:
+        """Look up every few seconds what nobody tells; a log that is away is looked at again."""
+        lags = Lags(log, self.role) if self.role in INPUTS else None
+        while True:
+            try:
+                async with asyncio.timeout(LOOK_TIMEOUT_S):
+                    self._metrics.lag(await lags.look() if lags else {})
+                self._metrics.flying(self.flying())
+                self._metrics.looked()
+            except (CombeeError, TimeoutError) as error:
+                logger.debug("lag_unknown", service=self.role, error=str(error))
+            await asyncio.sleep(LOOK_S)

@@ -1,0 +1,47 @@
+"""A few of the fault suite's quickest and most telling faults; `make test-faults` runs them all."""
+
+from pathlib import Path
+
+import pytest
+
+from support.broker import Broker
+from support.faults_broker import fronted_broker
+from support.faults_injected import failpoints, kills, partition
+from support.faults_plugin import Survives
+from support.faults_records import again, poison
+from support.faults_scenario import Run
+from support.faults_stage import ROLES
+
+pytestmark = pytest.mark.timeout(180)
+
+
+async def test_poison_in_every_topic_between_repeats(kafka: Broker, survives: Survives) -> None:
+    async def both(run: Run) -> None:
+        await poison()(run)
+        await again(1)(run)
+
+    await survives(kafka.bootstrap_servers, "poison and repeats", both)
+
+
+async def test_kill_9_of_every_service_at_once(kafka: Broker, survives: Survives) -> None:
+    await survives(kafka.bootstrap_servers, "kill -9 all services", kills(*ROLES))
+
+
+@pytest.mark.parametrize("point", ["after ask", "offsets in transaction"])
+async def test_death_between_an_effect_and_its_commit(
+    kafka: Broker, survives: Survives, tmp_path: Path, fault_seed: int, point: str
+) -> None:
+    environment, fault = failpoints(tmp_path, point, fault_seed)
+    await survives(kafka.bootstrap_servers, f"exit {point}", fault, environment=environment)
+
+
+async def test_silent_partition_between_shuffle_and_the_broker(
+    tmp_path: Path, machine_env: dict[str, str], survives: Survives
+) -> None:
+    async with fronted_broker(tmp_path, machine_env) as broker:
+        await survives(
+            broker.bootstrap_servers,
+            "partition 5 s, silent: shuffle",
+            partition(broker.proxy, "shuffle", 5, how="silent"),
+            environment={"shuffle": {"COMBEE_BOOTSTRAP_SERVERS": broker.address}},
+        )
