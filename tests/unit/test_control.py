@@ -4,6 +4,7 @@ from contextlib import asynccontextmanager
 
 from combee.control.controller import Controller
 from combee.core.playbook import empty
+from combee.core.sizing.policy import SizingPolicy
 from combee.ports import Outgoing
 from combee_schemas import topics
 from combee_schemas.codec import encode
@@ -15,7 +16,8 @@ from support.ledger import NAME
 
 @asynccontextmanager
 async def controlling(deployment: Deployment, batch_size: int) -> AsyncIterator[None]:
-    controller = Controller(deployment.log, deployment.clock, batch_size=batch_size)
+    policy = SizingPolicy(configured=batch_size)
+    controller = Controller(deployment.log, deployment.clock, policy)
     session = controller.session(asyncio.Event(), lambda: None)
     work = asyncio.create_task(together(session, controller.playbooks.view.run(), controller.sizes.run()))
     try:

@@ -2,7 +2,21 @@
 
 import typer
 
-from combee.cli import broker, demo, dlq, learn, ledger, playbook, sim, status, topics, up, worker
+from combee.cli import (
+    broker,
+    controller,
+    demo,
+    dlq,
+    experiment,
+    learn,
+    ledger,
+    playbook,
+    sim,
+    status,
+    topics,
+    up,
+    worker,
+)
 from combee.cli.errors import Verbs
 
 app = typer.Typer(
@@ -13,7 +27,21 @@ app = typer.Typer(
     help="Combee: agents learn from each other's runs, through playbooks kept on Apache Kafka.",
     epilog="Example: combee demo. Exit codes: 0 good, 1 failed or violated, 2 usage, 3 some input was rejected.",
 )
-for verb in (up, learn, playbook, status, ledger, dlq, topics, worker, broker, demo, sim):
+for verb in (
+    up,
+    learn,
+    playbook,
+    status,
+    ledger,
+    dlq,
+    topics,
+    worker,
+    broker,
+    demo,
+    sim,
+    experiment,
+    controller,
+):
     verb.register(app)
 
 

@@ -1,10 +1,12 @@
-"""The control service: publishes the configured batch size for every playbook that appears."""
+"""The control service: what stands in ``batch-sizes`` and a new version give the next batch size."""
 
 import asyncio
 from collections.abc import Callable
 
 import structlog
 
+from combee.core.sizing.decide import decide
+from combee.core.sizing.policy import SizingPolicy, iteration_of
 from combee.ports import Clock, Log, Outgoing
 from combee.runtime.playbooks import Playbooks
 from combee.runtime.view import View
@@ -19,46 +21,53 @@ CURRENT_TIMEOUT_S = 60.0
 
 
 class Controller:
-    """States the batch size and why; idempotent: what already stands is not said again."""
+    """Says which batch size and why. The decision is all the state there is: a restart reads it back."""
 
-    def __init__(self, log: Log, clock: Clock, *, batch_size: int) -> None:
+    def __init__(self, log: Log, clock: Clock, policy: SizingPolicy) -> None:
         self._log = log
         self._clock = clock
-        self._batch_size = batch_size
-        self._appeared: asyncio.Queue[str] = asyncio.Queue()
+        self._policy = policy
+        self._versions: asyncio.Queue[Playbook] = asyncio.Queue()
+        self._standing: dict[str, BatchSize] = {}
         self.playbooks = Playbooks(log, self._changed)
         self.sizes: View[BatchSize] = View(log, topics.BATCH_SIZES, BatchSize)
 
     def _changed(self, name: str, playbook: Playbook | None) -> None:
-        if playbook is not None:
-            self._appeared.put_nowait(name)
+        if playbook is None:
+            self._standing.pop(name, None)
+        else:
+            self._versions.put_nowait(playbook)
 
     async def session(self, stop: asyncio.Event, ready: Callable[[], None]) -> None:
-        """Publish until ``stop``; views run beside it."""
+        """Decide until ``stop``; views run beside it."""
         await self.sizes.wait_current(CURRENT_TIMEOUT_S)
         await self.playbooks.view.wait_current(CURRENT_TIMEOUT_S)
         while not stop.is_set():
-            if self._appeared.empty():
+            if self._versions.empty():
                 ready()
             try:
                 # Not wait_for: before Python 3.12 it may swallow a cancellation.
                 async with asyncio.timeout(0.5):
-                    name = await self._appeared.get()
+                    version = await self._versions.get()
             except TimeoutError:
                 continue
-            await self._state(name)
+            await self._decide(version)
 
-    async def _state(self, name: str) -> None:
-        known = self.sizes.get(name)
-        if known is not None and known.batch_size == self._batch_size:
+    async def _decide(self, version: Playbook) -> None:
+        # Our own last word, which the view may not have brought back yet.
+        standing = self._standing.get(version.name) or self.sizes.get(version.name)
+        decided = decide(standing, iteration_of(version), self._policy)
+        self._standing[version.name] = decided
+        if decided == standing:
             return
-        size = BatchSize(
-            playbook=name,
-            batch_size=self._batch_size,
-            reason="configured: COMBEE_BATCH_SIZE",
-            decided_at_ms=self._clock.now_ms(),
+        moved = standing is None or (standing.batch_size, standing.phase) != (
+            decided.batch_size,
+            decided.phase,
         )
+        if moved:
+            decided = decided.model_copy(update={"decided_at_ms": self._clock.now_ms()})
+            self._standing[version.name] = decided
+            logger.info("batch_size", playbook=version.name, size=decided.batch_size, reason=decided.reason)
         await self._log.produce(
-            Outgoing(topic=topics.BATCH_SIZES.name, key=name.encode(), value=encode(size))
+            Outgoing(topic=topics.BATCH_SIZES.name, key=version.name.encode(), value=encode(decided))
         )
-        logger.info("batch_size", playbook=name, batch_size=self._batch_size)

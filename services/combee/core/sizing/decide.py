@@ -1,0 +1,137 @@
+"""The controller as a fold: what stands, and a version → what stands next. The decision is all the state."""
+
+from collections.abc import Callable
+
+from combee.core.sizing import reasons
+from combee.core.sizing.arrivals import arrivals_after
+from combee.core.sizing.keep_up import Pipeline, demand, step
+from combee.core.sizing.plateau import PowerLaw, plateau
+from combee.core.sizing.policy import Iteration, SizingPolicy
+from combee.core.sizing.profile import (
+    PATIENCE,
+    fitted,
+    has_drifted,
+    missing,
+    observed,
+    slowness_after,
+)
+from combee_schemas.control import BatchSize
+
+FILLS = 2
+"""A candidate that did not fill is tried again once so many of its batches wait."""
+
+
+def decide(standing: BatchSize | None, seen: Iteration, policy: SizingPolicy) -> BatchSize:
+    """Return the decision after a version; the same value if the version changes nothing.
+
+    Versions may be skipped, never reordered; one that was taken into account already is passed over.
+    """
+    if policy.kind == "configured":
+        return _configured(standing, seen, policy)
+    state = standing
+    if state is None or (state.policy, state.candidates) != (policy.kind, policy.candidates):
+        state = _begin(standing, seen, policy)
+    if not seen.is_batch or seen.sequence <= state.sequence:
+        return state
+    arrivals = arrivals_after(state, seen)
+    state = state.model_copy(
+        update={
+            "sequence": seen.sequence,
+            "arrivals_per_s": arrivals.arrivals_per_s,
+            "measured_at_ms": arrivals.measured_at_ms,
+            "arrived": arrivals.arrived,
+            "waiting": arrivals.waiting,
+        }
+    )
+    return (_profile if state.phase == "profiling" else _watch)(state, seen, policy)
+
+
+def _configured(standing: BatchSize | None, seen: Iteration, policy: SizingPolicy) -> BatchSize:
+    if standing and (standing.policy, standing.batch_size) == ("configured", policy.configured):
+        return standing
+    return BatchSize(
+        playbook=seen.playbook,
+        batch_size=policy.configured,
+        reason=reasons.CONFIGURED,
+        sequence=standing.sequence if standing else 0,
+    )
+
+
+def _begin(standing: BatchSize | None, seen: Iteration, policy: SizingPolicy) -> BatchSize:
+    fresh = BatchSize(
+        playbook=seen.playbook,
+        batch_size=policy.smallest,
+        policy=policy.kind,
+        phase="profiling",
+        candidates=policy.candidates,
+        sequence=standing.sequence if standing else 0,
+    )
+    return fresh.model_copy(update={"reason": reasons.profiling(fresh)})
+
+
+def _profile(state: BatchSize, seen: Iteration, policy: SizingPolicy) -> BatchSize:
+    """Take one candidate after the other, smallest first; give up on one that does not fill."""
+    candidate, found = state.batch_size, observed(state, seen)
+    is_missed = seen.asked == candidate and found == state.observations
+    state = state.model_copy(update={"observations": found, "unfilled": state.unfilled + is_missed})
+    left = missing(state)
+    if not left or state.unfilled >= PATIENCE:
+        return _settle(state, policy)
+    return _candidate(state, left[0], reasons.profiling)
+
+
+def _candidate(state: BatchSize, candidate: int, reason: Callable[[BatchSize], str]) -> BatchSize:
+    unfilled = state.unfilled if candidate == state.batch_size else 0
+    asked = state.model_copy(update={"phase": "profiling", "batch_size": candidate, "unfilled": unfilled})
+    return asked.model_copy(update={"reason": reason(asked)})
+
+
+def _settle(state: BatchSize, policy: SizingPolicy) -> BatchSize:
+    settled = state.model_copy(
+        update={
+            "batch_size": policy.smallest,
+            "phase": "settled",
+            "unfilled": 0,
+            "settled_for": 0,
+            "slowness": 1.0,
+            "calm": 0,
+        }
+    )
+    return _choose(settled, fitted(settled), policy)
+
+
+def _watch(state: BatchSize, seen: Iteration, policy: SizingPolicy) -> BatchSize:
+    """Look after a choice: profile what was out of reach, or all again when delays have drifted."""
+    fit = fitted(state)
+    slowness = slowness_after(state.slowness, fit, seen)
+    state = state.model_copy(update={"settled_for": state.settled_for + 1, "slowness": slowness})
+    if has_drifted(state, fit):
+        again = state.model_copy(update={"observations": (), "unfilled": 0})
+        return _candidate(again, policy.smallest, reasons.drifted)
+    left = missing(state)
+    if left and seen.waiting >= FILLS * left[0]:
+        return _candidate(state, left[0], reasons.profiling)
+    return _choose(state, fit, policy)
+
+
+def _choose(state: BatchSize, fit: PowerLaw | None, policy: SizingPolicy) -> BatchSize:
+    flat = plateau(fit, smallest=policy.smallest, most=policy.most)
+    found = {**reasons.numbers(state, fit, policy), "plateau": flat}
+    if fit is None or fit.alpha <= 0 or state.policy == "plateau":
+        reason = reasons.flattened(state, fit, flat, policy)
+        return state.model_copy(update={"batch_size": flat, "numbers": found, "reason": reason})
+    return _keep_up(state, fit, flat, found, policy)
+
+
+def _keep_up(
+    state: BatchSize, fit: PowerLaw, flat: int, found: dict[str, float], policy: SizingPolicy
+) -> BatchSize:
+    pipeline = Pipeline(fit=fit, slowness=state.slowness, in_flight=policy.in_flight)
+    rate, size = state.arrivals_per_s, state.batch_size
+    wanted = demand(pipeline, rate, policy.headroom, waiting=state.waiting, size=size)
+    limit = policy.most if policy.beyond_plateau else flat
+    chosen = step(pipeline, wanted, standing=size, calm=state.calm, least=policy.smallest, most=limit)
+    state = state.model_copy(update={"batch_size": chosen.size, "calm": chosen.calm})
+    found |= {"limit": limit, "needed_per_s": wanted.needed_per_s}
+    found |= {"capacity_per_s": pipeline.capacity_per_s(chosen.size)}
+    return state.model_copy(update={"numbers": found, "reason": reasons.kept_up(state, found, policy)})

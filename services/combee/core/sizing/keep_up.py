@@ -1,0 +1,85 @@
+"""Keep-up: the smallest batch size at which the pipeline keeps up with arrivals, changed with hysteresis."""
+
+import math
+from dataclasses import dataclass
+
+from combee.core.sizing.plateau import EPOCH, PowerLaw
+
+DRAIN = 5
+"""Iterations within which a backlog should be gone."""
+SLACK = 2.0
+"""Smaller only where this many times what is needed could be managed."""
+CALM = 5
+"""Smaller only after so many batches in a row for which much less would have done."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pipeline:
+    """What the pipeline manages."""
+
+    fit: PowerLaw
+    slowness: float
+    in_flight: int
+
+    def capacity_per_s(self, batch_size: int) -> float:
+        """Return the throughput in reflections per second: batches in flight · b / d(b)."""
+        return self.in_flight * EPOCH / (self.slowness * self.fit.at(batch_size))
+
+    def smallest_for(self, per_s: float, *, least: int, most: int) -> int:
+        """Return the smallest size that manages a rate, between two bounds."""
+        if self.fit.alpha <= 0 or per_s <= self.capacity_per_s(least):
+            return least
+        if per_s >= self.capacity_per_s(most):
+            return most
+        times = per_s / self.capacity_per_s(least)
+        # In logarithms: a power of 1/α overflows for an α near 0.
+        exact = math.log(least) + math.log(times) / self.fit.alpha
+        return most if exact >= math.log(most) else max(least, math.ceil(math.exp(exact)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demand:
+    """What arrives, and what waits already."""
+
+    arrivals_per_s: float
+    drain_per_s: float
+    headroom: float
+
+    @property
+    def needed_per_s(self) -> float:
+        """What the pipeline should manage, head-room included."""
+        return self.headroom * self.arrivals_per_s + self.drain_per_s
+
+    @property
+    def tight_per_s(self) -> float:
+        """Below this, half of the head-room is gone."""
+        return (1 + self.headroom) / 2 * self.arrivals_per_s + self.drain_per_s
+
+
+def demand(pipeline: Pipeline, arrivals_per_s: float, headroom: float, *, waiting: int, size: int) -> Demand:
+    """Return the demand on a pipeline with ``waiting`` reflections left behind by a batch of ``size``."""
+    backlog = max(0, waiting - size)
+    drain_s = DRAIN * pipeline.slowness * pipeline.fit.delay_s(size)
+    return Demand(arrivals_per_s=arrivals_per_s, drain_per_s=backlog / drain_s, headroom=headroom)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """The next size, and for how many batches much less would have done."""
+
+    size: int
+    calm: int
+
+
+def step(pipeline: Pipeline, wanted: Demand, *, standing: int, calm: int, least: int, most: int) -> Step:
+    """Return the next size: larger at once when it gets tight, smaller only after a calm while."""
+    size = pipeline.smallest_for(wanted.needed_per_s, least=least, most=most)
+    if standing > most:
+        return Step(size=size, calm=0)
+    capacity = pipeline.capacity_per_s(standing)
+    if size > standing:
+        return Step(size=size if capacity < wanted.tight_per_s else standing, calm=0)
+    is_roomy = size < standing and capacity > SLACK * wanted.needed_per_s
+    if not is_roomy:
+        return Step(size=standing, calm=0)
+    return Step(size=size, calm=0) if calm + 1 >= CALM else Step(size=standing, calm=calm + 1)

@@ -1,0 +1,63 @@
+"""What the controller is told, and what it reads off a version."""
+
+from dataclasses import dataclass
+
+from combee_schemas.control import SizingKind
+from combee_schemas.playbook import Playbook
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizingPolicy:
+    """How batch sizes are chosen."""
+
+    kind: SizingKind = "configured"
+    configured: int = 40
+    candidates: tuple[int, ...] = (5, 10, 20, 40, 80)
+    """Batch sizes to profile, rising."""
+    most: int = 200
+    """No choice is above this."""
+    headroom: float = 1.5
+    """Keep-up: how many times the arrival rate the pipeline should manage."""
+    beyond_plateau: bool = False
+    """Keep-up: whether ``most`` alone is the limit."""
+    in_flight: int = 1
+    """Batches that may lack a version at once."""
+
+    @property
+    def smallest(self) -> int:
+        """The smallest candidate."""
+        return self.candidates[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Iteration:
+    """One version as the controller sees it: which batch made it, and how long that took."""
+
+    playbook: str
+    sequence: int
+    is_batch: bool = True
+    asked: int = 0
+    """The batch size in force when the batch closed."""
+    reflections: int = 0
+    is_fair: bool = False
+    """Whether it measures the size asked for: full, not degraded, with a positive delay."""
+    waiting: int = 0
+    closed_at_ms: int = 0
+    delay_s: float = 0.0
+
+
+def iteration_of(version: Playbook) -> Iteration:
+    """Return what a version says about its batch."""
+    delay_ms = version.created_at_ms - version.closed_at_ms
+    full = version.close_reason == "size" and version.reflections == version.batch_size
+    return Iteration(
+        playbook=version.name,
+        sequence=version.batch_sequence,
+        is_batch=version.origin == "batch",
+        asked=version.batch_size,
+        reflections=version.reflections,
+        is_fair=full and not version.degraded and delay_ms > 0,
+        waiting=version.waiting,
+        closed_at_ms=version.closed_at_ms,
+        delay_s=delay_ms / 1000,
+    )

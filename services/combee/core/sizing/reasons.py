@@ -1,0 +1,63 @@
+"""The numbers behind a decision, and the decision in words."""
+
+from collections.abc import Mapping
+
+from combee.core.sizing.plateau import EPOCH, TAU_SHARE, PowerLaw, tau
+from combee.core.sizing.policy import SizingPolicy
+from combee_schemas.control import BatchSize
+
+CONFIGURED = "configured: COMBEE_BATCH_SIZE"
+MEND = "add scan workers, raise COMBEE_LLM_CONCURRENCY or COMBEE_MAX_INFLIGHT_BATCHES"
+
+
+def numbers(state: BatchSize, fit: PowerLaw | None, policy: SizingPolicy) -> dict[str, float]:
+    """Return what a decision rests on; what is not known is left out."""
+    found = {"arrivals_per_s": state.arrivals_per_s} if state.arrivals_per_s else {}
+    if fit is not None:
+        found |= {"A": fit.a, "alpha": fit.alpha, "r_squared": fit.r_squared}
+        found |= {"tau": tau(fit, policy.smallest), "slowness": state.slowness}
+    return found
+
+
+def profiling(state: BatchSize) -> str:
+    """Say which candidate is being measured."""
+    done, of = len(state.observations), len(state.candidates)
+    return f"profiling: one full batch of {state.batch_size}; {done} of {of} candidates measured"
+
+
+def drifted(state: BatchSize) -> str:
+    """Say why all candidates are measured again."""
+    factor = f"{state.slowness:.1f} times" if state.slowness > 1 else f"{100 * state.slowness:.0f} % of"
+    return f"profiling again: delays have drifted to {factor} what the fit says"
+
+
+def flattened(state: BatchSize, fit: PowerLaw | None, flat: int, policy: SizingPolicy) -> str:
+    """Say where the power law has flattened, or why the smallest candidate stands."""
+    unmeasured = [one for one in state.candidates if one not in {o.batch_size for o in state.observations}]
+    unfilled = f"; batches of {unmeasured[0]} did not fill" if unmeasured else ""
+    if fit is None:
+        measured = f"{len(state.observations)} of {len(state.candidates)} candidates measured, two are needed"
+        return f"the smallest candidate, {flat}: {measured}{unfilled}"
+    law = f"T(b) = {fit.a:,.4g} · b^{-fit.alpha:.2f} s per {EPOCH:,} reflections, R² {fit.r_squared:.2f}{unfilled}"
+    if fit.alpha <= 0:
+        return f"the smallest candidate, {flat}: larger batches take no less time ({law})"
+    bound = " (COMBEE_BATCH_MAX)" if flat == policy.most else ""
+    return f"beyond {flat}{bound} larger batches save little: slope below {TAU_SHARE:.1%} of the steepest ({law})"
+
+
+def kept_up(state: BatchSize, found: Mapping[str, float], policy: SizingPolicy) -> str:
+    """Say whether a size keeps up with the arrivals."""
+    size, limit = state.batch_size, int(found["limit"])
+    capacity, needed = found["capacity_per_s"], found["needed_per_s"]
+    if not state.arrivals_per_s:
+        return f"batches of {size}: it is not known yet how much arrives"
+    waiting = f", {state.waiting} wait" if state.waiting > size else ""
+    manages = (
+        f"{state.arrivals_per_s:.3g} reflections/s arrive{waiting}; batches of {size} manage {capacity:.3g}/s"
+    )
+    if capacity < needed and size >= limit:
+        named = "COMBEE_BATCH_MAX" if limit == policy.most else "the plateau"
+        more = "" if policy.beyond_plateau else ", or set COMBEE_BEYOND_PLATEAU"
+        short = "too few" if capacity < state.arrivals_per_s else "short of what is needed"
+        return f"{manages}, {short}, and {named} is the limit: {MEND}{more}"
+    return f"{manages}; {needed:.3g}/s should be managed (head-room × {policy.headroom:g})"

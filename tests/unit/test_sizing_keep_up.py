@@ -1,0 +1,88 @@
+"""Keeping up, on simulated arrivals: the size follows the load, within its bounds, and comes to rest."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from combee.core.sizing.policy import SizingPolicy
+from support.simulated_pipeline import Turn, evenly, poisson, power_law, run
+
+KEEP_UP = SizingPolicy(kind="keep-up")
+FIRST_S, ALPHA = 3.0, 0.6
+"""A batch of 5 takes 3 s: 1.7 reflections/s at 5, about 10/s at 90."""
+
+
+def sizes(turns: Sequence[Turn]) -> list[int]:
+    return [one.after.batch_size for one in turns]
+
+
+def changes_of_direction(found: Sequence[int]) -> int:
+    moves = [b - a for a, b in pairwise(found) if a != b]
+    return sum((a > 0) != (b > 0) for a, b in pairwise(moves))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_tenfold_jump_is_answered_within_three_batches_and_taken_back(seed: int) -> None:
+    phases = [(0.5, 600.0), (5.0, 300.0), (0.5, 3000.0)]
+    done = run(KEEP_UP, list(poisson(phases, seed)), power_law(FIRST_S, ALPHA, 0.05, seed))
+    before = [one for one in done if 300 <= one.closed_s < 600]
+    after = [one for one in done if one.closed_s >= 600]
+    assert max(sizes(before)) <= 10
+    needed = 5 * (5.0 / (5 / FIRST_S)) ** (1 / ALPHA)  # capacity 5/s
+    # The first of these was cut from what had arrived before the jump could be seen.
+    assert max(sizes(after[:4])) >= needed
+    assert after[-1].after.batch_size <= 10
+
+
+@settings(max_examples=15)
+@given(st.floats(0.2, 4.0), st.integers(0, 10**6))
+def test_under_steady_arrivals_the_size_comes_to_rest_and_nothing_piles_up(rate: float, seed: int) -> None:
+    arrivals = list(poisson([(rate, 1500.0)], seed))
+    done = run(KEEP_UP, arrivals, power_law(FIRST_S, ALPHA, 0.1, seed))
+    settled = [one for one in done if 500 <= one.closed_s < 1400]
+    assert changes_of_direction(sizes(settled)) <= 6
+    assert all(one.waiting <= 3 * one.asked + 10 * rate for one in settled[-5:])
+
+
+@settings(max_examples=15)
+@given(st.integers(0, 10**6), st.floats(30, 200), st.floats(0.5, 6))
+def test_bursts_keep_the_size_within_its_bounds_and_leave_no_backlog(
+    seed: int, lasts_s: float, rate: float
+) -> None:
+    phases = [(rate, lasts_s), (0.1, lasts_s)] * 6 + [(0.1, 600.0)]
+    done = run(KEEP_UP, list(poisson(phases, seed)), power_law(FIRST_S, ALPHA, 0.1, seed))
+    assert all(KEEP_UP.smallest <= one <= KEEP_UP.most for one in sizes(done))
+    assert done[-1].waiting == 0
+    assert changes_of_direction(sizes(done)) <= 4 * 6 + 6
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_dead_model_leaves_a_backlog_that_is_worked_off_and_then_forgotten(seed: int) -> None:
+    working = power_law(FIRST_S, ALPHA)
+    arrivals = list(poisson([(1.0, 8000.0)], seed))
+    done = run(KEEP_UP, arrivals, lambda size, at: 3000.0 if 500 <= at < 520 else working(size, at))
+    worst = max(one.waiting for one in done)
+    assert worst > 1000
+    late = [one for one in done if one.closed_s > 7000]
+    assert max(one.waiting for one in late) < 60
+    assert late[-1].after.batch_size <= 20
+
+
+def test_the_plateau_is_not_passed_unless_told_so() -> None:
+    flood = list(evenly([(60.0, 120.0)]))
+    bounded = run(KEEP_UP, flood, power_law(FIRST_S, ALPHA))
+    plateau = int(bounded[-1].after.numbers["plateau"])
+    assert max(sizes(bounded)) == max(plateau, *KEEP_UP.candidates)
+    beyond = SizingPolicy(kind="keep-up", beyond_plateau=True)
+    assert max(sizes(run(beyond, flood, power_law(FIRST_S, ALPHA)))) == beyond.most
+
+
+def test_batches_in_flight_count_as_capacity() -> None:
+    steady = list(poisson([(3.0, 1500.0)], 1))
+    one = run(KEEP_UP, steady, power_law(FIRST_S, ALPHA))
+    three = run(SizingPolicy(kind="keep-up", in_flight=3), steady, power_law(FIRST_S, ALPHA))
+    middle = len(three) // 2
+    assert sizes(three)[middle] < sizes(one)[len(one) // 2]
