@@ -13,7 +13,8 @@ from pydantic import AliasChoices
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from combee.runtime.settings import GROUPS, Group
+from combee.runtime.group import Group
+from combee.runtime.settings import GROUPS
 from combee_schemas.topics import DAY_MS, FOR_EVER, TOPICS, Topic
 
 DOCS = Path(__file__).parent

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from weakref import WeakValueDictionary
 
-from combee.ports import Log, TopicPartition
+from combee.ports import Log, Record, TopicPartition
 from combee.runtime.restore import oldest_timestamp, read_since
 from combee_schemas import topics
 from combee_schemas.codec import CodecError, decode
@@ -38,10 +38,11 @@ class Reflected:
     async def restore(self, log: Log, starts: Mapping[TopicPartition, int]) -> None:
         """Read ``reflections`` from the time of the oldest unfinished trace in ``starts``."""
         since = await oldest_timestamp(log, starts)
-        if since is None:
-            return
-        async for record in read_since(log, topics.REFLECTIONS.name, since):
-            try:
-                self._add(decode(record.value, Reflection).reflection_id)
-            except CodecError:
-                continue  # shuffle dead-letters it
+        if since is not None:
+            await read_since(log, topics.REFLECTIONS.name, since, self._take)
+
+    def _take(self, record: Record) -> None:
+        try:
+            self._add(decode(record.value, Reflection).reflection_id)
+        except CodecError:
+            return  # shuffle dead-letters it

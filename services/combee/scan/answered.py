@@ -35,11 +35,7 @@ class Answered:
         if since is None:
             return
         outputs = [*(t.name for t in topics.SCAN[1:]), topics.UPDATES.name]
-        await asyncio.gather(*(self._read_topic(log, name, since) for name in outputs))
-
-    async def _read_topic(self, log: Log, name: str, since_ms: int) -> None:
-        async for record in read_since(log, name, since_ms):
-            self._take(record)
+        await asyncio.gather(*(read_since(log, name, since, self._take) for name in outputs))
 
     def _take(self, record: Record) -> None:
         try:
