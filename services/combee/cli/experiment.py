@@ -1,0 +1,160 @@
+"""``combee experiment``: the paper's experiments re-run, on the stand-in (simulated) or on a real model."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markdown import Markdown
+from rich.progress import Progress
+
+from combee.cli.console import COLUMNS, diagnostics, output, print_json, remark
+from combee.cli.options import AsJson
+from combee.cli.sim import parse
+from combee.runtime.settings import load_settings
+
+if TYPE_CHECKING:
+    from combee.experiments.data import Data
+    from combee.experiments.run import Progress as Moved
+    from combee.experiments.setup import Setup
+
+LIST = "list"
+STAND_IN = "simulated"
+INTERRUPTED = 130
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command(epilog="Example: combee experiment overload --data formula_train.jsonl")(experiment)
+
+
+def experiment(
+    name: Annotated[str, typer.Argument(help="which one; 'list' says which there are")],
+    *,
+    data: Annotated[
+        list[Path] | None, typer.Option(help="ACE samples (JSON lines) to learn from; may be repeated")
+    ] = None,
+    family: Annotated[
+        bool, typer.Option("--family", help="the built-in task family; the default without --data")
+    ] = False,
+    samples: Annotated[int | None, typer.Option(min=1, help="learn from so many samples at most")] = None,
+    questions: Annotated[int | None, typer.Option(min=1, help="so many exam questions at most")] = None,
+    seeds: Annotated[str, typer.Option(help="how many, or 0-4, or 1,3,5")] = "5",
+    model: Annotated[
+        str | None, typer.Option(help="a real model, such as openai/gpt-4.1-mini; else the stand-in")
+    ] = None,
+    base_url: Annotated[str | None, typer.Option(help="any OpenAI-compatible server")] = None,
+    simulated: Annotated[
+        bool, typer.Option("--simulated", help="the stand-in, whatever model is configured")
+    ] = False,
+    latency: Annotated[
+        str, typer.Option(help="of a simulated call: seconds, or lognormal:MEDIAN,SIGMA; nothing is slept")
+    ] = "1",
+    concurrency: Annotated[int, typer.Option(min=1, help="model calls at once")] = 32,
+    price_in: Annotated[float | None, typer.Option(min=0, help="a million tokens read (money)")] = None,
+    price_out: Annotated[float | None, typer.Option(min=0, help="a million tokens written (money)")] = None,
+    out: Annotated[Path, typer.Option(help="results go into a folder NAME below this one")] = Path("results"),
+    fresh: Annotated[bool, typer.Option("--fresh", help="measure again what is there already")] = False,
+    plot: Annotated[bool, typer.Option(help="draw plot.png (needs matplotlib)")] = True,
+    as_json: AsJson = False,
+) -> None:
+    """Re-run one of the paper's experiments; what was measured already is not measured again."""
+    if name == LIST:
+        _list(as_json=as_json)
+        return
+    from combee.experiments.setup import Setup, parse_seeds  # noqa: PLC0415 - --help stays quick
+    from combee.sim.latency import parse_latency  # noqa: PLC0415
+
+    settings = load_settings(
+        model=STAND_IN if simulated else model,
+        base_url=base_url,
+        llm_concurrency=concurrency,
+        price_in=price_in,
+        price_out=price_out,
+    )
+    asks_real = settings.model.model not in (None, STAND_IN)
+    setup = Setup(
+        model=settings.model if asks_real else None,
+        data=_data(data or [], family=family, samples=samples, questions=questions),
+        seeds=parse(parse_seeds, seeds),
+        latency=parse(parse_latency, latency),
+        concurrency=concurrency,
+        samples=samples,
+        prices=settings.spend.policy(settings.model.model),
+        cache=out / "reflections",
+    )
+    _run(name, setup, out / name, fresh=fresh, plot=plot, as_json=as_json)
+
+
+def _list(*, as_json: bool) -> None:
+    from combee.experiments.catalogue import CATALOGUE  # noqa: PLC0415
+
+    if as_json:
+        print_json([{"name": one.name, "about": one.about} for one in CATALOGUE.values()])
+        return
+    for one in CATALOGUE.values():
+        output().print(f"{one.name:>10}  {one.about}", markup=False)
+
+
+def _data(
+    files: list[Path], *, family: bool, samples: int | None, questions: int | None
+) -> "tuple[Data, ...]":
+    """Return what is learned from, cut to size."""
+    from combee.experiments import data  # noqa: PLC0415
+    from combee.ports import FatalError  # noqa: PLC0415
+
+    try:
+        found = [data.load(file) for file in files]
+    except data.DataError as error:
+        raise FatalError(str(error)) from error
+    if family or not files:
+        found.append(data.family())
+    names = [one.name for one in found]
+    if len(set(names)) < len(names):
+        raise typer.BadParameter("two data files of one name: rename one, tables tell them apart by it")
+    return tuple(replace(one, train=one.train[:samples], exam=one.exam[:questions]) for one in found)
+
+
+def _run(name: str, setup: "Setup", folder: Path, *, fresh: bool, plot: bool, as_json: bool) -> None:
+    from combee.experiments import results  # noqa: PLC0415
+    from combee.experiments.catalogue import CATALOGUE  # noqa: PLC0415
+    from combee.experiments.plot import require  # noqa: PLC0415
+    from combee.experiments.run import run  # noqa: PLC0415
+    from combee.experiments.store import Store  # noqa: PLC0415
+
+    if name not in CATALOGUE:
+        raise typer.BadParameter(f"no experiment {name!r}: there are {', '.join(CATALOGUE)}")
+    if plot:
+        require()
+    store = Store(folder / results.CELLS, fresh=fresh)
+    try:
+        with _progress() as show:
+            measured, report = run(CATALOGUE[name].load(), setup, store, show)
+    except KeyboardInterrupt:
+        remark(
+            f"stopped; the cells that were finished are in {store.path}, the same command goes on from there"
+        )
+        raise typer.Exit(INTERRUPTED) from None
+    files = results.write(folder, name, setup, measured, report, plot=plot)
+    if as_json:
+        print_json(results.as_json(name, setup, measured, report))
+    elif output().is_terminal:
+        output().print(Markdown(results.as_markdown(name, setup, report)))
+    else:
+        typer.echo(results.as_markdown(name, setup, report), nl=False)
+    remark("written: " + ", ".join(map(str, files)))
+
+
+@contextmanager
+def _progress() -> "Iterator[Callable[[Moved], None]]":
+    """Show on standard error how many cells are done, and which is measured now."""
+    console = diagnostics()
+    with Progress(*COLUMNS, console=console, transient=True, disable=not console.is_terminal) as progress:
+        bar = progress.add_task("cells")
+
+        def show(moved: "Moved") -> None:
+            progress.update(bar, completed=moved.done, total=moved.total, description=moved.next or "cells")
+
+        yield show
