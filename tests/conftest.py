@@ -11,6 +11,8 @@ import pytest
 from support import lanes
 from support.broker import KINDS, Broker, broker
 
+pytest_plugins = ("support.faults_plugin",)
+
 TESTS = Path(__file__).parent
 SCRUBBED = ("COMBEE_", "OPENAI_")
 ENVIRONMENT = pytest.StashKey[dict[str, str]]()

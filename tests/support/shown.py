@@ -5,6 +5,7 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -85,9 +86,15 @@ def variants(mention: str) -> Iterator[list[str]]:
     yield from map(list, itertools.product(*(word.split("|") for word in mention.split()[1:])))
 
 
+@cache
+def command_line() -> Any:
+    """Return the command line as a tree of commands; building it takes a while."""
+    return typer.main.get_command(app)
+
+
 def parse(arguments: Sequence[str]) -> None:
     """Parse complete arguments as the command line would, without running anything; usage errors raise."""
-    command: Any = typer.main.get_command(app)
+    command = command_line()
     context = command.make_context("combee", list(arguments))
     while hasattr(command, "resolve_command"):
         rest = [*context._protected_args, *context.args]
@@ -97,7 +104,7 @@ def parse(arguments: Sequence[str]) -> None:
 
 def unknown(arguments: Sequence[str]) -> list[str]:
     """Return what the command line does not know: verbs and options; values are not looked at."""
-    command: Any = typer.main.get_command(app)
+    command = command_line()
     words = list(arguments)
     while words and hasattr(command, "commands") and not words[0].startswith("-"):
         if words[0] not in command.commands:

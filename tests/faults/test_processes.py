@@ -1,0 +1,35 @@
+"""Processes that die, are told to stop, or come back from the dead; every one is a real one."""
+
+import pytest
+
+from support.broker import Broker
+from support.faults_injected import kills, rebalances, roll, zombie
+from support.faults_plugin import Survives
+from support.faults_stage import ROLES
+
+pytestmark = pytest.mark.timeout(300)
+ZOMBIE_S = 20.0
+"""Longer than a session (10 s), so that the other replica takes over."""
+
+
+@pytest.mark.parametrize("role", ROLES)
+async def test_kill_9_of_one_service(kafka: Broker, survives: Survives, role: str) -> None:
+    await survives(kafka.bootstrap_servers, f"kill -9 {role}", kills(role))
+
+
+async def test_kill_9_of_every_service_at_once(kafka: Broker, survives: Survives) -> None:
+    await survives(kafka.bootstrap_servers, "kill -9 all services", kills(*ROLES))
+
+
+async def test_sigterm_of_one_service_after_the_other(kafka: Broker, survives: Survives) -> None:
+    await survives(kafka.bootstrap_servers, "SIGTERM roll", roll())
+
+
+@pytest.mark.parametrize("role", ["shuffle", "publish"])
+async def test_frozen_replica_wakes_up_as_a_zombie(kafka: Broker, survives: Survives, role: str) -> None:
+    name = f"SIGSTOP {ZOMBIE_S:.0f} s, SIGCONT {role}"
+    await survives(kafka.bootstrap_servers, name, zombie(role, ZOMBIE_S), replicas=2)
+
+
+async def test_storm_of_rebalances(kafka: Broker, survives: Survives) -> None:
+    await survives(kafka.bootstrap_servers, "rebalance storm", rebalances(), replicas=2)

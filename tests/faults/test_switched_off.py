@@ -1,0 +1,89 @@
+"""Protections taken out of the real processes (tests/unit/test_protections.py has the others)."""
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from combee.ports import FatalError
+from support.broker import Broker
+from support.faults_driver import Driver, items
+from support.faults_injected import zombie
+from support.faults_plugin import Survives
+from support.faults_stage import Scene, on_stage
+from support.faults_watch import Watch
+
+pytestmark = pytest.mark.timeout(300)
+IN_TIME_S = 15.0
+UNFENCED = """
+import os
+from combee.adapters.kafka import log
+
+named = log.KafkaLog.transactor
+log.KafkaLog.transactor = lambda self, name: named(self, f"{name}-{os.getpid()}")
+"""
+WAITING_FOR_ACKS = """
+from combee.shuffle import app
+
+build = app.build_app
+
+
+def patient(*given):
+    built = build(*given)
+    built.conf.stream_wait_empty = True
+    return built
+
+
+app.build_app = patient
+"""
+
+
+def patched(folder: Path, source: str) -> dict[str, str]:
+    """Return the environment of a process whose interpreter runs this first."""
+    code = folder / "code"
+    code.mkdir()
+    (code / "sitecustomize.py").write_text(source)
+    return {"PYTHONPATH": str(code)}
+
+
+async def test_without_fencing_a_zombie_writes_a_batch_twice(
+    kafka: Broker, survives: Survives, tmp_path: Path
+) -> None:
+    environment = dict.fromkeys(("shuffle", "shuffle-1"), patched(tmp_path, UNFENCED))
+    fault = zombie("shuffle", 20.0)
+
+    with pytest.raises(AssertionError, match=r"ledger: (batch sequence|double)"):
+        await survives(kafka.bootstrap_servers, "without fencing", fault, replicas=2, environment=environment)
+
+
+async def exits_in_time(scene: Scene) -> bool:
+    """Return whether shuffle ends in good time while a window is open."""
+    async with on_stage(scene) as stage:
+        log, driver = stage.log(), Driver(stage.log)
+        try:
+            async with Watch(log).running() as watch:
+                await driver.publish(items(30, seed=1))
+                await watch.until(lambda: len(watch.offsets) == len(driver.acked), 60, "not reflected")
+                stage.supervisor.send("shuffle", signal.SIGTERM)
+                await stage.supervisor.ended("shuffle", IN_TIME_S)
+        except FatalError:
+            return False
+        finally:
+            await driver.close()
+            await log.close()
+    return True
+
+
+@pytest.mark.parametrize("waiting", [False, True])
+async def test_open_window_holds_up_the_exit_only_if_faust_waits_for_acks(
+    kafka: Broker, topic_prefix: str, tmp_path: Path, *, waiting: bool
+) -> None:
+    scene = Scene(
+        bootstrap_servers=kafka.bootstrap_servers,
+        prefix=topic_prefix,
+        folder=tmp_path,
+        settings={"max_wait_s": 600.0},
+        environment={"shuffle": patched(tmp_path, WAITING_FOR_ACKS)} if waiting else {},
+    )
+
+    assert await exits_in_time(scene) != waiting

@@ -1,0 +1,245 @@
+"""One judge for every fault: what the driver was told, what the topics hold, what the model was asked.
+
+Each invariant has a name; a violation begins with it. The ledger judges batches and versions; here is what it
+cannot know (acknowledgements, calls) or does not look at (the scan's nodes, replaying, offsets, open transactions).
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import aiokafka
+
+from combee.core import identity, tree, versions
+from combee.core.playbook import empty
+from combee.ports import Log, Record, TopicPartition
+from combee.runtime.audit import audit
+from combee_schemas import topics
+from combee_schemas.base import Message
+from combee_schemas.batch import Batch
+from combee_schemas.codec import CodecError, decode
+from combee_schemas.dead_letter import DeadLetter
+from combee_schemas.playbook import Playbook
+from combee_schemas.reflection import Reflection
+from combee_schemas.scan import Group, Partial, Update
+from combee_schemas.topics import Topic
+from combee_schemas.trace import Trace
+
+GROUPS: Mapping[str, tuple[Topic, ...]] = {
+    "reflect": (topics.TRACES,),
+    "shuffle": (topics.REFLECTIONS, topics.COMMANDS),
+    "scan": topics.SCAN,
+    "publish": (topics.UPDATES, topics.COMMANDS),
+}
+BOOKKEEPING = {"history_offset"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where an acknowledgement said a record is."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+@dataclass(slots=True, kw_only=True)
+class Dump:
+    """Every record of the topics that was committed, decoded where it can be."""
+
+    records: dict[str, list[tuple[Record, Message | None]]] = field(default_factory=dict)
+
+    def messages(self, topic: Topic) -> Iterator[tuple[Record, Message]]:
+        """Yield what can be read of a topic, in the log's order per partition."""
+        for record, message in self.records[topic.name]:
+            if message is not None:
+                yield record, message
+
+
+async def dump(log: Log) -> Dump:
+    """Read all topics from the start."""
+    found = Dump()
+    for topic in topics.TOPICS:
+        rows: list[tuple[Record, Message | None]] = []
+        for number in range(await log.partitions(topic.name)):
+            source = TopicPartition(topic=topic.name, partition=number)
+            rows += [(record, _decoded(record, topic)) async for record in log.read(source, 0)]
+        found.records[topic.name] = rows
+    return found
+
+
+def _decoded(record: Record, topic: Topic) -> Message | None:
+    try:
+        return decode(record.value, topic.message)
+    except CodecError:
+        return None
+
+
+async def violations(
+    log: Log,
+    bootstrap_servers: str | None = None,
+    prefix: str = "",
+    *,
+    acked: Mapping[str, Place],
+    repeated_calls: int = 0,
+    allowed_repeats: int = 0,
+    budget_tokens: int = 16_000,
+) -> list[str]:
+    """Return every violated invariant of a run that has come to rest; ``acked`` is by reflection id.
+
+    Without ``bootstrap_servers`` (the log in memory) open transactions are not looked for.
+    """
+    found = await dump(log)
+    ledger = await audit(log)
+    wrong = [f"ledger: {one}" for one in ledger.violations]
+    if ledger.lost or ledger.double or ledger.pending:
+        wrong.append(f"fates: {ledger.lost} lost, {ledger.double} double, {ledger.pending} pending")
+    wrong += _acknowledged(found, acked)
+    wrong += _nodes(found)
+    wrong += _replayed(found, budget_tokens)
+    wrong += await unfinished(log, bootstrap_servers, prefix, found)
+    if repeated_calls > allowed_repeats:
+        wrong.append(f"calls: {repeated_calls} repeated, {allowed_repeats} were in flight at the faults")
+    return wrong
+
+
+def _acknowledged(found: Dump, acked: Mapping[str, Place]) -> Iterator[str]:
+    """Yield acknowledged reflections that are in no batch and no dead letter, or not where they were said to be."""
+    held = {
+        Place(topic=record.topic, partition=record.partition, offset=record.offset): learned_id(one)
+        for topic in (topics.TRACES, topics.REFLECTIONS)
+        for record, one in found.messages(topic)
+    }
+    members = {
+        m.reflection_id
+        for _, one in found.messages(topics.BATCHES)
+        if isinstance(one, Batch)
+        for m in one.members
+    }
+    letters = [one for _, one in found.messages(topics.DEAD_LETTERS) if isinstance(one, DeadLetter)]
+    buried = {
+        identity.reflection_id(one.record_id) if one.origin_topic == topics.TRACES.name else one.record_id
+        for one in letters
+    }
+    for reflection_id, place in acked.items():
+        if held.get(place) != reflection_id:
+            yield f"acknowledged: {reflection_id} is not at {place}"
+        if reflection_id not in members | buried:
+            yield f"acknowledged: {reflection_id} is in no batch and no dead letter"
+
+
+def learned_id(message: Message) -> str:
+    """Return the id of the reflection that a message is, or will become."""
+    match message:
+        case Reflection():
+            return message.reflection_id
+        case Trace():
+            return identity.reflection_id(message.trace_id)
+    return ""
+
+
+def _nodes(found: Dump) -> Iterator[str]:
+    """Yield nodes without a result, with a foreign parent, or emitted twice with different content."""
+    groups: dict[str, set[bytes]] = defaultdict(set)
+    for record, one in found.messages(topics.SCAN[0]):
+        if isinstance(one, Group):
+            groups[one.node_id].add(record.value or b"")
+    yield from (
+        f"plan: group {node} was emitted with different content"
+        for node, raw in groups.items()
+        if len(raw) > 1
+    )
+    parents: dict[str, str] = {}
+    for topic in topics.SCAN[1:]:
+        for _, one in found.messages(topic):
+            if isinstance(one, Partial) and parents.setdefault(one.node_id, one.parent_id) != one.parent_id:
+                yield f"tree: node {one.node_id} feeds two parents"
+    updates = {
+        u.plan.batch_id: u for _, u in reversed(list(found.messages(topics.UPDATES))) if isinstance(u, Update)
+    }
+    for _, batch in found.messages(topics.BATCHES):
+        if isinstance(batch, Batch) and batch.batch_id in updates:
+            yield from _tree(batch, updates[batch.batch_id], set(groups), parents)
+
+
+def _tree(batch: Batch, update: Update, groups: set[str], parents: Mapping[str, str]) -> Iterator[str]:
+    degraded = update.node_id.startswith("degraded-")
+    for level, width in enumerate(batch.widths[:-1]):
+        for index in range(width):
+            node = identity.node_id(batch.batch_id, level, index)
+            above = identity.node_id(batch.batch_id, level + 1, tree.parent_index(batch.widths, level, index))
+            if level == 0 and node not in groups:
+                yield f"tree: batch {batch.sequence} of {batch.playbook} lacks group {index}"
+            if node not in parents and not degraded:
+                yield f"tree: node {level}.{index} of batch {batch.sequence} of {batch.playbook} has no result"
+            elif parents.get(node, above) != above:
+                yield f"tree: node {level}.{index} of batch {batch.sequence} of {batch.playbook} has a foreign parent"
+
+
+def _replayed(found: Dump, budget_tokens: int) -> Iterator[str]:
+    """Yield versions that do not follow from the one before and their batch's first update."""
+    first: dict[tuple[str, int], Update] = {}
+    for _, one in found.messages(topics.UPDATES):
+        if isinstance(one, Update):
+            first.setdefault((one.plan.playbook, one.plan.sequence), one)
+    current: dict[str, Playbook] = {}
+    for _, version in found.messages(topics.HISTORY):
+        if not isinstance(version, Playbook):
+            continue
+        before = current.get(version.name, empty(version.name))
+        current[version.name] = version
+        update = first.get((version.name, version.batch_sequence))
+        if version.origin == "batch" and update is not None:
+            again = versions.fitted(
+                versions.after_update(
+                    before, update, budget_tokens=budget_tokens, now_ms=version.created_at_ms
+                )
+            )
+            if again.model_dump(exclude=BOOKKEEPING) != version.model_dump(exclude=BOOKKEEPING):
+                yield f"replay: version {version.version} of {version.name} does not follow from its update"
+
+
+async def unfinished(
+    log: Log, bootstrap_servers: str | None = None, prefix: str = "", found: Dump | None = None
+) -> list[str]:
+    """Return what is still on its way: uncommitted records, open transactions."""
+    wrong = await _committed(log, found or await dump(log))
+    return wrong + (await _transactions(bootstrap_servers, prefix) if bootstrap_servers else [])
+
+
+async def _committed(log: Log, found: Dump) -> list[str]:
+    """Return groups that have records left although the run is over."""
+    wrong: list[str] = []
+    for group, read in GROUPS.items():
+        for topic in read:
+            committed = await log.committed(group, topic.name)
+            left = [r for r, _ in found.records[topic.name] if r.offset >= committed.get(r.partition, 0)]
+            if left:
+                place = f"{topic.name}[{left[0].partition}]@{left[0].offset}"
+                wrong.append(f"offsets: {group} has {len(left)} records uncommitted, the first is {place}")
+    return wrong
+
+
+async def _transactions(bootstrap_servers: str, prefix: str) -> list[str]:
+    """Return partitions whose readers are held up by a transaction that nobody ended."""
+    ends: list[Mapping[str, int]] = []
+    for isolation in ("read_committed", "read_uncommitted"):
+        reader = aiokafka.AIOKafkaConsumer(bootstrap_servers=bootstrap_servers, isolation_level=isolation)
+        await reader.start()
+        try:
+            names = sorted(name for name in await reader.topics() if name.startswith(f"{prefix}."))
+            places: Sequence[aiokafka.TopicPartition] = [
+                aiokafka.TopicPartition(name, number)
+                for name in names
+                for number in reader.partitions_for_topic(name) or ()
+            ]
+            found = await reader.end_offsets(places)
+            ends.append({f"{tp.topic}[{tp.partition}]": at for tp, at in found.items()})
+        finally:
+            await reader.stop()
+    stable, written = ends
+    return [
+        f"transaction: {name} is open from {stable[name]} on"
+        for name in written
+        if stable[name] < written[name]
+    ]

@@ -1,0 +1,84 @@
+"""The fault suite's options and fixtures, and the table of its outcomes."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pytest
+
+from support import faults_results
+
+if TYPE_CHECKING:
+    from support.faults_scenario import Fault, Outcome
+
+PROPERTY = "fault outcome"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("combee")
+    group.addoption(
+        "--seed", type=int, action="append", help="of the faults; may be given several times (default 1)"
+    )
+    group.addoption(
+        "--fault-results", type=Path, default=None, help="folder for the fault suite's JSON and its table"
+    )
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "fault_seed" in metafunc.fixturenames:
+        seeds = metafunc.config.getoption("--seed") or [1]
+        metafunc.parametrize("fault_seed", seeds, ids=[f"seed{seed}" for seed in seeds])
+
+
+class Survives(Protocol):
+    """Runs a fault against a broker under this test's prefix and seed; records the outcome."""
+
+    async def __call__(
+        self, servers: str, name: str, fault: "Fault", *, expect_dead: int | None = 0, **scene: object
+    ) -> "Outcome": ...
+
+
+@pytest.fixture
+def survives(
+    topic_prefix: str,
+    tmp_path: Path,
+    fault_seed: int,
+    record_property: Callable[[str, object], None],
+    caplog: pytest.LogCaptureFixture,
+) -> Survives:
+    caplog.set_level(logging.CRITICAL, logger="aiokafka")  # it says thousands of times that a broker is away
+
+    async def run(
+        servers: str, name: str, fault: "Fault", *, expect_dead: int | None = 0, **scene: object
+    ) -> "Outcome":
+        from support.faults_scenario import survive  # noqa: PLC0415 - only tests that run processes load them
+        from support.faults_stage import Scene  # noqa: PLC0415 - the same
+
+        plain = Scene(bootstrap_servers=servers, prefix=topic_prefix, folder=tmp_path)
+        set_up = replace(plain, **scene)  # type: ignore[arg-type]  # the fields of Scene, by name
+        outcome = await survive(set_up, fault, name=name, seed=fault_seed, expect_dead=expect_dead)
+        record_property(PROPERTY, asdict(outcome))
+        return outcome
+
+    return run
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Show every outcome, and write them where asked to."""
+    reports = [one for found in terminalreporter.stats.values() for one in found]
+    outcomes: list[Any] = [
+        value
+        for report in reports
+        if isinstance(report, pytest.TestReport) and report.when == "call"
+        for key, value in report.user_properties
+        if key == PROPERTY
+    ]
+    if not outcomes:
+        return
+    table = faults_results.table(outcomes)
+    terminalreporter.write_sep("-", "faults")
+    terminalreporter.write_line(table)
+    if folder := config.getoption("--fault-results"):
+        faults_results.write(folder, outcomes)

@@ -1,0 +1,144 @@
+"""Every service as a process of its own, each with its own view of the broker, the clock and its failpoints."""
+
+import json
+import urllib.request
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from combee import compose
+from combee.adapters.kafka import KafkaLog
+from combee.cli.stack import StackOptions, child_environment, model_environment, stack
+from combee.runtime.clock import SystemClock
+from combee.runtime.settings import Settings, load_settings
+from combee.runtime.supervisor import Process, Supervisor
+
+ROLES = ("reflect", "shuffle", "scan", "publish")
+READY_S = 60.0
+STOP_S = 15.0
+MODEL_TIMEOUT_S = 3.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """What a run looks like before any fault."""
+
+    bootstrap_servers: str
+    prefix: str
+    folder: Path
+    latency: str = "0.15"
+    replicas: int = 1
+    settings: Mapping[str, object] = field(default_factory=dict)
+    environment: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Variables by process name, on top of what all get."""
+
+    def load(self) -> Settings:
+        chosen = {
+            "batch_size": 20,
+            "fan_in": 3,
+            "copies": 2,
+            "max_wait_s": 2.0,
+            "llm_concurrency": 8,
+            "model_timeout_s": MODEL_TIMEOUT_S,
+            **self.settings,
+        }
+        return load_settings(
+            bootstrap_servers=self.bootstrap_servers, topic_prefix=self.prefix, model="simulated", **chosen
+        )
+
+
+@dataclass(slots=True, kw_only=True)
+class Stage:
+    """The running processes; the stand-in model has a supervisor of its own and outlives the services."""
+
+    scene: Scene
+    settings: Settings
+    supervisor: Supervisor
+    call_log: Path
+    base: Mapping[str, str]
+
+    def log(self) -> KafkaLog:
+        """Return a new client."""
+        return KafkaLog(compose.connection(self.settings, self.scene.bootstrap_servers))
+
+    def calls(self) -> list[dict[str, Any]]:
+        """Return what the stand-in wrote about its calls."""
+        if not self.call_log.exists():
+            return []
+        return [json.loads(line) for line in self.call_log.read_text().splitlines()]
+
+    def names(self, role: str) -> tuple[str, ...]:
+        """Return the processes of a service."""
+        return tuple(_name(role, slot) for slot in range(self.scene.replicas))
+
+    async def start_services(self) -> None:
+        """Start every replica of every service, and wait until they are ready."""
+        self.supervisor = Supervisor(self.supervisor.folder, SystemClock())
+        for role in ROLES:
+            for slot in range(self.scene.replicas):
+                await self.start(role, slot)
+        await self.supervisor.wait_ready(READY_S)
+
+    async def stop_services(self) -> None:
+        """Stop all of them in good order."""
+        await self.supervisor.stop(STOP_S)
+
+    async def start(self, role: str, slot: int) -> None:
+        """Start one replica."""
+        name = _name(role, slot)
+        await self.supervisor.start(
+            Process(
+                name=name,
+                arguments=("worker", role, "--slot", str(slot)),
+                env={**self.base, **self.scene.environment.get(name, {})},
+                ready_file=self.supervisor.folder / f"{name}.ready",
+            )
+        )
+
+    def model_faults(self, **faults: float) -> None:
+        """Set the stand-in's faults; ``down_for_s`` is one of them."""
+        url = model_environment(self.supervisor)["base_url"].removesuffix("/v1") + "/sim/faults"
+        request = urllib.request.Request(  # noqa: S310 - our own server on loopback
+            url, data=json.dumps(faults).encode(), headers={"Content-Type": "application/json"}
+        )
+        with urllib.request.urlopen(request, timeout=5) as answer:  # noqa: S310 - the same
+            answer.read()
+
+    def tails(self) -> str:
+        """Return what every process said last."""
+        logs = sorted(self.supervisor.folder.glob("*.log"))
+        return "\n".join(f"--- {one.stem}\n{self.supervisor.tail(one.stem)}" for one in logs)
+
+
+def _name(role: str, slot: int) -> str:
+    return f"{role}-{slot}" if slot else role
+
+
+@asynccontextmanager
+async def on_stage(scene: Scene) -> AsyncIterator[Stage]:
+    """Create the topics and run every service while the context is open."""
+    settings = scene.load()
+    await compose.create_topics(settings, compose.connection(settings, scene.bootstrap_servers))
+    call_log = scene.folder / "calls.jsonl"
+    options = StackOptions(
+        settings=settings,
+        bootstrap_servers=scene.bootstrap_servers,
+        folder=scene.folder / "stack",
+        simulated=True,
+        sim_arguments=("--latency", scene.latency, "--call-log", str(call_log)),
+        roles=(),
+    )
+    async with stack(options) as sim:
+        base = child_environment(options) | {
+            "COMBEE_MODEL": "simulated",
+            "COMBEE_API_KEY": "simulated",
+            "COMBEE_BASE_URL": model_environment(sim)["base_url"],
+        }
+        stage = Stage(scene=scene, settings=settings, supervisor=sim, call_log=call_log, base=base)
+        try:
+            await stage.start_services()
+            yield stage
+        finally:
+            await stage.stop_services()
