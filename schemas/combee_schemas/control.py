@@ -43,6 +43,8 @@ class BatchSize(Message):
     """By how much delays since then exceed the fit: a factor, smoothed."""
     arrivals_per_s: float = 0.0
     """Reflections that arrive per second; 0: not known yet."""
+    remembered: int = 0
+    """How many arrivals that estimate rests on."""
     measured_at_ms: int = 0
     """Up to when arrivals have been measured."""
     arrived: int = 0

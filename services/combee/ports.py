@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from combee_schemas.base import Usage
 from combee_schemas.model import Prompt, Reply
@@ -194,6 +194,22 @@ class LanguageModel(Protocol):
 
     async def close(self) -> None:
         """Drop connections."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelCall:
+    """One request to a model's server, and what came of it."""
+
+    outcome: Literal["answered", "failed", "refused"]
+    """failed: to be tried again; refused: this prompt, or this shape of it, will not do."""
+    seconds: float
+    attempt: int
+    """1 for the first; the others are retries."""
+    tokens_in: int = 0
+    tokens_out: int = 0
+
+
+OnModelCall = Callable[[ModelCall], None]
 
 
 class Clock(Protocol):

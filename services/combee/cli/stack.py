@@ -2,11 +2,12 @@
 
 import json
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from combee.cli.metrics_ports import address, metrics_ports, port_option
 from combee.compose import ROLES
 from combee.ports import FatalError
 from combee.runtime.clock import SystemClock
@@ -67,23 +68,31 @@ async def stack(
         env = child_environment(options)
         if options.simulated:
             env |= await _stand_in(supervisor, options)
-        for role in options.roles:
-            for slot in range(options.scan_workers if role == "scan" else options.replicas):
-                await supervisor.start(_worker(role, slot, env, options.folder))
+        for process in _workers(options, env):
+            await supervisor.start(process)
         await supervisor.wait_ready(READY_TIMEOUT_S)
         yield supervisor
     finally:
         await supervisor.stop(options.settings.model.model_timeout_s + STOP_MARGIN_S)
 
 
-def _worker(role: str, slot: int, env: Mapping[str, str], folder: Path) -> Process:
-    name = f"{role}-{slot}" if slot else role
-    return Process(
-        name=name,
-        arguments=("worker", role, "--slot", str(slot)),
-        env=env,
-        ready_file=folder / f"{name}.ready",
-    )
+def _workers(options: StackOptions, env: Mapping[str, str]) -> Iterator[Process]:
+    worker = options.settings.worker
+    slots = [
+        (role, slot)
+        for role in options.roles
+        for slot in range(options.scan_workers if role == "scan" else options.replicas)
+    ]
+    ports = metrics_ports(worker.metrics_port, worker.metrics_host, len(slots))
+    for (role, slot), port in zip(slots, ports, strict=True):
+        name = f"{role}-{slot}" if slot else role
+        yield Process(
+            name=name,
+            arguments=("worker", role, "--slot", str(slot), *port_option(port)),
+            env=env,
+            ready_file=options.folder / f"{name}.ready",
+            address=address(worker.metrics_host, port),
+        )
 
 
 async def _stand_in(supervisor: Supervisor, options: StackOptions) -> dict[str, str]:

@@ -6,6 +6,7 @@ import os
 import signal
 import tempfile
 from collections.abc import Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -33,11 +34,20 @@ def up(
     base_url: Annotated[str | None, typer.Option(help="any OpenAI-compatible server")] = None,
     bootstrap_servers: Annotated[str | None, typer.Option(help="Kafka brokers; empty: embedded")] = None,
     scan_workers: Annotated[int, typer.Option(min=1, help="processes of the scan service")] = 1,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(min=0, max=65_535, help="health and metrics from this port on; 0, default: free ports"),
+    ] = None,
 ) -> None:
     """Run the broker (unless one is configured) and all services; restart what ends; one log."""
     settings = load_settings(
-        model="simulated" if simulated else model, base_url=base_url, bootstrap_servers=bootstrap_servers
+        model="simulated" if simulated else model,
+        base_url=base_url,
+        bootstrap_servers=bootstrap_servers,
+        metrics_port=metrics_port,
     )
+    if settings.worker.metrics_port is None:
+        settings = replace(settings, worker=settings.worker.model_copy(update={"metrics_port": 0}))
     from combee.compose import NO_MODEL  # noqa: PLC0415 - --help stays quick
 
     if settings.model.model is None:
@@ -47,7 +57,7 @@ def up(
 
 async def _up(settings: Settings, *, simulated: bool, scan_workers: int) -> None:
     from combee.cli.log import open_log  # noqa: PLC0415
-    from combee.cli.stack import StackOptions, stack, stack_file  # noqa: PLC0415
+    from combee.cli.stack import StackOptions, model_environment, stack, stack_file  # noqa: PLC0415
 
     console = Console(stderr=True, highlight=False)
     stop = asyncio.Event()
@@ -65,8 +75,15 @@ async def _up(settings: Settings, *, simulated: bool, scan_workers: int) -> None
             )
             async with stack(options, _Lines(console)) as supervisor:
                 console.print(f"combee is up at {bootstrap}; Ctrl-C stops it")
+                addresses = supervisor.addresses()
+                console.print("health (/healthz, /readyz) and metrics (/metrics):")
+                for name, address in addresses.items():
+                    console.print(f"  {name:>10}  {address}")
                 marker = stack_file(settings) if embedded else Path(folder) / "stack.json"
-                marker.write_text(json.dumps({"pid": os.getpid()}))
+                state = {"pid": os.getpid(), "workers": addresses, "simulated": simulated}
+                if simulated:
+                    state |= model_environment(supervisor)
+                marker.write_text(json.dumps(state))
                 try:
                     await _first(stop, supervisor.failed())
                 finally:

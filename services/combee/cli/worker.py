@@ -21,6 +21,10 @@ def worker(
     role: Annotated[str, typer.Argument(help=f"one of {', '.join(ROLES)}")],
     slot: Annotated[int | None, typer.Option(help="number of this replica; each needs its own")] = None,
     bootstrap_servers: Annotated[str | None, typer.Option(help="Kafka brokers")] = None,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(min=0, max=65_535, help="serve /metrics, /healthz, /readyz here; 0: a free port"),
+    ] = None,
     die_with_parent_: Annotated[bool, typer.Option("--die-with-parent", hidden=True)] = False,
 ) -> None:
     """Run one service until SIGTERM or Ctrl-C; it drains before it exits."""
@@ -31,7 +35,7 @@ def worker(
     from combee.compose import run_worker  # noqa: PLC0415 - --help stays quick
     from combee.ports import FatalError  # noqa: PLC0415
 
-    settings = load_settings(slot=slot, bootstrap_servers=bootstrap_servers)
+    settings = load_settings(slot=slot, bootstrap_servers=bootstrap_servers, metrics_port=metrics_port)
     configure_logs(settings.worker.log_level, json=settings.worker.log_json)
     if settings.kafka.bootstrap_servers is None:
         raise FatalError(

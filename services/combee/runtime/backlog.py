@@ -73,12 +73,24 @@ async def newest_batches(log: Log) -> dict[str, int]:
     all manifests nor all versions need be read.
     """
     newest: dict[str, int] = {}
+    for batch in await _candidates(log):
+        newest[batch.playbook] = max(batch.sequence, newest.get(batch.playbook, 0))
+    return newest
+
+
+async def unpublished(log: Log, published: Mapping[str, int]) -> list[Batch]:
+    """Return the manifests without a version; ``published`` is the last sequence of each playbook's versions."""
+    found = {(batch.playbook, batch.sequence): batch for batch in await _candidates(log)}
+    return [batch for (name, sequence), batch in found.items() if sequence > published.get(name, 0)]
+
+
+async def _candidates(log: Log) -> list[Batch]:
+    found: list[Batch] = []
+    first = await log.beginnings(topics.BATCHES.name)
     for partition, end in (await log.ends(topics.BATCHES.name)).items():
         source = TopicPartition(topic=topics.BATCHES.name, partition=partition)
-        first = (await log.beginnings(source.topic))[partition]
-        for batch in await _latest_manifests(log, source, first, end):
-            newest[batch.playbook] = max(batch.sequence, newest.get(batch.playbook, 0))
-    return newest
+        found += await _latest_manifests(log, source, first[partition], end)
+    return found
 
 
 async def _latest_manifests(log: Log, source: TopicPartition, first: int, end: int) -> list[Batch]:

@@ -59,7 +59,7 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = REQUEST_S
     server: _Server
 
-    def do_GET(self) -> None:  # noqa: N802 - fixed by the library
+    def do_GET(self) -> None:
         page = self.server.pages.get(self.path.partition("?")[0])
         status, kind, body = page() if page else (HTTPStatus.NOT_FOUND, TEXT, b"no such page\n")
         self.send_response(status)

@@ -69,10 +69,10 @@ class Metrics:
 
     def _make_flow(self) -> None:
         self._lag_records = self._gauge(
-            "combee_lag_records", "Offsets the group has not committed, whole topic.", "topic"
+            "combee_lag_records", "Offsets that the service's group has not committed.", "service", "topic"
         )
         self._lag_seconds = self._gauge(
-            "combee_lag_seconds", "Age of the oldest record the group has not committed.", "topic"
+            "combee_lag_seconds", "Age of the oldest record that it has not committed.", "service", "topic"
         )
         looked = self._gauge("combee_lag_look_age_seconds", "Time since lag and batches were last looked up.")
         looked.set_function(lambda: self._clock.monotonic() - self._looked_at)
@@ -203,9 +203,9 @@ class Metrics:
     def lag(self, found: Mapping[str, Lag]) -> None:
         """So far is the group behind; ages go on by the clock until the next look."""
         for topic, lag in found.items():
-            self._lag_records.labels(topic).set(lag.records)
+            self._lag_records.labels(self._service, topic).set(lag.records)
             self._oldest_ms[topic] = lag.oldest_ms
-            self._lag_seconds.labels(topic).set_function(self._lag_age(topic))
+            self._lag_seconds.labels(self._service, topic).set_function(self._lag_age(topic))
 
     def _lag_age(self, topic: str) -> Callable[[], float]:
         return lambda: self._age_s(self._oldest_ms.get(topic))

@@ -29,6 +29,8 @@ class Process:
     arguments: tuple[str, ...]
     env: Mapping[str, str] = field(repr=False)
     ready_file: Path
+    address: str = ""
+    """Where it tells of itself, if it does."""
 
 
 @dataclass(slots=True)
@@ -119,6 +121,10 @@ class Supervisor:
         path = self.log_file(name)
         lines = path.read_text(errors="replace").splitlines() if path.exists() else []
         return "\n".join(lines[-TAIL_LINES:])
+
+    def addresses(self) -> dict[str, str]:
+        """Return where each process tells of itself, as far as they do."""
+        return {name: one.process.address for name, one in self._children.items() if one.process.address}
 
     def pid(self, name: str) -> int:
         """Return the pid of a running process."""

@@ -35,7 +35,9 @@ class ServedVitals(Vitals):
         self._address = settings.metrics_host, port
         self._metrics = metrics
         self.health = Health(
-            clock, refusal=lambda: self.refusal(), dead_letters_per_minute=settings.dead_letters_per_minute
+            clock,
+            refusal=lambda: self.refusal(),  # noqa: PLW0108 - it is set after this
+            dead_letters_per_minute=settings.dead_letters_per_minute,
         )
 
     def __call__(self) -> None:

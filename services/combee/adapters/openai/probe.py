@@ -1,4 +1,4 @@
-"""One small question in each form a reply can be asked for: what can this server do?"""
+"""What a server can do: one small question in each form that a reply can be asked for."""
 
 import asyncio
 from collections.abc import Mapping
@@ -24,20 +24,6 @@ GIVEN_UP: Mapping[Form, frozenset[str]] = {
     "text": frozenset({"json_schema", "json_object"}),
 }
 MAX_REPLY_BYTES = 1 << 20
-SCHEMA = {
-    "type": "object",
-    "properties": {"answer": {"type": "string"}},
-    "required": ["answer"],
-    "additionalProperties": False,
-}
-PROMPT = Prompt(
-    system="You are being tested. Reply with exactly one JSON object of the form"
-    ' {"answer": "..."} and nothing else.',
-    user="What is the capital of France?",
-    reply_name="test",
-    reply_schema=SCHEMA,
-)
-MESSAGES = ({"role": "system", "content": PROMPT.system}, {"role": "user", "content": PROMPT.user})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,9 +36,9 @@ class Tried:
 
 
 async def try_forms(
-    *, model: str, base_url: str | None, api_key: str | None, timeout_s: float
+    prompt: Prompt, *, model: str, base_url: str | None, api_key: str | None, timeout_s: float
 ) -> dict[Form, Tried]:
-    """Ask in every form at once, each once, without retries.
+    """Ask in every form at once, each once, without retries; ``prompt`` has a schema.
 
     Raises
     ------
@@ -69,32 +55,35 @@ async def try_forms(
     )
     options = Options(model=name, max_output_tokens=None, temperature=0.0, seed=None)
     try:
-        tried = await asyncio.gather(*(_try(connection, options, gone) for gone in GIVEN_UP.values()))
+        tried = await asyncio.gather(*(_try(connection, options, prompt, gone) for gone in GIVEN_UP.values()))
     finally:
         await connection.close()
     return dict(zip(GIVEN_UP, tried, strict=True))
 
 
-async def _try(connection: Connection, options: Options, given_up: frozenset[str]) -> Tried:
+async def _try(connection: Connection, options: Options, prompt: Prompt, given_up: frozenset[str]) -> Tried:
     try:
-        answer = await _asked(connection, options, given_up)
+        answer = await _asked(connection, options, prompt, given_up)
     except RefusedError as refused:
         return Tried(outcome="refused", trouble=str(refused))
     except CombeeError as error:
         return Tried(outcome="failed", trouble=str(error))
     try:
-        await asyncio.to_thread(read_reply, answer, PROMPT)
+        await asyncio.to_thread(read_reply, answer, prompt)
     except UnusableError as unusable:
         return Tried(outcome="ignored", trouble=str(unusable), seconds=answer.usage.seconds)
     return Tried(outcome="works", seconds=answer.usage.seconds)
 
 
-async def _asked(connection: Connection, options: Options, given_up: frozenset[str]) -> Answer:
+async def _asked(
+    connection: Connection, options: Options, prompt: Prompt, given_up: frozenset[str]
+) -> Answer:
     """Ask; an option the server refuses is given up, the form of the reply is not."""
+    messages = ({"role": "system", "content": prompt.system}, {"role": "user", "content": prompt.user})
     while True:  # each turn gives up one more option, or ends
-        parameters = request(options, PROMPT, given_up)
+        parameters = request(options, prompt, given_up)
         try:
-            return await connection.ask(parameters, MESSAGES)
+            return await connection.ask(parameters, messages)
         except RefusedError as refused:
             one = concession(parameters, refused)
             if one is None or one in GIVEN_UP["text"]:

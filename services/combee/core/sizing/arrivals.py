@@ -1,5 +1,6 @@
 """How many reflections arrive per second, from what each version says about its batch."""
 
+import math
 from dataclasses import dataclass
 
 from combee.core.sizing.policy import Iteration
@@ -11,43 +12,52 @@ LONGEST = 3
 """A silence counts for at most this many times the remembered time: it says little about what follows it."""
 AT_ONCE = 0.1
 """Share of a delay: batches that close within less of each other are one measurement."""
+SURPRISE = 5.0
+"""Standard deviations above what chance explains at which a jump is believed at once."""
 LEAST_PER_S = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Arrivals:
-    """What is known of the arrivals after a batch."""
+class Rate:
+    """Arrivals per second, and the number of arrivals that this rests on."""
 
-    arrivals_per_s: float
-    measured_at_ms: int
-    arrived: int
-    waiting: int
+    per_s: float
+    remembered: int
 
 
-def arrivals_after(state: BatchSize, seen: Iteration) -> Arrivals:
-    """Count those that arrived between two closings: the batch itself and what the rest grew by."""
+def arrivals_after(state: BatchSize, seen: Iteration) -> dict[str, float]:
+    """Return the fields of the decision that tell of arrivals, after a batch.
+
+    Between two closings arrived what the batch took and what the rest grew by.
+    """
     follows = state.measured_at_ms > 0 and seen.sequence == state.sequence + 1
     arrived = max(0, state.arrived + seen.reflections + seen.waiting - state.waiting) if follows else 0
     passed_s = (seen.closed_at_ms - state.measured_at_ms) / 1000
+    rate, since_ms = Rate(per_s=state.arrivals_per_s, remembered=state.remembered), seen.closed_at_ms
     if follows and passed_s <= AT_ONCE * max(seen.delay_s, 0.0):
         # A clock that was set back would otherwise hold the estimate until it has caught up.
-        since = min(state.measured_at_ms, seen.closed_at_ms)
-        return _arrivals(state.arrivals_per_s, since, arrived, seen)
-    rate = _rate(state.arrivals_per_s, arrived, passed_s, seen) if follows else state.arrivals_per_s
-    return _arrivals(rate, seen.closed_at_ms, 0, seen)
+        since_ms = min(state.measured_at_ms, seen.closed_at_ms)
+    elif follows:
+        is_behind = 2 * seen.waiting >= seen.asked
+        rate, arrived = _after(rate, arrived, passed_s, is_behind=is_behind), 0
+    return {
+        "arrivals_per_s": rate.per_s,
+        "remembered": rate.remembered,
+        "measured_at_ms": since_ms,
+        "arrived": arrived,
+        "waiting": max(0, seen.waiting),
+    }
 
 
-def _arrivals(rate: float, since_ms: int, arrived: int, seen: Iteration) -> Arrivals:
-    return Arrivals(
-        arrivals_per_s=rate, measured_at_ms=since_ms, arrived=arrived, waiting=max(0, seen.waiting)
-    )
-
-
-def _rate(known: float, arrived: int, passed_s: float, seen: Iteration) -> float:
-    """Weigh a measurement against the memory; when a full batch was left behind, believe it if it is more."""
-    if not known:
-        return arrived / passed_s
-    remembered_s = MEMORY / known
-    smoothed = (MEMORY + arrived) / (remembered_s + min(passed_s, LONGEST * remembered_s))
-    is_behind = seen.waiting >= seen.asked and arrived >= seen.asked
-    return max(smoothed, arrived / passed_s if is_behind else 0.0, LEAST_PER_S)
+def _after(known: Rate, arrived: int, passed_s: float, *, is_behind: bool) -> Rate:
+    """Weigh a measurement against the memory; forget all before a jump that left half a batch behind."""
+    if not known.remembered:
+        return Rate(per_s=arrived / passed_s, remembered=min(MEMORY, arrived))
+    remembered_s = known.remembered / known.per_s
+    expected = known.per_s * passed_s
+    by_chance = math.sqrt(expected * (1 + expected / known.remembered))
+    if is_behind and arrived - expected > SURPRISE * by_chance:
+        return Rate(per_s=arrived / passed_s, remembered=min(MEMORY, arrived))
+    share = min(1.0, LONGEST * remembered_s / passed_s)
+    smoothed = (known.remembered + share * arrived) / (remembered_s + share * passed_s)
+    return Rate(per_s=max(smoothed, LEAST_PER_S), remembered=min(MEMORY, known.remembered + arrived))

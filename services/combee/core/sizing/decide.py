@@ -10,9 +10,9 @@ from combee.core.sizing.policy import Iteration, SizingPolicy
 from combee.core.sizing.profile import (
     PATIENCE,
     fitted,
-    has_drifted,
     missing,
     observed,
+    profile_again,
     slowness_after,
 )
 from combee_schemas.control import BatchSize
@@ -33,16 +33,7 @@ def decide(standing: BatchSize | None, seen: Iteration, policy: SizingPolicy) ->
         state = _begin(standing, seen, policy)
     if not seen.is_batch or seen.sequence <= state.sequence:
         return state
-    arrivals = arrivals_after(state, seen)
-    state = state.model_copy(
-        update={
-            "sequence": seen.sequence,
-            "arrivals_per_s": arrivals.arrivals_per_s,
-            "measured_at_ms": arrivals.measured_at_ms,
-            "arrived": arrivals.arrived,
-            "waiting": arrivals.waiting,
-        }
-    )
+    state = state.model_copy(update={"sequence": seen.sequence, **arrivals_after(state, seen)})
     return (_profile if state.phase == "profiling" else _watch)(state, seen, policy)
 
 
@@ -105,9 +96,9 @@ def _watch(state: BatchSize, seen: Iteration, policy: SizingPolicy) -> BatchSize
     fit = fitted(state)
     slowness = slowness_after(state.slowness, fit, seen)
     state = state.model_copy(update={"settled_for": state.settled_for + 1, "slowness": slowness})
-    if has_drifted(state, fit):
+    if why := profile_again(state, fit):
         again = state.model_copy(update={"observations": (), "unfilled": 0})
-        return _candidate(again, policy.smallest, reasons.drifted)
+        return _candidate(again, policy.smallest, lambda _: why)
     left = missing(state)
     if left and seen.waiting >= FILLS * left[0]:
         return _candidate(state, left[0], reasons.profiling)

@@ -58,7 +58,7 @@ class Demand:
 
 def demand(pipeline: Pipeline, arrivals_per_s: float, headroom: float, *, waiting: int, size: int) -> Demand:
     """Return the demand on a pipeline with ``waiting`` reflections left behind by a batch of ``size``."""
-    backlog = max(0, waiting - size)
+    backlog = max(0, waiting - 2 * size)
     drain_s = DRAIN * pipeline.slowness * pipeline.fit.delay_s(size)
     return Demand(arrivals_per_s=arrivals_per_s, drain_per_s=backlog / drain_s, headroom=headroom)
 

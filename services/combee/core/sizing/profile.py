@@ -10,10 +10,10 @@ PATIENCE = 3
 """Batches in a row that may be no fair measurement of a candidate before it is given up, and larger ones too."""
 MEMORY = 0.9
 """Weight of what is known of the slowness against a new delay."""
-CLIP = 4.0
+CLIP = 8.0
 """One delay counts as at most so many times slower or faster: an outage is not a new normal."""
 DRIFT = 2.0
-"""Beyond this factor, times what the fit itself misses by, delays have drifted from it."""
+"""Beyond this factor, times what the fit itself misses by (at most as much again), delays have drifted."""
 QUIET = 20
 """Batches that a new profile stands before drift can start another one."""
 
@@ -47,9 +47,20 @@ def slowness_after(known: float, fit: PowerLaw | None, seen: Iteration) -> float
     return float(known**MEMORY * ratio ** (1 - MEMORY))
 
 
-def has_drifted(state: BatchSize, fit: PowerLaw | None) -> bool:
-    """Return whether delays are no longer what the fit says, beyond what it missed from the start."""
+def profile_again(state: BatchSize, fit: PowerLaw | None) -> str:
+    """Return why the observations are no longer believed; empty if they are."""
     if fit is None or state.settled_for < QUIET:
-        return False
+        return ""
+    if has_drifted(state, fit):
+        slow = state.slowness
+        factor = f"{slow:.1f} times" if slow > 1 else f"{100 * slow:.0f} % of"
+        return f"profiling again: delays have drifted to {factor} what the fit says"
+    if fit.alpha <= 0 and state.waiting >= state.candidates[-1]:
+        return f"profiling again: {state.waiting} wait, and larger batches took no less time when measured"
+    return ""
+
+
+def has_drifted(state: BatchSize, fit: PowerLaw) -> bool:
+    """Return whether delays are no longer what the fit says, beyond what it missed from the start."""
     missed = max(abs(math.log(one.delay_s / fit.delay_s(one.batch_size))) for one in state.observations)
-    return abs(math.log(state.slowness)) > math.log(DRIFT) + missed
+    return abs(math.log(state.slowness)) > math.log(DRIFT) + min(missed, math.log(DRIFT))

@@ -25,12 +25,6 @@ def profiling(state: BatchSize) -> str:
     return f"profiling: one full batch of {state.batch_size}; {done} of {of} candidates measured"
 
 
-def drifted(state: BatchSize) -> str:
-    """Say why all candidates are measured again."""
-    factor = f"{state.slowness:.1f} times" if state.slowness > 1 else f"{100 * state.slowness:.0f} % of"
-    return f"profiling again: delays have drifted to {factor} what the fit says"
-
-
 def flattened(state: BatchSize, fit: PowerLaw | None, flat: int, policy: SizingPolicy) -> str:
     """Say where the power law has flattened, or why the smallest candidate stands."""
     unmeasured = [one for one in state.candidates if one not in {o.batch_size for o in state.observations}]
@@ -55,9 +49,9 @@ def kept_up(state: BatchSize, found: Mapping[str, float], policy: SizingPolicy) 
     manages = (
         f"{state.arrivals_per_s:.3g} reflections/s arrive{waiting}; batches of {size} manage {capacity:.3g}/s"
     )
-    if capacity < needed and size >= limit:
+    if capacity < policy.headroom * state.arrivals_per_s and size >= limit:
         named = "COMBEE_BATCH_MAX" if limit == policy.most else "the plateau"
         more = "" if policy.beyond_plateau else ", or set COMBEE_BEYOND_PLATEAU"
-        short = "too few" if capacity < state.arrivals_per_s else "short of what is needed"
+        short = "too few" if capacity < state.arrivals_per_s else "with too little head-room"
         return f"{manages}, {short}, and {named} is the limit: {MEND}{more}"
     return f"{manages}; {needed:.3g}/s should be managed (head-room × {policy.headroom:g})"

@@ -1,0 +1,130 @@
+"""What ``combee doctor`` asks a cluster: what its brokers can do, how its topics' replicas are, what time it has."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+import aiokafka
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.client import AIOKafkaClient
+from aiokafka.protocol.admin import ApiVersionRequest
+
+from combee.adapters.kafka.connection import Connection
+from combee.adapters.kafka.errors import translated
+from combee.ports import TransientError
+
+LOG_APPEND_TIME = 1
+PROBE_TOPIC = "doctor"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Abilities:
+    """The brokers that are known, and the newest version of each request that the one asked understands."""
+
+    addresses: tuple[str, ...]
+    requests: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replicas:
+    """How a topic is replicated; the last two count partitions."""
+
+    replication_factor: int
+    leaderless: int
+    under_replicated: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skew:
+    """How far this machine's clock is ahead of the broker's, and how exactly that is known (ms)."""
+
+    ahead_ms: float
+    within_ms: float
+
+
+async def abilities(connection: Connection) -> Abilities:
+    """Return who answers and what it can do."""
+    client = AIOKafkaClient(**connection.client)
+    try:
+        with translated("connecting"):
+            await client.bootstrap()
+            brokers = client.cluster.brokers()
+            node = next(iter(brokers)).nodeId
+            answer = await client.send(node, ApiVersionRequest())
+    finally:
+        await client.close()
+    addresses = tuple(sorted(f"{broker.host}:{broker.port}" for broker in brokers))
+    return Abilities(addresses=addresses, requests={key: newest for key, _, newest in answer.api_versions})
+
+
+async def replicas(connection: Connection) -> dict[str, Replicas]:
+    """Return the replicas of every topic under the prefix, by name without it."""
+    prefix = f"{connection.prefix}."
+    async with _admin(connection) as admin:
+        with translated("describing topics"):
+            found = [t for t in await admin.describe_topics() if t["topic"].startswith(prefix)]
+    return {t["topic"].removeprefix(prefix): _replicas(t["partitions"]) for t in found if t["partitions"]}
+
+
+def _replicas(partitions: list[dict[str, Any]]) -> Replicas:
+    return Replicas(
+        replication_factor=min(len(one["replicas"]) for one in partitions),
+        leaderless=sum(one["leader"] < 0 for one in partitions),
+        under_replicated=sum(len(one["isr"]) < len(one["replicas"]) for one in partitions),
+    )
+
+
+async def skew(connection: Connection) -> Skew:
+    """Write one record that the broker stamps, to a topic made for it and deleted after, and compare.
+
+    Brokers do not tell the time, and ordinary records carry their writer's.
+    """
+    topic = connection.full(f"{PROBE_TOPIC}-{uuid4().hex[:8]}")
+    config = {"message.timestamp.type": "LogAppendTime", "retention.ms": "60000"}
+    new = NewTopic(name=topic, num_partitions=1, replication_factor=1, topic_configs=config)
+    async with _admin(connection) as admin:
+        with translated("creating a topic to compare clocks with"):
+            answer = await admin.create_topics([new])
+        if answer.topic_errors[0][1]:
+            raise TransientError(
+                f"no topic can be created to compare clocks with: {answer.topic_errors[0][2]}"
+            )
+        try:
+            return await _stamped(connection, topic)
+        finally:
+            with translated("deleting the topic again"):
+                await asyncio.shield(admin.delete_topics([topic]))
+
+
+async def _stamped(connection: Connection, topic: str) -> Skew:
+    producer = aiokafka.AIOKafkaProducer(**connection.client, acks="all", linger_ms=0)
+    try:
+        with translated("writing to compare clocks"):
+            await producer.start()
+            # The first waits for the leader; the second measures.
+            await producer.send_and_wait(topic, b"")
+            before_ms = time.time_ns() / 1e6
+            written = await producer.send_and_wait(topic, b"")
+            after_ms = time.time_ns() / 1e6
+    finally:
+        await producer.stop()
+    if written.timestamp_type != LOG_APPEND_TIME:
+        raise TransientError("the broker does not stamp records")
+    # The stamp is whole milliseconds, cut off.
+    theirs_ms = written.timestamp + 0.5
+    return Skew(ahead_ms=(before_ms + after_ms) / 2 - theirs_ms, within_ms=(after_ms - before_ms) / 2 + 0.5)
+
+
+@asynccontextmanager
+async def _admin(connection: Connection) -> AsyncIterator[Any]:
+    admin = AIOKafkaAdminClient(**connection.client)
+    try:
+        with translated("connecting"):
+            await admin.start()
+        yield admin
+    finally:
+        await admin.close()

@@ -1,0 +1,179 @@
+"""What ``combee doctor`` asks the broker and the model; every question has a deadline."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from combee import compose
+from combee.adapters.kafka import KafkaAdmin, KafkaLog
+from combee.adapters.kafka.connection import Connection
+from combee.adapters.kafka.probe import abilities, replicas, skew
+from combee.adapters.openai.probe import Form, try_forms
+from combee.cli.lookup import newest_playbooks
+from combee.core.diagnosis import Check, cluster, flow, unanswered
+from combee.core.diagnosis import surroundings as around
+from combee.core.methods import ace
+from combee.core.redact import redacted
+from combee.ports import CombeeError, Log, TopicPartition
+from combee.runtime.backlog import INPUTS, unpublished
+from combee.runtime.clock import SystemClock
+from combee.runtime.lag import Lags
+from combee.runtime.settings import Settings
+from combee_schemas import topics
+from combee_schemas.codec import CodecError, decode
+from combee_schemas.dead_letter import DeadLetter
+from combee_schemas.trace import Trace
+
+GRACE_S = 1.0
+DAY_MS = 24 * 3600 * 1000
+LAST_LETTERS = 5
+OURS = frozenset(topic.name for topic in topics.TOPICS)
+AGAIN = "mend what this says, then run 'combee doctor' again"
+SOONER = 0.8
+"""Of a check's time the model gets so much: its own words about what is wrong say more than a deadline."""
+NAMES: dict[Form, around.Form] = {
+    "json_schema": "JSON schema",
+    "json_object": "JSON mode",
+    "text": "plain text",
+}
+
+TRIAL = Trace(
+    trace_id="doctor",
+    playbook="doctor",
+    task="What is 6 times 7?",
+    answer="36",
+    feedback="The answer is wrong, 42 was wanted.",
+)
+"""A run to reflect on: the model is tried at what it will have to do."""
+
+Probe = Callable[[], Awaitable[Sequence[Check]]]
+
+
+async def within(timeout_s: float, name: str, probe: Probe, *, remedy: str = AGAIN) -> list[Check]:
+    """Return what a probe finds; one that does not end is left behind, and an error is a finding."""
+    task = asyncio.ensure_future(probe())
+    done, _ = await asyncio.wait({task}, timeout=timeout_s)
+    if not done:
+        task.cancel()
+        await asyncio.wait({task}, timeout=GRACE_S)
+        return [unanswered(name, timeout_s, remedy)]
+    try:
+        return list(task.result())
+    except CombeeError as error:
+        return [Check(name=name, verdict="fail", says=str(error), remedy=remedy)]
+    except TimeoutError:
+        return [unanswered(name, timeout_s, remedy)]
+
+
+async def broker(connected: Connection) -> list[Check]:
+    """Look who answers."""
+    found = await abilities(connected)
+    return [cluster.judge_broker(cluster.BrokerFound(addresses=found.addresses, requests=found.requests))]
+
+
+async def layout(settings: Settings, connected: Connection) -> list[Check]:
+    """Compare the topics with what they should be."""
+    problems = await compose.topic_problems(settings, connected)
+    found = {
+        name: cluster.TopicFound(
+            replication_factor=one.replication_factor,
+            leaderless=one.leaderless,
+            under_replicated=one.under_replicated,
+        )
+        for name, one in (await replicas(connected)).items()
+        if name in OURS
+    }
+    brokers = len((await abilities(connected)).addresses)
+    return cluster.judge_topics(problems, found, brokers)
+
+
+async def clock(connected: Connection) -> list[Check]:
+    """Compare the clocks; a cluster that lets nobody try is no failure."""
+    try:
+        found = await skew(connected)
+    except CombeeError as error:
+        remedy = "compare the clocks by hand, or let this user create a topic named doctor-…"
+        return [Check(name="clock", verdict="warn", says=f"not comparable: {error}", remedy=remedy)]
+    return [cluster.judge_clock(found.ahead_ms, found.within_ms)]
+
+
+async def lag(log: Log, connected: Connection, group: str) -> list[Check]:
+    """Look what waits for a service, and who works on it."""
+    lags = (await Lags(log, group).look()).values()
+    times = [one.oldest_ms for one in lags if one.oldest_ms is not None]
+    now_ms = SystemClock().now_ms()
+    found = flow.GroupFound(
+        group=group,
+        records=sum(one.records for one in lags),
+        oldest_s=max(0, now_ms - min(times)) / 1000 if times else None,
+        members=await KafkaAdmin(connected).members(group),
+    )
+    return [flow.judge_lag(found)]
+
+
+async def dead_letters(log: Log) -> list[Check]:
+    """Look how many there are, how many are new, and what the last ones say."""
+    name = topics.DEAD_LETTERS.name
+    beginnings, ends = await log.beginnings(name), await log.ends(name)
+    recently = await log.offsets_at(name, SystemClock().now_ms() - DAY_MS)
+    reasons: list[str] = []
+    for partition, end in ends.items():
+        source = TopicPartition(topic=name, partition=partition)
+        async for record in log.read(source, max(beginnings[partition], end - LAST_LETTERS), end):
+            try:
+                reasons.append(redacted(decode(record.value, DeadLetter).reason))
+            except CodecError as error:
+                reasons.append(f"a dead letter that cannot be read: {error}")
+    total = sum(ends.values()) - sum(beginnings.values())
+    recent = sum(ends.values()) - sum(recently.values())
+    return [flow.judge_dead_letters(total=total, recent=recent, reasons=reasons)]
+
+
+async def batches(log: Log, settings: Settings) -> list[Check]:
+    """Look for manifests without a version."""
+    published = {name: one.batch_sequence for name, one in (await newest_playbooks(log)).items()}
+    now_ms = SystemClock().now_ms()
+    found = [
+        flow.Unpublished(
+            playbook=batch.playbook,
+            sequence=batch.sequence,
+            age_s=max(0, now_ms - batch.closed_at_ms) / 1000,
+        )
+        for batch in await unpublished(log, published)
+    ]
+    limits = settings.batch
+    return [flow.judge_batches(found, timeout_s=limits.batch_timeout_s, retries=limits.batch_retries)]
+
+
+async def flows(log: KafkaLog, settings: Settings, connected: Connection, timeout_s: float) -> list[Check]:
+    """Look at everything that topics in order are needed for."""
+    probes: list[tuple[str, Probe]] = [
+        *((f"lag of {one}", lambda one=one: lag(log, connected, one)) for one in INPUTS),
+        ("dead letters", lambda: dead_letters(log)),
+        ("batches", lambda: batches(log, settings)),
+    ]
+    found = await asyncio.gather(*(within(timeout_s, name, probe) for name, probe in probes))
+    return [check for checks in found for check in checks]
+
+
+async def model(settings: Settings, simulated_url: str | None, timeout_s: float) -> list[Check]:
+    """Ask the model three small questions; without one, that of 'combee up --simulated'."""
+    chosen = settings.model
+    name, url, key = chosen.model, chosen.base_url, chosen.api_key
+    if name is None and simulated_url is None:
+        return [around.NO_MODEL]
+    tried = await try_forms(
+        ace.reflect_prompt(TRIAL, ()),
+        model=name or "simulated",
+        base_url=url if name else simulated_url,
+        api_key=key.get_secret_value() if key and name else None,
+        timeout_s=min(SOONER * timeout_s, chosen.model_timeout_s),
+    )
+    answered = [one for one in tried.values() if one.outcome != "failed"]
+    trouble = next((one.trouble for one in tried.values() if one.outcome == "failed"), None)
+    found = around.ModelFound(
+        model=name or "simulated",
+        works=frozenset(NAMES[form] for form, one in tried.items() if one.outcome == "works"),
+        seconds=max((one.seconds for one in tried.values()), default=0.0),
+        trouble=None if answered else trouble,
+    )
+    return [around.judge_model(found)]

@@ -1,0 +1,81 @@
+"""What flows and what does not: lag, dead letters, batches without a version."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from combee.core.diagnosis.check import Check
+
+OLD_S = 300.0
+NAMED = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupFound:
+    """What waits for one service, and how many workers of it there are."""
+
+    group: str
+    records: int
+    oldest_s: float | None
+    members: int
+
+
+def judge_lag(found: GroupFound) -> Check:
+    """Judge whether somebody works on what waits."""
+    name, group = f"lag of {found.group}", found.group
+    if not found.records:
+        return Check(name=name, verdict="ok", says=f"nothing waits; workers: {found.members}")
+    age = "" if found.oldest_s is None else f", the oldest for {found.oldest_s:.0f} s"
+    says = f"{found.records} records wait{age}; workers: {found.members}"
+    if not found.members:
+        return Check(
+            name=name,
+            verdict="fail",
+            says=says,
+            remedy=f"no worker of {group} runs: start 'combee up', or 'combee worker {group}'",
+        )
+    if found.oldest_s is not None and found.oldest_s > OLD_S:
+        return Check(
+            name=name,
+            verdict="warn",
+            says=says,
+            remedy=f"look at the log and /readyz of {group}: it may lack workers, or wait for the model",
+        )
+    return Check(name=name, verdict="ok", says=says)
+
+
+def judge_dead_letters(*, total: int, recent: int, reasons: Sequence[str]) -> Check:
+    """Judge dead letters: ``recent`` ones are of the last day; ``reasons`` are the last ones', no secrets."""
+    if not total:
+        return Check(name="dead letters", verdict="ok", says="none")
+    says = f"{total} in all, {recent} of the last day"
+    if not recent:
+        return Check(name="dead letters", verdict="ok", says=says)
+    last = f"; the last: {reasons[-1]}" if reasons else ""
+    remedy = "see 'combee dlq list', mend the cause, then bring back what can be used"
+    return Check(name="dead letters", verdict="warn", says=f"{says}{last}", remedy=remedy)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unpublished:
+    """A batch without a version, and how long it has been closed."""
+
+    playbook: str
+    sequence: int
+    age_s: float
+
+
+def judge_batches(found: Sequence[Unpublished], *, timeout_s: float, retries: int) -> Check:
+    """Judge batches without a version: after ``timeout_s`` shuffle sends one again, so often it gives up."""
+    late = sorted((one for one in found if one.age_s > timeout_s), key=lambda one: -one.age_s)
+    if not late:
+        return Check(name="batches", verdict="ok", says=f"{len(found)} in flight" if found else "none waits")
+    shown = ", ".join(f"{one.playbook} #{one.sequence} ({one.age_s:.0f} s)" for one in late[:NAMED])
+    more = f" and {len(late) - NAMED} more" if len(late) > NAMED else ""
+    stuck = late[0].age_s > timeout_s * (retries + 1)
+    return Check(
+        name="batches",
+        verdict="fail" if stuck else "warn",
+        says=f"without a version for more than {timeout_s:.0f} s: {shown}{more}",
+        remedy="see whether the model answers and scan, shuffle and publish run: shuffle sends the batch"
+        " again by itself once they do",
+    )
