@@ -32,7 +32,7 @@ from support.reading import run, run_json
 
 MODERN = {1: 18, 11: 9, 22: 5, 24: 5, 25: 4, 26: 5, 28: 5}
 FINE = TopicFound(replication_factor=1, leaderless=0, under_replicated=0)
-SECRET = "tops3cret-key"  # noqa: S105 - made up
+KEY = "tops3cret-key"
 
 
 def without(number: int) -> dict[int, int]:
@@ -277,14 +277,14 @@ def test_a_wrong_setting_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_secrets_are_never_printed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
     monkeypatch.setenv("COMBEE_SASL_PASSWORD", "word-of-passage")
-    says = f"{SECRET} word-of-passage sk-abcdefgh1234 http://u:hidden-one@host/v1"
-    speak(monkeypatch, Check(name="model", verdict="warn", says=says, remedy=f"not {SECRET}"))
+    says = f"{KEY} word-of-passage sk-abcdefgh1234 http://u:hidden-one@host/v1"
+    speak(monkeypatch, Check(name="model", verdict="warn", says=says, remedy=f"not {KEY}"))
     for arguments in (("doctor",), ("doctor", "--json")):
         shown = run(*arguments).stdout
         assert "***" in shown
-        for secret in (SECRET, "word-of-passage", "sk-abcdefgh1234", "hidden-one"):
+        for secret in (KEY, "word-of-passage", "sk-abcdefgh1234", "hidden-one"):
             assert secret not in shown
 
 
@@ -308,7 +308,7 @@ def test_the_disk_that_is_looked_at_holds_the_data_directory(
         asked.append(path)
         return Usage()
 
-    monkeypatch.setattr(doctor_surroundings.shutil, "disk_usage", disk_usage)
+    monkeypatch.setattr("shutil.disk_usage", disk_usage)
     monkeypatch.setenv("COMBEE_DATA_DIR", str(tmp_path / "not" / "made" / "yet"))
     assert doctor_surroundings.disk_check(load_settings()).verdict == "ok"
     assert asked == [tmp_path]

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 from prometheus_client import REGISTRY, CollectorRegistry
@@ -39,7 +40,7 @@ SHUFFLE = topics.REFLECTIONS.name
 class Rig:
     """Metrics of a process, and a way to read them."""
 
-    def __init__(self, service: str = "scan", **prices: float) -> None:
+    def __init__(self, service: str = "scan", **prices: Any) -> None:
         self.clock = ManualClock()
         self.registry = new_registry()
         self.metrics = Metrics(self.registry, self.clock, service=service, **prices)

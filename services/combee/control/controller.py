@@ -6,7 +6,7 @@ from collections.abc import Callable
 import structlog
 
 from combee.core.sizing.decide import decide
-from combee.core.sizing.policy import SizingPolicy, iteration_of
+from combee.core.sizing.policy import Iteration, SizingPolicy, iteration_of
 from combee.ports import Clock, Log, Outgoing
 from combee.runtime.playbooks import Playbooks
 from combee.runtime.view import View
@@ -27,7 +27,7 @@ class Controller:
         self._log = log
         self._clock = clock
         self._policy = policy
-        self._versions: asyncio.Queue[Playbook] = asyncio.Queue()
+        self._seen: asyncio.Queue[Iteration] = asyncio.Queue()
         self._standing: dict[str, BatchSize] = {}
         self.playbooks = Playbooks(log, self._changed)
         self.sizes: View[BatchSize] = View(log, topics.BATCH_SIZES, BatchSize)
@@ -36,38 +36,34 @@ class Controller:
         if playbook is None:
             self._standing.pop(name, None)
         else:
-            self._versions.put_nowait(playbook)
+            self._seen.put_nowait(iteration_of(playbook))
 
     async def session(self, stop: asyncio.Event, ready: Callable[[], None]) -> None:
         """Decide until ``stop``; views run beside it."""
         await self.sizes.wait_current(CURRENT_TIMEOUT_S)
         await self.playbooks.view.wait_current(CURRENT_TIMEOUT_S)
         while not stop.is_set():
-            if self._versions.empty():
+            if self._seen.empty():
                 ready()
             try:
                 # Not wait_for: before Python 3.12 it may swallow a cancellation.
                 async with asyncio.timeout(0.5):
-                    version = await self._versions.get()
+                    seen = await self._seen.get()
             except TimeoutError:
                 continue
-            await self._decide(version)
+            await self._decide(seen)
 
-    async def _decide(self, version: Playbook) -> None:
+    async def _decide(self, seen: Iteration) -> None:
+        name = seen.playbook
         # Our own last word, which the view may not have brought back yet.
-        standing = self._standing.get(version.name) or self.sizes.get(version.name)
-        decided = decide(standing, iteration_of(version), self._policy)
-        self._standing[version.name] = decided
+        standing = self._standing.get(name) or self.sizes.get(name)
+        decided = decide(standing, seen, self._policy)
         if decided == standing:
             return
-        moved = standing is None or (standing.batch_size, standing.phase) != (
-            decided.batch_size,
-            decided.phase,
-        )
-        if moved:
+        if standing is None or (standing.batch_size, standing.phase) != (decided.batch_size, decided.phase):
             decided = decided.model_copy(update={"decided_at_ms": self._clock.now_ms()})
-            self._standing[version.name] = decided
-            logger.info("batch_size", playbook=version.name, size=decided.batch_size, reason=decided.reason)
+            logger.info("batch_size", playbook=name, size=decided.batch_size, reason=decided.reason)
         await self._log.produce(
-            Outgoing(topic=topics.BATCH_SIZES.name, key=version.name.encode(), value=encode(decided))
+            Outgoing(topic=topics.BATCH_SIZES.name, key=name.encode(), value=encode(decided))
         )
+        self._standing[name] = decided

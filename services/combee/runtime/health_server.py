@@ -40,6 +40,7 @@ def _told(conditions: Sequence[Condition]) -> Page:
 class _Server(socketserver.ThreadingMixIn, HTTPServer):
     daemon_threads = True
     block_on_close = False
+    request_queue_size = 128
 
     def __init__(self, host: str, port: int, shown: dict[str, Callable[[], Page]]) -> None:
         self.pages = shown
