@@ -66,10 +66,12 @@ def _panel(axes: "Axes", panel: Panel) -> None:
     axes.xaxis.set_major_formatter(ScalarFormatter())
     if panel.log_y:
         axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(ScalarFormatter())
+        axes.yaxis.set_minor_formatter(ScalarFormatter())
     else:
         axes.set_ylim(bottom=0)
     axes.grid(visible=True, alpha=0.3)
-    axes.legend(fontsize="small")
+    axes.legend(fontsize="small", framealpha=0.5)
 
 
 def _series(axes: "Axes", series: Series) -> None:
