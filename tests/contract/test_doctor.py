@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+import structlog
 
 from combee.adapters.openai.probe import try_forms
 from combee.cli.doctor_checks import examine
@@ -118,6 +119,13 @@ def black_hole() -> Iterator[int]:
         yield listening.getsockname()[1]
 
 
+@pytest.fixture
+def own_logs() -> Iterator[None]:
+    yield
+    structlog.reset_defaults()
+
+
+@pytest.mark.usefixtures("own_logs")
 async def test_the_doctor_never_hangs() -> None:
     with black_hole() as port:
         settings = load_settings(

@@ -72,11 +72,16 @@ def test_topics_are_judged_by_layout_and_replicas(
     brokers: int,
     expected: list[tuple[str, str] | str],
 ) -> None:
-    checks = judge_topics(problems, found, brokers)
+    checks = judge_topics(problems, found, brokers=brokers, embedded=False)
     for check, wanted in zip(checks, expected, strict=True):
         verdict, remedy = (wanted, "") if isinstance(wanted, str) else wanted
         assert check.verdict == verdict
         assert remedy in check.remedy
+
+
+def test_a_fresh_embedded_broker_is_no_failure() -> None:
+    (check,) = judge_topics(["a is missing: x"], {}, brokers=1, embedded=True)
+    assert check.verdict == "warn"
 
 
 @pytest.mark.parametrize(
@@ -182,7 +187,12 @@ def test_environment_and_file_are_looked_through(tmp_path: Path, monkeypatch: py
 def test_whatever_is_not_ok_has_a_remedy() -> None:
     found = [
         judge_broker(BrokerFound(addresses=("a:1",), requests={})),
-        *judge_topics([], {"a": TopicFound(replication_factor=1, leaderless=1, under_replicated=1)}, 3),
+        *judge_topics(
+            [],
+            {"a": TopicFound(replication_factor=1, leaderless=1, under_replicated=1)},
+            brokers=3,
+            embedded=False,
+        ),
         judge_clock(1e7, 0),
         judge_lag(GroupFound(group="scan", records=1, oldest_s=None, members=0)),
         judge_dead_letters(total=1, recent=1, reasons=[]),

@@ -140,6 +140,20 @@ def test_delays_that_drift_from_the_fit_start_a_new_profile_and_one_outlier_does
     assert "drifted" in now.reason
 
 
+def test_a_profile_that_an_outage_spoilt_is_made_again_when_a_backlog_shows_it() -> None:
+    now, sequence = decide(None, iteration_of(empty("a")), POLICY), 0
+    while now.phase == "profiling":
+        sequence, size = sequence + 1, now.batch_size
+        now = decide(now, iteration(sequence, size, 3600.0 if size == 80 else delay(size)), POLICY)
+    assert (now.batch_size, now.numbers["alpha"] < 0) == (5, True)
+    assert "larger batches take no less time" in now.reason
+    while now.phase == "settled" and sequence < 50:
+        sequence += 1
+        now = decide(now, iteration(sequence, 5, delay(5), waiting=900), POLICY)
+    assert (now.phase, now.observations) == ("profiling", ())
+    assert "900 wait" in now.reason
+
+
 def test_repeats_and_versions_without_a_batch_change_nothing() -> None:
     now = profiled(KEEP_UP)
     assert decide(now, iteration(now.sequence, now.batch_size, 99.0), KEEP_UP) == now

@@ -69,19 +69,14 @@ def drawn(stands: BatchSize, law: PowerLaw | None, path: Path) -> None:
     backend.FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     sizes, seconds = _points(stands)
-    axes.scatter(sizes, seconds, label="measured")
+    axes.scatter(sizes, seconds, color="black", zorder=3, label="measured")
     if law is not None and sizes:
-        axes.plot(
-            *_curve(law, sizes, stands.batch_size), label=f"fit: α {law.alpha:.2f}, R² {law.r_squared:.2f}"
-        )
-    axes.axvline(stands.batch_size, linestyle="--", label=f"chosen: {stands.batch_size}")
-    axes.set(
-        title=f"{stands.playbook}: {TITLE.format(EPOCH)}",
-        xlabel="batch size",
-        ylabel="seconds",
-        xscale="log",
-        yscale="log",
-    )
+        fitted = f"fit: α {law.alpha:.2f}, R² {law.r_squared:.2f}"
+        axes.plot(*_curve(law, sizes, stands.batch_size), label=fitted)
+    axes.axvline(stands.batch_size, color="tab:red", linestyle="--", label=f"chosen: {stands.batch_size}")
+    title = f"{stands.playbook}: {TITLE.format(EPOCH)}"
+    # Linear: that the curve flattens is the point.
+    axes.set(title=title, xlabel="batch size", ylabel="seconds", ylim=(0, None))
     axes.legend()
     try:
         figure.savefig(path, dpi=110, format="png")

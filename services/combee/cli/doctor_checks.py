@@ -10,6 +10,7 @@ from combee.cli import doctor_probes as probes
 from combee.cli import doctor_surroundings as around
 from combee.cli.log import open_broker
 from combee.core.diagnosis import Check, failed, skipped
+from combee.core.diagnosis.cluster import NONE_YET
 from combee.ports import CombeeError
 from combee.runtime.logs import configure_logs
 from combee.runtime.settings import Settings
@@ -67,7 +68,7 @@ async def _cluster(settings: Settings, servers: str, timeout_s: float) -> list[C
         probes.within(timeout_s, "clock", lambda: probes.clock(connected)),
     )
     checks += layout + clock
-    if failed(layout):
+    if failed(layout) or NONE_YET in layout:
         return checks + _skipped("the topics are not as they must be", *ON_TOPICS)
     return checks + await _flows(settings, connected, timeout_s)
 

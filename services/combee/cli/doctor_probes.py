@@ -83,7 +83,8 @@ async def layout(settings: Settings, connected: Connection) -> list[Check]:
         if name in OURS
     }
     brokers = len((await abilities(connected)).addresses)
-    return cluster.judge_topics(problems, found, brokers)
+    embedded = settings.kafka.bootstrap_servers is None
+    return cluster.judge_topics(problems, found, brokers=brokers, embedded=embedded)
 
 
 async def clock(connected: Connection) -> list[Check]:

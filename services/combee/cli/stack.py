@@ -38,7 +38,15 @@ def child_environment(options: StackOptions) -> dict[str, str]:
     """Return the environment of the services: ours, with every setting as it was resolved here."""
     settings = options.settings
     values: dict[str, object] = {}
-    for group in (settings.kafka, settings.model, settings.batch, settings.playbook, settings.spend):
+    groups = (
+        settings.kafka,
+        settings.model,
+        settings.batch,
+        settings.sizing,
+        settings.playbook,
+        settings.spend,
+    )
+    for group in groups:
         values |= group.model_dump(exclude={"sasl_password", "api_key"})  # secrets stay where they are
     values |= {"bootstrap_servers": options.bootstrap_servers, "log_level": settings.worker.log_level}
     named = {f"COMBEE_{name.upper()}": _text(value) for name, value in values.items() if value is not None}

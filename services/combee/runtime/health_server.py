@@ -57,8 +57,11 @@ class _Server(socketserver.ThreadingMixIn, HTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    timeout = REQUEST_S
     server: _Server
+
+    def setup(self) -> None:
+        super().setup()
+        self.connection.settimeout(REQUEST_S)
 
     def do_GET(self) -> None:
         page = self.server.pages.get(self.path.partition("?")[0])

@@ -58,11 +58,21 @@ def judge_broker(found: BrokerFound) -> Check:
     return Check(name="broker", verdict="ok", says=says)
 
 
-def judge_topics(problems: Sequence[str], found: Mapping[str, TopicFound], brokers: int) -> list[Check]:
+NONE = Check(name="topics", verdict="fail", says="there are none yet", remedy="run 'combee topics create'")
+NONE_YET = Check(
+    name="topics",
+    verdict="warn",
+    says="there are none yet",
+    remedy="nothing to do: on the embedded broker the first 'combee up' or 'combee learn' makes them",
+)
+
+
+def judge_topics(
+    problems: Sequence[str], found: Mapping[str, TopicFound], *, brokers: int, embedded: bool
+) -> list[Check]:
     """Judge the layout's problems (``layout.problems``), then the replicas of what is there."""
     if not found:
-        remedy = "run 'combee topics create'; on the embedded broker the first 'combee up' makes them"
-        return [Check(name="topics", verdict="fail", says="there are none yet", remedy=remedy)]
+        return [NONE_YET if embedded else NONE]
     checks = [_problem(text) for text in problems]
     leaderless = sorted(name for name, one in found.items() if one.leaderless)
     if leaderless:

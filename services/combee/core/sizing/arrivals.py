@@ -8,13 +8,10 @@ from combee_schemas.control import BatchSize
 
 MEMORY = 100
 """Arrivals that the estimate remembers: it is about one part in √(2 · MEMORY) off by chance."""
-LONGEST = 3
-"""A silence counts for at most this many times the remembered time: it says little about what follows it."""
 AT_ONCE = 0.1
 """Share of a delay: batches that close within less of each other are one measurement."""
 SURPRISE = 5.0
 """Standard deviations above what chance explains at which a jump is believed at once."""
-LEAST_PER_S = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,8 +35,7 @@ def arrivals_after(state: BatchSize, seen: Iteration) -> dict[str, float]:
         # A clock that was set back would otherwise hold the estimate until it has caught up.
         since_ms = min(state.measured_at_ms, seen.closed_at_ms)
     elif follows:
-        is_behind = 2 * seen.waiting >= seen.asked
-        rate, arrived = _after(rate, arrived, passed_s, is_behind=is_behind), 0
+        rate, arrived = _after(rate, arrived, passed_s), 0
     return {
         "arrivals_per_s": rate.per_s,
         "remembered": rate.remembered,
@@ -49,15 +45,13 @@ def arrivals_after(state: BatchSize, seen: Iteration) -> dict[str, float]:
     }
 
 
-def _after(known: Rate, arrived: int, passed_s: float, *, is_behind: bool) -> Rate:
-    """Weigh a measurement against the memory; forget all before a jump that left half a batch behind."""
+def _after(known: Rate, arrived: int, passed_s: float) -> Rate:
+    """Weigh a measurement against the memory; forget all that was before a jump."""
+    measured = Rate(per_s=arrived / passed_s, remembered=min(MEMORY, arrived))
     if not known.remembered:
-        return Rate(per_s=arrived / passed_s, remembered=min(MEMORY, arrived))
-    remembered_s = known.remembered / known.per_s
+        return measured
     expected = known.per_s * passed_s
-    by_chance = math.sqrt(expected * (1 + expected / known.remembered))
-    if is_behind and arrived - expected > SURPRISE * by_chance:
-        return Rate(per_s=arrived / passed_s, remembered=min(MEMORY, arrived))
-    share = min(1.0, LONGEST * remembered_s / passed_s)
-    smoothed = (known.remembered + share * arrived) / (remembered_s + share * passed_s)
-    return Rate(per_s=max(smoothed, LEAST_PER_S), remembered=min(MEMORY, known.remembered + arrived))
+    if arrived - expected > SURPRISE * math.sqrt(expected * (1 + expected / known.remembered)):
+        return measured
+    smoothed = (known.remembered + arrived) / (known.remembered / known.per_s + passed_s)
+    return Rate(per_s=smoothed, remembered=min(MEMORY, known.remembered + arrived))

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from combee.core.sizing import reasons
 from combee.core.sizing.arrivals import arrivals_after
-from combee.core.sizing.keep_up import Pipeline, demand, step
+from combee.core.sizing.keep_up import Pipeline, Step, demand, step
 from combee.core.sizing.plateau import PowerLaw, plateau
 from combee.core.sizing.policy import Iteration, SizingPolicy
 from combee.core.sizing.profile import (
@@ -121,7 +121,11 @@ def _keep_up(
     rate, size = state.arrivals_per_s, state.batch_size
     wanted = demand(pipeline, rate, policy.headroom, waiting=state.waiting, size=size)
     limit = policy.most if policy.beyond_plateau else flat
-    chosen = step(pipeline, wanted, standing=size, calm=state.calm, least=policy.smallest, most=limit)
+    if state.settled_for:
+        chosen = step(pipeline, wanted, standing=size, calm=state.calm, least=policy.smallest, most=limit)
+    else:
+        size = pipeline.smallest_for(wanted.needed_per_s, least=policy.smallest, most=limit)
+        chosen = Step(size=size, calm=0)
     state = state.model_copy(update={"batch_size": chosen.size, "calm": chosen.calm})
     found |= {"limit": limit, "needed_per_s": wanted.needed_per_s}
     found |= {"capacity_per_s": pipeline.capacity_per_s(chosen.size)}

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from combee.core.sizing.keep_up import CALM
 from combee.core.sizing.plateau import EPOCH, TAU_SHARE, PowerLaw, tau
 from combee.core.sizing.policy import SizingPolicy
 from combee_schemas.control import BatchSize
@@ -54,4 +55,7 @@ def kept_up(state: BatchSize, found: Mapping[str, float], policy: SizingPolicy) 
         more = "" if policy.beyond_plateau else ", or set COMBEE_BEYOND_PLATEAU"
         short = "too few" if capacity < state.arrivals_per_s else "with too little head-room"
         return f"{manages}, {short}, and {named} is the limit: {MEND}{more}"
-    return f"{manages}; {needed:.3g}/s should be managed (head-room × {policy.headroom:g})"
+    aim = f"{manages}; the aim is {needed:.3g}/s (head-room × {policy.headroom:g})"
+    if capacity < needed:
+        return f"{aim}: larger once half of the head-room is gone"
+    return f"{aim}: smaller if the next {CALM - state.calm} batches need no more" if state.calm else aim

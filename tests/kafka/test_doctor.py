@@ -1,0 +1,197 @@
+"""The doctor as a process of its own on a real broker, and what real workers serve."""
+
+import asyncio
+import re
+import urllib.error
+import urllib.request
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest_asyncio
+
+from combee import compose
+from combee.adapters.kafka import KafkaAdmin, KafkaLog
+from combee.adapters.kafka.connection import Connection
+from combee.adapters.kafka.probe import PROBE_TOPIC, skew
+from combee.cli.learning import outgoing
+from combee.ports import Outgoing
+from combee.runtime.backlog import INPUTS
+from combee.runtime.clock import SystemClock
+from combee.runtime.lag import Lags
+from combee.runtime.settings import load_settings
+from combee.runtime.tracker import Tracker
+from combee_schemas import topics
+from combee_schemas.batch import Batch
+from combee_schemas.codec import encode
+from combee_schemas.dead_letter import DeadLetter
+from support.broker import Broker
+from support.cli import combee
+from support.running import PLAYBOOK, Running, running_stack, traces
+
+COUNT = 40
+STALL_S = 60.0
+CALLS = re.compile(r'^combee_model_call_seconds_count{outcome="answered"} ([0-9.]+)$', re.MULTILINE)
+
+
+async def doctor(broker: Broker, prefix: str, folder: Path, *, code: int, **env: str) -> dict[str, Any]:
+    """Run it; return verdict, text and remedy by check, joined where there are several of a name."""
+    ended = await combee(
+        "doctor",
+        "--json",
+        "--timeout",
+        "30",
+        data_dir=folder,
+        COMBEE_BOOTSTRAP_SERVERS=broker.bootstrap_servers,
+        COMBEE_TOPIC_PREFIX=prefix,
+        **env,
+    )
+    assert ended.code == code, ended.out + ended.err
+    found: dict[str, Any] = {}
+    for check in ended.json()["checks"]:
+        text = f"{check['verdict']} {check['says']} → {check['remedy']}"
+        found[check["name"]] = f"{found[check['name']]}; {text}" if check["name"] in found else text
+    return found
+
+
+@pytest_asyncio.fixture
+async def log(kafka: Broker, topic_prefix: str) -> AsyncIterator[KafkaLog]:
+    """Yield a log whose topics are there and where no worker has ever run."""
+    settings = load_settings(topic_prefix=topic_prefix)
+    connected = compose.connection(settings, kafka.bootstrap_servers)
+    await compose.create_topics(settings, connected)
+    log = KafkaLog(connected)
+    yield log
+    await log.close()
+
+
+async def test_without_topics_it_says_how_to_make_them(
+    kafka: Broker, topic_prefix: str, tmp_path: Path
+) -> None:
+    found = await doctor(kafka, topic_prefix, tmp_path, code=1)
+    assert found["topics"].startswith("fail there are none yet → run 'combee topics create'")
+    assert found["broker"].startswith("ok Kafka ")
+    assert found["lag"].startswith("skip")
+
+
+async def test_what_waits_and_nobody_works_on_is_named(
+    kafka: Broker, topic_prefix: str, tmp_path: Path, log: KafkaLog
+) -> None:
+    await log.produce(*map(outgoing, traces(3, seed=1).values()))
+    batch = Batch(
+        batch_id="b",
+        playbook=PLAYBOOK,
+        sequence=1,
+        seed=0,
+        members=(),
+        copies=1,
+        widths=(1,),
+        base_version=0,
+        through_offset=0,
+        reason="size",
+        batch_size=1,
+        closed_at_ms=SystemClock().now_ms() - 10_000_000,
+    )
+    letter = DeadLetter(
+        origin_topic="traces",
+        origin_partition=0,
+        origin_offset=0,
+        service="reflect",
+        reason="cannot be read: api_key=abcdefgh12345",
+    )
+    await log.produce(
+        Outgoing(topic=topics.BATCHES.name, key=PLAYBOOK.encode(), value=encode(batch)),
+        Outgoing(topic=topics.DEAD_LETTERS.name, key=b"traces", value=encode(letter)),
+    )
+    found = await doctor(kafka, topic_prefix, tmp_path, code=1, COMBEE_SECRET_PASSWORD="not-printed-either")  # noqa: S106 - made up
+    assert found["topics"].startswith("ok all 14")
+    assert re.match(r"fail 3 records wait, the oldest for \d+ s; workers: 0", found["lag of reflect"])
+    assert "combee worker reflect" in found["lag of reflect"]
+    assert found["lag of scan"].startswith("ok")
+    assert f"{PLAYBOOK} #1 (100" in found["batches"]
+    assert found["batches"].startswith("fail")
+    assert found["dead letters"].startswith("warn 1 in all, 1 of the last day; the last: cannot be read")
+    assert "abcdefgh12345" not in str(found)
+    assert "COMBEE_SECRET_PASSWORD is no setting" in found["settings"]
+    assert "not-printed-either" not in str(found)
+
+
+async def test_topics_that_are_not_as_the_settings_say_are_named(
+    kafka: Broker,
+    topic_prefix: str,
+    tmp_path: Path,
+    log: KafkaLog,  # noqa: ARG001 - makes the topics
+) -> None:
+    found = await doctor(kafka, topic_prefix, tmp_path, code=1, COMBEE_PARTITIONS="5")
+    assert (
+        f"{topic_prefix}.reflections has 4 partitions instead of 5 → set COMBEE_PARTITIONS=4"
+        in found["topics"]
+    )
+
+
+async def test_comparing_clocks_leaves_nothing_behind(kafka: Broker, topic_prefix: str) -> None:
+    connected = Connection(bootstrap_servers=kafka.bootstrap_servers, prefix=topic_prefix)
+    found = await skew(connected)
+    # The broker runs on this machine.
+    assert abs(found.ahead_ms) <= found.within_ms + 20
+    assert 0 < found.within_ms < 5_000
+    async with asyncio.timeout(STALL_S):
+        while PROBE_TOPIC in str(await KafkaAdmin(connected).describe()):  # noqa: ASYNC110 - Kafka tells nobody
+            await asyncio.sleep(0.1)
+
+
+async def test_real_workers_serve_what_they_did_and_the_doctor_finds_nothing_wrong(
+    kafka: Broker, topic_prefix: str, tmp_path: Path
+) -> None:
+    new = traces(COUNT, seed=3)
+    async with running_stack(
+        kafka.bootstrap_servers, topic_prefix, tmp_path, latency="0.02", batch_size=20, metrics_port=0
+    ) as running:
+        async with Tracker(running.log, PLAYBOOK, SystemClock()).running() as tracker:
+            await running.log.produce(*map(outgoing, new.values()))
+            await running.learning().settle(tracker, new, stall_s=STALL_S)
+        await _all_ready(running)
+        await _nothing_waits(running)
+        pages = {name: await _page(one, "/metrics") for name, one in running.supervisor.addresses().items()}
+        calls = {name: sum(map(float, CALLS.findall(text))) for name, text in pages.items()}
+        assert calls["reflect"] + calls["scan"] == len(running.calls())
+        assert calls["reflect"] == COUNT
+        versions = len(await running.messages(topics.HISTORY))
+        assert f'combee_versions_total{{origin="batch"}} {versions}.0' in pages["publish"]
+        assert f'combee_retention_ratio{{playbook="{PLAYBOOK}"}}' in pages["publish"]
+        assert f'combee_records_written_total{{topic="reflections"}} {COUNT}.0' in pages["reflect"]
+        assert f'combee_records_written_total{{topic="batches"}} {versions}.0' in pages["shuffle"]
+        assert "combee_build_info{python=" in pages["control"]
+        url = (running.supervisor.folder / "sim.ready").read_text().strip()
+        model = {"COMBEE_MODEL": "simulated", "COMBEE_BASE_URL": url, "COMBEE_API_KEY": "simulated"}
+        found = await doctor(kafka, topic_prefix, tmp_path, code=0, **model)
+        assert {text.split()[0] for text in found.values()} == {"ok"}
+        assert "JSON schema, JSON mode, plain text" in found["model"]
+        assert found["lag of scan"] == "ok nothing waits; workers: 1 → "
+
+
+async def _all_ready(running: Running) -> None:
+    async with asyncio.timeout(STALL_S):
+        for address in running.supervisor.addresses().values():
+            while (await _page(address, "/readyz")).count("ok ") != 5:  # noqa: ASYNC110 - a process tells nobody
+                await asyncio.sleep(0.1)
+
+
+async def _nothing_waits(running: Running) -> None:
+    async with asyncio.timeout(STALL_S):
+        for group in INPUTS:
+            lags = Lags(running.log, group)
+            while any(lag.records for lag in (await lags.look()).values()):  # noqa: ASYNC110 - the same
+                await asyncio.sleep(0.1)
+
+
+async def _page(address: str, path: str) -> str:
+    def get() -> str:
+        try:
+            with urllib.request.urlopen(f"{address}{path}", timeout=5) as answer:  # noqa: S310 - loopback
+                return str(answer.read().decode())
+        except urllib.error.HTTPError as error:
+            with error:
+                return str(error.read().decode())
+
+    return await asyncio.to_thread(get)
