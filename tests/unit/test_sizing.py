@@ -69,6 +69,33 @@ def test_the_choice_is_bounded() -> None:
     assert plateau(fit, smallest=5, most=30) == 30
 
 
+# ---- what a version says
+
+
+VERSION = empty("a").model_copy(
+    update={
+        "version": 7, "batch_sequence": 6, "origin": "batch", "reflections": 5, "batch_size": 5,
+        "close_reason": "size", "waiting": 2, "closed_at_ms": 1000, "created_at_ms": 3500,
+    }
+)  # fmt: skip
+
+
+def test_a_version_tells_of_its_batch() -> None:
+    assert iteration_of(VERSION) == Iteration(
+        playbook="a", sequence=6, asked=5, reflections=5, is_fair=True, waiting=2, closed_at_ms=1000, delay_s=2.5
+    )  # fmt: skip
+    assert not iteration_of(VERSION.model_copy(update={"origin": "edit"})).is_batch
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"close_reason": "flush"}, {"reflections": 4}, {"degraded": True}, {"created_at_ms": 1000}],
+    ids=lambda other: next(iter(other)),
+)
+def test_only_full_batches_that_went_well_are_measurements(other: dict[str, object]) -> None:
+    assert not iteration_of(VERSION.model_copy(update=other)).is_fair
+
+
 # ---- the fold
 
 
@@ -129,7 +156,7 @@ def test_delays_that_drift_from_the_fit_start_a_new_profile_and_one_outlier_does
     now = profiled(POLICY)
     size, first = now.batch_size, now.sequence
     for sequence in range(first + 1, first + 40):
-        slow = 10 if sequence == first + 30 else 1
+        slow = 3600 if sequence == first + 30 else 1
         now = decide(now, iteration(sequence, size, slow * delay(size)), POLICY)
     assert now.phase == "settled"
     for sequence in range(first + 40, first + 60):
@@ -138,6 +165,29 @@ def test_delays_that_drift_from_the_fit_start_a_new_profile_and_one_outlier_does
             break
     assert now.phase == "profiling"
     assert "drifted" in now.reason
+
+
+def test_a_new_profile_stands_for_twenty_batches_whatever_they_take() -> None:
+    now = profiled(POLICY)
+    size = now.batch_size
+    for _ in range(19):
+        now = decide(now, iteration(now.sequence + 1, size, 10 * delay(size)), POLICY)
+        assert now.phase == "settled"
+    now = decide(now, iteration(now.sequence + 1, size, 10 * delay(size)), POLICY)
+    assert now.phase == "profiling"
+
+
+def test_a_fit_that_missed_by_much_is_given_up_all_the_same() -> None:
+    now = decide(None, iteration_of(empty("a")), POLICY)
+    while now.phase == "profiling":
+        spoilt = 3600.0 if now.batch_size == 5 else delay(now.batch_size)
+        now = decide(now, iteration(now.sequence + 1, now.batch_size, spoilt), POLICY)
+    size = now.batch_size
+    for _ in range(60):
+        now = decide(now, iteration(now.sequence + 1, size, delay(size)), POLICY)
+        if now.phase == "profiling":
+            break
+    assert now.phase == "profiling"
 
 
 def test_a_profile_that_an_outage_spoilt_is_made_again_when_a_backlog_shows_it() -> None:

@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from combee.core.sizing.keep_up import CALM
-from combee.core.sizing.policy import SizingPolicy
+from combee.core.sizing.decide import decide
+from combee.core.sizing.keep_up import Pipeline, demand, step
+from combee.core.sizing.plateau import PowerLaw
+from combee.core.sizing.policy import Iteration, SizingPolicy
 from combee_schemas.control import BatchSize
 from support.simulated_pipeline import Turn, evenly, poisson, power_law, run
 
@@ -70,6 +72,7 @@ def test_under_steady_arrivals_the_size_comes_to_rest_and_nothing_piles_up(rate:
     done = run(KEEP_UP, arrivals, power_law(FIRST_S, ALPHA, 0.1, seed))
     settled = [one for one in done if 500 <= one.closed_s < 1400]
     assert changes_of_direction(sizes(settled)) <= 2
+    assert sum(a != b for a, b in pairwise(sizes(settled))) <= 4
     assert all(one.waiting <= 3 * one.asked + 10 * rate for one in settled[-5:])
 
 
@@ -88,7 +91,7 @@ def test_whatever_arrives_it_goes_down_only_after_a_calm_while(
     for before, now in pairwise(done):
         fell, rose = (sign * (now.after.batch_size - before.after.batch_size) > 0 for sign in (-1, 1))
         if before.after.phase == now.after.phase == "settled":
-            assert not (fell and since_larger + 1 < CALM)
+            assert not (fell and since_larger < 4)
         since_larger = 0 if rose or now.after.phase == "profiling" else since_larger + 1
         assert KEEP_UP.smallest <= now.after.batch_size <= KEEP_UP.most
 
@@ -117,6 +120,27 @@ def test_a_dead_model_leaves_a_backlog_that_is_worked_off_and_then_forgotten(see
     late = [one for one in done if one.closed_s > 7000]
     assert max(one.waiting for one in late) < 60
     assert late[-1].after.batch_size <= 20
+
+
+def test_a_new_choice_has_all_the_head_room_it_should_have() -> None:
+    done = run(KEEP_UP, list(evenly([(1.2, 400.0)])), power_law(FIRST_S, ALPHA), max_wait_s=600)
+    chosen = next(one.after for one in done if one.after.phase == "settled")
+    assert capacity_per_s(5) > 1.25 * 1.2
+    assert 1.5 * 1.2 <= capacity_per_s(chosen.batch_size) < 1.75 * 1.2
+
+
+@pytest.mark.parametrize(("left", "grows"), [(1.4, False), (1.2, True)])
+def test_nothing_moves_until_half_of_the_head_room_is_gone(*, left: float, grows: bool) -> None:
+    pipeline = Pipeline(fit=PowerLaw(a=1500, alpha=ALPHA, r_squared=1), slowness=1, in_flight=1)
+    wanted = demand(pipeline, pipeline.capacity_per_s(10) / left, 1.5, waiting=0, size=10)
+    assert (step(pipeline, wanted, standing=10, calm=0, least=5, most=200).size > 10) == grows
+
+
+def test_a_lower_cap_holds_from_the_next_version_on() -> None:
+    flood = list(evenly([(60.0, 120.0)]))
+    high = run(KEEP_UP, flood, power_law(FIRST_S, ALPHA), turns=20)[-1].after
+    seen = Iteration(playbook="p", sequence=high.sequence + 1, asked=high.batch_size, reflections=3)
+    assert decide(high, seen, SizingPolicy(kind="keep-up", most=30)).batch_size <= 30 < high.batch_size
 
 
 def test_the_plateau_is_not_passed_unless_told_so() -> None:

@@ -51,7 +51,7 @@ def _after(known: Rate, arrived: int, passed_s: float) -> Rate:
     if not known.remembered:
         return measured
     expected = known.per_s * passed_s
-    if arrived - expected > SURPRISE * math.sqrt(expected * (1 + expected / known.remembered)):
+    if arrived - expected > SURPRISE * math.sqrt(expected):
         return measured
     smoothed = (known.remembered + arrived) / (known.remembered / known.per_s + passed_s)
     return Rate(per_s=smoothed, remembered=min(MEMORY, known.remembered + arrived))
