@@ -1,0 +1,113 @@
+"""A batch's tree while its nodes finish, whatever order manifest and results are read in."""
+
+from typing import Any
+
+from combee.core import identity
+from combee.core.live.values import LiveBatch, LiveNode, NodeState
+from combee.core.tree import child_indices, is_root, parent_index
+from combee_schemas.batch import Batch
+from combee_schemas.scan import Partial, Plan, Update
+
+Place = tuple[int, int]
+"""Level and index of a node."""
+
+
+class Growing:
+    """One batch; its ``shown`` is made anew only after a change."""
+
+    def __init__(self, known: Batch | Plan) -> None:
+        self.batch = _described(known)
+        self._done: dict[Place, LiveNode] = {}
+        self._shown: LiveBatch | None = None
+
+    def describe(self, manifest: Batch) -> None:
+        """Add what only the manifest says."""
+        told = _described(manifest)
+        self._change(told.model_copy(update=self.batch.model_dump(include={"version", "done_at_ms"})))
+
+    def finish(self, result: Partial | Update, at_ms: int) -> None:
+        """Note a node's result; the first in the log counts."""
+        level, index = (
+            (result.level, result.index) if isinstance(result, Partial) else (len(self.batch.widths) - 1, 0)
+        )
+        if (level, index) in self._done or not self._has(level, index):
+            return
+        self._done[level, index] = self._node(level, index, "done").model_copy(
+            update={
+                "status": result.status,
+                "reason": result.reason,
+                "operations": len(result.operations),
+                "seen": len(result.seen),
+                "tokens_in": result.usage.tokens_in,
+                "tokens_out": result.usage.tokens_out,
+                "at_ms": at_ms,
+            }
+        )
+        self._change(self.batch)
+
+    def become(self, version: int, at_ms: int) -> None:
+        """Note the version that this batch became."""
+        self._change(self.batch.model_copy(update={"version": version, "done_at_ms": at_ms}))
+
+    @property
+    def shown(self) -> LiveBatch:
+        """The batch with all its nodes."""
+        if self._shown is None:
+            places = [
+                (level, index) for level, width in enumerate(self.batch.widths) for index in range(width)
+            ]
+            nodes = tuple(
+                self._done.get(place) or self._node(*place, self._state(*place)) for place in places
+            )
+            self._shown = self.batch.model_copy(update={"nodes": nodes})
+        return self._shown
+
+    def _change(self, batch: LiveBatch) -> None:
+        self.batch, self._shown = batch, None
+
+    def _has(self, level: int, index: int) -> bool:
+        widths = self.batch.widths
+        return 0 <= level < len(widths) and 0 <= index < widths[level]
+
+    def _state(self, level: int, index: int) -> NodeState:
+        children = child_indices(self.batch.widths, level, index) if level else ()
+        return "ready" if all((level - 1, child) in self._done for child in children) else "waiting"
+
+    def _node(self, level: int, index: int, state: NodeState) -> LiveNode:
+        batch_id, widths = self.batch.batch_id, self.batch.widths
+        above = "" if is_root(widths, level) else _above(batch_id, widths, level, index)
+        return LiveNode(
+            node_id=identity.node_id(batch_id, level, index),
+            level=level,
+            index=index,
+            parent_id=above,
+            state=state,
+        )
+
+
+def _above(batch_id: str, widths: tuple[int, ...], level: int, index: int) -> str:
+    return identity.node_id(batch_id, level + 1, parent_index(widths, level, index))
+
+
+def _described(known: Batch | Plan) -> LiveBatch:
+    told: dict[str, Any] = (
+        {"reflections": known.reflections} if isinstance(known, Plan) else _only_manifest(known)
+    )
+    return LiveBatch(
+        batch_id=known.batch_id,
+        playbook=known.playbook,
+        sequence=known.sequence,
+        method=known.method,
+        widths=known.widths,
+        reason=known.reason,
+        closed_at_ms=known.closed_at_ms,
+        **told,
+    )
+
+
+def _only_manifest(manifest: Batch) -> dict[str, Any]:
+    return {
+        "reflections": len(manifest.members),
+        "copies": manifest.copies,
+        "shape_reason": manifest.shape_reason,
+    }

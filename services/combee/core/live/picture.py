@@ -1,0 +1,153 @@
+"""The picture: every record that is read changes it, in whatever order topics are read."""
+
+from collections import Counter, OrderedDict, deque
+from collections.abc import Mapping
+
+from combee.core.live.growing import Growing
+from combee.core.live.playbooks import Shelf
+from combee.core.live.rates import Rate
+from combee.core.live.values import LiveBatch, LiveDeadLetter, Snapshot, Stage
+from combee.core.live.windows import Windows
+from combee.core.tree import is_valid
+from combee_schemas.base import Message
+from combee_schemas.batch import Batch
+from combee_schemas.control import BatchSize
+from combee_schemas.dead_letter import DeadLetter
+from combee_schemas.playbook import Playbook
+from combee_schemas.scan import Partial, Plan, Update
+from combee_schemas.topics import MAX_LEVELS
+
+BATCHES_KEPT = 50
+BATCHES_SHOWN = 20
+PLAYBOOKS_SHOWN = 200
+DEAD_LETTERS_KEPT = 100
+
+
+class Picture:
+    """What a deployment does; memory is bounded but for one short summary per playbook."""
+
+    def __init__(self, *, batch_size: int) -> None:
+        self.revision = 0
+        """Rises with every change."""
+        self.windows = Windows()
+        self._shelf = Shelf(batch_size)
+        self._stages: dict[str, Stage] = {}
+        self._rates: dict[str, Rate] = {}
+        self._batches: OrderedDict[str, Growing] = OrderedDict()
+        self._dead: deque[LiveDeadLetter] = deque(maxlen=DEAD_LETTERS_KEPT)
+        self._dead_by_playbook: Counter[str] = Counter()
+
+    # ---- what is read
+
+    def arrived(self, playbook: str, offset: int, at_ms: int) -> None:
+        """Take a reflection by its key and place alone."""
+        self.windows.arrived(playbook, offset, at_ms)
+        self._shelf.touch(playbook, at_ms)
+        self.revision += 1
+
+    def take(self, message: Message, at_ms: int) -> None:
+        """Take a message of any other topic; what says nothing about now is ignored."""
+        match message:
+            case Batch():
+                self._manifest(message)
+            case Partial() | Update():
+                self._result(message, at_ms)
+            case Playbook():
+                self._version(message)
+            case BatchSize():
+                self._shelf.size(message)
+            case DeadLetter():
+                self._dead.append(_shown(message))
+                self._dead_by_playbook[message.playbook] += 1
+            case _:
+                return
+        self.revision += 1
+
+    def past(self, version: Playbook) -> None:
+        """Take a version from ``history``: it does not say that the playbook still exists."""
+        self._shelf.past(version)
+        if version.origin == "batch" and (known := self._batches.get(version.batch_id)):
+            known.become(version.version, version.created_at_ms)
+        self.revision += 1
+
+    def deleted(self, playbook: str) -> None:
+        """Take a tombstone of ``playbooks``."""
+        self._shelf.forget(playbook)
+        self.revision += 1
+
+    def stage(
+        self, name: str, records: int, at_ms: int, *, lag: int | None = None, oldest_ms: int | None = None
+    ) -> None:
+        """Take how far a topic has come, and its readers."""
+        rate = self._rates.setdefault(name, Rate())
+        rate.add(records, at_ms)
+        waited = None if oldest_ms is None else max(0, at_ms - oldest_ms) / 1000
+        seen = Stage(name=name, records=records, rate_per_s=rate.per_s, lag=lag, lag_s=waited)
+        if seen != self._stages.get(name):
+            self._stages[name] = seen
+            self.revision += 1
+
+    # ---- what is shown
+
+    def batch(self, batch_id: str) -> LiveBatch | None:
+        """Return one of the last 50 batches."""
+        known = self._batches.get(batch_id)
+        return known.shown if known else None
+
+    @property
+    def dead_by_playbook(self) -> Mapping[str, int]:
+        """Dead letters seen per playbook; under the empty name those of unknown ones."""
+        return self._dead_by_playbook
+
+    def snapshot(self, now_ms: int) -> Snapshot:
+        """Return everything at this moment: the newest 20 batches, the 200 playbooks that changed last."""
+        newest = [one.shown for one in reversed(self._batches.values())][:BATCHES_SHOWN]
+        return Snapshot(
+            revision=self.revision,
+            at_ms=now_ms,
+            stages=tuple(self._stages.values()),
+            playbooks=self._shelf.shown(self.windows, PLAYBOOKS_SHOWN),
+            playbooks_total=len(self._shelf),
+            batches=tuple(newest),
+            dead_letters=self._dead_by_playbook.total(),
+            dead_letters_recent=tuple(reversed(self._dead)),
+        )
+
+    # ---- how
+
+    def _manifest(self, manifest: Batch) -> None:
+        self.windows.closed(manifest.playbook, manifest.through_offset)
+        self._shelf.touch(manifest.playbook, manifest.closed_at_ms)
+        if growing := self._growing(manifest):
+            growing.describe(manifest)
+
+    def _result(self, result: Partial | Update, at_ms: int) -> None:
+        if growing := self._growing(result.plan):
+            growing.finish(result, at_ms)
+
+    def _version(self, playbook: Playbook) -> None:
+        self.windows.closed(playbook.name, playbook.through_offset)
+        self._shelf.newest(playbook)
+        self.past(playbook)
+
+    def _growing(self, known: Batch | Plan) -> Growing | None:
+        found = self._batches.get(known.batch_id)
+        if found is None and is_valid(known.widths, MAX_LEVELS):
+            found = self._batches[known.batch_id] = Growing(known)
+            version = self._shelf.became(known.playbook, known.batch_id)
+            if version is not None:
+                found.become(version.version, version.at_ms)
+            while len(self._batches) > BATCHES_KEPT:
+                self._batches.popitem(last=False)
+        return found
+
+
+def _shown(letter: DeadLetter) -> LiveDeadLetter:
+    return LiveDeadLetter(
+        service=letter.service,
+        reason=letter.reason,
+        origin=f"{letter.origin_topic}[{letter.origin_partition}]@{letter.origin_offset}",
+        record_id=letter.record_id,
+        playbook=letter.playbook,
+        at_ms=letter.at_ms,
+    )

@@ -1,0 +1,124 @@
+"""Summaries of all playbooks: the newest version, the last versions without entries, the batch size."""
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from combee.core.live.values import LivePlaybook, LiveSize, LiveVersion
+from combee.core.live.windows import Windows
+from combee_schemas.control import BatchSize
+from combee_schemas.playbook import Playbook
+
+KEPT = 200
+"""Versions and decisions per playbook."""
+
+
+@dataclass(slots=True)
+class _Row:
+    newest: LivePlaybook
+    sizes: deque[LiveSize] = field(default_factory=lambda: deque(maxlen=KEPT))
+
+
+class Shelf:
+    """All playbooks by name."""
+
+    def __init__(self, batch_size: int) -> None:
+        self._batch_size = batch_size
+        self._rows: dict[str, _Row] = {}
+        self._versions: dict[str, dict[int, LiveVersion]] = {}
+        """Those of deleted playbooks too: ``history`` may be read before the tombstone."""
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def touch(self, name: str, at_ms: int) -> None:
+        """Note that something about a playbook happened."""
+        row = self._row(name)
+        row.newest = row.newest.model_copy(update={"changed_at_ms": max(at_ms, row.newest.changed_at_ms)})
+
+    def newest(self, playbook: Playbook) -> None:
+        """Take the newest version, from ``playbooks``."""
+        row = self._row(playbook.name)
+        if playbook.version >= row.newest.version:
+            row.newest = row.newest.model_copy(
+                update={
+                    "version": playbook.version,
+                    "entries": len(playbook.entries),
+                    "retention": _retention(playbook),
+                    "retention_recent": playbook.retention_recent,
+                    "spend_tokens": playbook.spend.tokens,
+                    "spend_cost": playbook.spend.cost,
+                }
+            )
+        self.touch(playbook.name, playbook.created_at_ms)
+
+    def past(self, playbook: Playbook) -> None:
+        """Take any version, from ``history`` too, in any order."""
+        versions = self._versions.setdefault(playbook.name, {})
+        versions[playbook.version] = _version(playbook)
+        if len(versions) > KEPT:
+            del versions[min(versions)]
+
+    def size(self, decided: BatchSize) -> None:
+        """Take a decision of the controller."""
+        row = self._row(decided.playbook)
+        one = LiveSize(at_ms=decided.decided_at_ms, batch_size=decided.batch_size, reason=decided.reason)
+        if not row.sizes or row.sizes[-1].batch_size != one.batch_size:
+            row.sizes.append(one)
+        row.newest = row.newest.model_copy(
+            update={"batch_size": decided.batch_size, "batch_size_reason": decided.reason}
+        )
+
+    def became(self, name: str, batch_id: str) -> LiveVersion | None:
+        """Return the version that a batch became, if it is among those kept."""
+        versions = reversed(self._versions.get(name, {}).values())
+        return next((one for one in versions if batch_id and one.batch_id == batch_id), None)
+
+    def forget(self, name: str) -> None:
+        """Forget a deleted playbook."""
+        self._rows.pop(name, None)
+        self._versions.pop(name, None)
+
+    def shown(self, windows: Windows, most: int) -> tuple[LivePlaybook, ...]:
+        """Return those that changed last, newest first."""
+        rows = sorted(self._rows.values(), key=lambda row: (-row.newest.changed_at_ms, row.newest.name))
+        return tuple(self._shown(row, windows) for row in rows[:most])
+
+    def _shown(self, row: _Row, windows: Windows) -> LivePlaybook:
+        name = row.newest.name
+        versions = self._versions.get(name, {})
+        return row.newest.model_copy(
+            update={
+                "waiting": windows.count(name),
+                "waiting_since_ms": windows.since_ms(name),
+                "versions": tuple(versions[number] for number in sorted(versions)),
+                "sizes": tuple(row.sizes),
+            }
+        )
+
+    def _row(self, name: str) -> _Row:
+        if name not in self._rows:
+            self._rows[name] = _Row(LivePlaybook(name=name, batch_size=self._batch_size))
+        return self._rows[name]
+
+
+def _version(playbook: Playbook) -> LiveVersion:
+    is_batch = playbook.origin == "batch"
+    usage = playbook.usage + playbook.reflect_usage
+    return LiveVersion(
+        version=playbook.version,
+        at_ms=playbook.created_at_ms,
+        origin=playbook.origin,
+        batch_id=playbook.batch_id if is_batch else "",
+        entries=len(playbook.entries),
+        batch_size=playbook.batch_size,
+        reflections=playbook.reflections if is_batch else 0,
+        retention=_retention(playbook),
+        tokens=usage.tokens_in + usage.tokens_out if is_batch else 0,
+        cost=playbook.spend.cost_each * playbook.reflections if is_batch else 0.0,
+        close_reason=playbook.close_reason if is_batch else "",
+        seconds=max(0, playbook.created_at_ms - playbook.closed_at_ms) / 1000 if is_batch else 0.0,
+    )
+
+
+def _retention(playbook: Playbook) -> float | None:
+    return playbook.retention[-1] if playbook.origin == "batch" and playbook.retention else None

@@ -1,0 +1,143 @@
+"""What a live picture consists of: frozen values, JSON by ``model_dump(mode="json")``."""
+
+from typing import Literal
+
+from combee_schemas.base import Value
+from combee_schemas.batch import CloseReason
+from combee_schemas.scan import NodeStatus
+
+NodeState = Literal["waiting", "ready", "done"]
+"""waiting: not all its children are done; ready: its call may run; done: its result is in the log."""
+
+
+class Stage(Value):
+    """One topic of the flow."""
+
+    name: str
+    records: int
+    """Offsets given out so far, a transaction's markers among them."""
+    rate_per_s: float = 0.0
+    """Over the last 10 s."""
+    lag: int | None = None
+    """Offsets that its readers have not committed; None: nobody commits here."""
+    lag_s: float | None = None
+    """How long the oldest of them has waited; None: nothing waits."""
+
+
+class LiveNode(Value):
+    """One aggregator call of a batch."""
+
+    node_id: str
+    level: int
+    index: int
+    parent_id: str = ""
+    """Empty at the root."""
+    state: NodeState = "waiting"
+    status: NodeStatus | None = None
+    """How it ended, once done."""
+    reason: str = ""
+    operations: int = 0
+    seen: int = 0
+    """Reflections below it."""
+    tokens_in: int = 0
+    """Of all calls below it, its own included."""
+    tokens_out: int = 0
+    at_ms: int | None = None
+    """When its result was written."""
+
+
+class LiveBatch(Value):
+    """One batch with its tree, leaves first."""
+
+    batch_id: str
+    playbook: str
+    sequence: int
+    method: str = "ace"
+    reflections: int = 0
+    copies: int = 0
+    """0: its manifest has not been read."""
+    widths: tuple[int, ...] = ()
+    reason: CloseReason | None = None
+    shape_reason: str = ""
+    closed_at_ms: int = 0
+    version: int | None = None
+    """The version it became; None: still in flight."""
+    done_at_ms: int | None = None
+    nodes: tuple[LiveNode, ...] = ()
+
+
+class LiveVersion(Value):
+    """One version of a playbook, without its entries."""
+
+    version: int
+    at_ms: int
+    origin: str = "batch"
+    batch_id: str = ""
+    entries: int = 0
+    batch_size: int = 0
+    reflections: int = 0
+    retention: float | None = None
+    tokens: int = 0
+    cost: float = 0.0
+    """In the currency of the price table."""
+    close_reason: str = ""
+    seconds: float = 0.0
+    """From its batch's closing to the version."""
+
+
+class LiveSize(Value):
+    """A decision of the controller."""
+
+    at_ms: int
+    batch_size: int
+    reason: str = ""
+
+
+class LivePlaybook(Value):
+    """One playbook: its window, its batch size and what became of it."""
+
+    name: str
+    version: int = 0
+    entries: int = 0
+    waiting: int = 0
+    """Reflections in its window; repeats count until the window closes."""
+    waiting_since_ms: int | None = None
+    batch_size: int = 0
+    batch_size_reason: str = ""
+    sizes: tuple[LiveSize, ...] = ()
+    retention: float | None = None
+    retention_recent: tuple[float, ...] = ()
+    versions: tuple[LiveVersion, ...] = ()
+    """Newest last."""
+    spend_tokens: int = 0
+    """Today's, by the last version."""
+    spend_cost: float = 0.0
+    changed_at_ms: int = 0
+
+
+class LiveDeadLetter(Value):
+    """A record that could not be used."""
+
+    service: str
+    reason: str
+    origin: str
+    """``topic[partition]@offset``."""
+    record_id: str = ""
+    playbook: str = ""
+    at_ms: int = 0
+
+
+class Snapshot(Value):
+    """Everything at one moment."""
+
+    revision: int
+    at_ms: int
+    stages: tuple[Stage, ...] = ()
+    playbooks: tuple[LivePlaybook, ...] = ()
+    """The last changed first."""
+    playbooks_total: int = 0
+    batches: tuple[LiveBatch, ...] = ()
+    """The newest first."""
+    dead_letters: int = 0
+    dead_letters_recent: tuple[LiveDeadLetter, ...] = ()
+    """The newest first."""

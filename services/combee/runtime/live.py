@@ -1,0 +1,163 @@
+"""The live picture, kept current from the topics by one task per topic; it joins no consumer group."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import aclosing, suppress
+
+import structlog
+
+from combee.core.live.picture import Picture
+from combee.ports import Clock, Log, Record, TransientError
+from combee.runtime.backlog import INPUTS
+from combee.runtime.lag import Lag, Lags
+from combee_schemas import topics
+from combee_schemas.codec import CodecError, decode
+from combee_schemas.playbook import Playbook
+from combee_schemas.topics import Topic
+
+logger = structlog.get_logger()
+
+LOOK_S = 1.0
+"""How often offsets and lags are looked at."""
+RETRY_S = 1.0
+MEMORY_MS = 15 * 60 * 1000
+"""How far back results of the scan and dead letters are read at the start."""
+NAME_LENGTH = 200
+"""A longer key is no playbook's."""
+TAIL = 200
+"""So many offsets back per partition manifests and versions are read at the start."""
+STAGES = (
+    topics.TRACES,
+    topics.REFLECTIONS,
+    topics.BATCHES,
+    *topics.SCAN,
+    topics.UPDATES,
+    topics.PLAYBOOKS,
+    topics.DEAD_LETTERS,
+)
+FOLLOWED = (
+    topics.BATCHES,
+    *topics.SCAN[1:],
+    topics.UPDATES,
+    topics.PLAYBOOKS,
+    topics.HISTORY,
+    topics.BATCH_SIZES,
+    topics.DEAD_LETTERS,
+)
+
+
+class Live:
+    """Follows a deployment's topics; ``picture`` is what they say."""
+
+    def __init__(self, log: Log, clock: Clock, *, batch_size: int) -> None:
+        self.picture = Picture(batch_size=batch_size)
+        self._log = log
+        self._clock = clock
+        self._lags = {group: Lags(log, group) for group in INPUTS}
+        self._behind = {topic.name for topic in (*FOLLOWED, topics.REFLECTIONS)}
+        self._current = asyncio.Event()
+        self._changed = asyncio.Event()
+
+    async def run(self) -> None:
+        """Follow everything for ever; a broker that is away is waited for."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._follow(topics.REFLECTIONS, self._arrived))
+            for topic in FOLLOWED:
+                tasks.create_task(self._follow(topic, self._taker(topic)))
+            tasks.create_task(self._look_often())
+
+    async def wait_current(self, timeout_s: float) -> None:
+        """Wait until everything that there was at the start has been read; TimeoutError after ``timeout_s``."""
+        async with asyncio.timeout(timeout_s):
+            await self._current.wait()
+
+    async def changed(self, since: int, timeout_s: float) -> int:
+        """Wait until the revision is above ``since``, ``timeout_s`` at most; return the revision."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while self.picture.revision <= since:
+                    self._changed.clear()
+                    await self._changed.wait()
+        return self.picture.revision
+
+    # ---- following
+
+    async def _follow(self, topic: Topic, take: Callable[[Record], None]) -> None:
+        starts: dict[int, int] | None = None
+        while True:
+            try:
+                starts = dict(await self._starts(topic)) if starts is None else starts
+                await self._read_on(topic, starts, take)
+            except TransientError as error:
+                logger.warning("live_disconnected", topic=topic.name, error=str(error))
+                await asyncio.sleep(RETRY_S)
+
+    async def _read_on(self, topic: Topic, starts: dict[int, int], take: Callable[[Record], None]) -> None:
+        """Take records from ``starts`` on, which move along."""
+        async with aclosing(self._log.follow(topic.name, dict(starts))) as changes:
+            async for records in changes:
+                for record in records or ():
+                    take(record)
+                    starts[record.partition] = record.offset + 1
+                if records is None:
+                    self._behind.discard(topic.name)
+                if not self._behind:
+                    self._current.set()
+                self._changed.set()
+
+    async def _starts(self, topic: Topic) -> Mapping[int, int]:
+        """Return where there is something to say about now; further back nothing is in flight."""
+        first = await self._log.beginnings(topic.name)
+        if topic.cleanup == "compact":
+            return first
+        if topic is topics.REFLECTIONS:
+            return {**first, **await self._log.committed("shuffle", topic.name)}
+        if topic in (topics.BATCHES, topics.HISTORY, topics.UPDATES):
+            ends = await self._log.ends(topic.name)
+            return {partition: max(first[partition], end - TAIL) for partition, end in ends.items()}
+        return await self._log.offsets_at(topic.name, self._clock.now_ms() - MEMORY_MS)
+
+    def _arrived(self, record: Record) -> None:
+        name = (record.key or b"").decode(errors="replace")
+        if 0 < len(name) <= NAME_LENGTH:
+            self.picture.arrived(name, record.offset, record.timestamp_ms)
+
+    def _taker(self, topic: Topic) -> Callable[[Record], None]:
+        def take(record: Record) -> None:
+            if record.value is None:
+                if topic is topics.PLAYBOOKS:
+                    self.picture.deleted((record.key or b"").decode(errors="replace"))
+                return
+            with suppress(CodecError):  # whoever works with it says so, and keeps it
+                message = decode(record.value, topic.message)
+                if topic is topics.HISTORY and isinstance(message, Playbook):
+                    self.picture.past(message)
+                else:
+                    self.picture.take(message, record.timestamp_ms)
+
+        return take
+
+    # ---- looking at offsets
+
+    async def _look_often(self) -> None:
+        while True:
+            try:
+                await self._look()
+            except TransientError as error:
+                logger.warning("live_disconnected", error=str(error))
+            self._changed.set()
+            await asyncio.sleep(LOOK_S)
+
+    async def _look(self) -> None:
+        lags: dict[str, Lag] = {}
+        for one in self._lags.values():
+            lags |= await one.look()
+        for topic in STAGES:
+            records, found = sum((await self._log.ends(topic.name)).values()), lags.get(topic.name)
+            self.picture.stage(
+                topic.name,
+                records,
+                self._clock.now_ms(),
+                lag=found.records if found else None,
+                oldest_ms=found.oldest_ms if found else None,
+            )

@@ -1,0 +1,238 @@
+"""The live picture: what an onlooker sees of windows, trees, versions and offsets."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from itertools import permutations
+
+import pytest
+
+from combee.core import identity
+from combee.core.live.picture import BATCHES_KEPT, Picture
+from combee.core.live.rates import Rate
+from combee.core.live.values import LiveBatch, LivePlaybook
+from combee.ports import Outgoing
+from combee.runtime.live import Live
+from combee_schemas import topics
+from combee_schemas.base import Message, Usage
+from combee_schemas.batch import Batch, Member
+from combee_schemas.control import BatchSize
+from combee_schemas.dead_letter import DeadLetter
+from combee_schemas.playbook import Playbook
+from combee_schemas.scan import Partial, Plan, Update
+from support import ledger
+from support.deployment import Deployment
+from support.ledger import NAME, outgoing, reflection
+
+pytestmark = pytest.mark.usefixtures("quick_polls")
+
+BATCH = identity.batch_id("a", 1)
+WIDTHS = (3, 1)
+MANIFEST = Batch(
+    batch_id=BATCH, playbook="a", sequence=1, seed=1, copies=2, widths=WIDTHS, base_version=0, reason="size",
+    members=tuple(Member(offset=n, reflection_id=f"r{n}") for n in range(4)), through_offset=3, batch_size=4,
+    shape_reason="because", closed_at_ms=1_000,
+)  # fmt: skip
+PLAN = Plan(batch_id=BATCH, playbook="a", sequence=1, widths=WIDTHS, base_version=0, reflections=4)
+VERSION = Playbook(
+    name="a", version=1, origin="batch", batch_id=BATCH, batch_sequence=1, reflections=4, through_offset=3,
+    retention=(1.0, 0.75), closed_at_ms=1_000, created_at_ms=3_000,
+)  # fmt: skip
+
+
+def partial(index: int) -> Partial:
+    return Partial(
+        plan=PLAN, node_id=identity.node_id(BATCH, 0, index), parent_id=identity.node_id(BATCH, 1, 0), level=0,
+        index=index, status="ok", usage=Usage(tokens_in=7),
+    )  # fmt: skip
+
+
+UPDATE = Update(plan=PLAN, node_id=identity.node_id(BATCH, 1, 0), status="ok")
+
+
+def picture(*messages: Message) -> Picture:
+    seen = Picture(batch_size=40)
+    for message in messages:
+        seen.take(message, 2_000)
+    return seen
+
+
+def batch(seen: Picture) -> LiveBatch:
+    found = seen.batch(BATCH)
+    assert found
+    return found
+
+
+def states(seen: Picture) -> list[str]:
+    return [node.state for node in batch(seen).nodes]
+
+
+def only(seen: Picture) -> LivePlaybook:
+    (found,) = seen.snapshot(5_000).playbooks
+    return found
+
+
+def test_a_node_is_ready_when_its_children_are_done() -> None:
+    assert states(picture(MANIFEST)) == ["ready", "ready", "ready", "waiting"]
+    assert states(picture(MANIFEST, partial(0), partial(2))) == ["done", "ready", "done", "waiting"]
+    assert states(picture(MANIFEST, *map(partial, range(3)))) == ["done", "done", "done", "ready"]
+    assert states(picture(MANIFEST, *map(partial, range(3)), UPDATE)) == ["done"] * 4
+
+
+def test_nodes_name_their_parent_and_what_they_cost() -> None:
+    first, *_, root = batch(picture(MANIFEST, partial(0))).nodes
+    assert (first.parent_id, first.tokens_in, first.at_ms) == (root.node_id, 7, 2_000)
+    assert root.parent_id == ""
+
+
+def test_topics_may_be_read_in_any_order() -> None:
+    messages: list[Message] = [MANIFEST, partial(1), UPDATE, VERSION]
+    seen = [batch(picture(*order)) for order in permutations(messages)]
+    assert seen == seen[:1] * len(seen)
+    assert (seen[0].version, seen[0].done_at_ms, seen[0].copies) == (1, 3_000, 2)
+
+
+def test_the_first_result_of_a_node_counts() -> None:
+    twice = picture(MANIFEST, partial(0), partial(0).model_copy(update={"status": "failed"}))
+    assert batch(twice).nodes[0].status == "ok"
+
+
+def test_a_result_that_belongs_to_no_node_changes_no_tree() -> None:
+    assert states(picture(MANIFEST, partial(9))) == states(picture(MANIFEST))
+    absurd = PLAN.model_copy(update={"widths": (1, 5), "batch_id": "b-absurd"})
+    assert picture(UPDATE.model_copy(update={"plan": absurd})).batch("b-absurd") is None
+
+
+def test_a_window_holds_what_no_manifest_covers() -> None:
+    seen = picture()
+    for offset in range(6):
+        seen.arrived("a", offset, 100 + offset)
+    assert (only(seen).waiting, only(seen).waiting_since_ms) == (6, 100)
+    seen.take(MANIFEST, 2_000)
+    seen.arrived("a", 2, 100)
+    assert (only(seen).waiting, only(seen).waiting_since_ms) == (2, 104)
+
+
+def test_a_playbook_shows_its_versions_its_size_and_why() -> None:
+    found = only(picture(VERSION, BatchSize(playbook="a", batch_size=54, reason="plateau", decided_at_ms=9)))
+    assert (found.version, found.retention, found.batch_size, found.batch_size_reason) == (
+        1,
+        0.75,
+        54,
+        "plateau",
+    )
+    assert [(one.version, one.seconds, one.batch_id) for one in found.versions] == [(1, 2.0, BATCH)]
+    assert [one.batch_size for one in found.sizes] == [54]
+
+
+def test_a_rollback_is_a_version_without_reflections_or_retention() -> None:
+    back = VERSION.model_copy(update={"version": 2, "origin": "rollback"})
+    found = only(picture(VERSION, back))
+    assert found.retention is None
+    assert [(one.reflections, one.batch_id) for one in found.versions] == [(4, BATCH), (0, "")]
+
+
+def test_a_deleted_playbook_does_not_come_back_by_its_history() -> None:
+    seen = picture(VERSION)
+    seen.deleted("a")
+    seen.past(VERSION)
+    assert seen.snapshot(0).playbooks == ()
+
+
+def test_only_the_newest_batches_are_kept() -> None:
+    many = [
+        MANIFEST.model_copy(update={"batch_id": identity.batch_id("a", n), "sequence": n})
+        for n in range(1, BATCHES_KEPT + 2)
+    ]
+    seen = picture(*many)
+    assert seen.batch(many[0].batch_id) is None
+    assert seen.snapshot(0).batches[0].sequence == BATCHES_KEPT + 1
+
+
+def test_dead_letters_are_counted_and_the_newest_shown_first() -> None:
+    letters = [
+        DeadLetter(origin_topic="scan.0", origin_partition=1, origin_offset=n, service="scan", reason=str(n))
+        for n in range(3)
+    ]
+    shown = picture(*letters).snapshot(0)
+    assert shown.dead_letters == 3
+    assert shown.dead_letters_recent[0].origin == "scan.0[1]@2"
+
+
+def test_a_rate_is_that_of_the_last_ten_seconds() -> None:
+    rate = Rate()
+    assert rate.per_s == 0
+    for second in range(30):
+        rate.add(1_000 if second >= 15 else 0, second * 1000)
+    assert rate.per_s == 0
+    rate.add(1_050, 30_000)
+    assert rate.per_s == 5
+
+
+def test_nothing_changes_the_revision_unless_something_changed() -> None:
+    seen = picture()
+    seen.stage("updates", 5, 1_000)
+    before = seen.revision
+    seen.stage("updates", 5, 2_000)
+    assert seen.revision == before
+    seen.stage("updates", 6, 3_000)
+    assert seen.revision > before
+
+
+# ---- on a deployment
+
+
+@asynccontextmanager
+async def watching(deployment: Deployment) -> AsyncIterator[Live]:
+    live = Live(deployment.log, deployment.clock, batch_size=deployment.settings.batch_size)
+    task = asyncio.create_task(live.run())
+    try:
+        await live.wait_current(5)
+        yield live
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.fixture
+def deployment() -> Deployment:
+    return Deployment(batch_size=10)
+
+
+async def test_whoever_looks_sees_a_batch_become_a_version(deployment: Deployment) -> None:
+    async with deployment.running(), watching(deployment) as live:
+        await deployment.log.produce(*(outgoing(reflection(n)) for n in range(12)))
+        await deployment.until(lambda: any(one.version for one in live.picture.snapshot(0).batches))
+        await deployment.until(lambda: live.picture.snapshot(0).playbooks[0].version == 1)
+    shown = live.picture.snapshot(0)
+    assert {node.state for node in shown.batches[0].nodes} == {"done"}
+    assert (shown.playbooks[0].waiting, shown.playbooks[0].version) == (2, 1)
+
+
+async def test_whoever_looks_late_sees_the_same(deployment: Deployment) -> None:
+    async with deployment.running():
+        await deployment.log.produce(*(outgoing(reflection(n)) for n in range(12)))
+        await deployment.until(lambda: ledger.applied(deployment.log, NAME) == 10)
+        async with watching(deployment) as live:
+            shown = live.picture.snapshot(0)
+    assert (shown.playbooks[0].waiting, shown.playbooks[0].version) == (2, 1)
+    assert {node.state for node in shown.batches[0].nodes} == {"done"}
+
+
+async def test_changes_wake_whoever_waits(deployment: Deployment) -> None:
+    async with watching(deployment) as live:
+        before = live.picture.revision
+        waiting = asyncio.create_task(live.changed(before, 5))
+        await deployment.log.produce(outgoing(reflection(1)))
+        assert await waiting > before
+        now = live.picture.revision
+        assert await live.changed(now, 0.01) == now
+
+
+async def test_what_cannot_be_read_is_passed_over(deployment: Deployment) -> None:
+    async with watching(deployment) as live:
+        for topic in topics.TOPICS:
+            await deployment.log.produce(Outgoing(topic=topic.name, key=b"a", value=b"garbage"))
+            await deployment.log.produce(Outgoing(topic=topic.name, key=None, value=None))
+        await deployment.log.produce(outgoing(reflection(1)))
+        await deployment.until(lambda: NAME in {one.name for one in live.picture.snapshot(0).playbooks})
