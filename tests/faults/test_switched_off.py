@@ -12,6 +12,7 @@ from support.faults_injected import zombie
 from support.faults_plugin import Survives
 from support.faults_stage import Scene, on_stage
 from support.faults_watch import Watch
+from support.switched_off import patched
 
 pytestmark = pytest.mark.timeout(300)
 IN_TIME_S = 15.0
@@ -36,14 +37,6 @@ def patient(*given):
 
 app.build_app = patient
 """
-
-
-def patched(folder: Path, source: str) -> dict[str, str]:
-    """Return the environment of a process whose interpreter runs this first."""
-    code = folder / "code"
-    code.mkdir()
-    (code / "sitecustomize.py").write_text(source)
-    return {"PYTHONPATH": str(code)}
 
 
 async def test_without_fencing_a_zombie_writes_a_batch_twice(

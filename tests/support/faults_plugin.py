@@ -22,7 +22,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--seed", type=int, action="append", help="of the faults; may be given several times (default 1)"
     )
     group.addoption(
-        "--fault-results", type=Path, default=None, help="folder for the fault suite's JSON and its table"
+        "--fault-results",
+        type=Path,
+        default=None,
+        help="folder whose JSON and table of outcomes this run adds to",
     )
 
 
@@ -47,6 +50,7 @@ def survives(
     fault_seed: int,
     record_property: Callable[[str, object], None],
     caplog: pytest.LogCaptureFixture,
+    pytestconfig: pytest.Config,
 ) -> Survives:
     caplog.set_level(logging.CRITICAL, logger="aiokafka")  # it says thousands of times that a broker is away
 
@@ -60,13 +64,15 @@ def survives(
         set_up = replace(plain, **scene)  # type: ignore[arg-type]  # the fields of Scene, by name
         outcome = await survive(set_up, fault, name=name, seed=fault_seed, expect_dead=expect_dead)
         record_property(PROPERTY, asdict(outcome))
+        if folder := pytestconfig.getoption("--fault-results"):
+            faults_results.add(folder, asdict(outcome))
         return outcome
 
     return run
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Show every outcome, and write them where asked to."""
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Show every outcome of this session."""
     reports = [one for found in terminalreporter.stats.values() for one in found]
     outcomes: list[Any] = [
         value
@@ -77,8 +83,5 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     ]
     if not outcomes:
         return
-    table = faults_results.table(outcomes)
     terminalreporter.write_sep("-", "faults")
-    terminalreporter.write_line(table)
-    if folder := config.getoption("--fault-results"):
-        faults_results.write(folder, outcomes)
+    terminalreporter.write_line(faults_results.table(outcomes))

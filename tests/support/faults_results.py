@@ -49,17 +49,21 @@ def _spread(waits: Sequence[float]) -> str:
     return f"{middle:.1f}" if len(waits) == 1 else f"{middle:.1f} ({waits[0]:.1f}–{waits[-1]:.1f})"
 
 
-def write(folder: Path, outcomes: Sequence[Mapping[str, Any]]) -> None:
-    """Write both files."""
+def add(folder: Path, outcome: Mapping[str, Any]) -> None:
+    """Add an outcome to both files; it replaces an earlier one of the same fault and seed."""
+    path = folder / JSON_FILE
+    before = json.loads(path.read_text("utf-8"))["outcomes"] if path.exists() else []
+    kept = [one for one in before if (one["fault"], one["seed"]) != (outcome["fault"], outcome["seed"])]
     machine = {
         "cpus": os.cpu_count(),
         "machine": platform.machine(),
         "system": platform.system(),
         "python": platform.python_version(),
     }
-    found = {"simulated": True, "machine": machine, "outcomes": list(outcomes)}
-    (folder / JSON_FILE).write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+    found: dict[str, Any] = {"simulated": True, "machine": machine, "outcomes": [*kept, outcome]}
+    path.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
     described = (
         f"{machine['cpus']} CPUs, {machine['machine']}, {machine['system']}, Python {machine['python']}."
     )
-    (folder / TABLE_FILE).write_text(f"{NOTE}{table(outcomes)}\n\nMachine: {described}\n", "utf-8")
+    text = f"{NOTE}{table(found['outcomes'])}\n\nMachine: {described}\n"
+    (folder / TABLE_FILE).write_text(text, "utf-8")

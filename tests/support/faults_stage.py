@@ -59,6 +59,11 @@ class Stage:
     call_log: Path
     base: Mapping[str, str]
 
+    @property
+    def model_url(self) -> str:
+        """Where the stand-in listens; it outlives the services."""
+        return self.base["COMBEE_BASE_URL"].removesuffix("/v1")
+
     def log(self) -> KafkaLog:
         """Return a new client."""
         return KafkaLog(compose.connection(self.settings, self.scene.bootstrap_servers))
@@ -99,12 +104,18 @@ class Stage:
 
     def model_faults(self, **faults: float) -> None:
         """Set the stand-in's faults; ``down_for_s`` is one of them."""
-        url = model_environment(self.supervisor)["base_url"].removesuffix("/v1") + "/sim/faults"
+        self._ask_model("faults", json.dumps(faults).encode())
+
+    def model_stats(self) -> dict[str, Any]:
+        """Return what the stand-in has counted."""
+        return self._ask_model("stats", None)
+
+    def _ask_model(self, about: str, body: bytes | None) -> dict[str, Any]:
         request = urllib.request.Request(  # noqa: S310 - our own server on loopback
-            url, data=json.dumps(faults).encode(), headers={"Content-Type": "application/json"}
+            f"{self.model_url}/sim/{about}", data=body, headers={"Content-Type": "application/json"}
         )
         with urllib.request.urlopen(request, timeout=5) as answer:  # noqa: S310 - the same
-            answer.read()
+            return dict(json.loads(answer.read() or b"{}"))
 
     def tails(self) -> str:
         """Return what every process said last."""
