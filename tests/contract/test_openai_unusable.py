@@ -59,6 +59,21 @@ async def test_poison_says_what_it_cost(server: FakeOpenAI, model: OpenAIModel) 
 
 
 @pytest.mark.parametrize(
+    "second",
+    [refuses(400, "your messages are odd"), refuses(400, "too long", code="context_length_exceeded")],
+    ids=["refused", "too long with the bad reply in it"],
+)
+async def test_a_re_ask_that_is_refused_is_poison_that_says_what_the_first_call_cost(
+    server: FakeOpenAI, model: OpenAIModel, second: fake.Script
+) -> None:
+    server.will(says("no", usage=(10, 20)), second)
+    with pytest.raises(PoisonError) as raised:
+        await model.ask(PROMPT)
+    usage = raised.value.usage
+    assert (usage.calls, usage.tokens_in, usage.tokens_out) == (1, 10, 20)
+
+
+@pytest.mark.parametrize(
     "flood",
     [
         fake.floods,

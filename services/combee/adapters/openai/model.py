@@ -11,7 +11,7 @@ from combee.adapters.openai.limits import Limits
 from combee.adapters.openai.names import resolve_model
 from combee.adapters.openai.patience import Health, Patience
 from combee.adapters.openai.replies import UnusableError, read_reply
-from combee.ports import OnModelCall, PoisonError
+from combee.ports import OnModelCall, PoisonError, PromptTooLongError
 from combee_schemas.base import Usage
 from combee_schemas.model import Prompt, Reply
 
@@ -117,7 +117,15 @@ class OpenAIModel:
         async with self._drain.errand() as errand:
             for re_asks in (0, 1):
                 question = Question(prompt=prompt, messages=messages, priority=priority, errand=errand)
-                answer = await self._caller.answer(question)
+                try:
+                    answer = await self._caller.answer(question)
+                except PromptTooLongError:
+                    if not re_asks:
+                        raise
+                    break  # it is only with the unusable reply that it is too long
+                except PoisonError as refused:
+                    refused.usage += spent
+                    raise
                 spent += answer.usage.model_copy(update={"re_asks": re_asks})
                 try:
                     # In a thread: the repair of a hostile reply must not stop the heartbeats.
