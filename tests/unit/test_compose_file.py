@@ -1,9 +1,12 @@
 """docker-compose.yml and its variant say what the code says; no Docker engine is needed to see that."""
 
+import json
 import re
 import tomllib
+from importlib.resources import files
 from typing import Any
 
+import jsonschema
 import pytest
 import yaml
 
@@ -33,6 +36,15 @@ def _read(name: str) -> dict[str, Any]:
 def services() -> dict[str, Any]:
     found: dict[str, Any] = _read("docker-compose.yml")["services"]
     return found
+
+
+@pytest.mark.parametrize("name", ["docker-compose.yml", "deploy/simulated.yml"])
+def test_the_public_schema_of_compose_files_allows_it(name: str) -> None:
+    schema = files("check_jsonschema").joinpath("builtin_schemas/vendor/compose-spec.json")
+
+    # By name: the address of the draft in the schema is one that no library knows.
+    draft = jsonschema.Draft7Validator(json.loads(schema.read_text("utf-8")))
+    draft.validate(_read(name))
 
 
 def test_every_role_has_a_container_of_its_own_and_one_image_serves_all(services: dict[str, Any]) -> None:
