@@ -36,6 +36,17 @@ async def test_a_second_run_skips_what_is_there_and_prints_the_same(tmp_path: Pa
 
 
 @pytest.mark.timeout(150)
+async def test_experiments_that_run_the_services_print_json_and_no_log_lines(tmp_path: Path) -> None:
+    first = await combee("experiment", "async", *QUICK, "--json", "--out", str(tmp_path), data_dir=tmp_path)
+    assert first.code == 0, first.err
+    assert first.json()["simulated"] is True
+    assert "batch" not in first.err
+    again = await combee("experiment", "async", *QUICK, "--json", "--out", str(tmp_path), data_dir=tmp_path)
+    assert again.out == first.out
+    assert len(lines(tmp_path / "async" / "cells.jsonl")) == len(first.json()["cells"])
+
+
+@pytest.mark.timeout(150)
 async def test_ctrl_c_keeps_the_finished_cells_and_the_next_run_goes_on(tmp_path: Path) -> None:
     path = tmp_path / "shuffle" / "cells.jsonl"
     arguments = ("experiment", "shuffle", "--samples", "200", "--seeds", "1", "--no-plot", "--simulated")
@@ -91,8 +102,13 @@ async def test_mistakes_are_told_in_one_line(tmp_path: Path) -> None:
     assert unknown.code == 2
     seeds = await combee("experiment", "speed", "--seeds", "4-2", data_dir=tmp_path)
     assert seeds.code == 2
+    few = await combee("experiment", "controller", *QUICK, "--out", str(tmp_path), data_dir=tmp_path)
+    assert (few.code, few.err.count("\n")) == (1, 1)
+    assert "40 samples; the controller may choose 200" in few.err
 
 
 async def test_the_list_names_all_of_them(tmp_path: Path) -> None:
     ended = await combee("experiment", "list", "--json", data_dir=tmp_path)
-    assert {one["name"] for one in json.loads(ended.out)} >= {"overload", "speed", "shuffle", "scale"}
+    assert {one["name"] for one in json.loads(ended.out)} == {
+        *("overload", "speed", "shuffle", "scale", "baselines", "async", "controller")
+    }

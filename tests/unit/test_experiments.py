@@ -209,6 +209,14 @@ def test_the_same_numbers_make_the_same_files(tmp_path: Path) -> None:
     assert once[2].startswith(b"\x89PNG")
 
 
+def test_a_mean_that_is_off_by_a_rounding_is_drawn(tmp_path: Path) -> None:
+    spread = Spread(values=(0.1,) * 3)
+    assert spread.mean != spread.low
+    series = Series(name="same", points=((1.0, spread),))
+    plot.draw((Panel(title="t", x="x", y="y", series=(series,)),), "t", tmp_path / "plot.png")
+    assert (tmp_path / "plot.png").stat().st_size
+
+
 def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plot, "find_spec", lambda _: None)
     with pytest.raises(FatalError, match=r"combee\[experiments\]"):

@@ -49,7 +49,7 @@ def learnt(arm: Arm, batch_size: int, made: Sequence[Reflection] = LEARNED) -> L
 # ---- what the arms are
 
 
-@pytest.mark.parametrize("batch_size", [1, 20, 50])
+@pytest.mark.parametrize("batch_size", [3, 20, 50])
 def test_naive_proposes_what_the_law_was_fitted_on(batch_size: int) -> None:
     fitted, _ = run_naive(LEARNED, batch_size)
     assert [len(update.operations) for update in learnt(NAIVE, batch_size).updates] == [

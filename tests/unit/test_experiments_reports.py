@@ -1,29 +1,42 @@
-"""The four experiments on small data, and their criteria on made-up numbers."""
+"""The experiments on small data, and the criteria of the first four on made-up numbers."""
 
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from combee.experiments import overload, scale, shuffling, speed
+from combee.core.sizing.policy import SizingPolicy
+from combee.experiments import asynchronous, controller, controller_epoch, overload, scale, shuffling
 from combee.experiments.arms import ADAPTIVE, NAIVE, PLAIN
+from combee.experiments.catalogue import CATALOGUE
 from combee.experiments.cells import Cell, Measured, Numbers
 from combee.experiments.data import Data, family
 from combee.experiments.report import Report
 from combee.experiments.results import as_markdown
-from combee.experiments.run import Experiment, run
+from combee.experiments.run import run
 from combee.experiments.setup import Setup
 from combee.experiments.store import Store
 
 SMALL = Setup(data=(family(60, quantities=12),), seeds=(0,), samples=160)
 
 
-@pytest.mark.parametrize("name", ["overload", "speed", "shuffle", "scale"])
+@pytest.fixture
+def smaller(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the longest experiments as small as their reports allow."""
+    policy = SizingPolicy(kind="plateau", candidates=(5, 10), most=20)
+    monkeypatch.setattr(controller, "POLICY", policy)
+    monkeypatch.setattr(controller_epoch, "POLICY", policy)
+    monkeypatch.setattr(controller, "SIZES", (20,))
+    monkeypatch.setattr(asynchronous, "FLEETS", (20,))
+    monkeypatch.setattr(asynchronous, "KINDS", ("fixed",))
+    monkeypatch.setattr(shuffling, "COPIES", (2,))
+    monkeypatch.setattr(scale, "SIZES", (40, 80))
+
+
+@pytest.mark.usefixtures("smaller")
+@pytest.mark.parametrize("name", CATALOGUE)
 def test_an_experiment_runs_and_says_what_it_found(name: str, tmp_path: Path) -> None:
-    experiment: Experiment = {"overload": overload, "speed": speed, "shuffle": shuffling, "scale": scale}[
-        name
-    ]
-    _, report = run(experiment, SMALL, Store(tmp_path / "cells.jsonl"))
+    _, report = run(CATALOGUE[name].load(), SMALL, Store(tmp_path / "cells.jsonl"))
     text = as_markdown(name, SMALL, report)
     assert report.verdicts
     assert report.panels

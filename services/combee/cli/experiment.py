@@ -123,7 +123,10 @@ def _run(name: str, setup: "Setup", folder: Path, *, fresh: bool, plot: bool, as
     from combee.experiments.plot import require  # noqa: PLC0415
     from combee.experiments.run import run  # noqa: PLC0415
     from combee.experiments.store import Store  # noqa: PLC0415
+    from combee.runtime.logs import configure_logs  # noqa: PLC0415
 
+    # Some experiments run the services themselves, and standard output is the result.
+    configure_logs("warning", json=False)
     if name not in CATALOGUE:
         raise typer.BadParameter(f"no experiment {name!r}: there are {', '.join(CATALOGUE)}")
     if plot:

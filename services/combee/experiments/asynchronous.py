@@ -1,154 +1,94 @@
-"""``async``: synchronous against overlapping iterations under heavy-tailed agents and models (virtual time).
+"""``async``: synchronous against overlapping iterations under heavy-tailed agents and models.
 
-The services are the real ones; agents and model calls take drawn times, and the clock jumps over them.
+The services are the real ones, on the log in memory; agents and model calls take drawn times.
 """
 
-import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import accumulate
-from statistics import fmean
+from collections.abc import Iterator, Sequence
 
-from combee.experiments.baselines_approaches import batches
-from combee.experiments.fleet import Fleet
-from combee.experiments.services import FOREVER_S, Services, batch_settings
+from combee.experiments.asynchronous_report import SYNCHRONOUS, report_on
+from combee.experiments.asynchronous_run import Mode, Times, run_fleet
+from combee.experiments.cells import Cell, Measured, Numbers
+from combee.experiments.data import Data
+from combee.experiments.material import reflections
+from combee.experiments.report import Report, joined
+from combee.experiments.scoring_lessons import lessons_of
+from combee.experiments.setup import Setup
 from combee.experiments.tails import Pareto, SlowModel, Tail
-from combee.experiments.virtual import LoopClock, run_virtual
 from combee.ports import LanguageModel
 from combee.sim.latency import Latency
-from combee_schemas.base import Usage
-from combee_schemas.batch import Batch
-from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import Reflection
 
-MOST = 0.9
+BATCH_SIZE = 20
+FLEETS = (20, 100)
+"""Agents at once: few, who keep the model waiting, and many, who wait for it."""
+INFLIGHT = {SYNCHRONOUS: 1, "1 in flight": 1, "2 in flight": 2, "4 in flight": 4}
+AGENT_CALLS = 4
+"""How many calls' time an agent's run takes."""
+SIGMA = 1.0
+SHAPE = 1.5
+KINDS = ("fixed", "log-normal", "Pareto")
+REAL = ("log-normal",)
+"""With a real model only agents have drawn times, and those are waited for."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Times:
-    """How long an agent's run and a model call take."""
-
-    name: str
-    agent: Tail
-    call: Tail
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mode:
-    """How iterations follow each other."""
-
-    name: str
-    inflight: int
-    waits: bool = False
-    """Agents start together and wait for the version that their reflections go into: the paper's iteration."""
+def cells(setup: Setup) -> Iterator[Cell]:
+    """Every mode under every kind of times, with few agents and with many."""
+    for data in setup.data:
+        for agents in FLEETS:
+            for kind in KINDS if setup.simulated else REAL:
+                for mode in INFLIGHT:
+                    for seed in setup.seeds:
+                        yield Cell.of(mode, seed, data=data.name, agents=agents, times=kind)
 
 
-TIMES = (
-    Times(name="fixed", agent=Latency(median_s=8), call=Latency(median_s=2)),
-    Times(name="log-normal", agent=Latency(median_s=8, sigma=1), call=Latency(median_s=2, sigma=1)),
-    Times(name="Pareto", agent=Pareto(median_s=8, shape=1.5), call=Pareto(median_s=2, shape=1.5)),
-)
-MODES = (
-    Mode(name="synchronous", inflight=1, waits=True),
-    Mode(name="1 in flight", inflight=1),
-    Mode(name="2 in flight", inflight=2),
-    Mode(name="4 in flight", inflight=4),
-)
+def measure(setup: Setup, cell: Cell) -> Numbers:
+    """Let agents run until every reflection is in a version."""
+    data = setup.named(cell.text("data"))
+    return setup.run(_measure(setup, data, reflections(setup, data, cell.seed), cell))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Load:
-    """How much there is to do, and with how many hands."""
-
-    batch_size: int = 20
-    agents: int = 20
-    concurrency: int = 16
-    """Model calls at once."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
-    """One run's result; times in virtual seconds."""
-
-    wall_s: float
-    """Until the last reflection was in a version: not before the slowest agent is done."""
-    most_s: float
-    """Until nine in ten were."""
-    behind: float
-    """Versions that appeared between an agent's start and the one its reflection went into; mean."""
-    behind_most: int
-    stale: float
-    """Batches applied between a tree's base version and its own; mean."""
-    stale_most: int
-    entries: tuple[str, ...]
-    """The last version's."""
-    usage: Usage
-    applied: int
-
-
-def simulate(
-    model: LanguageModel,
-    reflections: Sequence[Reflection],
-    mode: Mode,
-    times: Times,
-    load: Load,
-    *,
-    seed: int,
-) -> Run:
-    """Run agents and services until every reflection is applied; in virtual time."""
-    return run_virtual(_run(model, reflections, mode, times, load, seed=seed))
-
-
-async def _run(
-    model: LanguageModel,
-    reflections: Sequence[Reflection],
-    mode: Mode,
-    times: Times,
-    load: Load,
-    *,
-    seed: int,
-) -> Run:
-    slow = SlowModel(model, times.call, seed=seed, concurrency=load.concurrency)
-    services = Services(
-        slow,
-        batch_settings(load.batch_size, max_inflight_batches=mode.inflight),
-        LoopClock(),
-        playbook=reflections[0].playbook,
+async def _measure(setup: Setup, data: Data, made: Sequence[Reflection], cell: Cell) -> Numbers:
+    agents, inflight = cell.number("agents"), INFLIGHT[cell.arm]
+    waits = cell.arm == SYNCHRONOUS
+    mode = Mode(
+        # A synchronous iteration has as many agents as its batch has reflections.
+        batch_size=agents if waits else BATCH_SIZE,
+        agents=agents,
+        inflight=inflight,
+        waits=waits,
     )
-    fleet = Fleet(services, times.agent, seed)
-    async with services.running(), asyncio.timeout(FOREVER_S):
-        for wave in batches(reflections, load.batch_size if mode.waits else len(reflections)):
-            await fleet.run(wave, load.agents)
-            await services.flush()
-            await services.until_applied(fleet.published)
-    return _judge(fleet.started_at, await services.batches(), await services.versions(), slow.usage)
+    times = _times(cell.text("times"), setup.latency.median_s)
+    async with setup.open_model(cell.seed) as model:
+        run = await run_fleet(_slow(setup, model, times.call, cell.seed), made, mode, times, seed=cell.seed)
+    lessons = lessons_of(data)
+    texts = [entry.content for entry in run.versions[-1].entries]
+    return {
+        **run.numbers(),
+        "lessons": len(lessons.kept(texts)),
+        "reflections": len(made),
+    }
 
 
-def _judge(
-    started_at: dict[str, int], batches: Sequence[Batch], versions: Sequence[Playbook], usage: Usage
-) -> Run:
-    at = {version.batch_sequence: version for version in versions}
-    behind = [
-        at[batch.sequence].version - 1 - started_at[member.reflection_id]
-        for batch in batches
-        for member in batch.members
-    ]
-    stale = [batch.sequence - 1 - batch.base_sequence for batch in batches]
-    last = versions[-1]
-    return Run(
-        wall_s=last.created_at_ms / 1000,
-        most_s=_when(versions, MOST * len(behind)),
-        behind=fmean(behind),
-        behind_most=max(behind),
-        stale=fmean(stale),
-        stale_most=max(stale),
-        entries=tuple(entry.content for entry in last.entries),
-        usage=usage,
-        applied=len(behind),
-    )
+def _slow(setup: Setup, model: LanguageModel, tail: Tail, seed: int) -> LanguageModel:
+    """Return a model whose calls take drawn times; a real one takes its own."""
+    if not setup.simulated:
+        return model
+    return SlowModel(model, tail, seed=seed, concurrency=setup.concurrency)
 
 
-def _when(versions: Sequence[Playbook], count: float) -> float:
-    """Return when versions held so many reflections."""
-    held = accumulate(version.reflections for version in versions)
-    return next(one.created_at_ms / 1000 for one, sofar in zip(versions, held, strict=True) if sofar >= count)
+def _times(kind: str, median_s: float) -> Times:
+    def tail(median_s: float) -> Tail:
+        match kind:
+            case "Pareto":
+                return Pareto(median_s=median_s, shape=SHAPE)
+            case "log-normal":
+                return Latency(median_s=median_s, sigma=SIGMA)
+            case _:
+                return Latency(median_s=median_s)
+
+    return Times(agent=tail(AGENT_CALLS * median_s), call=tail(median_s))
+
+
+def report(setup: Setup, measured: Measured) -> Report:
+    """Show what overlapping saves, and what it costs."""
+    return joined(report_on(setup, data, measured.where(data=data.name)) for data in setup.data)

@@ -1,86 +1,60 @@
 """``baselines``: retrieval and summaries against Combee, on the same reflections."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 
-from combee.core.methods.ace import aggregate_prompt
-from combee.core.operations import read_operations
-from combee.core.playbook import empty
+from combee.experiments.arms import ADAPTIVE, NAIVE, PLAIN, Arm
 from combee.experiments.baselines_approaches import Learned, Summariser, batches, top_k, whole
+from combee.experiments.baselines_report import ALL, published, report_on
+from combee.experiments.cells import Cell, Measured, Numbers
 from combee.experiments.data import Data
+from combee.experiments.learning import learn
+from combee.experiments.material import reflections
+from combee.experiments.report import Report, joined
 from combee.experiments.scoring_exam import examine
 from combee.experiments.scoring_lessons import lessons_of
-from combee.experiments.services import batch_settings, learn
+from combee.experiments.setup import Setup
 from combee.ports import LanguageModel
-from combee.sim.naive import updated
 from combee_schemas.base import Usage
 from combee_schemas.reflection import Reflection
 
-BATCH_SIZES = (20, 100)
+SIZES = (20, 100)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One approach, one batch size, one seed."""
-
-    lessons: int
-    """In all that is kept; for retrieval that is every raw reflection."""
-    accuracy: float
-    calls: int
-    """To learn. Reflecting is not counted, which all approaches need."""
-    tokens: int
-    """Read and written by those calls."""
-    kept: int
-    """Lines, entries or raw reflections stored at the end."""
-    prompt_tokens: float
-    """Per question, on average."""
+Approach = Callable[[LanguageModel, Sequence[Reflection], int], Awaitable[Learned]]
 
 
 async def _nothing(_: LanguageModel, __: Sequence[Reflection], ___: int) -> Learned:
     return whole((), Usage())
 
 
-async def _retrieval(_: LanguageModel, reflections: Sequence[Reflection], __: int, *, k: int) -> Learned:
-    return top_k(reflections, k)
+async def _retrieval(_: LanguageModel, made: Sequence[Reflection], __: int, *, k: int) -> Learned:
+    return top_k(made, k)
 
 
-async def _summary(model: LanguageModel, reflections: Sequence[Reflection], size: int) -> Learned:
+async def _side_by_side(model: LanguageModel, made: Sequence[Reflection], size: int) -> Learned:
     asked = Summariser(model)
-    lines = [line for batch in batches(reflections, size) for line in await asked.flat(batch)]
+    lines = [line for batch in batches(made, size) for line in await asked.flat(batch)]
     return whole(lines, asked.usage)
 
 
-async def _rewritten(model: LanguageModel, reflections: Sequence[Reflection], size: int) -> Learned:
+async def _rewritten(model: LanguageModel, made: Sequence[Reflection], size: int) -> Learned:
     asked, lines = Summariser(model), tuple[str, ...]()
-    for batch in batches(reflections, size):
+    for batch in batches(made, size):
         lines = await asked.rewritten(batch, lines)
     return whole(lines, asked.usage)
 
 
-async def _hierarchical(model: LanguageModel, reflections: Sequence[Reflection], size: int) -> Learned:
+async def _hierarchical(model: LanguageModel, made: Sequence[Reflection], size: int) -> Learned:
     asked = Summariser(model)
-    lines = [line for batch in batches(reflections, size) for line in await asked.tree(batch)]
+    lines = [line for batch in batches(made, size) for line in await asked.tree(batch)]
     return whole(lines, asked.usage)
 
 
-async def _naive(model: LanguageModel, reflections: Sequence[Reflection], size: int) -> Learned:
-    book, usage = empty("baseline"), Usage()
-    for batch in batches(reflections, size):
-        reply = await model.ask(aggregate_prompt(book, batch))
-        found = read_operations(reply.body, [(one.reflection_id,) for one in batch])
-        book, usage = updated(book, found.operations), usage + reply.usage
-    return whole([entry.content for entry in book.entries], usage)
-
-
-async def _combee(
-    model: LanguageModel, reflections: Sequence[Reflection], size: int, *, carry: bool
-) -> Learned:
-    learnt = await learn(model, reflections, batch_settings(size, carry=carry))
+async def _arm(model: LanguageModel, made: Sequence[Reflection], size: int, *, arm: Arm) -> Learned:
+    learnt = await learn(model, made, arm, size)
     return Learned(kept=learnt.texts, given=lambda _: learnt.playbook, usage=learnt.usage)
 
 
-Approach = Callable[[LanguageModel, Sequence[Reflection], int], Awaitable[Learned]]
 UNBATCHED: Mapping[str, Approach] = {
     "no learning": _nothing,
     "Top-1 retrieval": partial(_retrieval, k=1),
@@ -89,34 +63,48 @@ UNBATCHED: Mapping[str, Approach] = {
 }
 """Approaches that know no batches."""
 BATCHED: Mapping[str, Approach] = {
-    "naive": _naive,
-    "summaries side by side": _summary,
-    "summary rewritten": _rewritten,
-    "hierarchical summaries": _hierarchical,
-    "Combee, no carry": partial(_combee, carry=False),
-    "Combee": partial(_combee, carry=True),
+    "summary, rewritten": _rewritten,
+    "summaries, side by side": _side_by_side,
+    "summaries of summaries": _hierarchical,
+    **{arm.name: partial(_arm, arm=arm) for arm in (NAIVE, PLAIN, ADAPTIVE)},
 }
-"""Approaches that read a batch at a time; ``no carry`` is the paper's combine step."""
+"""Approaches that read a batch at a time."""
 
 
-async def measure(
-    model: LanguageModel,
-    data: Data,
-    reflections: Sequence[Reflection],
-    approach: Approach,
-    batch_size: int,
-    *,
-    simulated: bool,
-) -> Row:
-    """Let one approach learn from the reflections, then examine agents on what it left."""
-    learned = await approach(model, reflections, batch_size)
+def cells(setup: Setup) -> Iterator[Cell]:
+    """Every approach, at every batch size where it has one."""
+    for data in setup.data:
+        sizes = [size for size in SIZES if size <= len(data.train)]
+        ways = [(name, ALL) for name in UNBATCHED] + [(name, size) for name in BATCHED for size in sizes]
+        for name, size in ways:
+            for seed in setup.seeds:
+                yield Cell.of(name, seed, data=data.name, batch_size=size)
+
+
+def measure(setup: Setup, cell: Cell) -> Numbers:
+    """Let one approach learn from the reflections that all read, then examine agents on what it left."""
+    data = setup.named(cell.text("data"))
+    return setup.run(_measure(setup, data, reflections(setup, data, cell.seed), cell))
+
+
+async def _measure(setup: Setup, data: Data, made: Sequence[Reflection], cell: Cell) -> Numbers:
+    approach = {**UNBATCHED, **BATCHED}[cell.arm]
     lessons = lessons_of(data)
-    result = await examine(model, data, lessons, learned.given, simulated=simulated)
-    return Row(
-        lessons=len(lessons.kept(learned.kept)),
-        accuracy=result.accuracy,
-        calls=learned.usage.calls,
-        tokens=learned.usage.tokens_in + learned.usage.tokens_out,
-        kept=len(learned.kept),
-        prompt_tokens=result.prompt_tokens,
-    )
+    async with setup.open_model(cell.seed) as model:
+        learned = await approach(setup.paced(model, cell.seed), made, cell.number("batch_size"))
+        result = await examine(model, data, lessons, learned.given, simulated=setup.simulated)
+    return {
+        "lessons": len(lessons.kept(learned.kept)),
+        "accuracy": result.accuracy,
+        "calls": learned.usage.calls,
+        "tokens_in": learned.usage.tokens_in,
+        "tokens_out": learned.usage.tokens_out,
+        "stored": len(learned.kept),
+        "prompt_tokens": result.prompt_tokens,
+    }
+
+
+def report(setup: Setup, measured: Measured) -> Report:
+    """Show what each approach keeps, and what it costs to learn and to be used."""
+    parts = (report_on(setup, data, measured.where(data=data.name)) for data in setup.data)
+    return joined((*parts, published()))

@@ -1,5 +1,6 @@
 """Ways to learn without a playbook's operations: retrieval, and summaries of one, of many, of summaries."""
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import isqrt
@@ -12,7 +13,7 @@ from combee.core.operations import clean
 from combee.core.playbook import empty
 from combee.experiments.baselines_prompts import read_summary, summarise_lines, summarise_reflections
 from combee.experiments.scoring_exam import Given
-from combee.ports import LanguageModel, PoisonError
+from combee.ports import LanguageModel, PoisonError, PromptTooLongError
 from combee_schemas.base import Usage
 from combee_schemas.model import Prompt
 from combee_schemas.playbook import Entry, Playbook
@@ -86,8 +87,9 @@ class Summariser:
     async def tree(self, batch: Sequence[Reflection]) -> tuple[str, ...]:
         """Summarise ⌊√n⌋ groups, then their summaries."""
         groups = isqrt(len(batch))
-        parts = [await self.flat(batch[start::groups]) for start in range(groups)]
-        lines = [line for part in parts for line in part]
+        async with asyncio.TaskGroup() as group:
+            parts = [group.create_task(self.flat(batch[start::groups])) for start in range(groups)]
+        lines = [line for part in parts for line in part.result()]
         return await self._ask(summarise_lines(lines)) if groups > 1 and lines else tuple(lines)
 
     async def _ask(self, prompt: Prompt) -> tuple[str, ...]:
@@ -96,5 +98,7 @@ class Summariser:
         except PoisonError as error:
             self.usage += error.usage
             return ()
+        except PromptTooLongError:
+            return ()  # nobody splits a baseline's prompt
         self.usage += reply.usage
         return read_summary(reply.body)

@@ -42,5 +42,20 @@ _LISTED = (
         about="one batch of 40 to 10,000: two fixed levels against the adaptive tree",
         module="scale",
     ),
+    Listed(
+        name="baselines",
+        about="retrieval and summaries against Combee: lessons, accuracy, calls, tokens, prompt length",
+        module="baselines",
+    ),
+    Listed(
+        name="async",
+        about="synchronous against overlapping iterations under heavy-tailed agents and models",
+        module="asynchronous",
+    ),
+    Listed(
+        name="controller",
+        about="a sweep of batch sizes, its Pareto front, and where the controller's choice lies",
+        module="controller",
+    ),
 )
 CATALOGUE: Mapping[str, Listed] = {one.name: one for one in _LISTED}

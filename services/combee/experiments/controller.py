@@ -1,78 +1,137 @@
-"""``controller``: a sweep of fixed batch sizes, and runs whose size the controller chooses (virtual time).
+"""``controller``: a sweep of fixed batch sizes, and whether the controller's choice lies on its Pareto front."""
 
-An iteration is the paper's: as many agents as the batch has reflections, then the tree, then the version.
-"""
+from collections.abc import Iterator, Sequence
 
-import asyncio
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-
-from combee.experiments.fleet import Fleet
-from combee.experiments.services import FOREVER_S, Services, batch_settings
+from combee.core.intake import Sample
+from combee.core.method import Method
+from combee.experiments.cells import Cell, Measured, Numbers
+from combee.experiments.controller_choice_report import BY_ITERATIONS, BY_VERSIONS, FIXED
+from combee.experiments.controller_epoch import (
+    POLICY,
+    Circumstances,
+    Epoch,
+    Next,
+    by_iterations,
+    by_versions,
+    fixed,
+    run_epoch,
+)
+from combee.experiments.controller_report import WAYS, report_on
+from combee.experiments.data import Data
+from combee.experiments.material import reflections
+from combee.experiments.report import Report, joined
+from combee.experiments.scoring_exam import examine
+from combee.experiments.scoring_lessons import lessons_of
+from combee.experiments.setup import Setup
 from combee.experiments.tails import Pace, SlowModel
-from combee.experiments.virtual import LoopClock, run_virtual
-from combee.ports import LanguageModel
+from combee.ports import FatalError, LanguageModel
+from combee.runtime.methods import method
 from combee.sim.latency import Latency
-from combee_schemas.base import Usage
 from combee_schemas.reflection import Reflection
 
-AGENT = Latency(median_s=20.0, sigma=0.4)
-CALL = Latency(median_s=1.0, sigma=0.4)
+SIZES = (5, 10, 20, 30, 40, 50, 60, 80, 100, 150, 250)
 AGENTS = 64
 """Agents at once: rate limits end somewhere."""
-CONCURRENCY = 32
-SIZES = (5, 10, 20, 30, 40, 60, 80, 100, 150, 250)
+AGENT_CALLS = 20
+"""How many calls an agent's run takes, on a simulated model; a real one's reflections are there already."""
+SPREAD = 0.4
+"""Of the logarithm of agents' times."""
+CONTROLLERS = {BY_ITERATIONS: by_iterations, BY_VERSIONS: by_versions}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Iteration:
-    """One batch: how many reflections, and from its first agent's start to its version."""
-
-    batch_size: int
-    delay_s: float
-
-
-NextSize = Callable[[Sequence[Iteration]], int]
-"""The iterations so far → the next one's batch size."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Epoch:
-    """All reflections once."""
-
-    iterations: tuple[Iteration, ...]
-    entries: tuple[str, ...]
-    usage: Usage
-
-    @property
-    def delay_s(self) -> float:
-        """The whole epoch, in virtual seconds."""
-        return sum(one.delay_s for one in self.iterations)
+def cells(setup: Setup) -> Iterator[Cell]:
+    """Every fixed size and both controllers, for each way to aggregate."""
+    for data in setup.data:
+        if len(data.train) < POLICY.most:
+            raise FatalError(
+                f"{data.name}: {len(data.train)} samples; the controller may choose {POLICY.most}"
+            )
+        sizes = [size for size in SIZES if size <= len(data.train) // 2]
+        arms = [(FIXED, size) for size in sizes] + [(name, 0) for name in CONTROLLERS]
+        for way in WAYS:
+            for arm, size in arms:
+                for seed in setup.seeds:
+                    yield Cell.of(arm, seed, data=data.name, batch_size=size, way=way)
 
 
-def run_epoch(
-    model: LanguageModel, reflections: Sequence[Reflection], next_size: NextSize, *, seed: int, carry: bool
-) -> Epoch:
-    """Run synchronous iterations until every reflection is applied; in virtual time."""
-    return run_virtual(_run(model, reflections, next_size, seed=seed, carry=carry))
+def measure(setup: Setup, cell: Cell) -> Numbers:
+    """Run an epoch; with a controller a second one, all of it at the size that was chosen."""
+    data, size = setup.named(cell.text("data")), cell.number("batch_size")
+    made = reflections(setup, data, cell.seed)
+    if cell.arm == FIXED:
+        return _at(setup, data, made, cell, size)
+    profiled, numbers = setup.run(_run(setup, data, made, cell, CONTROLLERS[cell.arm]))
+    if profiled.decision is None or profiled.decision.phase != "settled":
+        raise FatalError(f"{cell}: the controller did not get to a decision")
+    chosen, found = profiled.decision.batch_size, profiled.decision.numbers
+    return {
+        **_at(setup, data, made, cell, chosen),
+        **{f"profiled_{name}": one for name, one in numbers.items()},
+        "chosen": chosen,
+        "alpha": found.get("alpha", 0.0),
+        "r_squared": found.get("r_squared", 0.0),
+    }
+
+
+def _at(setup: Setup, data: Data, made: Sequence[Reflection], cell: Cell, size: int) -> Numbers:
+    """Return what one size costs and gives."""
+    epoch, numbers = setup.run(_run(setup, data, made, cell, fixed(size)))
+    delay_s = epoch.delay_of(size)
+    return {**numbers, "delay_s": delay_s, "epoch_s": delay_s * len(data.train) / size}
 
 
 async def _run(
-    model: LanguageModel, reflections: Sequence[Reflection], next_size: NextSize, *, seed: int, carry: bool
-) -> Epoch:
-    slow = SlowModel(model, CALL, seed=seed, concurrency=CONCURRENCY, pace=Pace())
-    settings = batch_settings(max(SIZES), carry=carry)
-    clock = LoopClock()
-    services = Services(slow, settings, clock, playbook=reflections[0].playbook)
-    fleet, done = Fleet(services, AGENT, seed), list[Iteration]()
-    async with services.running(), asyncio.timeout(FOREVER_S):
-        while fleet.published < len(reflections):
-            size, started = next_size(done), clock.monotonic()
-            await services.resize(size, "experiment")
-            wave = reflections[fleet.published : fleet.published + size]
-            await fleet.run(wave, AGENTS)
-            await services.flush()
-            await services.until_applied(fleet.published)
-            done.append(Iteration(batch_size=len(wave), delay_s=clock.monotonic() - started))
-        entries = tuple(entry.content for entry in services.latest.entries)
-    return Epoch(iterations=tuple(done), entries=entries, usage=slow.usage)
+    setup: Setup, data: Data, made: Sequence[Reflection], cell: Cell, following: Next
+) -> tuple[Epoch, Numbers]:
+    named, carry = WAYS[cell.text("way")]
+    run_s = AGENT_CALLS * setup.latency.median_s if setup.simulated else 0.0
+    async with setup.open_model(cell.seed) as model:
+        given = Circumstances(
+            model=_paced(setup, model, cell.seed),
+            agent=Latency(median_s=run_s, sigma=SPREAD),
+            agents=AGENTS,
+            seed=cell.seed,
+            method=named,
+            carry=carry,
+        )
+        epoch = await run_epoch(given, _records(data, made) if named == "gepa" else made, following)
+        return epoch, await _worth(setup, model, data, epoch, method(named))
+
+
+def _paced(setup: Setup, model: LanguageModel, seed: int) -> LanguageModel:
+    """Return a model that also takes time for every token, as the size of a batch decides how many there are."""
+    if not setup.simulated:
+        return model
+    return SlowModel(model, setup.latency, seed=seed, concurrency=setup.concurrency, pace=Pace())
+
+
+def _records(data: Data, made: Sequence[Reflection]) -> list[Reflection]:
+    """Return the reflections with their runs in GEPA's shape; what the agents wrote is not kept."""
+    asked = {one.trace_id: one for one in data.train}
+    return [one.model_copy(update={"side_info": _record(asked[str(one.trace_id)])}) for one in made]
+
+
+def _record(sample: Sample) -> dict[str, str]:
+    return {
+        "Inputs": sample.question,
+        "Generated Outputs": "",
+        "Feedback": f"The right answer is {sample.target}.",
+    }
+
+
+async def _worth(setup: Setup, model: LanguageModel, data: Data, epoch: Epoch, way: Method) -> Numbers:
+    lessons, book = lessons_of(data), epoch.playbook
+    result = await examine(
+        model, data, lessons, lambda _: book, simulated=setup.simulated, asked=way.answer_prompt
+    )
+    return {
+        "seconds": epoch.seconds,
+        "lessons": len(lessons.kept(entry.content for entry in book.entries)),
+        "accuracy": result.accuracy,
+        "iterations": len(epoch.iterations),
+    }
+
+
+def report(setup: Setup, measured: Measured) -> Report:
+    """Show the sweep and its front, and judge the choices by it."""
+    return joined(report_on(setup, data, measured.where(data=data.name)) for data in setup.data)

@@ -9,7 +9,9 @@ import combee
 import combee_schemas
 from combee.core.identity import digest
 
-SHOWS = re.compile(r"(cli|adapters)/.*|experiments/(\w*report|plot|paper|results|store|lines|catalogue)\.py")
+SHOWS = re.compile(
+    r"(cli|adapters)/.*|experiments/(\w*(report|front)|plot|paper|results|store|lines|catalogue)\.py"
+)
 """Files that show numbers, or move them between machines, decide none."""
 
 

@@ -71,7 +71,7 @@ def _panel(axes: "Axes", panel: Panel) -> None:
     else:
         axes.set_ylim(bottom=0)
     axes.grid(visible=True, alpha=0.3)
-    axes.legend(fontsize="small", framealpha=0.5)
+    axes.legend(loc="best", fontsize="small", framealpha=0.5)
 
 
 def _series(axes: "Axes", series: Series) -> None:
@@ -80,7 +80,8 @@ def _series(axes: "Axes", series: Series) -> None:
     if series.style == "paper":
         axes.plot(places, means, "k--", marker="x", label=series.name)
         return
-    below = [spread.mean - spread.low for _, spread in series.points]
-    above = [spread.high - spread.mean for _, spread in series.points]
+    # The mean of equal numbers may be off by a rounding, and a bar of negative length is refused.
+    below = [max(0.0, spread.mean - spread.low) for _, spread in series.points]
+    above = [max(0.0, spread.high - spread.mean) for _, spread in series.points]
     style: dict[str, Any] = {"linestyle": "none"} if series.style == "points" else {}
     axes.errorbar(places, means, yerr=[below, above], marker="o", capsize=3, label=series.name, **style)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from combee.core.intake import Sample
-from combee.core.methods.ace import answer_prompt
+from combee.core.methods import ace
 from combee.core.prompt import estimate_tokens
 from combee.experiments.data import Data, Kind
 from combee.experiments.scoring import NOTHING, Score, score
@@ -18,6 +18,8 @@ from combee_schemas.playbook import Playbook
 AGENTS = 16
 Given = Callable[[str], Playbook]
 """Question → the playbook before the agent that answers it."""
+Asked = Callable[[Playbook, str], Prompt]
+"""How a method asks an agent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +33,13 @@ class Result:
 
 
 async def examine(
-    model: LanguageModel, data: Data, lessons: Lessons, given: Given, *, simulated: bool
+    model: LanguageModel,
+    data: Data,
+    lessons: Lessons,
+    given: Given,
+    *,
+    simulated: bool,
+    asked: Asked = ace.answer_prompt,
 ) -> Result:
     """Examine agents on the exam's questions.
 
@@ -39,11 +47,17 @@ async def examine(
     places whose lesson it is given: the same rule, without the question being asked.
     """
     books = [given(one.question) for one in data.exam]
-    prompts = [answer_prompt(book, one.question) for book, one in zip(books, data.exam, strict=True)]
+    prompts = [asked(book, one.question) for book, one in zip(books, data.exam, strict=True)]
     tokens = sum(estimate_tokens(one.system) + estimate_tokens(one.user) for one in prompts)
     if simulated and data.kind != "family":
-        held = (lessons.kept(entry.content for entry in book.entries) for book in books)
-        accuracy = fmean(lessons.share(one, some) for one, some in zip(data.exam, held, strict=True))
+        # Most ways give every agent the same playbook, and looking for lessons in it is what takes long.
+        held = {
+            id(book): lessons.kept(entry.content for entry in book.entries)
+            for book in {id(book): book for book in books}.values()
+        }
+        accuracy = fmean(
+            lessons.share(one, held[id(book)]) for one, book in zip(data.exam, books, strict=True)
+        )
     else:
         accuracy = (await _ask(model, data.kind, data.exam, prompts)).share
     return Result(accuracy=accuracy, prompt_tokens=tokens / len(prompts))

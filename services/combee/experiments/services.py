@@ -1,12 +1,14 @@
 """Shuffle, scan and publish in one event loop on an in-memory log: the services' own code, without Faust."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
 from combee.adapters.memory import MemoryLog
+from combee.control.controller import Controller
+from combee.core.sizing.policy import SizingPolicy
 from combee.experiments.virtual import LoopClock
 from combee.ports import Clock, LanguageModel, Outgoing, TopicPartition
 from combee.publish.publisher import Publisher
@@ -26,18 +28,18 @@ from combee_schemas.reflection import Reflection
 
 FOREVER_S = 1e7
 """In virtual seconds: only a stand-still takes so long."""
+SOON_S = 0.01
 LOOK_S = 1.0
 """How often the shuffler looks at its windows when nothing happens."""
 MAX_OPEN = 1_000
 BUDGET_TOKENS = 24_000
-PLAIN: Mapping[str, Any] = {"copies": 2, "method": "ace", "carry": True, "max_inflight_batches": 1}
-"""Said, so that nobody's environment decides an experiment."""
 
 
 def batch_settings(batch_size: int, **others: Any) -> BatchSettings:
-    """Return settings in which nothing but its size or a flush closes a window."""
+    """Return the defaults, whatever stands in somebody's environment, but only size or a flush closes a window."""
+    defaults = {name: field.default for name, field in BatchSettings.model_fields.items()}
     wanted = {"batch_size": batch_size, "max_wait_s": FOREVER_S, "batch_timeout_s": FOREVER_S}
-    return BatchSettings(**{**PLAIN, **wanted, **others})
+    return BatchSettings(**{**defaults, **wanted, **others})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +61,15 @@ class Learnt:
 class Services:
     """One playbook's way from reflections to versions; ``applied`` counts reflections in versions."""
 
-    def __init__(self, model: LanguageModel, batch: BatchSettings, clock: Clock, *, playbook: str) -> None:
+    def __init__(
+        self,
+        model: LanguageModel,
+        batch: BatchSettings,
+        clock: Clock,
+        *,
+        playbook: str,
+        sizing: SizingPolicy | None = None,
+    ) -> None:
         self._clock = clock
         self._name = playbook
         self._changed = asyncio.Event()
@@ -67,6 +77,7 @@ class Services:
         self._shuffler = Shuffler(self.log, clock, batch)
         self._scan = ScanHandler(self.log, model, carry=batch.carry)
         self._publisher = Publisher(self.log, clock, budget_tokens=BUDGET_TOKENS)
+        self._controller = Controller(self.log, clock, sizing) if sizing else None
         self._playbooks = Playbooks(self.log, self._appeared)
         self.applied = 0
 
@@ -95,12 +106,19 @@ class Services:
             self._feed(topics.REFLECTIONS.name),
             self._feed(topics.COMMANDS.name),
             self._turns(),
+            *self._deciding(stop),
         )
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(one) for one in work]
             yield self
             for task in tasks:
                 task.cancel()
+
+    def _deciding(self, stop: asyncio.Event) -> Sequence[Coroutine[None, None, None]]:
+        if self._controller is None:
+            return ()
+        views = (self._controller.playbooks.view.run(), self._controller.sizes.run())
+        return (self._controller.session(stop, lambda: None), *views)
 
     async def publish(self, reflection: Reflection) -> None:
         """Write one reflection."""
@@ -116,19 +134,19 @@ class Services:
         key = self._name.encode()
         await self.log.produce(Outgoing(topic=topics.COMMANDS.name, key=key, value=encode(command)))
 
-    async def resize(self, batch_size: int, reason: str) -> None:
-        """Publish a batch size, as the controller does."""
-        decided = BatchSize(
-            playbook=self._name, batch_size=batch_size, reason=reason, decided_at_ms=self._clock.now_ms()
-        )
-        key = self._name.encode()
-        await self.log.produce(Outgoing(topic=topics.BATCH_SIZES.name, key=key, value=encode(decided)))
-
     async def until_applied(self, count: int) -> None:
         """Wait until versions hold so many reflections."""
         while self.applied < count:
             self._changed.clear()
             await self._changed.wait()
+
+    async def decision(self) -> BatchSize:
+        """Return the controller's decision after the newest version, once the shuffler knows it."""
+        while True:
+            decided = self._shuffler.sizes.get(self._name)
+            if decided is not None and decided.sequence >= self.latest.batch_sequence:
+                return decided
+            await asyncio.sleep(SOON_S)
 
     async def versions(self) -> tuple[Playbook, ...]:
         """Return every version, in order."""
