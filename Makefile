@@ -35,7 +35,7 @@ test: setup ## All tests: unit, contract, kafka, e2e (embedded broker)
 	$(BIN)/pytest $(PYTEST_ARGS)
 
 test-unit: $(READY) ## Unit tests only: no broker, no network
-	$(BIN)/pytest tests/unit $(PYTEST_ARGS)
+	$(BIN)/pytest tests/unit -n auto $(PYTEST_ARGS)
 
 test-faults: setup ## The long fault tests
 	$(BIN)/pytest tests/faults --faults $(PYTEST_ARGS)
@@ -50,8 +50,8 @@ format: $(READY) ## Format the code
 	$(BIN)/ruff format $(CODE)
 	$(BIN)/ruff check --fix $(CODE)
 
-bench: setup ## Benchmarks; results in benchmarks/results/latest.json
-	$(BIN)/python -m benchmarks
+bench: setup ## Benchmarks, or some: make bench BENCH="overhead scaling"; results in benchmarks/results/
+	$(BIN)/python -m benchmarks $(BENCH)
 
 lock: $(READY) ## Pin what is installed now
 	{ echo '# Every package of the development environment, pinned; refresh with "make lock".'; \

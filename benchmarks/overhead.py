@@ -1,136 +1,98 @@
-"""Overhead at n = 40, 1 s a call: last ack to playbook at a subscriber, beside a tree without Kafka."""
+"""Overhead: last ack to playbook at a subscriber, by what the model's own log makes the least possible."""
 
 import asyncio
-import tempfile
-from collections.abc import Sequence
-from contextlib import aclosing
-from pathlib import Path
-from uuid import uuid4
+from dataclasses import dataclass, field
+from typing import Any
 
+from benchmarks.gather import in_process
+from benchmarks.ideal import ideal_s, logged_calls
 from benchmarks.rows import Row, row
-from combee import compose
-from combee.adapters.kafka import KafkaLog
-from combee.cli.stack import StackOptions, model_environment, stack
-from combee.core import operations, plan
-from combee.core.methods import ace
-from combee.core.playbook import empty
-from combee.ports import LanguageModel, Outgoing
-from combee.runtime.clock import SystemClock
-from combee.runtime.settings import Settings
+from benchmarks.stage import Stage, fresh, lessons, staged
+from combee.ports import TopicPartition
 from combee_schemas import topics
-from combee_schemas.batch import Member
-from combee_schemas.codec import decode, encode
-from combee_schemas.playbook import Playbook
-from combee_schemas.reflection import Reflection
-from combee_schemas.scan import Operation
+from combee_schemas.batch import Batch
+from combee_schemas.codec import decode
 
-REFLECTIONS = 40
-LATENCY_S = 1.0
-LEVELS = 2
-IDEAL_S = LEVELS * LATENCY_S
-RUN_TIMEOUT_S = 60.0
+TIMEOUT_S = 420.0
+GATHER_BAR = 1.05
 
 
-def reflections(playbook: str) -> list[Reflection]:
-    """Return one batch of distinct lessons."""
-    return [
-        Reflection(
-            reflection_id=f"r{n}",
-            playbook=playbook,
-            key_insight=f"When asked for Metric {n}, answer in percent with {n % 4} decimals.",
-        )
-        for n in range(REFLECTIONS)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One load; the bar is a multiple of the ideal."""
+
+    name: str
+    reflections: int
+    latency: str
+    concurrency: int
+    bar: float
+    beside_gather: bool = False
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+CASES = (
+    Case(name="n = 40, L = 1 s", reflections=40, latency="1", concurrency=8, bar=1.05, beside_gather=True),
+    Case(name="n = 400, L = 0.5 s", reflections=400, latency="0.5", concurrency=32, bar=1.10),
+    Case(
+        name="n = 144, three levels, log-normal L, 8 in flight",
+        reflections=144,
+        latency="lognormal:0.5,0.5",
+        concurrency=8,
+        bar=1.15,
+        settings={"fan_in": 4},
+    ),
+)
+
+
+async def measure(bootstrap_servers: str, runs: int) -> list[Row]:
+    """Return the rows of every case; those beside a gather tree take turns with it on the same stand-in."""
+    return [one for case in CASES for one in await _case(bootstrap_servers, case, runs)]
+
+
+async def _case(bootstrap_servers: str, case: Case, runs: int) -> list[Row]:
+    ratios, behind_ms, plain, beside = [], [], [], []
+    async with staged(
+        bootstrap_servers,
+        latency=case.latency,
+        batch_size=case.reflections,
+        llm_concurrency=case.concurrency,
+        **case.settings,
+    ) as stage:
+        await _through(stage, case)
+        if case.beside_gather:
+            await in_process(stage.model, lessons(fresh("warm"), case.reflections))
+        for _ in range(runs):
+            took_s, least_s = await _through(stage, case)
+            ratios.append(took_s / least_s)
+            behind_ms.append((took_s - least_s) * 1000)
+            if case.beside_gather:
+                alone_s = await in_process(stage.model, lessons(fresh("alone"), case.reflections))
+                plain.append(alone_s / least_s)
+                beside.append(took_s / alone_s)
+    rows = [
+        row(f"overhead, {case.name}", ratios, "× ideal", case.bar),
+        row(f"behind the ideal, {case.name}", behind_ms, "ms"),
     ]
+    if case.beside_gather:
+        rows.append(row(f"gather tree, {case.name}", plain, "× ideal"))
+        rows.append(row(f"overhead, {case.name}", beside, "× gather tree", GATHER_BAR))
+    return rows
 
 
-async def through_kafka(log: KafkaLog, updates: "asyncio.Queue[Playbook]", name: str) -> float:
-    """Return seconds from the last ack to the version at a subscriber."""
-    clock = SystemClock()
-    outgoing = [
-        Outgoing(topic=topics.REFLECTIONS.name, key=name.encode(), value=encode(one))
-        for one in reflections(name)
-    ]
-    await log.produce(*outgoing)
-    acked = clock.monotonic()
-    async with asyncio.timeout(RUN_TIMEOUT_S):
-        while (await updates.get()).name != name:
-            pass
-    return clock.monotonic() - acked
+async def _through(stage: Stage, case: Case) -> tuple[float, float]:
+    """Return how long a batch took from its last ack, and the least it could have, in seconds."""
+    given = lessons(fresh("run"), case.reflections)
+    name = given[0].playbook
+    acked = await stage.publish(given)
+    took_s = await stage.through(name) - acked
+    batch = await _manifest(stage, name)
+    seconds = logged_calls(stage.call_log)
+    # In a thread: virtual time has a loop of its own.
+    return took_s, await asyncio.to_thread(ideal_s, batch, given, seconds, case.concurrency)
 
 
-async def in_process(model: LanguageModel, name: str) -> float:
-    """Return seconds of the same tree as plain coroutines, without a log."""
-    clock = SystemClock()
-    began = clock.monotonic()
-    items = reflections(name)
-    members = [Member(offset=n, reflection_id=one.reflection_id) for n, one in enumerate(items)]
-    policy = plan.PlanPolicy(copies=2, fan_in=32, max_levels=4, group_bytes=700 * 1024)
-    batch = plan.plan_batch(
-        name,
-        1,
-        members,
-        [200] * len(members),
-        policy=policy,
-        base=plan.Base(version=0, sequence=0, history_offset=-1),
-        reason="size",
-        batch_size=len(members),
-        through_offset=len(members) - 1,
-    )
-    base = empty(name)
-
-    async def propose(group: Sequence[Member]) -> list[Operation]:
-        chosen = [items[member.offset] for member in group]
-        reply = await model.ask(ace.aggregate_prompt(base, chosen))
-        sources = [(one.reflection_id,) for one in chosen]
-        return list(operations.read_operations(reply.body, sources).operations)
-
-    found = await asyncio.gather(*(propose(group) for group in plan.deal_batch(batch)))
-    await model.ask(ace.combine_prompt(base, [one for some in found for one in some]))
-    return clock.monotonic() - began
-
-
-async def _subscribe(log: KafkaLog, updates: "asyncio.Queue[Playbook]", ready: asyncio.Event) -> None:
-    async with aclosing(log.follow(topics.PLAYBOOKS.name)) as changes:
-        async for records in changes:
-            if records is None:
-                ready.set()
-            for record in records or ():
-                updates.put_nowait(decode(record.value, Playbook))
-
-
-async def measure(settings: Settings, bootstrap_servers: str, runs: int) -> list[Row]:
-    """Return the rows; both ways take turns against the same simulated model."""
-    with tempfile.TemporaryDirectory(prefix="combee-bench-") as folder:
-        options = StackOptions(
-            settings=settings,
-            bootstrap_servers=bootstrap_servers,
-            folder=Path(folder),
-            simulated=True,
-            sim_arguments=("--latency", str(LATENCY_S)),
-            roles=("control", "publish", "scan", "shuffle"),
-        )
-        connected = compose.connection(settings, bootstrap_servers)
-        await compose.create_topics(settings, connected)
-        log = KafkaLog(connected)
-        updates: asyncio.Queue[Playbook] = asyncio.Queue()
-        ready = asyncio.Event()
-        async with stack(options) as supervisor:
-            where = model_environment(supervisor)
-            model = compose.language_model(settings.model.model_copy(update=where))
-            subscriber = asyncio.create_task(_subscribe(log, updates, ready))
-            async with asyncio.timeout(RUN_TIMEOUT_S):
-                await ready.wait()
-            await through_kafka(log, updates, f"warm/{uuid4().hex[:6]}")
-            await in_process(model, "warm")
-            kafka, plain = [], []
-            for number in range(runs):
-                kafka.append(await through_kafka(log, updates, f"run{number}/{uuid4().hex[:6]}"))
-                plain.append(await in_process(model, f"run{number}"))
-            subscriber.cancel()
-            await model.close()
-        await log.close()
-    return [
-        row("overhead_n40_L1s", [one / IDEAL_S for one in kafka], "× ideal", 1.10),
-        row("gather_n40_L1s", [one / IDEAL_S for one in plain], "× ideal"),
-        row("kafka_vs_gather_n40_L1s", [a / b for a, b in zip(kafka, plain, strict=True)], "×"),
-    ]
+async def _manifest(stage: Stage, name: str) -> Batch:
+    at = stage.subscriber.playbooks.latest(name).manifest_offset
+    partition = await stage.log.partition_for(topics.BATCHES.name, name.encode())
+    source = TopicPartition(topic=topics.BATCHES.name, partition=partition)
+    return decode((await stage.log.read_at(source, [at]))[at].value, Batch)

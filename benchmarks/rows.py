@@ -1,51 +1,42 @@
-"""Rows of results: medians with their spread, as a table and as JSON."""
+"""Rows of results: a median with its spread, and the bar it has to meet."""
 
-import json
-import platform
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from statistics import median
-
-from rich.console import Console
-from rich.table import Table
-
-LATEST = Path(__file__).parent / "results" / "latest.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One figure; ``bar`` is what it should not exceed."""
+    """One figure of the runs of one benchmark; a bar is the most it may be, or with ``at_least`` the least."""
 
     name: str
     value: float
     unit: str
     bar: float | None
+    at_least: bool
     min: float
     max: float
     runs: int
 
+    @property
+    def met(self) -> bool | None:
+        """Whether the median meets the bar; None without one."""
+        if self.bar is None:
+            return None
+        return self.value >= self.bar if self.at_least else self.value <= self.bar
 
-def row(name: str, values: Sequence[float], unit: str, bar: float | None = None) -> Row:
+
+def row(
+    name: str, values: Sequence[float], unit: str, bar: float | None = None, *, at_least: bool = False
+) -> Row:
     """Return the median of ``values`` with their spread."""
     return Row(
         name=name,
         value=round(median(values), 4),
         unit=unit,
         bar=bar,
+        at_least=at_least,
         min=round(min(values), 4),
         max=round(max(values), 4),
         runs=len(values),
     )
-
-
-def report(rows: Sequence[Row]) -> None:
-    """Print the table and write ``results/latest.json``."""
-    machine = f"{platform.machine()}, Python {platform.python_version()}, simulated model"
-    table = Table("figure", "median", "min–max", "bar", "runs", title=f"Combee benchmarks ({machine})")
-    for one in rows:
-        bar = "" if one.bar is None else f"≤ {one.bar}"
-        table.add_row(one.name, f"{one.value} {one.unit}", f"{one.min}–{one.max}", bar, str(one.runs))
-    Console().print(table)
-    LATEST.parent.mkdir(exist_ok=True)
-    LATEST.write_text(json.dumps([asdict(one) for one in rows], indent=2) + "\n")

@@ -112,6 +112,7 @@ async def test_a_reply_that_is_slow_to_read_does_not_stop_the_loop(
     def slow(*_: object) -> dict[str, bool]:
         return {"in time": loop_goes_on.wait(2)}
 
+    server.always = says("Here it is: {")  # no small reply that is in order as it is
     monkeypatch.setattr("combee.adapters.openai.model.read_reply", slow)
     asked = asyncio.create_task(model.ask(PROMPT))
     await server.has_seen(1)

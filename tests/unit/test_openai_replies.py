@@ -6,7 +6,7 @@ import pytest
 
 from combee.adapters.openai.answers import Answer, read_answer
 from combee.adapters.openai.faults import CallFailedError
-from combee.adapters.openai.replies import UnusableError, read_reply
+from combee.adapters.openai.replies import REPAIRABLE_CHARS, UnusableError, read_reply, read_small_reply
 from combee_schemas.base import Usage
 from combee_schemas.model import Prompt
 from support.fake_openai import completion
@@ -51,6 +51,24 @@ def test_a_weak_models_reply_is_helped(text: str) -> None:
     assert read_reply(answer(text), PROMPT) == GOOD
 
 
+@pytest.mark.parametrize(
+    "text", [TEXT, f"\n {TEXT}\n", f"<think>maybe</think>{TEXT}", '{"why": "\\ud800", "items": []}']
+)
+def test_a_small_reply_that_is_in_order_is_read_as_any_other(text: str) -> None:
+    assert read_small_reply(answer(text), PROMPT) == read_reply(answer(text), PROMPT)
+
+
+@pytest.mark.parametrize(
+    "text", ["", f"Here: {TEXT}", TEXT[:-1], '{"why": "no items"}', TEXT + " " * REPAIRABLE_CHARS]
+)
+def test_what_is_large_or_may_need_repair_is_not_read_at_once(text: str) -> None:
+    assert read_small_reply(answer(text), PROMPT) is None
+
+
+def test_without_a_schema_nothing_is_read_at_once() -> None:
+    assert read_small_reply(answer(TEXT), replace(PROMPT, reply_schema={})) is None
+
+
 def test_an_optional_key_may_be_missing_and_no_other() -> None:
     lenient = replace(PROMPT, optional=frozenset({"why"}))
     assert read_reply(answer('{"items": []}'), lenient) == {"items": []}
@@ -93,6 +111,8 @@ def test_what_cannot_be_used_is_refused_with_a_reason_for_the_model(text: str, w
 def test_a_cut_off_or_withheld_reply_is_never_adopted_even_if_it_parses(reason: str) -> None:
     with pytest.raises(UnusableError):
         read_reply(answer(TEXT, reason), PROMPT)
+    with pytest.raises(UnusableError):
+        read_small_reply(answer(TEXT, reason), PROMPT)
 
 
 @pytest.mark.parametrize(

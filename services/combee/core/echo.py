@@ -19,8 +19,10 @@ def without_echoes(
     An operation that also rests on reflections that were not shown the entry keeps those. A correction is
     no echo: it says something else.
     """
-    known = _Known(base)
     shown = {one.reflection_id: one.shown for one in reflections if one.shown}
+    if not shown:
+        return tuple(operations), ()
+    known = _Known(base)
     news: list[Operation] = []
     echoes: dict[str, tuple[str, ...]] = defaultdict(tuple)
     for operation in operations:

@@ -10,7 +10,7 @@ from combee.adapters.openai.drain import Drain
 from combee.adapters.openai.limits import Limits
 from combee.adapters.openai.names import resolve_model
 from combee.adapters.openai.patience import Health, Patience
-from combee.adapters.openai.replies import UnusableError, read_reply
+from combee.adapters.openai.replies import UnusableError, read_reply, read_small_reply
 from combee.ports import OnModelCall, PoisonError, PromptTooLongError
 from combee_schemas.base import Usage
 from combee_schemas.model import Prompt, Reply
@@ -128,8 +128,10 @@ class OpenAIModel:
                     raise
                 spent += answer.usage.model_copy(update={"re_asks": re_asks})
                 try:
-                    # In a thread: the repair of a hostile reply must not stop the heartbeats.
-                    body = await asyncio.to_thread(read_reply, answer, prompt)
+                    body = read_small_reply(answer, prompt)
+                    if body is None:
+                        # In a thread: the repair of a hostile reply must not stop the heartbeats.
+                        body = await asyncio.to_thread(read_reply, answer, prompt)
                 except UnusableError as unusable:
                     problem = str(unusable)
                     messages = [*_first(prompt), *_second(answer.text, problem)]

@@ -49,6 +49,21 @@ def read_reply(answer: Answer, prompt: Prompt) -> Mapping[str, Any]:
     return _plain(body)
 
 
+def read_small_reply(answer: Answer, prompt: Prompt) -> Mapping[str, Any] | None:
+    """Return the body of a small reply that is in order as it is; None for any other: see `read_reply`.
+
+    Raises
+    ------
+    UnusableError
+        If it was cut off or withheld.
+    """
+    _check_complete(answer)
+    if not prompt.reply_schema or len(answer.text) > REPAIRABLE_CHARS:
+        return None
+    body = _whole(_THOUGHTS.sub("", answer.text), prompt)
+    return None if body is None else _plain(body)
+
+
 def misfit(body: object, prompt: Prompt) -> str | None:
     """Return what keeps ``body`` from fitting the schema's top level, or None."""
     schema = prompt.reply_schema

@@ -1,0 +1,124 @@
+"""Peak RSS of each service that is started on a backlog: 100,000 records beside 1,000, the same work done on both."""
+
+import asyncio
+from collections.abc import Sequence
+from itertools import count
+from pathlib import Path
+
+from benchmarks.rows import Row, row
+from benchmarks.stage import lessons, outgoing, staged
+from combee.adapters.kafka import KafkaLog
+from combee.ports import Outgoing
+from combee_schemas import topics
+from combee_schemas.codec import encode
+from combee_schemas.reflection import Reflection
+from combee_schemas.trace import Trace
+
+SMALL, LARGE = 1_000, 100_000
+BAR = 1.2
+TIMEOUT_S = 3_600.0
+SERVICES = ("control", "publish", "reflect", "scan", "shuffle")
+PLAYBOOKS = 20
+BATCH_SIZE = 40
+REFLECTED = 500
+"""Traces that reflect must have got through before its peak counts."""
+PLAYBOOK_TOKENS = 500
+"""So small that playbooks are full early: what is learned must not be taken for what waits."""
+CHUNK = 2_000
+WAIT_S = 600.0
+POLL_S = 0.5
+KIB = 1024
+
+
+def peak_mib(pid: int) -> float:
+    """Return the most memory a process ever had (MiB)."""
+    lines = Path(f"/proc/{pid}/status").read_text("utf-8").splitlines()
+    (peak,) = (line.split()[1] for line in lines if line.startswith("VmHWM"))
+    return int(peak) / KIB
+
+
+def traces(number: int) -> list[Outgoing]:
+    """Return small traces of playbooks of their own."""
+    return [
+        Outgoing(
+            topic=topics.TRACES.name,
+            key=f"t{n}".encode(),
+            value=encode(
+                Trace(trace_id=f"t{n}", playbook=f"traced/{n % PLAYBOOKS}", task=f"Metric {n}?", answer="0")
+            ),
+        )
+        for n in range(number)
+    ]
+
+
+async def last_in_line(log: KafkaLog) -> dict[int, list[Reflection]]:
+    """Return one full batch per partition, of a playbook of its own."""
+    found: dict[int, list[Reflection]] = {}
+    wanted = await log.partitions(topics.REFLECTIONS.name)
+    for number in count():
+        name = f"last/{number}"
+        partition = await log.partition_for(topics.REFLECTIONS.name, name.encode())
+        found.setdefault(partition, lessons(name, BATCH_SIZE))
+        if len(found) == wanted:
+            return found
+    raise AssertionError  # count() has no end
+
+
+async def fill(log: KafkaLog, number: int) -> list[str]:
+    """Write the backlog; return the playbooks that stand last in it, one per partition."""
+    each = number // PLAYBOOKS
+    waiting = [lessons(f"backlog/{n}", each) for n in range(PLAYBOOKS)]
+    records = [outgoing(one) for some in zip(*waiting, strict=True) for one in some] + traces(number)
+    for start in range(0, len(records), CHUNK):
+        await log.produce(*records[start : start + CHUNK])
+    last = await last_in_line(log)
+    await log.produce(*(outgoing(one) for some in last.values() for one in some))
+    return [some[0].playbook for some in last.values()]
+
+
+async def peaks(bootstrap_servers: str, number: int) -> dict[str, float]:
+    """Return each service's peak (MiB) once shuffle has read the backlog and the others have had their share."""
+    last: list[str] = []
+
+    async def before(log: KafkaLog) -> None:
+        last.extend(await fill(log, number))
+
+    async with staged(
+        bootstrap_servers,
+        roles=SERVICES,
+        before=before,
+        batch_size=BATCH_SIZE,
+        playbook_tokens=PLAYBOOK_TOKENS,
+        max_wait_s=2.0,
+    ) as stage:
+        playbooks = stage.subscriber.playbooks
+        await stage.subscriber.until(lambda: all(playbooks.latest(name).version for name in last), WAIT_S)
+        async with asyncio.timeout(WAIT_S):
+            while await reflected(stage.log) < REFLECTED:  # noqa: ASYNC110 - offsets are only to be asked for
+                await asyncio.sleep(POLL_S)
+        return {name: peak_mib(stage.supervisor.pid(name)) for name in SERVICES}
+
+
+async def reflected(log: KafkaLog) -> int:
+    """Return how many traces reflect has finished."""
+    return sum((await log.committed("reflect", topics.TRACES.name)).values())
+
+
+async def measure(bootstrap_servers: str, runs: int) -> list[Row]:
+    """Return peaks and ratios per service."""
+    small, large = [], []
+    for _ in range(runs):
+        small.append(await peaks(bootstrap_servers, SMALL))
+        large.append(await peaks(bootstrap_servers, LARGE))
+    return [one for name in SERVICES for one in _rows(name, small, large)]
+
+
+def _rows(
+    name: str, small: Sequence[dict[str, float]], large: Sequence[dict[str, float]]
+) -> tuple[Row, Row, Row]:
+    few, many = [one[name] for one in small], [one[name] for one in large]
+    return (
+        row(f"rss_{name}_{SMALL}", few, "MiB"),
+        row(f"rss_{name}_{LARGE}", many, "MiB"),
+        row(f"rss_{name}_ratio", [b / a for a, b in zip(few, many, strict=True)], "×", BAR),
+    )

@@ -1,0 +1,51 @@
+"""Scaling: one scan worker and four, where the model's time is all there is to spend."""
+
+import time
+from typing import Any
+
+from benchmarks.rows import Row, row
+from benchmarks.stage import Stage, fresh, lessons, staged
+
+TIMEOUT_S = 900.0
+WORKERS = 4
+PLAYBOOKS = 8
+REFLECTIONS = 256
+"""16 groups and a combine for each playbook: 136 calls a run, so that the last combines weigh little."""
+LATENCY_S = 0.4
+CONCURRENCY = 2
+"""Calls a worker may have in flight: few, so that they are what is scarce and not this machine's cores."""
+BAR = 3.6
+
+
+async def measure(bootstrap_servers: str, runs: int) -> list[Row]:
+    """Return how much faster four workers are than one; both stacks stand side by side and take turns."""
+    options: dict[str, Any] = {
+        "latency": f"{LATENCY_S}",
+        "batch_size": REFLECTIONS,
+        "llm_concurrency": CONCURRENCY,
+    }
+    one_s, many_s = [], []
+    async with (
+        staged(bootstrap_servers, **options) as one,
+        staged(bootstrap_servers, scan_workers=WORKERS, **options) as many,
+    ):
+        for _ in range(runs):
+            one_s.append(await _all_through(one))
+            many_s.append(await _all_through(many))
+    ratios = [alone / together for alone, together in zip(one_s, many_s, strict=True)]
+    return [
+        row(f"1 → {WORKERS} scan workers", ratios, "× faster", BAR, at_least=True),
+        row("1 scan worker", one_s, "s"),
+        row(f"{WORKERS} scan workers", many_s, "s"),
+    ]
+
+
+async def _all_through(stage: Stage) -> float:
+    """Return the seconds from the last ack to the last playbook's version."""
+    given = [lessons(fresh(f"scale{n}"), REFLECTIONS) for n in range(PLAYBOOKS)]
+    for some in given:
+        await stage.publish(some)
+    acked = time.monotonic()
+    for some in given:
+        last = await stage.through(some[0].playbook)
+    return last - acked

@@ -1,0 +1,113 @@
+"""A deployment's past, written without living it: valid records of batches, updates, versions and offsets."""
+
+from collections.abc import Sequence
+
+from combee.core import identity, plan
+from combee.experiments.arms import PRODUCT
+from combee.ports import Log, Outgoing, TopicPartition
+from combee_schemas import topics
+from combee_schemas.base import Usage
+from combee_schemas.batch import Batch, Member
+from combee_schemas.codec import encode
+from combee_schemas.playbook import ACE_SECTIONS, Entry, Playbook
+from combee_schemas.scan import Seen, Update
+
+PER_BATCH = 20
+ENTRIES = 50
+CHUNK = 200
+GROUPS = {"publish": topics.UPDATES.name, "control": topics.HISTORY.name}
+"""Who has read what is written here to its end. Shuffle's input stays empty."""
+
+
+def entries(count: int = ENTRIES) -> tuple[Entry, ...]:
+    """Return so many distinct entries."""
+    return tuple(
+        Entry(
+            id=f"str-{n:05d}",
+            section=ACE_SECTIONS[0],
+            content=f"When asked for Metric {n}, answer in percent with {n % 4} decimals.",
+            evidence_count=1,
+            evidence=(f"r{n}",),
+            created_version=1,
+            updated_version=1,
+        )
+        for n in range(count)
+    )
+
+
+def version(name: str, number: int, *, offset: int, known: tuple[Entry, ...]) -> Playbook:
+    """Return a playbook after ``number`` batches; ``offset`` is where its newest records stand."""
+    return Playbook(
+        name=name,
+        version=number,
+        entries=known,
+        next_id=len(known) + 1,
+        origin="batch",
+        batch_id=identity.batch_id(name, number),
+        batch_sequence=number,
+        reflections=PER_BATCH,
+        batch_size=PER_BATCH,
+        close_reason="size",
+        through_offset=number * PER_BATCH - 1,
+        manifest_offset=offset,
+        history_offset=offset,
+        usage=Usage(calls=5, tokens_in=5_000, tokens_out=1_000, seconds=5.0),
+        widths=(4, 1),
+        closed_at_ms=number * 60_000,
+        created_at_ms=number * 60_000 + 2_000,
+    )
+
+
+def manifest(name: str, sequence: int) -> Batch:
+    """Return the manifest of a playbook's ``sequence``-th batch."""
+    first = (sequence - 1) * PER_BATCH
+    members = [Member(offset=first + n, reflection_id=f"{name}/{first + n}") for n in range(PER_BATCH)]
+    return plan.plan_batch(
+        name,
+        sequence,
+        members,
+        [200] * PER_BATCH,
+        policy=PRODUCT,
+        base=plan.Base(version=sequence - 1, sequence=sequence - 1, history_offset=sequence - 2),
+        reason="size",
+        batch_size=PER_BATCH,
+        through_offset=members[-1].offset,
+    )
+
+
+def update(batch: Batch, offset: int) -> Update:
+    """Return what the tree of a batch gave, without operations."""
+    return Update(
+        plan=plan.make_plan(batch, offset),
+        node_id=identity.node_id(batch.batch_id, len(batch.widths) - 1, 0),
+        status="ok",
+        seen=tuple(Seen(reflection_id=one.reflection_id, offset=one.offset) for one in batch.members),
+    )
+
+
+async def write_past(log: Log, name: str, versions: int, *, snapshots: int) -> None:
+    """Write ``versions`` batches of one playbook; the last ``snapshots`` are what compaction has left."""
+    known = entries()
+    batches = [manifest(name, number) for number in range(1, versions + 1)]
+    books = [version(name, n, offset=n - 1, known=known) for n in range(1, versions + 1)]
+    key = name.encode()
+    await _write(log, topics.BATCHES.name, key, [encode(one) for one in batches])
+    await _write(log, topics.UPDATES.name, key, [encode(update(one, n)) for n, one in enumerate(batches)])
+    await _write(log, topics.HISTORY.name, key, [encode(one) for one in books])
+    await _write(log, topics.PLAYBOOKS.name, key, [encode(one) for one in books[-snapshots:]])
+    await _commit(log, name, versions)
+
+
+async def _write(log: Log, topic: str, key: bytes, values: Sequence[bytes]) -> None:
+    for start in range(0, len(values), CHUNK):
+        some = values[start : start + CHUNK]
+        await log.produce(*(Outgoing(topic=topic, key=key, value=value) for value in some))
+
+
+async def _commit(log: Log, name: str, versions: int) -> None:
+    transactor = await log.transactor("synthetic")
+    for group, topic in GROUPS.items():
+        source = TopicPartition(topic=topic, partition=await log.partition_for(topic, name.encode()))
+        async with transactor.transaction() as transaction:
+            await transaction.commit_offsets(group, {source: versions})
+    await transactor.close()

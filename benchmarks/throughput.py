@@ -1,0 +1,90 @@
+"""Throughput: reflections a second through shuffle alone, and from publish to playbook with an instant model."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+
+from benchmarks.rows import Row, row
+from benchmarks.stage import WAIT_S, Stage, fresh, lessons, staged
+from combee.runtime.view import View
+from combee_schemas import topics
+from combee_schemas.batch import Batch
+from combee_schemas.reflection import Reflection
+
+Done = Callable[[Sequence[Reflection]], Awaitable[float]]
+"""Waits until all of these are through; returns when, in monotonic seconds."""
+
+TIMEOUT_S = 600.0
+PLAYBOOKS = 16
+EACH = 200
+BATCH_SIZE = 40
+IN_FLIGHT = 16
+"""More than the batches of a playbook in one run: nobody publishes where shuffle is alone."""
+
+
+async def measure(bootstrap_servers: str, runs: int) -> list[Row]:
+    """Return both rates; what is published is written in one burst, and read while it is written."""
+    return [
+        await _shuffled(bootstrap_servers, runs),
+        await _published(bootstrap_servers, runs),
+    ]
+
+
+async def _shuffled(bootstrap_servers: str, runs: int) -> Row:
+    """Reflections a second, from the first one written to the last manifest."""
+    async with staged(
+        bootstrap_servers, roles=("shuffle",), batch_size=BATCH_SIZE, max_inflight_batches=IN_FLIGHT
+    ) as stage:
+        counter = _Counter(stage)
+        following = asyncio.create_task(counter.view.run())
+        await counter.view.wait_current(WAIT_S)
+        rates = [await _rate(stage, counter.until) for _ in range(runs + 1)]
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+    return row("through shuffle", rates[1:], "reflections/s")
+
+
+async def _published(bootstrap_servers: str, runs: int) -> Row:
+    """Reflections a second, from the first one written to the last version at a subscriber."""
+    async with staged(bootstrap_servers, batch_size=BATCH_SIZE) as stage:
+        rates = [await _rate(stage, partial(_versions, stage)) for _ in range(runs + 1)]
+    return row("from publish to playbook, instant model", rates[1:], "reflections/s")
+
+
+async def _rate(stage: Stage, done: Done) -> float:
+    """Publish a burst; return its reflections a second. The first run only warms up."""
+    given = [one for n in range(PLAYBOOKS) for one in lessons(fresh(f"flow{n}"), EACH)]
+    began = time.monotonic()
+    await stage.publish(given)
+    return len(given) / (await done(given) - began)
+
+
+async def _versions(stage: Stage, given: Sequence[Reflection]) -> float:
+    names = {one.playbook for one in given}
+    latest = stage.subscriber.playbooks.latest
+    return await stage.subscriber.until(
+        lambda: all(latest(name).version == EACH // BATCH_SIZE for name in names)
+    )
+
+
+class _Counter:
+    """Counts the reflections in manifests."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._seen = 0
+        self._wanted = 0
+        self._changed = asyncio.Event()
+        self.view: View[Batch] = View(stage.log, topics.BATCHES, Batch, on_change=self._count)
+
+    def _count(self, _key: str, batch: Batch | None) -> None:
+        self._seen += len(batch.members) if batch else 0
+        self._changed.set()
+
+    async def until(self, given: Sequence[Reflection]) -> float:
+        self._wanted += len(given)
+        async with asyncio.timeout(WAIT_S):
+            while self._seen < self._wanted:
+                self._changed.clear()
+                await self._changed.wait()
+        return time.monotonic()
