@@ -6,16 +6,17 @@ from combee_schemas.base import Holds, Id, Message, PlaybookName
 from combee_schemas.playbook import Entry
 from combee_schemas.scan import Operation
 
-CommandKind = Literal["flush", "import", "edit", "promote", "rollback", "revoke"]
+CommandKind = Literal["flush", "import", "edit", "promote", "rollback", "revoke", "delete"]
 
 
 class Command(Message):
     """Idempotent by id; key: playbook.
 
     flush: close windows until everything at or below ``through_offset`` of ``reflections`` is in a batch.
-    import: ``entries``, ``sections``, ``counters``, ``holds`` replace the content. edit: ``operations`` are applied.
+    import: ``entries``, ``sections``, ``counters``, ``holds`` replace the content. edit: ``operations`` are applied,
+    unless an entry that they name has changed since ``base_version``.
     promote: ``label`` moves to ``version``. rollback: a new version equal to ``version``.
-    revoke: ``reflection_ids`` no longer count, now or later.
+    revoke: ``reflection_ids`` no longer count, now or later. delete: the playbook is gone; its history stays.
     """
 
     type: ClassVar[str] = "command"
@@ -31,5 +32,7 @@ class Command(Message):
     operations: tuple[Operation, ...] = ()
     version: int = 0
     label: str = ""
+    base_version: int = 0
+    """What an edit was made on; 0: whatever there is."""
     reflection_ids: tuple[str, ...] = ()
     issued_at_ms: int = 0

@@ -1,10 +1,18 @@
-"""DeadLetter: a record that could not be used, its bytes untouched, and why."""
+"""DeadLetter: a record that could not be used, its bytes untouched, and why; and what was done about it."""
 
-from typing import ClassVar
+import re
+from collections.abc import Iterable
+from typing import ClassVar, Literal
 
-from combee_schemas.base import KIB, Message
+from combee_schemas.base import KIB, Message, Value
 
 HEAD_BYTES = 64 * KIB
+
+ATTEMPT_HEADER = "combee-attempt"
+LETTER_HEADER = "combee-dead-letter"
+"""On a record that is sent again: which attempt it is (0 is the first), and the dead letter it was taken from."""
+
+Headers = Iterable[tuple[str, bytes]]
 
 
 class DeadLetter(Message):
@@ -26,7 +34,84 @@ class DeadLetter(Message):
     service: str
     reason: str
     attempts: int = 1
+    """How often it has failed; sent again, the record is that attempt (they count from 0)."""
     record_id: str = ""
     """The reflection or trace id inside, where it could be read."""
     playbook: str = ""
     at_ms: int = 0
+
+
+class LetterId(Value):
+    """Where a dead letter stands in its topic; people write it ``0-17``."""
+
+    partition: int
+    offset: int
+
+    def __str__(self) -> str:
+        """Return it as people write it."""
+        return f"{self.partition}-{self.offset}"
+
+
+def letter_id(text: str) -> LetterId | None:
+    """Return the id in a text such as ``0-17``; None if it is none."""
+    found = re.fullmatch(r"([0-9]{1,9})-([0-9]{1,18})", text)
+    return LetterId(partition=int(found[1]), offset=int(found[2])) if found else None
+
+
+class Resolution(Message):
+    """An operator's decision about a dead letter, in the same topic under the same key; the first one holds.
+
+    It names the record that the letter was about, so that it can be understood without the letter.
+    """
+
+    type: ClassVar[str] = "resolution"
+
+    letter: LetterId
+    decision: Literal["retried", "dropped"]
+    origin_topic: str
+    origin_partition: int
+    origin_offset: int
+    record_id: str = ""
+    playbook: str = ""
+    attempt: int = 0
+    """Of ``retried``: which attempt the record is now."""
+    retry_partition: int = -1
+    retry_offset: int = -1
+    """Of ``retried``: where in ``origin_topic`` the record stands again."""
+    note: str = ""
+    at_ms: int = 0
+
+
+class HeldBack(Message):
+    """A service holds a playbook's records back for a while, because of too many dead letters; key: its type."""
+
+    type: ClassVar[str] = "held-back"
+
+    service: str
+    playbook: str = ""
+    """Empty: records of which nobody can read whose they are."""
+    until_ms: int = 0
+    at_ms: int = 0
+
+
+class Attempt(Value):
+    """What a record's headers claim: it is sent again, for so many times, because of this dead letter."""
+
+    number: int
+    letter: LetterId
+
+
+def attempt_headers(attempt: Attempt) -> tuple[tuple[str, bytes], ...]:
+    """Return the headers of a record that is sent again."""
+    return (
+        (ATTEMPT_HEADER, str(attempt.number).encode()),
+        (LETTER_HEADER, str(attempt.letter).encode()),
+    )
+
+
+def claimed_attempt(headers: Headers) -> Attempt | None:
+    """Return what headers claim; None for a first attempt, and for claims that cannot be read."""
+    found = {name: value.decode("ascii", errors="replace") for name, value in headers}
+    number = re.fullmatch(r"[1-9][0-9]{0,3}", found.get(ATTEMPT_HEADER, ""))
+    letter = letter_id(found.get(LETTER_HEADER, ""))
+    return Attempt(number=int(number[0]), letter=letter) if number and letter else None

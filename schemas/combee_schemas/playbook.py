@@ -48,6 +48,7 @@ ChangeKind = Literal[
     "dropped",
     "import",
     "rollback",
+    "delete",
 ]
 """echo: what agents were shown came back, no news; superseded: an operation lost to one with newer evidence;
 conflict: two entries that differ only in figures or a negation, both kept; dropped: an operation that no longer
@@ -88,11 +89,19 @@ class Spend(Value):
     cap_cost: float | None = None
 
 
-Origin = Literal["empty", "batch", "import", "edit", "rollback", "revoke"]
+Origin = Literal["empty", "batch", "import", "edit", "rollback", "revoke", "delete"]
+
+
+def deleted_key(name: str) -> str:
+    """Return the key in ``playbooks`` of what remains of a deleted playbook: its bookkeeping, no entries.
+
+    The playbook's own key has a tombstone then. A name that lives again has no such record.
+    """
+    return f"{name}#deleted"
 
 
 class Playbook(Message):
-    """A whole snapshot; key: playbook name.
+    """A whole snapshot; key: playbook name (of a deleted one ``deleted_key``).
 
     Offsets are positions in this playbook's partition of the named topic; −1 means none yet.
     A rollback copies ``entries`` and ``sections``, never the bookkeeping.

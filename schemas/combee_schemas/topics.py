@@ -10,7 +10,7 @@ from combee_schemas.base import Message
 from combee_schemas.batch import Batch
 from combee_schemas.command import Command
 from combee_schemas.control import BatchSize
-from combee_schemas.dead_letter import DeadLetter
+from combee_schemas.dead_letter import DeadLetter, HeldBack, Resolution
 from combee_schemas.playbook import Label, Playbook
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Group, Partial, Update
@@ -37,6 +37,8 @@ class Topic:
     retention_ms: int = 7 * DAY_MS
     written_by: tuple[str, ...]
     read_by: tuple[str, ...]
+    beside: tuple[type[Message], ...] = ()
+    """Further messages in it, which readers of ``message`` pass over."""
     extra: dict[str, str] = field(default_factory=dict)
 
     def config(self) -> dict[str, str]:
@@ -50,7 +52,7 @@ TRACES = Topic(
     key="trace id",
     message=Trace,
     spread="traces",
-    written_by=("agents",),
+    written_by=("agents", "cli"),
     read_by=("reflect",),
 )
 REFLECTIONS = Topic(
@@ -59,7 +61,7 @@ REFLECTIONS = Topic(
     message=Reflection,
     spread="playbooks",
     retention_ms=30 * DAY_MS,
-    written_by=("agents", "reflect", "shuffle"),
+    written_by=("agents", "reflect", "shuffle", "cli"),
     read_by=("shuffle", "reflect", "publish", "ledger"),
 )
 BATCHES = Topic(
@@ -69,7 +71,7 @@ BATCHES = Topic(
     spread="playbooks",
     retention_ms=FOR_EVER,
     written_by=("shuffle",),
-    read_by=("shuffle", "ledger", "replay"),
+    read_by=("shuffle", "publish", "ledger", "replay"),
 )
 MAX_LEVELS = 4
 
@@ -80,7 +82,7 @@ def _scan_topic(level: int) -> Topic:
         key="node id" if level == 0 else "parent node id",
         message=Group if level == 0 else Partial,
         spread="scan",
-        written_by=("shuffle",) if level == 0 else ("scan",),
+        written_by=("shuffle", "cli") if level == 0 else ("scan", "cli"),
         read_by=("scan",),
     )
 
@@ -92,7 +94,7 @@ UPDATES = Topic(
     message=Update,
     spread="playbooks",
     retention_ms=FOR_EVER,
-    written_by=("scan", "shuffle"),
+    written_by=("scan", "shuffle", "cli"),
     read_by=("publish", "scan", "ledger"),
 )
 PLAYBOOKS = Topic(
@@ -148,8 +150,9 @@ DEAD_LETTERS = Topic(
     message=DeadLetter,
     spread="single",
     retention_ms=90 * DAY_MS,
-    written_by=("reflect", "shuffle", "scan", "publish"),
-    read_by=("operators", "ledger"),
+    written_by=("reflect", "shuffle", "scan", "publish", "cli"),
+    read_by=("operators", "shuffle", "ledger"),
+    beside=(Resolution, HeldBack),
 )
 
 TOPICS = (

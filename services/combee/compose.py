@@ -15,6 +15,7 @@ from combee.adapters.kafka.connection import Connection
 from combee.core import layout
 from combee.ports import FatalError, LanguageModel, Log, OnModelCall
 from combee.runtime.clock import SystemClock
+from combee.runtime.floodgate import Floodgate
 from combee.runtime.loop import Loop
 from combee.runtime.methods import chosen
 from combee.runtime.session import run_sessions
@@ -163,12 +164,13 @@ async def _asking(
     settings: Settings,
     stop: asyncio.Event,
     vitals: Vitals,
+    gate: Floodgate,
 ) -> None:
     """Run the loop of a service that asks a model, its view of the playbooks beside it."""
     view = handler.playbooks.view
     vitals.watch(view)
     most = OPEN_PER_CALL * settings.model.llm_concurrency
-    loop = Loop(log, handler, SystemClock(), max_open=most, on_turn=vitals.turned)
+    loop = Loop(log, handler, SystemClock(), max_open=most, on_turn=vitals.turned, gate=gate)
     drained = loop.run(stop, drain_s=settings.model.model_timeout_s + DRAIN_MARGIN_S)
     await _with_views(_when_current(view.wait_current, vitals.ready, drained), [view.run()])
     await model.close()
@@ -178,16 +180,18 @@ async def _reflect(log: Log, settings: Settings, _: str, stop: asyncio.Event, vi
     from combee.reflect.handler import ReflectHandler  # noqa: PLC0415 - each role loads only its own
 
     model = _model(settings, vitals)
-    handler = ReflectHandler(log, model, SystemClock(), chosen(settings.batch))
-    await _asking(log, handler, model, settings, stop, vitals)
+    gate = vitals.gate(settings.worker)
+    handler = ReflectHandler(log, model, SystemClock(), chosen(settings.batch), gate)
+    await _asking(log, handler, model, settings, stop, vitals, gate)
 
 
 async def _scan(log: Log, settings: Settings, _: str, stop: asyncio.Event, vitals: Vitals) -> None:
     from combee.scan.handler import ScanHandler  # noqa: PLC0415 - each role loads only its own
 
     model = _model(settings, vitals)
-    handler = ScanHandler(log, model, carry=settings.batch.carry)
-    await _asking(log, handler, model, settings, stop, vitals)
+    gate = vitals.gate(settings.worker)
+    handler = ScanHandler(log, model, carry=settings.batch.carry, gate=gate)
+    await _asking(log, handler, model, settings, stop, vitals, gate)
 
 
 async def _when_current(
@@ -250,6 +254,22 @@ async def _control(log: Log, settings: Settings, _: str, stop: asyncio.Event, vi
     await run_sessions("control", session, stop, SystemClock(), vitals.restarted)
 
 
+async def _gateway(log: Log, settings: Settings, _: str, stop: asyncio.Event, vitals: Vitals) -> None:
+    try:
+        from combee.gateway import service  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as error:
+        raise FatalError(f"the gateway needs {error.name}: pip install 'combee[gateway]'") from error
+    mounts = []
+    try:
+        if settings.gateway.dashboard:
+            from combee.dashboard import mount  # noqa: PLC0415 - another one
+
+            mounts.append(mount)
+    except ModuleNotFoundError as error:
+        logger.info("no_dashboard", reason=f"{error.name} is missing: pip install 'combee[dashboard]'")
+    await service.run(log, settings, stop, vitals, mounts)
+
+
 ROLES: Mapping[str, Role] = {
     "control": _control,
     "publish": _publish,
@@ -258,6 +278,8 @@ ROLES: Mapping[str, Role] = {
     "reflect": _reflect,
 }
 """Every service; started in this order, so that each finds its readers there."""
+FRONTS: Mapping[str, Role] = {"gateway": _gateway}
+"""What people and agents touch, beside the services; it needs an extra."""
 
 
 async def run_worker(role: str, settings: Settings, bootstrap_servers: str) -> None:
@@ -274,5 +296,5 @@ async def run_worker(role: str, settings: Settings, bootstrap_servers: str) -> N
     vitals = vitals_of(role, settings)
     async with opened(settings, bootstrap_servers) as log, vitals.served(log):
         seen = vitals.counted(_mortal(log, settings.worker))
-        await ROLES[role](seen, settings, bootstrap_servers, stop, vitals)
+        await {**ROLES, **FRONTS}[role](seen, settings, bootstrap_servers, stop, vitals)
     logger.info("stopped", service=role)

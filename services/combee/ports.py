@@ -51,6 +51,10 @@ class TopicPartition:
     partition: int
 
 
+UNREAD_HEADER = "combee-unread"
+"""On what a log hands over in the place of records that it could not read: why not."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     """One record as it was read."""
@@ -67,6 +71,11 @@ class Record:
     def source(self) -> TopicPartition:
         """Where it was read from."""
         return TopicPartition(topic=self.topic, partition=self.partition)
+
+    @property
+    def unread(self) -> str:
+        """Why the log could not read what was written here; empty if it could."""
+        return dict(self.headers).get(UNREAD_HEADER, b"").decode(errors="replace")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,9 @@ from combee_schemas.codec import encode
 from combee_schemas.topics import TOPICS
 
 FOLDER = Path(__file__).parents[2] / "schemas" / "examples"
-KINDS: Mapping[str, type[Message]] = {topic.message.type: topic.message for topic in TOPICS}
+KINDS: Mapping[str, type[Message]] = {
+    kind.type: kind for topic in TOPICS for kind in (topic.message, *topic.beside)
+}
 
 HOW = """\
 A golden example is two files, frozen for ever once they are published:

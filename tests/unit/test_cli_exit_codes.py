@@ -11,7 +11,7 @@ from typer.main import get_command
 from combee.cli import log as cli_log
 from combee.cli.__main__ import app
 from combee.ports import FatalError, TransientError
-from combee_schemas.topics import TOPICS
+from combee_schemas.topics import REFLECTIONS, TOPICS
 from support.reading import run, run_json
 
 
@@ -31,6 +31,18 @@ READING = [
     ("playbook", "export", "x"),
     ("playbook", "watch", "x"),
     ("playbook", "import", "x", "-"),
+    ("playbook", "diff", "x"),
+    ("playbook", "promote", "x", "production"),
+    ("playbook", "labels"),
+    ("playbook", "edit", "x"),
+    ("playbook", "rollback", "x", "1"),
+    ("playbook", "revoke", "x", "r-1"),
+    ("playbook", "delete", "x", "--yes"),
+    ("why", "x-1"),
+    ("cost",),
+    ("publish", "-"),
+    ("replay", "x", "--to", "other"),
+    ("top", "--once"),
     ("topics", "check"),
     ("topics", "create"),
 ]
@@ -61,6 +73,15 @@ def test_without_a_broker_every_verb_exits_1_with_the_remedy(arguments: tuple[st
         ("playbook", "convert", "x", "--to", "ace", "--name", "bad name"),
         ("playbook", "import", "x", "f", "--format", "xml"),
         ("playbook", "watch", "x", "--count", "0"),
+        ("playbook", "promote", "x", "latest"),
+        ("playbook", "show", "x", "--version", "1", "--label", "production"),
+        ("playbook", "rollback", "x"),
+        ("playbook", "revoke", "x"),
+        ("why",),
+        ("cost", "bad name"),
+        ("replay", "x"),
+        ("replay", "x", "--to", "bad prefix"),
+        ("top", "--interval", "0"),
         ("dlq", "show", "seven"),
         ("dlq", "list", "--limit", "0"),
     ],
@@ -134,8 +155,8 @@ def test_the_map_of_topics_needs_no_broker() -> None:
         "partitions": 4,
         "cleanup": "delete",
         "retention_ms": 30 * 24 * 3600 * 1000,
-        "written_by": ["agents", "reflect", "shuffle"],
-        "read_by": ["shuffle", "reflect", "publish", "ledger"],
+        "written_by": list(REFLECTIONS.written_by),
+        "read_by": list(REFLECTIONS.read_by),
     }
     people = run("topics", "show").stdout
     assert "newest per key" in people

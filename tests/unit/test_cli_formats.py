@@ -162,6 +162,11 @@ def test_lines_below_an_entry_belong_to_it() -> None:
          "entries.1"),
         ("json", '{"name": "no spaces please"}', "name"),
         ("json", "[]", "object"),
+        ("kayba", '{"skills": {"a": {"id": "a", "section": "S"}}}', "skills.a.content"),
+        ("kayba", '{"skills":{"a":{"id":"x","section":"S","content":"1"},"b":{"id":"x","section":"S","content":""}}}',
+         "skills.1"),
+        ("kayba", "{}", "skills"),
+        ("skill", "---\nname: x\n---\n\n* a bullet\n", "line 5"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_read_is_refused_with_its_place(form: Format, text: str, where: str) -> None:
@@ -180,10 +185,45 @@ def test_what_cannot_be_read_is_refused_with_its_place(form: Format, text: str, 
         ("## A\n", ".MD", "md"),
         ("", ".json", "json"),
         ("", "", "ace"),
+        ('{"skills": {}, "sections": {}}', "", "kayba"),
+        ('{"skills": {}, "sections": {}}', ".json", "kayba"),
+        ("---\nname: x\n---\n# t\n", ".md", "skill"),
+        ("---\r\nname: x\r\n---\r\n## A\r\n", "", "skill"),
     ],
 )
 def test_the_format_is_recognised(text: str, suffix: str, form: Format) -> None:
     assert detect(text, suffix) == form
+
+
+def test_kayba_s_own_file_is_read_and_keeps_what_an_entry_rests_on() -> None:
+    text = """{
+      "skills": {
+        "general-00041": {"id": "general-00041", "section": "general", "content": "Look twice.",
+          "justification": null, "helpful": 3, "harmful": 1, "neutral": 2,
+          "created_at": "2025-11-01T00:00:00+00:00", "embedding": [0.1],
+          "status": "active", "sources": [{"reflection_id": "r-1"}, {"trace": "t-1"}]},
+        "general-00042": {"id": "general-00042", "section": "general", "content": "Never mind.", "status": "invalid"}
+      },
+      "sections": {"general": ["general-00041", "general-00042"], "empty": []},
+      "next_id": 43,
+      "similarity_decisions": {}
+    }"""
+    read = read_playbook(text, "kayba", name="x")
+    (entry,) = read.entries
+    assert (entry.content, entry.helpful, entry.harmful) == ("Look twice.", 3, 1)
+    assert (entry.evidence, entry.evidence_count) == (("r-1",), 1)
+    assert (read.name, read.sections, read.next_id) == ("x", ("general", "empty"), 43)
+    assert read_playbook(write_playbook(read, "kayba"), "kayba", name="y") == read
+
+
+def test_a_skill_s_front_matter_says_what_it_is() -> None:
+    read = read_playbook(
+        "# Support/Refunds: EU (version 7)\n\n## A\n\n- `x` one\n", "md", name="support/Refunds_EU"
+    )
+    text = write_playbook(read.model_copy(update={"version": 7}), "skill")
+    assert text.startswith('---\nname: support-refunds-eu\ndescription: "support/Refunds_EU: 1 lessons')
+    assert read_playbook(text, "skill", name="other").name == "support/Refunds_EU"
+    assert read_playbook(text, "skill", name="other").version == 7
 
 
 def test_a_markdown_title_names_the_playbook() -> None:

@@ -161,6 +161,7 @@ def test_the_json_shape_is_the_documented_one_with_the_horizon_beside_it() -> No
         "applied",
         "pending",
         "dead_lettered",
+        "dropped",
         "lost",
         "double",
         "violations",

@@ -234,6 +234,7 @@ COMMANDS = {
     "rollback": command("c", "rollback", version=1),
     "revoke": command("c", "revoke", reflection_ids=("r-1",)),
     "promote": command("c", "promote", label="production", version=1),
+    "edit of an old version": command("c", "edit", operations=(add("edited"),), base_version=1),
 }
 
 
@@ -259,6 +260,8 @@ USELESS = {
     "promote to 0": command("c", "promote", label="production", version=0),
     "promote nothing": command("c", "promote", version=1),
     "promote with a long label": command("c", "promote", label="x" * 1000, version=1),
+    "delete of nothing": Command(command_id="c", playbook="none", kind="delete"),
+    "edit of a version to come": command("c", "edit", operations=(add("b"),), base_version=99),
     "import of twins": command("c", "import", entries=TWINS),
     "import of a number beyond 64 bits": command(
         "c", "import", entries=(Entry(id=f"x-{2**64}", section=SECTION, content="a"),)
@@ -285,6 +288,20 @@ async def test_an_edit_that_names_the_wrong_entries_never_stops_the_publisher(
     await send(publishing, update(2, add("z")))
     assert contents(publishing)[-1] == "z"
     assert latest(publishing.log).version == 3
+
+
+async def test_an_edit_is_refused_if_an_entry_it_names_has_changed_since(publishing: Deployment) -> None:
+    await send(publishing, update(1, add("a", "r-1"), add("b", "r-2")))
+    first, second = (entry.id for entry in latest(publishing.log).entries)
+
+    def reword(command_id: str, entry_id: str, base: int) -> Command:
+        told = Operation(kind=OperationKind.UPDATE, content=f"{command_id} says", entry_ids=(entry_id,))
+        return command(command_id, "edit", operations=(told,), base_version=base)
+
+    await send(publishing, reword("one", first, 1), reword("two", first, 1), reword("three", second, 1))
+    assert contents(publishing) == ["one says", "three says"]
+    (letter,) = dead_letters(publishing.log)
+    assert letter.reason == f"{first} changed since version 1: the newest is 2"
 
 
 async def test_a_flush_is_not_the_publisher_s_business(publishing: Deployment) -> None:

@@ -5,6 +5,7 @@ import typer
 from combee.cli import (
     broker,
     controller,
+    cost,
     demo,
     dlq,
     doctor,
@@ -12,10 +13,14 @@ from combee.cli import (
     learn,
     ledger,
     playbook,
+    publish,
+    replay,
     sim,
     status,
+    top,
     topics,
     up,
+    why,
     worker,
 )
 from combee.cli.errors import Verbs
@@ -30,9 +35,14 @@ app = typer.Typer(
 )
 for verb in (
     up,
+    publish,
     learn,
     playbook,
+    why,
     status,
+    top,
+    cost,
+    replay,
     ledger,
     dlq,
     doctor,

@@ -1,4 +1,4 @@
-"""``combee playbook convert``: between ACE text, JSON and Markdown, without a broker."""
+"""``combee playbook convert``: between the formats of playbooks, without a broker."""
 
 from pathlib import Path
 from typing import Annotated
@@ -17,9 +17,9 @@ def register(app: typer.Typer) -> None:
 def convert(
     file: Annotated[str, typer.Argument(help="the playbook to read; - reads standard input")],
     *,
-    to: Annotated[str, typer.Option(help="ace, gepa, json or md", callback=as_format)],
+    to: Annotated[str, typer.Option(help="ace, gepa, json, kayba, md or skill", callback=as_format)],
     from_: Annotated[
-        str, typer.Option("--from", help="auto, ace, gepa, json or md", callback=checked_form)
+        str, typer.Option("--from", help="auto, ace, gepa, json, kayba, md or skill", callback=checked_form)
     ] = "auto",
     name: Annotated[
         str | None, typer.Option(help="name it so; else what the file says, else its name")

@@ -1,34 +1,23 @@
 """A dead letter as data: what is known about it, its body or the head of its bytes; without secrets."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from combee.core.redact import redacted, redacted_deep
-from combee.ports import Record
+from combee.runtime.letters import Found
 from combee_schemas import topics
 from combee_schemas.codec import CodecError, decode
-from combee_schemas.dead_letter import DeadLetter
+from combee_schemas.dead_letter import DeadLetter, Resolution
 
 HEAD_BYTES = 256
 
 
-def summary(record: Record) -> dict[str, Any]:
+def summary(found: Found, resolution: Resolution | None) -> dict[str, Any]:
     """Return a dead letter without its value."""
-    identity = f"{record.partition}-{record.offset}"
-    try:
-        letter = decode(record.value, DeadLetter)
-    except CodecError as error:
-        letter = DeadLetter(
-            origin_topic=record.topic,
-            origin_partition=record.partition,
-            origin_offset=record.offset,
-            service="",
-            reason=f"this dead letter itself cannot be read: {error}",
-            value=record.value,
-            size=len(record.value or b""),
-            at_ms=record.timestamp_ms,
-        )
+    letter = found.letter or _unreadable(found)
     return {
-        "id": identity,
+        "id": str(found.id),
+        "state": resolution.decision if resolution else "open",
         "origin": {
             "topic": letter.origin_topic,
             "partition": letter.origin_partition,
@@ -43,16 +32,52 @@ def summary(record: Record) -> dict[str, Any]:
         "sha256": letter.sha256,
         "truncated": letter.truncated,
         "at_ms": letter.at_ms,
+        "resolution": decision(resolution) if resolution else None,
     }
 
 
-def in_full(record: Record) -> dict[str, Any]:
+def decision(resolution: Resolution) -> dict[str, Any]:
+    """Return what was decided, when, and where the record stands again."""
+    shown: dict[str, Any] = {
+        "decision": resolution.decision,
+        "note": redacted(resolution.note),
+        "at_ms": resolution.at_ms,
+    }
+    if resolution.decision == "retried":
+        shown["attempt"] = resolution.attempt
+        shown["to"] = {
+            "topic": resolution.origin_topic,
+            "partition": resolution.retry_partition,
+            "offset": resolution.retry_offset,
+        }
+    return shown
+
+
+def place_text(place: Mapping[str, Any]) -> str:
+    """Return a place in the log for people."""
+    return f"{place['topic']}[{place['partition']}]@{place['offset']}"
+
+
+def _unreadable(found: Found) -> DeadLetter:
+    record = found.record
+    return DeadLetter(
+        origin_topic=record.topic,
+        origin_partition=record.partition,
+        origin_offset=record.offset,
+        service="",
+        reason="this dead letter itself cannot be read",
+        value=record.value,
+        size=len(record.value or b""),
+        at_ms=record.timestamp_ms,
+    )
+
+
+def in_full(found: Found, resolution: Resolution | None) -> dict[str, Any]:
     """Return a dead letter with its body decoded, or the head of its bytes."""
-    shown = summary(record)
-    try:
-        letter = decode(record.value, DeadLetter)
-    except CodecError:
-        return {**shown, "key": None, "body": None, "head_hex": _head(record.value)}
+    shown = summary(found, resolution)
+    letter = found.letter
+    if letter is None:
+        return {**shown, "key": None, "body": None, "head_hex": _head(found.record.value)}
     body = _body(letter)
     return {
         **shown,

@@ -17,15 +17,16 @@ from combee.ports import CombeeError, Log, TopicPartition
 from combee.runtime.backlog import INPUTS, unpublished
 from combee.runtime.clock import SystemClock
 from combee.runtime.lag import Lags
+from combee.runtime.letters import as_found, as_resolution
 from combee.runtime.settings import Settings
 from combee_schemas import topics
-from combee_schemas.codec import CodecError, decode
-from combee_schemas.dead_letter import DeadLetter
+from combee_schemas.dead_letter import LetterId
 from combee_schemas.trace import Trace
 
 GRACE_S = 1.0
 DAY_MS = 24 * 3600 * 1000
-LAST_LETTERS = 5
+LAST_LETTERS = 2000
+"""So many records of dead letters are looked at: there may be a flood of them."""
 OURS = frozenset(topic.name for topic in topics.TOPICS)
 AGAIN = "mend what this says, then run 'combee doctor' again"
 SOONER = 0.8
@@ -112,21 +113,21 @@ async def lag(log: Log, connected: Connection, group: str) -> list[Check]:
 
 
 async def dead_letters(log: Log) -> list[Check]:
-    """Look how many there are, how many are new, and what the last ones say."""
+    """Look how many records there are, how many dead letters are new and open, and what the last one says."""
     name = topics.DEAD_LETTERS.name
     beginnings, ends = await log.beginnings(name), await log.ends(name)
     recently = await log.offsets_at(name, SystemClock().now_ms() - DAY_MS)
-    reasons: list[str] = []
+    reasons: dict[LetterId, str] = {}
     for partition, end in ends.items():
         source = TopicPartition(topic=name, partition=partition)
-        async for record in log.read(source, max(beginnings[partition], end - LAST_LETTERS), end):
-            try:
-                reasons.append(redacted(decode(record.value, DeadLetter).reason))
-            except CodecError as error:
-                reasons.append(f"a dead letter that cannot be read: {error}")
+        async for record in log.read(source, max(recently[partition], end - LAST_LETTERS), end):
+            if (resolution := as_resolution(record)) is not None:
+                reasons.pop(resolution.letter, None)
+            elif (found := as_found(record)) is not None:
+                reason = found.letter.reason if found.letter else "a dead letter that cannot be read"
+                reasons[found.id] = redacted(reason)
     total = sum(ends.values()) - sum(beginnings.values())
-    recent = sum(ends.values()) - sum(recently.values())
-    return [flow.judge_dead_letters(total=total, recent=recent, reasons=reasons)]
+    return [flow.judge_dead_letters(total=total, recent=len(reasons), reasons=list(reasons.values()))]
 
 
 async def batches(log: Log, settings: Settings) -> list[Check]:

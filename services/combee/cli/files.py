@@ -21,20 +21,34 @@ def load(file: str, form: Format | None, *, name: str) -> tuple[Playbook, Format
     FatalError
         If it cannot be read; the message names the file and the line.
     """
-    source = "standard input" if file == STDIN else file
-    try:
-        raw = sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
-        text = raw.decode()
-    except OSError as error:
-        raise FatalError(f"cannot read {source}: {error.strerror or error}") from error
-    except UnicodeDecodeError as error:
-        line = raw[: error.start].count(b"\n") + 1
-        raise FatalError(f"{source}: line {line}: not UTF-8; save the file as UTF-8") from error
+    text = read_text(file)
     found = form or detect(text, "" if file == STDIN else Path(file).suffix)
     try:
         return read_playbook(text, found, name=name), found
     except ValueError as error:
-        raise FatalError(f"{source}: {error} (read as {found})") from error
+        raise FatalError(f"{_told(file)}: {error} (read as {found})") from error
+
+
+def read_text(file: str) -> str:
+    """Return a file's text, or standard input's.
+
+    Raises
+    ------
+    FatalError
+        If it cannot be read.
+    """
+    try:
+        raw = sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
+        return raw.decode()
+    except OSError as error:
+        raise FatalError(f"cannot read {_told(file)}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        line = raw[: error.start].count(b"\n") + 1
+        raise FatalError(f"{_told(file)}: line {line}: not UTF-8; save the file as UTF-8") from error
+
+
+def _told(file: str) -> str:
+    return "standard input" if file == STDIN else file
 
 
 def stem(file: str) -> str:

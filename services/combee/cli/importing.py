@@ -7,7 +7,7 @@ import typer
 
 from combee.cli.console import output, print_json
 from combee.cli.files import load
-from combee.cli.lookup import newest_playbook
+from combee.cli.lookup import newest_snapshots
 from combee.cli.options import AsJson, Name, Servers, as_format, checked_form
 from combee.cli.playbook_view import version_title
 from combee.cli.sending import ensure_publisher, run_command
@@ -30,7 +30,7 @@ def import_(
     file: Annotated[str, typer.Argument(help="the playbook to read; - reads standard input")],
     *,
     form: Annotated[
-        str, typer.Option("--format", help="auto, ace, gepa, json or md", callback=checked_form)
+        str, typer.Option("--format", help="auto, ace, gepa, json, kayba, md or skill", callback=checked_form)
     ] = "auto",
     command_id: Annotated[
         str | None, typer.Option("--id", help="of this import: a repeat does nothing")
@@ -58,8 +58,10 @@ async def _import(
     from combee.cli.log import open_log  # noqa: PLC0415 - --help stays quick
 
     async with open_log(settings) as (log, servers):
-        current = await newest_playbook(log, given.name) or empty(given.name)
-        if says_the_same(current, given, form) or command_id in current.commands:
+        # What remains of a deleted playbook counts, too: the same text on another version is another import.
+        current = (await newest_snapshots(log)).get(given.name) or empty(given.name)
+        same = current.origin != "delete" and says_the_same(current, given, form)
+        if same or command_id in current.commands:
             return current, False
         async with ensure_publisher(settings, servers):
             command = import_command(current, given, form, command_id)

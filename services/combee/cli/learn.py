@@ -63,7 +63,9 @@ def learn(
     method: Annotated[str | None, typer.Option(help="how to learn: ace, gepa or one installed")] = None,
     form: Annotated[
         str | None,
-        typer.Option("--format", help="of the playbook: ace, gepa, json or md", callback=checked_form),
+        typer.Option(
+            "--format", help="of the playbook: ace, gepa, json, kayba, md or skill", callback=checked_form
+        ),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="write the playbook here")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print the report as JSON")] = False,

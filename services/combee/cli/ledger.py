@@ -45,6 +45,10 @@ def _print(report: LedgerReport) -> None:
     table = Table("reflections", *(fate.replace("_", "-") for fate in FATES), "double", box=None)
     table.add_row(*(str(getattr(report, name)) for name in ("reflections", *FATES, "double")))
     console.print(table)
+    if report.dropped:
+        console.print(
+            f"{report.dropped} of the dead-lettered were dropped by an operator ('combee dlq list --all')"
+        )
     console.print(calls_text(report.usage, report.planned_calls))
     for violation in report.violations:
         console.print(f"violation: {clean(violation)}", markup=False, style="red", soft_wrap=True)

@@ -12,6 +12,7 @@ from combee_schemas.playbook import Label, Playbook
 from combee_schemas.topics import Topic
 
 M = TypeVar("M", bound=Message)
+LATEST = "latest"
 
 
 async def whole(log: Log, topic: Topic) -> list[Record]:
@@ -42,10 +43,16 @@ def decoded(records: Iterable[Record], kind: type[M], key: str) -> Iterator[M]:
 
 async def newest_playbooks(log: Log) -> dict[str, Playbook]:
     """Return the newest version of every playbook, by name."""
+    return {name: one for name, one in (await newest_snapshots(log)).items() if one.origin != "delete"}
+
+
+async def newest_snapshots(log: Log) -> dict[str, Playbook]:
+    """Return the newest version of every playbook by name, and what remains of the deleted ones."""
     found: dict[str, Playbook] = {}
     for record in await whole(log, topics.PLAYBOOKS):
         _take(found, record)
-    return dict(sorted(found.items()))
+    by_name = {one.name: one for one in sorted(found.values(), key=lambda one: one.version)}
+    return dict(sorted(by_name.items()))
 
 
 async def newest_playbook(log: Log, name: str) -> Playbook | None:
@@ -64,9 +71,9 @@ def _take(found: dict[str, Playbook], record: Record) -> None:
         playbook = decode(record.value, Playbook)
     except CodecError:
         return
-    known = found.get(playbook.name)
+    known = found.get(key_of(record))
     if known is None or playbook.version > known.version:
-        found[playbook.name] = playbook
+        found[key_of(record)] = playbook
 
 
 async def versions(log: Log, name: str) -> AsyncIterator[Playbook]:
@@ -94,8 +101,7 @@ async def wanted(log: Log, name: str, version: int | None = None) -> Playbook:
     """
     newest = await newest_playbook(log, name)
     if newest is None:
-        known = ", ".join(await newest_playbooks(log)) or "none yet"
-        raise FatalError(f"there is no playbook {name}; there are: {known}")
+        raise await _missing(log, name)
     if version in (None, newest.version):
         return newest
     # Read to the end: a reader that is left in the middle is not closed before the log is.
@@ -104,15 +110,48 @@ async def wanted(log: Log, name: str, version: int | None = None) -> Playbook:
     raise FatalError(f"{name} has no version {version}; the newest is {newest.version}")
 
 
+async def _missing(log: Log, name: str) -> FatalError:
+    snapshots = await newest_snapshots(log)
+    gone = snapshots.get(name)
+    if gone is not None:
+        back = f"'combee playbook rollback {name} {gone.version - 1}' brings it back"
+        return FatalError(f"there is no playbook {name} any more: version {gone.version} deleted it; {back}")
+    known = ", ".join(one.name for one in snapshots.values() if one.origin != "delete") or "none yet"
+    return FatalError(f"there is no playbook {name}; there are: {known}")
+
+
+async def resolved(log: Log, name: str, ref: str) -> Playbook:
+    """Return the version that a number, a label or ``latest`` names.
+
+    Raises
+    ------
+    FatalError
+        If there is no such playbook, version or label.
+    """
+    if ref == LATEST or (ref.isascii() and ref.isdigit()):
+        return await wanted(log, name, None if ref == LATEST else int(ref))
+    known = (await labels(log)).get(name, {})
+    if ref not in known:
+        await wanted(log, name)
+        listed = ", ".join(sorted(known)) or "none yet"
+        raise FatalError(f"{name} has no label {ref}; there are: {listed}; 'latest' is the newest version")
+    return await wanted(log, name, known[ref])
+
+
 async def labels(log: Log) -> dict[str, dict[str, int]]:
     """Return the versions that labels point at, by playbook."""
+    by_playbook: dict[str, dict[str, int]] = {}
+    for label in await all_labels(log):
+        by_playbook.setdefault(label.playbook, {})[label.label] = label.version
+    return by_playbook
+
+
+async def all_labels(log: Log) -> list[Label]:
+    """Return all labels as they were moved last."""
     found: dict[str, Label] = {}
     for record in await whole(log, topics.LABELS):
         try:
             found[key_of(record)] = decode(record.value, Label)
         except CodecError:
             found.pop(key_of(record), None)
-    by_playbook: dict[str, dict[str, int]] = {}
-    for label in found.values():
-        by_playbook.setdefault(label.playbook, {})[label.label] = label.version
-    return by_playbook
+    return sorted(found.values(), key=lambda label: (label.playbook, label.label))

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from combee.cli.completing import label_names, playbook_names, refs
 from combee.core.formats import FORMATS, Format, is_name
 
 
@@ -32,8 +33,27 @@ Servers = Annotated[
     str | None,
     typer.Option(help="Kafka brokers; else COMBEE_BOOTSTRAP_SERVERS, else this user's embedded broker"),
 ]
-Name = Annotated[str, typer.Argument(help="the playbook, such as support/refunds", callback=checked_name)]
+Name = Annotated[
+    str,
+    typer.Argument(
+        help="the playbook, such as support/refunds", callback=checked_name, autocompletion=playbook_names
+    ),
+]
+MaybeName = Annotated[
+    str | None,
+    typer.Argument(
+        help="only this playbook",
+        callback=lambda one: one and checked_name(one),
+        autocompletion=playbook_names,
+    ),
+]
+Ref = Annotated[str, typer.Argument(help="a version's number, a label or latest", autocompletion=refs)]
+CommandId = Annotated[str | None, typer.Option("--id", help="of this command: a repeat does nothing")]
+Patience = Annotated[float, typer.Option("--timeout", min=0, help="wait so long for the effect (s)")]
 FormOrNone = Annotated[
-    str | None, typer.Option("--format", help="ace, gepa, json or md", callback=checked_form)
+    str | None, typer.Option("--format", help="ace, gepa, json, kayba, md or skill", callback=checked_form)
+]
+Label = Annotated[
+    str | None, typer.Option(help="the version that this label points at", autocompletion=label_names)
 ]
 Version = Annotated[int | None, typer.Option(min=1, help="this version instead of the newest")]

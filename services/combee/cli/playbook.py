@@ -1,4 +1,4 @@
-"""``combee playbook``: list, show, watch, export, import, convert."""
+"""``combee playbook``: what there is, what changed, and what a person may change."""
 
 import asyncio
 from pathlib import Path
@@ -6,18 +6,20 @@ from typing import Annotated, Any
 
 import typer
 
-from combee.cli import convert, importing, watch
+from combee.cli import convert, diff, editing, importing, labelling, undoing, watch
 from combee.cli.console import output, print_json
 from combee.cli.files import deliver, written
-from combee.cli.lookup import labels, newest_playbooks, versions, wanted
-from combee.cli.options import AsJson, FormOrNone, Name, Servers, Version, as_format
+from combee.cli.lookup import labels, newest_playbooks, resolved, versions, wanted
+from combee.cli.options import AsJson, FormOrNone, Label, Name, Servers, Version, as_format
 from combee.cli.playbook_view import full_view, history_table, list_row, list_table, version_row
 from combee.core.formats import natural_form
 from combee.core.retention import is_falling
 from combee.runtime.settings import Settings, load_settings
 from combee_schemas.playbook import Playbook
 
-playbook = typer.Typer(help="Playbooks: list, show, watch, export, import, convert.", no_args_is_help=True)
+playbook = typer.Typer(
+    help="Playbooks: read, compare, export, import, edit, label, undo.", no_args_is_help=True
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -27,7 +29,7 @@ def register(app: typer.Typer) -> None:
 
 @playbook.callback()
 def group() -> None:
-    """Playbooks: list, show, watch, export, import, convert."""
+    """Playbooks: read, compare, export, import, edit, label, undo."""
 
 
 @playbook.command("list", epilog="Example: combee playbook list --json")
@@ -54,14 +56,15 @@ def show(
     name: Name,
     *,
     version: Version = None,
+    label: Label = None,
     form: FormOrNone = None,
     history: Annotated[bool, typer.Option("--history", help="list all versions instead")] = False,
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
     """Show one version, the newest by default, or the list of versions."""
-    if history and (version is not None or form is not None):
-        raise typer.BadParameter("--history lists all versions: it takes neither --version nor --format")
+    if history and any(one is not None for one in (version, label, form)):
+        raise typer.BadParameter("--history lists all versions: it takes no --version, --label or --format")
     settings = load_settings(bootstrap_servers=bootstrap_servers)
     if history:
         rows = asyncio.run(_history(settings, name))
@@ -70,7 +73,7 @@ def show(
         else:
             output().print(history_table(rows))
         return
-    found = asyncio.run(_wanted(settings, name, version))
+    found = asyncio.run(_wanted(settings, name, version, label))
     if as_json:
         falling = is_falling(found.retention_recent)
         print_json({**found.model_dump(mode="json"), "retention_falling": falling})
@@ -80,19 +83,23 @@ def show(
         output().print(full_view(found))
 
 
-async def _wanted(settings: Settings, name: str, version: int | None) -> Playbook:
+async def _wanted(settings: Settings, name: str, version: int | None, label: str | None) -> Playbook:
     from combee.cli.log import open_log  # noqa: PLC0415 - --help stays quick
 
+    if version is not None and label is not None:
+        raise typer.BadParameter("--version and --label name two versions: give one of them")
     async with open_log(settings) as (log, _):
-        return await wanted(log, name, version)
+        return await resolved(log, name, label) if label else await wanted(log, name, version)
 
 
 async def _history(settings: Settings, name: str) -> list[dict[str, Any]]:
     from combee.cli.log import open_log  # noqa: PLC0415 - --help stays quick
 
     async with open_log(settings) as (log, _):
-        await wanted(log, name)
-        return [version_row(one) async for one in versions(log, name)]
+        rows = [version_row(one) async for one in versions(log, name)]
+        if not rows:
+            await wanted(log, name)
+        return rows
 
 
 @playbook.command(epilog="Example: combee playbook export support/refunds --format md --out refunds.md")
@@ -100,15 +107,17 @@ def export(
     name: Name,
     *,
     version: Version = None,
+    label: Label = None,
     form: FormOrNone = None,
     out: Annotated[Path | None, typer.Option(help="write it here instead of standard output")] = None,
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write one version, the newest by default, as ACE text, JSON or Markdown, or as GEPA's candidate."""
-    found = asyncio.run(_wanted(load_settings(bootstrap_servers=bootstrap_servers), name, version))
+    """Write one version, the newest by default, in one of the formats that others read."""
+    settings = load_settings(bootstrap_servers=bootstrap_servers)
+    found = asyncio.run(_wanted(settings, name, version, label))
     deliver(found, as_format(form) if form else natural_form(found), out, as_json=as_json)
 
 
-for part in (watch, importing, convert):
+for part in (diff, watch, importing, convert, editing, labelling, undoing):
     part.register(playbook)

@@ -23,6 +23,7 @@ SIGNS = {
     "merge": "-",
     "remove": "-",
     "evict": "-",
+    "delete": "-",
 }
 LONG = 100
 FALLING = "retention is falling: {} of the last batch's reflections have evidence in the playbook"

@@ -4,7 +4,9 @@ import asyncio
 import tempfile
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from combee.cli.lookup import decoded
 from combee.ports import FatalError, Log, Outgoing
@@ -13,8 +15,10 @@ from combee_schemas import topics
 from combee_schemas.codec import CodecError, encode
 from combee_schemas.command import Command
 from combee_schemas.dead_letter import DeadLetter
-from combee_schemas.playbook import Playbook
+from combee_schemas.playbook import Label, Playbook
+from combee_schemas.topics import Topic
 
+M = TypeVar("M", Playbook, Label)
 MEMBERS_POLL_S = 0.2
 PUBLISHER_WAIT_S = 3.0
 
@@ -31,7 +35,7 @@ async def ensure_publisher(settings: Settings, servers: str) -> AsyncIterator[No
     from combee.cli.stack import StackOptions, stack, stack_is_running  # noqa: PLC0415 - --help stays quick
 
     if settings.kafka.bootstrap_servers is None and not stack_is_running(settings):
-        with tempfile.TemporaryDirectory(prefix="combee-import-") as folder:
+        with tempfile.TemporaryDirectory(prefix="combee-publish-") as folder:
             options = StackOptions(
                 settings=settings, bootstrap_servers=servers, folder=Path(folder), roles=("publish",)
             )
@@ -66,14 +70,41 @@ async def run_command(log: Log, command: Command, timeout_s: float) -> Playbook:
     FatalError
         If publish refuses it, or there is no version after ``timeout_s``.
     """
-    since = {name: dict(await log.ends(name)) for name in (topics.HISTORY.name, topics.DEAD_LETTERS.name)}
+    made = _Awaited(topics.HISTORY, Playbook, command.playbook, "new version")
+    return await _run(log, command, timeout_s, made)
+
+
+async def run_promotion(log: Log, command: Command, timeout_s: float) -> Label:
+    """Send a command that moves a label and return the label.
+
+    Raises
+    ------
+    FatalError
+        If publish refuses it, or the label has not moved after ``timeout_s``.
+    """
+    moved = _Awaited(topics.LABELS, Label, f"{command.playbook}#{command.label}", f"label {command.label}")
+    return await _run(log, command, timeout_s, moved)
+
+
+@dataclass(frozen=True, slots=True)
+class _Awaited(Generic[M]):
+    """What a command's effect is."""
+
+    topic: Topic
+    kind: type[M]
+    key: str
+    told: str
+
+
+async def _run(log: Log, command: Command, timeout_s: float, awaited: _Awaited[M]) -> M:
+    since = {name: dict(await log.ends(name)) for name in (awaited.topic.name, topics.DEAD_LETTERS.name)}
     try:
         value = encode(command)
     except CodecError as error:
-        raise FatalError(f"{command.playbook} cannot be imported: {error}") from error
+        raise FatalError(f"this {command.kind} of {command.playbook} cannot be sent: {error}") from error
     key = command.playbook.encode()
     (offset,) = await log.produce(Outgoing(topic=topics.COMMANDS.name, key=key, value=value))
-    made = asyncio.create_task(_made(log, command, since[topics.HISTORY.name]))
+    made = asyncio.create_task(_made(log, command, since[awaited.topic.name], awaited))
     refused = asyncio.create_task(_refused(log, command, offset, since[topics.DEAD_LETTERS.name]))
     try:
         done, _ = await asyncio.wait({made, refused}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
@@ -86,17 +117,17 @@ async def run_command(log: Log, command: Command, timeout_s: float) -> Playbook:
             task.cancel()
         await asyncio.gather(made, refused, return_exceptions=True)
     raise FatalError(
-        f"{command.playbook} has no new version after {timeout_s:.0f} s: the import is in the log and takes effect"
-        " when publish gets to it; 'combee status' shows its backlog, --timeout waits longer"
+        f"{command.playbook} has no {awaited.told} after {timeout_s:.0f} s: the {command.kind} is in the log and"
+        " takes effect when publish gets to it; 'combee status' shows its backlog, --timeout waits longer"
     )
 
 
-async def _made(log: Log, command: Command, since: Mapping[int, int]) -> Playbook:
-    async with aclosing(log.follow(topics.HISTORY.name, since)) as changes:
+async def _made(log: Log, command: Command, since: Mapping[int, int], awaited: _Awaited[M]) -> M:
+    async with aclosing(log.follow(awaited.topic.name, since)) as changes:
         async for records in changes:
-            for version in decoded(records or (), Playbook, command.playbook):
-                if command.command_id in version.commands:
-                    return version
+            for found in decoded(records or (), awaited.kind, awaited.key):
+                if command.command_id in found.commands:
+                    return found
     raise AssertionError("a log is followed for ever")
 
 

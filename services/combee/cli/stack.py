@@ -45,9 +45,12 @@ def child_environment(options: StackOptions) -> dict[str, str]:
         settings.sizing,
         settings.playbook,
         settings.spend,
+        settings.gateway,
     )
     for group in groups:
-        values |= group.model_dump(exclude={"sasl_password", "api_key"})  # secrets stay where they are
+        values |= group.model_dump(
+            exclude={"sasl_password", "api_key", "gateway_keys"}
+        )  # secrets stay where they are
     values |= {"bootstrap_servers": options.bootstrap_servers, "log_level": settings.worker.log_level}
     named = {f"COMBEE_{name.upper()}": _text(value) for name, value in values.items() if value is not None}
     return environment() | named

@@ -6,8 +6,8 @@ from typing import Any
 import typer
 from rich.table import Table
 
-from combee.cli.console import output, print_json
-from combee.cli.lookup import newest_playbooks, whole
+from combee.cli.console import moment, output, print_json
+from combee.cli.lookup import newest_snapshots, whole
 from combee.cli.options import AsJson, Servers
 from combee.cli.playbook_view import FALLING, percent
 from combee.cli.spend_view import pause_lines, spend_row, spend_text
@@ -17,6 +17,7 @@ from combee.core.spend import UNCAPPED, SpendPolicy
 from combee.ports import Log
 from combee.runtime.backlog import INPUTS, backlog, newest_batches
 from combee.runtime.clock import SystemClock
+from combee.runtime.letters import held_back
 from combee.runtime.settings import Settings, load_settings
 from combee_schemas import topics
 from combee_schemas.codec import CodecError, decode
@@ -56,6 +57,7 @@ async def log_status(log: Log, batch_size: int, spending: SpendPolicy = UNCAPPED
         "topics": await _topics(log),
         "services": services,
         "playbooks": await _playbooks(log, batch_size, spending),
+        "held_back": [one.model_dump(mode="json") for one in await held_back(log, SystemClock())],
     }
 
 
@@ -69,7 +71,7 @@ async def _topics(log: Log) -> dict[str, dict[str, int]]:
 
 
 async def _playbooks(log: Log, default_size: int, spending: SpendPolicy) -> list[dict[str, object]]:
-    playbooks = await newest_playbooks(log)
+    playbooks = await newest_snapshots(log)
     sizes = await _batch_sizes(log)
     newest_batch = await newest_batches(log)
     rows: list[dict[str, object]] = []
@@ -77,6 +79,8 @@ async def _playbooks(log: Log, default_size: int, spending: SpendPolicy) -> list
         playbook = playbooks.get(name) or empty(name)
         size = sizes.get(name, default_size)
         in_flight = max(0, newest_batch.get(name, 0) - playbook.batch_sequence)
+        if playbook.origin == "delete" and not in_flight:
+            continue
         now_ms = SystemClock().now_ms()
         rows.append(
             {
@@ -126,6 +130,10 @@ def _print(state: dict[str, Any]) -> None:
     for table in (services, sizes, playbooks):
         console.print()
         console.print(table)
+    for held in state["held_back"]:
+        what, until = held["playbook"] or "what cannot be read", moment(held["until_ms"])
+        text = f"{held['service']} holds back {what} until {until} UTC: too many dead letters; see 'combee dlq list'"
+        console.print(text, style="yellow", soft_wrap=True)
     for line in pause_lines(state["playbooks"]):
         console.print(line, style="yellow", soft_wrap=True)
     for row in state["playbooks"]:

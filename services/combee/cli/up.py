@@ -7,6 +7,7 @@ import signal
 import tempfile
 from collections.abc import Coroutine
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,9 +15,11 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from combee.cli.console import remark
 from combee.ports import FatalError
 from combee.runtime.settings import Settings, load_settings
 
+GATEWAY_NEEDS = ("fastapi", "uvicorn", "sse_starlette")
 COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "red")
 
 
@@ -34,12 +37,15 @@ def up(
     base_url: Annotated[str | None, typer.Option(help="any OpenAI-compatible server")] = None,
     bootstrap_servers: Annotated[str | None, typer.Option(help="Kafka brokers; empty: embedded")] = None,
     scan_workers: Annotated[int, typer.Option(min=1, help="processes of the scan service")] = 1,
+    gateway: Annotated[
+        bool, typer.Option(help="serve HTTP and the dashboard, where their extras are installed")
+    ] = True,
     metrics_port: Annotated[
         int | None,
         typer.Option(min=0, max=65_535, help="health and metrics from this port on; 0, default: free ports"),
     ] = None,
 ) -> None:
-    """Run the broker (unless one is configured) and all services; restart what ends; one log."""
+    """Run the broker (unless one is configured), all services and the gateway; restart what ends; one log."""
     settings = load_settings(
         model="simulated" if simulated else model,
         base_url=base_url,
@@ -52,12 +58,24 @@ def up(
 
     if settings.model.model is None:
         raise FatalError(NO_MODEL)
-    asyncio.run(_up(settings, simulated=simulated, scan_workers=scan_workers))
+    asyncio.run(_up(settings, _fronts(wanted=gateway), simulated=simulated, scan_workers=scan_workers))
 
 
-async def _up(settings: Settings, *, simulated: bool, scan_workers: int) -> None:
+def _fronts(*, wanted: bool) -> tuple[str, ...]:
+    """Return what to run beside the services, as far as it is installed."""
+    from combee.compose import FRONTS  # noqa: PLC0415 - --help stays quick
+
+    if wanted and all(find_spec(name) for name in GATEWAY_NEEDS):
+        return tuple(FRONTS)
+    if wanted:
+        remark("no gateway: pip install 'combee[gateway]' adds HTTP, 'combee[dashboard]' the dashboard")
+    return ()
+
+
+async def _up(settings: Settings, fronts: tuple[str, ...], *, simulated: bool, scan_workers: int) -> None:
     from combee.cli.log import open_log  # noqa: PLC0415
     from combee.cli.stack import StackOptions, model_environment, stack, stack_file  # noqa: PLC0415
+    from combee.compose import ROLES  # noqa: PLC0415
 
     console = Console(stderr=True, highlight=False)
     stop = asyncio.Event()
@@ -72,10 +90,14 @@ async def _up(settings: Settings, *, simulated: bool, scan_workers: int) -> None
                 folder=Path(folder),
                 simulated=simulated,
                 scan_workers=scan_workers,
+                roles=(*ROLES, *fronts),
             )
             async with stack(options, _Lines(console)) as supervisor:
                 console.print(f"combee is up at {bootstrap}; Ctrl-C stops it")
                 addresses = supervisor.addresses()
+                if fronts:
+                    served = (Path(folder) / "gateway.ready").read_text().strip()
+                    console.print(f"HTTP and dashboard: {served}", soft_wrap=True)
                 console.print("health (/healthz, /readyz) and metrics (/metrics):")
                 for name, address in addresses.items():
                     console.print(f"  {name:>10}  {address}")
@@ -110,4 +132,4 @@ class _Lines:
     def __call__(self, name: str, line: str) -> None:
         """Print one line."""
         colour = self._colours.setdefault(name, COLOURS[len(self._colours) % len(COLOURS)])
-        self._console.print(f"[{colour}]{name:>10}[/] {escape(line)}")
+        self._console.print(f"[{colour}]{name:>10}[/] {escape(line)}", soft_wrap=True)

@@ -9,7 +9,7 @@ from combee.runtime.logs import configure_logs
 from combee.runtime.settings import load_settings
 from combee.runtime.supervisor import die_with_parent
 
-ROLES = ("control", "publish", "scan", "shuffle", "reflect")
+ROLES = ("control", "publish", "scan", "shuffle", "reflect", "gateway")
 
 
 def register(app: typer.Typer) -> None:
@@ -18,7 +18,9 @@ def register(app: typer.Typer) -> None:
 
 
 def worker(
-    role: Annotated[str, typer.Argument(help=f"one of {', '.join(ROLES)}")],
+    role: Annotated[
+        str, typer.Argument(help=f"one of {', '.join(ROLES)}", autocompletion=lambda: list(ROLES))
+    ],
     slot: Annotated[int | None, typer.Option(help="number of this replica; each needs its own")] = None,
     bootstrap_servers: Annotated[str | None, typer.Option(help="Kafka brokers")] = None,
     metrics_port: Annotated[

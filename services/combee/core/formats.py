@@ -1,11 +1,15 @@
-"""A playbook in the formats people have: ACE text, Markdown, JSON, GEPA's candidates; read, recognised, written."""
+"""A playbook in the formats people have, read, recognised, written.
+
+ACE text, Markdown, JSON, GEPA's candidates, Kayba's skillbooks, skill files.
+"""
 
 from collections.abc import Callable, Mapping
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
 from combee.core.components import check_components
+from combee.core.kayba import kayba_text, parse_kayba
 from combee.core.playbook import slug
 from combee.core.reading import refuse_twins
 from combee.core.render import (
@@ -17,27 +21,41 @@ from combee.core.render import (
     parse_ace,
     parse_markdown,
 )
+from combee.core.skill import is_skill, skill_text, without_front
 from combee.core.text import numbered
 from combee_schemas.base import Holds, PlaybookName
 from combee_schemas.playbook import Entry, Playbook
 
 T = TypeVar("T")
-Format = Literal["ace", "gepa", "json", "md"]
-FORMATS: tuple[Format, ...] = ("ace", "gepa", "json", "md")
+Format = Literal["ace", "gepa", "json", "kayba", "md", "skill"]
+FORMATS: tuple[Format, ...] = ("ace", "gepa", "json", "kayba", "md", "skill")
 CANDIDATE = TypeAdapter(dict[str, str])
 """What GEPA calls a candidate: component → text."""
+OBJECT = TypeAdapter(dict[str, Any])
 SUFFIXES: Mapping[str, Format] = {".json": "json", ".md": "md", ".markdown": "md"}
 
 
 def detect(source: str, suffix: str = "") -> Format:
     """Return the format of a text; the file's suffix decides where it says it."""
     by_name = SUFFIXES.get(suffix.lower())
+    if by_name == "json" or source.removeprefix("\ufeff").lstrip().startswith("{"):
+        return _detect_json(source)
+    if is_skill(source):
+        return "skill"
     if by_name is not None:
-        return "gepa" if by_name == "json" and _is_candidate(source) else by_name
-    if source.removeprefix("\ufeff").lstrip().startswith("{"):
-        return "gepa" if _is_candidate(source) else "json"
+        return by_name
     bullets = any(MARKDOWN_ENTRY.fullmatch(line) for _, line in numbered(source))
     return "md" if bullets or source.startswith("# ") else "ace"
+
+
+def _detect_json(source: str) -> Format:
+    if _is_candidate(source):
+        return "gepa"
+    try:
+        fields = OBJECT.validate_json(source.removeprefix("\ufeff"))
+    except ValidationError:
+        return "json"
+    return "kayba" if isinstance(fields.get("skills"), dict) else "json"
 
 
 def read_playbook(source: str, form: Format, *, name: str) -> Playbook:
@@ -52,8 +70,11 @@ def read_playbook(source: str, form: Format, *, name: str) -> Playbook:
         return _read_json(source, name)
     if form == "gepa":
         return _read_candidate(source, name)
-    sections, entries, counters = parse_ace(source) if form == "ace" else parse_markdown(source)
-    title, version = markdown_title(source) if form == "md" else ("", 0)
+    if form == "kayba":
+        return _read_kayba(source, name)
+    text = without_front(source) if form == "skill" else source
+    sections, entries, counters = parse_ace(text) if form == "ace" else parse_markdown(text)
+    title, version = markdown_title(text) if form != "ace" else ("", 0)
     fields = {
         "name": title if is_name(title) else name,
         "version": version,
@@ -70,6 +91,13 @@ def _read_json(source: str, name: str) -> Playbook:
     fields = playbook.model_dump(exclude_unset=True)
     given = {"name": name, "version": 0, "next_id": next_id(playbook.entries)}
     return _checked(lambda: Playbook.model_validate({**given, **fields}))
+
+
+def _read_kayba(source: str, name: str) -> Playbook:
+    fields = _checked(lambda: parse_kayba(source))
+    named = {"name": fields["name"] if is_name(fields["name"]) else name, "origin": "import"}
+    counted = {"next_id": max(fields["next_id"], next_id(fields["entries"]))}
+    return _checked(lambda: Playbook.model_validate({**fields, **named, **counted}))
 
 
 def _is_candidate(source: str) -> bool:
@@ -151,6 +179,11 @@ def write_playbook(playbook: Playbook, form: Format) -> str:
             return ace_text(playbook)
         case "md":
             return markdown_text(playbook)
+        case "kayba":
+            counted = {"next_id": max(playbook.next_id, next_id(playbook.entries))}
+            return kayba_text(playbook.model_copy(update=counted))
+        case "skill":
+            return skill_text(playbook)
         case "json":
             return playbook.model_dump_json(indent=2) + "\n"
 
@@ -176,7 +209,7 @@ def _content(playbook: Playbook) -> tuple[object, ...]:
 
 
 def held_by(current: Playbook, given: Playbook, form: Format) -> Holds:
-    """Return what the given playbook holds; ACE text and Markdown do not say it, so it is as it was if it can be."""
+    """Return what the given playbook holds; most formats do not say it, so it is as it was if it can be."""
     if form in {"json", "gepa"} or current.holds == "entries":
         return given.holds
     sections = {entry.section for entry in given.entries}

@@ -26,12 +26,26 @@ SECRET_NAME = re.compile(r"(?i)(?:^|[_-])(?:api_?key|apikey|token|secret|passwor
 AUTHORITY = re.compile(r"(://[^\s/:@]+:)[^\s/@]+@")
 
 
+BEGINNINGS = (
+    *("sk-", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xox", "hf_", "gsk_"),
+    *("aiza", "akia", "asia", "eyj"),
+)
+SECRETS: tuple[tuple[re.Pattern[str], str, tuple[str, ...]], ...] = (
+    (KEY, HIDDEN, BEGINNINGS),
+    (BEARER, rf"\1{HIDDEN}", ("bearer", "basic")),
+    (NAMED, rf"\1{HIDDEN}", ("key", "secret", "token", "passw")),
+    (AUTHORITY, rf"\1{HIDDEN}@", ("://",)),
+)
+"""How each kind of secret looks, what takes its place, and what a text in small letters must hold to have any."""
+
+
 def redacted(text: str) -> str:
     """Return the text with everything that looks like an API key, token or password hidden."""
-    text = KEY.sub(HIDDEN, text)
-    text = BEARER.sub(rf"\1{HIDDEN}", text)
-    text = NAMED.sub(rf"\1{HIDDEN}", text)
-    return AUTHORITY.sub(rf"\1{HIDDEN}@", text)
+    small = text.lower()
+    for pattern, instead, hints in SECRETS:
+        if any(hint in small for hint in hints):
+            text = pattern.sub(instead, text)
+    return text
 
 
 def redacted_deep(value: object) -> object:

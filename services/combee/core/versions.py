@@ -11,7 +11,7 @@ from combee_schemas.base import Usage
 from combee_schemas.codec import CodecError, encode
 from combee_schemas.command import Command
 from combee_schemas.playbook import EVIDENCE_KEPT, Change, Entry, Label, Playbook
-from combee_schemas.scan import Update
+from combee_schemas.scan import Operation, Update
 
 COMMANDS_REMEMBERED = 50
 
@@ -90,7 +90,9 @@ def after_command(
     budget_tokens: int,
     now_ms: int,
 ) -> Playbook:
-    """Return the version that ``command`` makes of ``current``; ``target`` is a rollback's old version.
+    """Return the version that ``command`` makes of ``current``.
+
+    ``target`` is a rollback's old version, or the one that an edit was made on if that is not ``current``.
 
     Raises
     ------
@@ -101,6 +103,7 @@ def after_command(
         case "import":
             changed = _imported(current, command)
         case "edit":
+            _refuse_stale(current, command.operations, target)
             changed = _edited(current, command, budget_tokens)
         case "revoke":
             changed = _revoked(current, command.reflection_ids)
@@ -109,6 +112,8 @@ def after_command(
             changed = _revoked(current.model_copy(update=kept), current.revoked)
             change = Change(kind="rollback", detail=f"to version {target.version}")
             changed = changed.model_copy(update={"changes": (change, *changed.changes)})
+        case "delete" if current.version:
+            changed = _deleted(current)
         case _:
             raise ValueError(f"{command.kind} of {command.playbook} does not make a version")
     return changed.model_copy(
@@ -191,6 +196,26 @@ def _number(entry: Entry) -> int:
     """Return the number in an id such as ``calc-00012``, so that new ids never collide."""
     tail = entry.id.rpartition("-")[2]
     return int(tail) if tail.isascii() and tail.isdigit() else 0
+
+
+def _deleted(current: Playbook) -> Playbook:
+    """Return what remains: the bookkeeping, and what keeps poison and echoes out if the name lives again."""
+    bare = {"entries": (), "sections": empty(current.name).sections, "counters": True, "holds": "entries"}
+    gone = Change(kind="delete", detail=f"{len(current.entries)} entries")
+    return current.model_copy(update={**bare, "retention_recent": (), "changes": (gone,)})
+
+
+def _refuse_stale(current: Playbook, operations: Sequence[Operation], base: Playbook | None) -> None:
+    """Raise ValueError if an entry that an edit names is no longer as it was in ``base``; None: nothing changed."""
+    if base is None:
+        return
+    then, now = ({one.id: (one.section, one.content) for one in book.entries} for book in (base, current))
+    named = {one for operation in operations for one in operation.entry_ids}
+    changed = sorted(one for one in named if then.get(one) != now.get(one))
+    if changed:
+        raise ValueError(
+            f"{', '.join(changed)} changed since version {base.version}: the newest is {current.version}"
+        )
 
 
 def _edited(current: Playbook, command: Command, budget_tokens: int) -> Playbook:

@@ -1,5 +1,6 @@
 """The window: reflections of one playbook that wait for their batch, and when it closes."""
 
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -34,9 +35,21 @@ class Window:
     """What waits for one playbook's next batches, in offset order."""
 
     waiting: list[Waiting] = field(default_factory=list)
+    beyond: "array[int]" = field(default_factory=lambda: array("q"))
+    """Offsets of what came while the window was full; it is read again when there is room."""
     dropped: list[Member] = field(default_factory=list)
     flush_through: int = -1
     """Everything up to this offset goes without waiting for the batch to be full."""
+
+    @property
+    def oldest(self) -> int | None:
+        """The offset of the first reflection that waits; None if none does."""
+        if self.waiting:
+            return self.waiting[0].member.offset
+        return self.beyond[0] if self.beyond else None
+
+    def __len__(self) -> int:
+        return len(self.waiting) + len(self.beyond)
 
     def take(self, count: int) -> tuple[list[Waiting], list[Member]]:
         """Remove and return the oldest ``count`` reflections and the duplicates noted so far."""
@@ -57,6 +70,8 @@ def due(window: Window, policy: WindowPolicy, *, now: float, newest_offset: int)
     """Return the batch that should close now, or None. A count beats bytes beats time."""
     if not window.waiting:
         return None
+    if window.beyond and len(window.waiting) < policy.batch_size:
+        return None  # it is full; the rest of the batch is on its way
     oldest = window.waiting[0]
     full = _within_bytes(window.waiting[: policy.batch_size], policy.max_bytes)
     if full < min(policy.batch_size, len(window.waiting)):

@@ -8,14 +8,25 @@ import structlog
 
 from combee.core.playbook import empty
 from combee.core.watermark import Watermark
-from combee.ports import Log, Record, TopicPartition, Transactor
+from combee.ports import Log, Outgoing, Record, TopicPartition, Transactor
 from combee_schemas import topics
-from combee_schemas.codec import CodecError, decode
-from combee_schemas.playbook import Label, Playbook
-from combee_schemas.scan import Update
+from combee_schemas.codec import CodecError, decode, encode
+from combee_schemas.keys import check_key
+from combee_schemas.playbook import Label, Playbook, deleted_key
+from combee_schemas.scan import Plan
 
 logger = structlog.get_logger()
 M = TypeVar("M", Playbook, Label)
+
+
+@dataclass(slots=True, kw_only=True)
+class Held:
+    """Where an update stands that waits for its predecessor."""
+
+    offset: int
+    plan: Plan
+    since: float
+    is_planned: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -28,12 +39,47 @@ class Desk:
     labels: dict[str, Label]
     marks: dict[str, Watermark]
     """Low watermark per input topic."""
-    held: dict[tuple[str, int], tuple[Record, Update]] = field(default_factory=dict)
+    held: dict[tuple[str, int], Held] = field(default_factory=dict)
     """Updates that came before their predecessor, by playbook and sequence."""
 
     def current(self, name: str) -> Playbook:
-        """Return the newest version written."""
-        return self.playbooks.get(name) or empty(name)
+        """Return the newest version written; of a deleted playbook, what remains of it."""
+        return self.playbooks.get(name) or self.playbooks.get(deleted_key(name)) or empty(name)
+
+    def labels_of(self, name: str) -> dict[str, Label]:
+        """Return a playbook's labels by their keys."""
+        return {key: label for key, label in self.labels.items() if label.playbook == name}
+
+    def ended(self, playbook: Playbook) -> Playbook:
+        """Return a playbook that remembers its labels' commands too: it outlives them."""
+        moved = (one for label in self.labels_of(playbook.name).values() for one in label.commands)
+        return playbook.model_copy(update={"commands": (*moved, *playbook.commands)})
+
+    def snapshots(self, placed: Playbook) -> list[Outgoing]:
+        """Return what the compacted topics must hold once ``placed`` is the newest version."""
+        name, remains = placed.name, deleted_key(placed.name)
+        if placed.origin != "delete":
+            gone = [self._snapshot(remains, None)] if remains in self.playbooks else []
+            return [self._snapshot(name, placed), *gone]
+        labels = [
+            Outgoing(topic=topics.LABELS.name, key=key.encode(), value=None) for key in self.labels_of(name)
+        ]
+        # The tombstone comes last: who goes by names in messages ends without the playbook, too.
+        return [self._snapshot(remains, placed), self._snapshot(name, None), *labels]
+
+    def _snapshot(self, key: str, placed: Playbook | None) -> Outgoing:
+        value = None if placed is None else encode(placed)
+        return Outgoing(topic=topics.PLAYBOOKS.name, key=key.encode(), value=value, partition=self.partition)
+
+    def take(self, placed: Playbook) -> None:
+        """Remember the newest version, once it is written."""
+        keys = [placed.name, deleted_key(placed.name)]
+        if placed.origin == "delete":
+            keys.reverse()
+            for key in self.labels_of(placed.name):
+                del self.labels[key]
+        self.playbooks[keys[0]] = placed
+        self.playbooks.pop(keys[1], None)
 
     def offsets(self, done: Sequence[Record]) -> dict[TopicPartition, int]:
         """Finish ``done`` and return what may be committed with them."""
@@ -67,7 +113,9 @@ def _take(latest: dict[str, M], record: Record, kind: type[M]) -> None:
         latest.pop(key, None)
         return
     try:
-        latest[key] = decode(record.value, kind)
+        message = decode(record.value, kind)
+        check_key(key, message)
+        latest[key] = message
     except CodecError as error:
         # Not ours: only this service writes here, and it writes what it can read.
         logger.error("undecodable", topic=record.topic, offset=record.offset, error=str(error))

@@ -18,8 +18,10 @@ from combee.ports import (
     TopicPartition,
     Transaction,
 )
-from combee.publish.desk import Desk, open_desk
+from combee.publish.desk import Desk, Held, open_desk
+from combee.publish.held import found_again, unplanned
 from combee.runtime.dead_letters import dead_letter
+from combee.runtime.planned import is_planned, manifest_of
 from combee_schemas import topics
 from combee_schemas.codec import CodecError, decode, encode
 from combee_schemas.command import Command
@@ -32,6 +34,7 @@ GROUP = "publish"
 INPUTS = (topics.UPDATES.name, topics.COMMANDS.name)
 POLL_S = 0.2
 NOT_OURS = "flush"
+UNPLANNED = "an update of a batch that nobody cut: no manifest says so"
 
 
 class Publisher:
@@ -60,6 +63,8 @@ class Publisher:
             while not stop.is_set():
                 for record in await self._consumer.poll(POLL_S):
                     await self._take(record)
+                for desk in list(self._desks.values()):
+                    await self._refuse_unplanned(desk)
                 if self._desks:
                     ready()
         finally:
@@ -113,20 +118,38 @@ class Publisher:
         name, sequence = update.plan.playbook, update.plan.sequence
         if await self._log.partition_for(record.topic, name.encode()) != record.partition:
             raise PoisonError(f"an update of {name} does not belong on partition {record.partition}")
-        done_already = sequence <= desk.current(name).batch_sequence or (name, sequence) in desk.held
-        if done_already:
+        after = sequence - desk.current(name).batch_sequence
+        if after <= 0 or await self._is_held(desk, update):
             await self._skip(desk, record)
-            return
-        desk.held[name, sequence] = (record, update)
-        while (next_up := (name, desk.current(name).batch_sequence + 1)) in desk.held:
-            await self._apply_held(desk, *desk.held.pop(next_up))
+        elif after > 1:
+            held = Held(offset=record.offset, plan=update.plan, since=self._clock.monotonic())
+            desk.held[name, sequence] = held
+        else:
+            await self._apply(desk, record, update)
+            while held_next := desk.held.pop((name, desk.current(name).batch_sequence + 1), None):
+                await self._apply_held(desk, await found_again(self._log, desk, held_next))
 
-    async def _apply_held(self, desk: Desk, record: Record, update: Update) -> None:
+    async def _is_held(self, desk: Desk, update: Update) -> bool:
+        """Return whether another update of this batch waits already; one that nobody planned makes way."""
+        key = (update.plan.playbook, update.plan.sequence)
+        held = desk.held.get(key)
+        if held is None or held.is_planned or await is_planned(self._log, held.plan):
+            return held is not None
+        del desk.held[key]
+        await self._bury(desk, await found_again(self._log, desk, held), UNPLANNED)
+        return False
+
+    async def _apply_held(self, desk: Desk, record: Record) -> None:
         """Apply one update; what is wrong with it must not be blamed on the one that released it."""
         try:
-            await self._apply(desk, record, update)
+            await self._apply(desk, record, decode(record.value, Update))
         except (CodecError, PoisonError, ValueError) as error:
             await self._bury(desk, record, str(error))
+
+    async def _refuse_unplanned(self, desk: Desk) -> None:
+        """Bury what waits for a predecessor that will never come: it would hold up the commit for ever."""
+        async for record in unplanned(self._log, desk, self._clock.monotonic()):
+            await self._bury(desk, record, UNPLANNED)
 
     async def _apply(self, desk: Desk, record: Record, update: Update) -> None:
         current = desk.current(update.plan.playbook)
@@ -145,9 +168,12 @@ class Publisher:
         lost = {seen.offset: seen for seen in update.seen if not seen.ok}
         source = TopicPartition(topic=topics.REFLECTIONS.name, partition=partition)
         found = await self._log.read_at(source, sorted(lost))
-        return [self._letter(found[at], lost[at], update) for at in sorted(found)]
+        batch = await manifest_of(self._log, update.plan) if found else None
+        # Not from the record's headers: anybody can write those.
+        attempts = {member.offset: member.attempt for member in batch.members} if batch else {}
+        return [self._letter(found[at], lost[at], update, attempts.get(at, 0)) for at in sorted(found)]
 
-    def _letter(self, record: Record, seen: Seen, update: Update) -> Outgoing:
+    def _letter(self, record: Record, seen: Seen, update: Update, attempt: int) -> Outgoing:
         return dead_letter(
             record,
             service="scan",
@@ -155,6 +181,7 @@ class Publisher:
             clock=self._clock,
             record_id=seen.reflection_id,
             playbook=update.plan.playbook,
+            attempt=attempt,
         )
 
     # ---- commands
@@ -169,9 +196,9 @@ class Publisher:
         elif command.kind == "promote":
             await self._promote(desk, record, command, current)
         else:
-            target = await self._version(desk.partition, command) if command.kind == "rollback" else None
+            target = await self._target(desk, command, current)
             version = versions.after_command(
-                current,
+                desk.ended(current) if command.kind == "delete" else current,
                 command,
                 record.offset,
                 target=target,
@@ -186,6 +213,8 @@ class Publisher:
         if known is not None and versions.is_executed(known, command, record.offset):
             await self._skip(desk, record)
             return
+        if command.playbook not in desk.playbooks:
+            raise PoisonError(f"there is no playbook {command.playbook} to label")
         if not command.label or not 1 <= command.version <= current.version:
             raise PoisonError(f"{command.playbook} has no version {command.version} to label")
         label = Label(
@@ -201,14 +230,24 @@ class Publisher:
             await transaction.commit_offsets(GROUP, desk.offsets([record]))
         desk.labels[key] = label
 
-    async def _version(self, partition: int, command: Command) -> Playbook:
+    async def _target(self, desk: Desk, command: Command, current: Playbook) -> Playbook | None:
+        """Return the other version that a command speaks of, if it does."""
+        if command.kind in {"delete", "revoke"} and current.origin == "delete":
+            raise PoisonError(f"there is no playbook {command.playbook} any more")
+        if command.kind == "rollback":
+            return await self._version(desk.partition, command.playbook, command.version)
+        if command.kind == "edit" and command.base_version not in {0, current.version}:
+            return await self._version(desk.partition, command.playbook, command.base_version)
+        return None
+
+    async def _version(self, partition: int, name: str, version: int) -> Playbook:
         source = TopicPartition(topic=topics.HISTORY.name, partition=partition)
         async with aclosing(self._log.read(source, 0)) as records:
             async for found in records:
-                old = _readable(found) if found.key == command.playbook.encode() else None
-                if old is not None and old.version == command.version:
+                old = _readable(found) if found.key == name.encode() else None
+                if old is not None and old.version == version:
                     return old
-        raise PoisonError(f"{command.playbook} has no version {command.version} to go back to")
+        raise PoisonError(f"{name} has no version {version} to go back to")
 
     # ---- writing
 
@@ -219,10 +258,10 @@ class Publisher:
         key = version.name.encode()
         version = versions.fitted(version)
         async with desk.transactor.transaction() as transaction:
-            version = await self._send_version(transaction, desk.partition, key, version)
+            version = await self._send_version(transaction, desk, key, version)
             await transaction.send(*letters)
             await transaction.commit_offsets(GROUP, desk.offsets([record]))
-        desk.playbooks[version.name] = version
+        desk.take(version)
         logger.info(
             "version",
             playbook=version.name,
@@ -233,14 +272,14 @@ class Publisher:
         )
 
     async def _send_version(
-        self, transaction: Transaction, partition: int, key: bytes, version: Playbook
+        self, transaction: Transaction, desk: Desk, key: bytes, version: Playbook
     ) -> Playbook:
-        history = Outgoing(topic=topics.HISTORY.name, key=key, value=encode(version), partition=partition)
+        history = Outgoing(
+            topic=topics.HISTORY.name, key=key, value=encode(version), partition=desk.partition
+        )
         (offset,) = await transaction.send(history)
         placed = version.model_copy(update={"history_offset": offset})
-        await transaction.send(
-            Outgoing(topic=topics.PLAYBOOKS.name, key=key, value=encode(placed), partition=partition)
-        )
+        await transaction.send(*desk.snapshots(placed))
         return placed
 
 

@@ -5,6 +5,7 @@ from combee.core.method import Method
 from combee.core.methods import ace
 from combee.ports import Clock, LanguageModel, Log, Outgoing, PoisonError, Record, TopicPartition
 from combee.reflect.reflected import Reflected
+from combee.runtime.floodgate import Floodgate
 from combee.runtime.playbooks import Playbooks
 from combee_schemas import topics
 from combee_schemas.base import Usage
@@ -24,11 +25,19 @@ class ReflectHandler:
     topics = (TRACES,)
     bounded_topics = frozenset({TRACES})
 
-    def __init__(self, log: Log, model: LanguageModel, clock: Clock, method: Method = ace) -> None:
+    def __init__(
+        self,
+        log: Log,
+        model: LanguageModel,
+        clock: Clock,
+        method: Method = ace,
+        gate: Floodgate | None = None,
+    ) -> None:
         self._log = log
         self._model = model
         self._method = method
         self._clock = clock
+        self._gate = gate or Floodgate(clock)
         self._reflected = Reflected()
         self.playbooks = Playbooks(log)
 
@@ -51,6 +60,7 @@ class ReflectHandler:
     async def handle(self, record: Record) -> None:
         """See Handler."""
         trace = decode(record.value, Trace)
+        self._gate.check(trace.playbook)
         reflection_id = identity.reflection_id(trace.trace_id)
         async with self._reflected.only_once(reflection_id) as known:
             if not known:
@@ -62,6 +72,7 @@ class ReflectHandler:
                         value=encode(reflection),
                     )
                 )
+                self._gate.passed(trace.playbook)
 
     async def _reflect(self, trace: Trace, reflection_id: str) -> Reflection:
         shown = self._shown(trace)

@@ -10,7 +10,7 @@ from combee_schemas import topics
 from combee_schemas.base import Message
 from combee_schemas.batch import Batch
 from combee_schemas.codec import CodecError, decode
-from combee_schemas.dead_letter import DeadLetter
+from combee_schemas.dead_letter import DeadLetter, Resolution
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Update
@@ -53,7 +53,7 @@ async def _read(log: Log, on_progress: OnProgress) -> LedgerReport:
     await _feed(log, topics.PLAYBOOKS, _snapshots(ledger), on_progress)
     ends = {topic.name: await log.ends(topic.name) for topic in JUDGED}
     takes: tuple[tuple[Topic, Take], ...] = (
-        (topics.DEAD_LETTERS, _each(DeadLetter, lambda _, letter: ledger.dead_letter(letter))),
+        (topics.DEAD_LETTERS, _dead_letters(ledger)),
         (topics.BATCHES, _each(Batch, lambda r, batch: ledger.batch(r.partition, r.offset, batch))),
         (topics.HISTORY, _each(Playbook, lambda r, found: ledger.version(r.partition, r.offset, found))),
         (topics.UPDATES, _each(Update, lambda r, update: ledger.update(r.partition, r.offset, update))),
@@ -101,6 +101,17 @@ def _each(kind: type[M], take: Callable[[Record, M], None]) -> Take:
     return one
 
 
+def _dead_letters(ledger: Ledger) -> Take:
+    letter = _each(DeadLetter, lambda _, found: ledger.dead_letter(found))
+    resolution = _each(Resolution, lambda _, found: ledger.resolution(found))
+
+    def one(record: Record) -> None:
+        letter(record)
+        resolution(record)
+
+    return one
+
+
 def _snapshots(ledger: Ledger) -> Take:
     def one(record: Record) -> None:
         name = (record.key or b"").decode(errors="replace")
@@ -111,7 +122,7 @@ def _snapshots(ledger: Ledger) -> Take:
             playbook = decode(record.value, Playbook)
         except CodecError:
             return
-        ledger.snapshot(record.partition, record.offset, name, playbook)
+        ledger.snapshot(record.partition, record.offset, playbook.name, playbook)
 
     return one
 

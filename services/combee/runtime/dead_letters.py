@@ -5,7 +5,7 @@ from hashlib import sha256
 from combee.ports import Clock, Outgoing, Record
 from combee_schemas import topics
 from combee_schemas.codec import encode
-from combee_schemas.dead_letter import HEAD_BYTES, DeadLetter
+from combee_schemas.dead_letter import HEAD_BYTES, DeadLetter, HeldBack, claimed_attempt
 
 WRAPPABLE_BYTES = 800 * 1024
 """Of a larger record key and value are kept as their heads: wrapped whole they would not fit again."""
@@ -15,9 +15,18 @@ MAX_ID = 200
 
 
 def dead_letter(
-    record: Record, *, service: str, reason: str, clock: Clock, record_id: str = "", playbook: str = ""
+    record: Record,
+    *,
+    service: str,
+    reason: str,
+    clock: Clock,
+    record_id: str = "",
+    playbook: str = "",
+    attempt: int | None = None,
 ) -> Outgoing:
-    """Return the dead letter of a record."""
+    """Return the dead letter of a record; ``attempt`` is which it was, where more is known than its headers claim."""
+    claim = claimed_attempt(record.headers)
+    claimed = claim.number if claim else 0
     key, value = record.key, record.value
     truncated = len(key or b"") + len(value or b"") > WRAPPABLE_BYTES
     head = HEAD_BYTES if truncated else None
@@ -31,9 +40,17 @@ def dead_letter(
         sha256=sha256(value or b"").hexdigest(),
         truncated=truncated,
         service=service,
-        reason=reason[:MAX_REASON],
+        reason=(record.unread or reason)[:MAX_REASON],
+        attempts=(claimed if attempt is None else attempt) + 1,
         record_id=record_id[:MAX_ID],
         playbook=playbook,
         at_ms=clock.now_ms(),
     )
     return Outgoing(topic=topics.DEAD_LETTERS.name, key=record.topic.encode(), value=encode(letter))
+
+
+def held_back(service: str, playbook: str, seconds: float, clock: Clock) -> Outgoing:
+    """Return the record that tells of a pause."""
+    now_ms = clock.now_ms()
+    told = HeldBack(service=service, playbook=playbook, until_ms=now_ms + int(seconds * 1000), at_ms=now_ms)
+    return Outgoing(topic=topics.DEAD_LETTERS.name, key=told.type.encode(), value=encode(told))

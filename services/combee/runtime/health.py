@@ -2,11 +2,12 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from combee.ports import Clock
+from combee.runtime.floodgate import named
 
 BEAT_S = 0.5
 STUCK_S = 10.0
@@ -14,6 +15,7 @@ STUCK_S = 10.0
 IDLE_S = 30.0
 """A work loop that has not come round for so long is waiting for something."""
 MINUTE_S = 60.0
+SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +39,12 @@ class Health:
     """What a process knows of itself. Written by the event loop, read by the server's threads."""
 
     def __init__(
-        self, clock: Clock, *, dead_letters_per_minute: int, refusal: Callable[[], str | None] = lambda: None
+        self,
+        clock: Clock,
+        *,
+        dead_letters_per_minute: int,
+        refusal: Callable[[], str | None] = lambda: None,
+        paused: Callable[[], Mapping[str, float]] = dict,
     ) -> None:
         self._clock = clock
         self._beat_at = clock.monotonic()
@@ -45,6 +52,7 @@ class Health:
         self._buried: deque[float] = deque(maxlen=dead_letters_per_minute)
         self.views: Sequence[Current] = ()
         self._refusal = refusal
+        self._paused = paused
 
     async def beat(self) -> None:
         """Show for ever that the event loop turns."""
@@ -70,7 +78,14 @@ class Health:
 
     def conditions(self) -> tuple[Condition, ...]:
         """Return everything that must hold for this process to do its work."""
-        return (self.alive(), self._assigned(), self._current(), self._model(), self._dead_letters())
+        return (
+            self.alive(),
+            self._assigned(),
+            self._current(),
+            self._model(),
+            self._dead_letters(),
+            self._flood(),
+        )
 
     def _assigned(self) -> Condition:
         turned = self._turned_at
@@ -98,3 +113,11 @@ class Health:
         full = len(self._buried) == limit and self._clock.monotonic() - self._buried[0] < MINUTE_S
         says = f"{limit} dead letters or more within a minute" if full else "few dead letters, or none"
         return Condition(name="dead_letters", good=not full, says=says)
+
+    def _flood(self) -> Condition:
+        left = [f"{named(name)} ({seconds:.0f} s left)" for name, seconds in sorted(self._paused().items())]
+        says = (
+            f"too many dead letters, held back: {', '.join(left[:SHOWN])}" if left else "nothing is held back"
+        )
+        more = f" and {len(left) - SHOWN} more" if len(left) > SHOWN else ""
+        return Condition(name="flood", good=not left, says=says + more)

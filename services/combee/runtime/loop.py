@@ -21,7 +21,9 @@ from combee.ports import (
     TopicPartition,
     TransientError,
 )
-from combee.runtime.dead_letters import dead_letter
+from combee.runtime.dead_letters import dead_letter, held_back
+from combee.runtime.floodgate import Floodgate, HeldBackError
+from combee.runtime.held import Held
 from combee_schemas.codec import CodecError
 
 logger = structlog.get_logger()
@@ -69,12 +71,16 @@ class Loop:
         *,
         max_open: int,
         on_turn: Callable[[Mapping[TopicPartition, int]], None] = lambda _open: None,
+        gate: Floodgate | None = None,
+        held: Held | None = None,
     ) -> None:
         self._log = log
         self._handler = handler
         self._clock = clock
         self._max_open = max_open
         self._on_turn = on_turn
+        self._gate = gate or Floodgate(clock)
+        self._held = Held() if held is None else held
         self._marks: dict[TopicPartition, Watermark] = {}
         self._tasks: dict[asyncio.Task[None], Record] = {}
         self._committed: dict[TopicPartition, int] = {}
@@ -109,6 +115,8 @@ class Loop:
         try:
             for record in await consumer.poll(POLL_S):
                 self._begin(record)
+            await self._release()
+            await self._tell()
             self._balance(consumer)
             await self._commit(consumer)
             self._on_turn({tp: mark.open for tp, mark in self._marks.items()})
@@ -119,9 +127,30 @@ class Loop:
     def _begin(self, record: Record) -> None:
         mark = self._marks.get(record.source)
         if mark is not None and mark.begin(record.offset):
-            task = asyncio.create_task(self._handle(record, mark))
-            self._tasks[task] = record
-            task.add_done_callback(self._forget)
+            self._start(record, mark)
+
+    def _start(self, record: Record, mark: Watermark) -> None:
+        task = asyncio.create_task(self._handle(record, mark))
+        self._tasks[task] = record
+        task.add_done_callback(self._forget)
+
+    async def _tell(self) -> None:
+        """Say in the log what is held back from now on, for 'combee status'."""
+        for playbook, seconds in self._gate.news():
+            await self._log.produce(held_back(self._handler.service, playbook, seconds, self._clock))
+
+    async def _release(self) -> None:
+        """Go on with records whose playbook is paused no longer."""
+        due = self._held.due(self._gate.paused(), self._max_open - len(self._tasks)) if self._held else {}
+        for source, offsets in due.items():
+            found = await self._log.read_at(source, offsets)
+            self._held.forget(source, offsets)
+            mark = self._marks[source]
+            for offset in offsets:
+                if offset in found:
+                    self._start(found[offset], mark)
+                else:
+                    mark.done(offset)  # it has expired meanwhile
 
     def _forget(self, task: asyncio.Task[None]) -> None:
         self._tasks.pop(task, None)
@@ -134,34 +163,50 @@ class Loop:
                 on=TransientError, attempts=None, timeout=None, wait_initial=0.2, wait_max=10.0
             ):
                 with attempt:
-                    await self._handle_once(record)
+                    finished = await self._handle_once(record)
         except DrainingError:
             return
-        mark.done(record.offset)
+        if finished:
+            mark.done(record.offset)
 
-    async def _handle_once(self, record: Record) -> None:
+    async def _handle_once(self, record: Record) -> bool:
+        """Return whether the record is finished; one that is held back stays open under the low watermark."""
         try:
-            await self._handler.handle(record)
-        except (PoisonError, CodecError) as error:
-            record_id, playbook = self._handler.poisoned(record)
-            logger.error(
-                "dead_letter",
-                service=self._handler.service,
-                topic=record.topic,
-                partition=record.partition,
-                offset=record.offset,
-                reason=str(error),
-            )
-            await self._log.produce(
-                dead_letter(
-                    record,
-                    service=self._handler.service,
-                    reason=str(error),
-                    clock=self._clock,
-                    record_id=record_id,
-                    playbook=playbook,
-                )
-            )
+            try:
+                await self._handler.handle(record)
+            except (PoisonError, CodecError) as error:
+                _, playbook = self._handler.poisoned(record)
+                self._gate.failed(playbook)
+                reason = str(error)
+            else:
+                return True
+        except HeldBackError as error:
+            if self._held.add(error.playbook, record):
+                return False
+            # No room: neighbours must not wait for a flood, and 'combee dlq retry' brings it back.
+            reason = str(error)
+        await self._bury(record, reason)
+        return True
+
+    async def _bury(self, record: Record, reason: str) -> None:
+        record_id, playbook = self._handler.poisoned(record)
+        logger.error(
+            "dead_letter",
+            service=self._handler.service,
+            topic=record.topic,
+            partition=record.partition,
+            offset=record.offset,
+            reason=reason,
+        )
+        letter = dead_letter(
+            record,
+            service=self._handler.service,
+            reason=reason,
+            clock=self._clock,
+            record_id=record_id,
+            playbook=playbook,
+        )
+        await self._log.produce(letter)
 
     async def _reassigned(self, assigned: frozenset[TopicPartition]) -> None:
         """Keep what stays ours, drop what went, start what came."""
@@ -172,6 +217,7 @@ class Loop:
         new = {tp: at for tp, at in starts.items() if tp not in self._marks or at > self._marks[tp].next}
         self._marks = {tp: Watermark(starts[tp]) if tp in new else self._marks[tp] for tp in assigned}
         self._committed = dict(starts)
+        self._held.keep(assigned - new.keys())
         self._paused.clear()
         logger.info("assigned", service=self._handler.service, partitions=len(assigned), new=len(new))
         if new:
@@ -179,7 +225,8 @@ class Loop:
 
     def _balance(self, consumer: Consumer) -> None:
         bounded = {tp for tp in self._marks if tp.topic in self._handler.bounded_topics}
-        busy = sum(self._marks[tp].open for tp in bounded) >= self._max_open
+        open_ = sum(self._marks[tp].open for tp in bounded)
+        busy = open_ - self._held.on(bounded) >= self._max_open
         if busy and not self._paused:
             consumer.pause(*bounded)
             self._paused = bounded

@@ -1,7 +1,7 @@
 """What a process counts and measures, as Prometheus reads it; docs/operations.md explains every line."""
 
 from collections import Counter as Tally
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from importlib.metadata import version
 from platform import python_version
 
@@ -79,6 +79,9 @@ class Metrics:
         self._open = self._gauge("combee_open_records", "Records begun and not finished.", "topic")
         self._written = self._counter("combee_records_written_total", "Records written.", "topic")
         self._letters = self._counter("combee_dead_letters_total", "Dead letters, by origin.", "topic")
+        self._paused = self._gauge(
+            "combee_paused_playbooks", "Playbooks held back because of too many dead letters."
+        )
         self._restarts = self._counter(
             "combee_session_restarts_total", "Sessions ended by trouble (fenced or transient).", "reason"
         )
@@ -223,3 +226,7 @@ class Metrics:
         """The conditions of ``/readyz``."""
         for one in found:
             self._conditions.labels(one.name).set(one.good)
+
+    def paused(self, playbooks: Collection[str]) -> None:
+        """The playbooks that are held back."""
+        self._paused.set(len(playbooks))

@@ -7,7 +7,7 @@ from combee.ports import Log, TopicPartition, TransientError
 from combee.runtime.view import View
 from combee_schemas import topics
 from combee_schemas.codec import decode
-from combee_schemas.playbook import Playbook
+from combee_schemas.playbook import Playbook, deleted_key
 
 CACHED_VERSIONS = 64
 
@@ -25,12 +25,12 @@ class Playbooks:
             topics.PLAYBOOKS,
             Playbook,
             newer=lambda new, old: new.version > old.version,
-            on_change=on_change,
+            on_change=lambda key, playbook: on_change(playbook.name if playbook else key, playbook),
         )
 
     def latest(self, name: str) -> Playbook:
-        """Return the newest version known; version 0 if there is none."""
-        return self.view.get(name) or empty(name)
+        """Return the newest version known, of a deleted playbook what remains; version 0 if there is none."""
+        return self.view.get(name) or self.view.get(deleted_key(name)) or empty(name)
 
     async def exactly(self, name: str, version: int, history_offset: int) -> Playbook:
         """Return one version, from memory or from its place in ``history``."""

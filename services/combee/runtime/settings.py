@@ -10,6 +10,7 @@ from typing import Any, Literal
 from pydantic import AliasChoices, Field, SecretStr, ValidationError
 from pydantic_settings import SettingsError as UnparsedError
 
+from combee.runtime.gateway_settings import GatewaySettings
 from combee.runtime.group import TOML_FILE, Group, SettingsError
 from combee.runtime.sizing import SizingSettings
 from combee.runtime.spending import SpendSettings
@@ -137,7 +138,10 @@ class WorkerSettings(Group):
     )
     metrics_host: str = Field("127.0.0.1", min_length=1, description="the address for that port")
     dead_letters_per_minute: int = Field(
-        30, ge=1, description="so many within a minute turn /readyz of a worker red"
+        30,
+        ge=1,
+        description="so many within a minute turn /readyz of a worker red; reflect and scan then hold back the"
+        " playbook that causes them, or stop where the model's replies are at fault",
     )
     failpoint: str | None = Field(
         None,
@@ -159,6 +163,7 @@ class Settings:
     sizing: SizingSettings
     playbook: PlaybookSettings
     spend: SpendSettings
+    gateway: GatewaySettings
     worker: WorkerSettings
 
 
@@ -174,6 +179,7 @@ GROUPS: dict[str, type[Group]] = {
     "sizing": SizingSettings,
     "playbook": PlaybookSettings,
     "spend": SpendSettings,
+    "gateway": GatewaySettings,
     "worker": WorkerSettings,
 }
 

@@ -10,6 +10,7 @@ import structlog
 from combee.ports import Log, Record, TransientError
 from combee_schemas.base import Message
 from combee_schemas.codec import CodecError, decode
+from combee_schemas.keys import check_key
 from combee_schemas.topics import Topic
 
 logger = structlog.get_logger()
@@ -81,6 +82,7 @@ class View(Generic[M]):
             return
         try:
             message = decode(record.value, self._kind)
+            check_key(key, message)
         except CodecError as error:
             logger.error("undecodable", topic=record.topic, offset=record.offset, error=str(error))
             return

@@ -8,8 +8,9 @@ import structlog
 
 from combee.ports import LanguageModel, Log, ModelCall, TopicPartition
 from combee.runtime.clock import SystemClock
+from combee.runtime.floodgate import Floodgate
 from combee.runtime.health import Current
-from combee.runtime.settings import Settings
+from combee.runtime.settings import Settings, WorkerSettings
 from combee_schemas.batch import Batch
 
 logger = structlog.get_logger()
@@ -24,6 +25,8 @@ class Vitals:
         """The batches without a version, where somebody knows them."""
         self.refusal: Callable[[], str | None] = lambda: None
         """Why the model refuses for good, if it does."""
+        self.paused: Callable[[], Mapping[str, float]] = dict
+        """Which playbooks' records are held back, and for how many seconds still."""
         self._ready_file = ready_file
         self._ready = False
 
@@ -45,6 +48,12 @@ class Vitals:
 
     def restarted(self, reason: str) -> None:
         """A session ended by trouble."""
+
+    def gate(self, settings: WorkerSettings) -> Floodgate:
+        """Return what limits this process's dead letters; from now on it is told what that holds back."""
+        gate = Floodgate(SystemClock(), service=self.role, limit=settings.dead_letters_per_minute)
+        self.paused = gate.paused
+        return gate
 
     def called(self, call: ModelCall) -> None:
         """A model call ended."""

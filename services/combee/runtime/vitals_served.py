@@ -17,6 +17,7 @@ from combee.runtime.settings import WorkerSettings
 from combee.runtime.vitals import Vitals
 from combee_schemas import topics
 from combee_schemas.codec import CodecError, decode
+from combee_schemas.dead_letter import HeldBack
 from combee_schemas.playbook import Playbook
 
 logger = structlog.get_logger()
@@ -37,6 +38,7 @@ class ServedVitals(Vitals):
         self.health = Health(
             clock,
             refusal=lambda: self.refusal(),  # noqa: PLW0108 - it is set after this
+            paused=lambda: self.paused(),  # noqa: PLW0108 - so is this
             dead_letters_per_minute=settings.dead_letters_per_minute,
         )
 
@@ -74,7 +76,7 @@ class ServedVitals(Vitals):
     def _written(self, outgoing: Sequence[Outgoing]) -> None:
         for one in outgoing:
             self._metrics.written(one.topic)
-            if one.topic == topics.DEAD_LETTERS.name:
+            if one.topic == topics.DEAD_LETTERS.name and one.key != HeldBack.type.encode():
                 self.health.buried()
                 self._metrics.buried((one.key or b"").decode(errors="replace"))
             elif one.topic == topics.HISTORY.name:
@@ -102,6 +104,7 @@ class ServedVitals(Vitals):
 
     def _text(self) -> tuple[str, bytes]:
         self._metrics.conditions(self.health.conditions())
+        self._metrics.paused(self.paused())
         return self._metrics.text()
 
     async def _look(self, log: Log) -> None:

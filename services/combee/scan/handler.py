@@ -8,7 +8,19 @@ from weakref import WeakValueDictionary
 
 from combee.core import identity, tree
 from combee.core.method import Method
-from combee.ports import DrainingError, LanguageModel, Log, Outgoing, PoisonError, Record, TopicPartition
+from combee.ports import (
+    DrainingError,
+    LanguageModel,
+    Log,
+    Outgoing,
+    PoisonError,
+    Record,
+    TopicPartition,
+    TransientError,
+)
+from combee.runtime import planned
+from combee.runtime.clock import SystemClock
+from combee.runtime.floodgate import Floodgate
 from combee.runtime.methods import method
 from combee.runtime.playbooks import Playbooks
 from combee.scan.aggregate import Aggregator
@@ -40,12 +52,19 @@ class ScanHandler:
     bounded_topics = frozenset({LEAVES})
 
     def __init__(
-        self, log: Log, model: LanguageModel, *, methods: Callable[[str], Method] = method, carry: bool = True
+        self,
+        log: Log,
+        model: LanguageModel,
+        *,
+        methods: Callable[[str], Method] = method,
+        carry: bool = True,
+        gate: Floodgate | None = None,
     ) -> None:
         self._log = log
         self._model = model
         self._methods = methods
         self._carry = carry
+        self._gate = gate or Floodgate(SystemClock())
         self._answered = Answered()
         self._gatherings: dict[str, Gathering] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -97,9 +116,12 @@ class ScanHandler:
             raise PoisonError(f"group {group.index} of {group.plan.batch_id} has a foreign node id")
         async with self._lock(group.node_id):
             if not self._over(group.plan, group.node_id):
+                self._gate.check(group.plan.playbook)
                 outcome = await self._aggregator(group.plan).group(
                     await self._base(group.plan), group.members
                 )
+                came = self._gate.failed if outcome.status == "failed" else self._gate.passed
+                came(group.plan.playbook, len(group.members))
                 await self._emit(group.plan, 0, group.index, outcome)
 
     async def _child(self, child: Partial, record: Record) -> None:
@@ -111,7 +133,7 @@ class ScanHandler:
         gathering.children.setdefault(child.index, child)
         wanted = tree.child_indices(child.plan.widths, level, index)
         if len(gathering.children) < len(wanted):
-            await self._siblings(gathering)
+            await self._siblings(gathering, child)
             return
         async with self._lock(child.parent_id):
             if not self._over(child.plan, child.parent_id):
@@ -122,16 +144,38 @@ class ScanHandler:
         gathering.done.set()
         self._gatherings.pop(child.parent_id, None)
 
-    async def _siblings(self, gathering: Gathering) -> None:
+    async def _siblings(self, gathering: Gathering, child: Partial) -> None:
         """Keep the record open until its parent is done: the log is the only memory of it."""
-        waits = [asyncio.create_task(event.wait()) for event in (gathering.done, self._draining)]
+        if await self._waited(gathering.done, planned.MANIFEST_S):
+            return
         try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            await self._refuse_unplanned(child.plan)
+        except PoisonError:
+            gathering.children.pop(child.index, None)
+            if not gathering.children:
+                self._gatherings.pop(child.parent_id, None)
+            raise
+        await self._waited(gathering.done)
+
+    async def _waited(self, event: asyncio.Event, timeout_s: float | None = None) -> bool:
+        """Return whether ``event`` came in time; draining ends every wait."""
+        waits = [asyncio.create_task(one.wait()) for one in (event, self._draining)]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED, timeout=timeout_s)
         finally:
             for wait in waits:
                 wait.cancel()
-        if not gathering.done.is_set():
-            raise DrainingError("waiting for siblings")
+        if self._draining.is_set() and not event.is_set():
+            raise DrainingError("waiting")
+        return event.is_set()
+
+    async def _refuse_unplanned(self, plan: Plan) -> None:
+        """Give up what waits for something that will never come, because nobody cut its batch."""
+        if await planned.is_planned(self._log, plan):
+            return
+        await self._waited(asyncio.Event(), planned.MANIFEST_S)
+        if not await planned.is_planned(self._log, plan):
+            raise PoisonError(f"{plan.batch_id} was never cut: no manifest says so")
 
     async def _check(self, child: Partial, level: int, record: Record) -> int:
         """Return the parent's index; refuse a child that does not belong where it was found."""
@@ -155,7 +199,11 @@ class ScanHandler:
         return self._locks.setdefault(node_id, asyncio.Lock())
 
     async def _base(self, plan: Plan) -> Playbook:
-        return await self.playbooks.exactly(plan.playbook, plan.base_version, plan.base_history_offset)
+        try:
+            return await self.playbooks.exactly(plan.playbook, plan.base_version, plan.base_history_offset)
+        except TransientError:
+            await self._refuse_unplanned(plan)
+            raise
 
     async def _emit(self, plan: Plan, level: int, index: int, outcome: Outcome) -> None:
         """Write a node's result; one too large for a record is made shorter, so that the tree completes."""

@@ -21,6 +21,8 @@ logger = structlog.get_logger()
 TURN_S = 0.25
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 10.0
+FETCH_BYTES = 256 * 1024
+"""Fetched ahead of each partition, whatever the backlog; a larger record still comes, alone."""
 
 
 def build_app(kafka: KafkaSettings, bootstrap_servers: str, slot: int, data_dir: Path) -> Any:
@@ -42,6 +44,7 @@ def build_app(kafka: KafkaSettings, bootstrap_servers: str, slot: int, data_dir:
         broker_heartbeat_interval=1.0,
         broker_rebalance_timeout=90.0,
         broker_max_poll_records=200,
+        consumer_max_fetch_size=FETCH_BYTES,
         stream_buffer_maxsize=4096,
         # Open events would hold up the shutdown for more than 20 s otherwise.
         stream_wait_empty=False,
@@ -96,6 +99,7 @@ def _feeding(shuffler: Shuffler, topic: str) -> Callable[[Any], Any]:
                     timestamp_ms=int((message.timestamp or 0) * 1000),
                     key=message.key,
                     value=message.value,
+                    headers=tuple(dict(message.headers or ()).items()),
                 )
             )
 

@@ -12,6 +12,7 @@ from combee.runtime.methods import chosen
 from combee.runtime.playbooks import Playbooks
 from combee.runtime.settings import BatchSettings
 from combee.runtime.view import View
+from combee.shuffle import partition
 from combee.shuffle.manifests import InFlight
 from combee.shuffle.misfits import Misfits
 from combee.shuffle.partition import GROUP, REFLECTIONS, PartitionState
@@ -86,9 +87,18 @@ class Closer:
         held = close and self._pauses.holds(playbook, in_flight=flying, batch_size=policy.batch_size)
         return None if held else close
 
-    def full(self, state: PartitionState) -> bool:
-        """Return whether a window should close now."""
-        return any(self._due(state, name) for name in state.windows)
+    def hungry(self, state: PartitionState) -> dict[str, int]:
+        """Return the full windows that hold less than a batch, and how many offsets they may read again."""
+        sizes = {n: self._policy(n).batch_size for n, window in state.windows.items() if window.beyond}
+        return {
+            name: max(size, partition.WINDOW_KEPT)
+            for name, size in sizes.items()
+            if len(state.windows[name].waiting) < size
+        }
+
+    def is_due(self, state: PartitionState, playbook: str) -> bool:
+        """Return whether a playbook's window should close now."""
+        return playbook in state.windows and self._due(state, playbook) is not None
 
     async def close_due(self, state: PartitionState) -> None:
         """Close every window that is due; re-emit what is overdue; commit what only needs committing."""
@@ -157,7 +167,7 @@ class Closer:
             update={
                 "oldest_unpublished_offset": state.manifests.oldest_unpublished,
                 "max_inflight_batches": self._settings.max_inflight_batches,
-                "waiting": len(state.window(name).waiting),
+                "waiting": len(state.window(name)),
                 "reflect_usage": total(bodies[member.offset].usage for member in batch.members),
             }
         )

@@ -15,6 +15,8 @@ from combee_schemas.reflection import Reflection
 GROUP = "shuffle"
 REFLECTIONS = topics.REFLECTIONS.name
 COMMANDS = topics.COMMANDS.name
+WINDOW_KEPT = 100
+"""Reflections of one playbook kept in memory, or a whole batch; of the others only their offsets."""
 DROPPED_LISTED = 1000
 """Repeats a manifest lists: a storm of them must not make it too large to write."""
 
@@ -41,18 +43,27 @@ class PartitionState:
     turned_at: float = 0.0
     """Monotonic seconds of the last turn."""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    _waiting: set[tuple[str, str, int]] = field(default_factory=set)
+    _waiting: set[tuple[str, str]] = field(default_factory=set)
 
     def window(self, playbook: str) -> Window:
         """Return a playbook's window."""
         return self.windows.setdefault(playbook, Window())
 
-    def wait(self, reflection: Reflection, member: Member, size: int, now: float) -> None:
-        """Put a reflection into its window, or note it as a repeat."""
+    def wait(
+        self, reflection: Reflection, member: Member, size: int, now: float, *, again: bool = False
+    ) -> None:
+        """Put a reflection into its window, or note it as a repeat; of a full window only where it stands.
+
+        ``again``: it was noted so before, and now there is room.
+        """
         if self.manifests.covers(reflection.playbook, member.offset):
             return
         window = self.window(reflection.playbook)
-        key = (reflection.playbook, member.reflection_id, member.attempt)
+        if not again and (window.beyond or len(window.waiting) >= WINDOW_KEPT):
+            window.beyond.append(member.offset)
+            return
+        # Without the attempt: one that waits makes any other of its id a repeat, even of a lower attempt.
+        key = (reflection.playbook, member.reflection_id)
         if key in self._waiting or self.manifests.knows(reflection.playbook, member):
             if len(window.dropped) < DROPPED_LISTED:
                 window.dropped.append(member)
@@ -66,23 +77,23 @@ class PartitionState:
     def release(self, playbook: str, taken: Sequence[Waiting]) -> None:
         """Give back the memory of reflections that left their window."""
         self.held_bytes -= sum(item.size for item in taken if item.body is not None)
-        self._waiting -= {(playbook, w.member.reflection_id, w.member.attempt) for w in taken}
+        self._waiting -= {(playbook, w.member.reflection_id) for w in taken}
         window = self.window(playbook)
-        if not window.waiting and not window.dropped:
+        if not len(window) and not window.dropped:
             del self.windows[playbook]
 
     def low(self) -> dict[str, int]:
         """Return the next offset to read after a crash, per input topic."""
-        waiting = [w.waiting[0].member.offset for w in self.windows.values() if w.waiting]
+        oldest = [at for w in self.windows.values() if (at := w.oldest) is not None]
         return {
-            REFLECTIONS: min(waiting, default=self.seen[REFLECTIONS] + 1),
+            REFLECTIONS: min(oldest, default=self.seen[REFLECTIONS] + 1),
             COMMANDS: min(self.flushes, default=self.seen[COMMANDS] + 1),
         }
 
     def through(self, playbook: str) -> int:
         """Return the offset up to which every reflection of a playbook is in a batch once its window is cut."""
-        waiting = self.window(playbook).waiting
-        return waiting[0].member.offset - 1 if waiting else self.seen[REFLECTIONS]
+        oldest = self.window(playbook).oldest
+        return self.seen[REFLECTIONS] if oldest is None else oldest - 1
 
     def order_flush(self, record: Record, command: Command) -> None:
         """Remember a flush until everything it names is in a batch."""
@@ -94,7 +105,7 @@ class PartitionState:
             window = self.window(command.playbook)
             window.flush_through = max(window.flush_through, command.through_offset)
             read_on = self.seen[REFLECTIONS] >= command.through_offset
-            waiting = window.waiting and window.waiting[0].member.offset <= command.through_offset
+            waiting = window.oldest is not None and window.oldest <= command.through_offset
             if read_on and not waiting:
                 del self.flushes[offset]
                 self.told.discard(offset)

@@ -16,6 +16,7 @@ from combee.runtime.dead_letters import dead_letter
 from combee.runtime.playbooks import Playbooks
 from combee.runtime.settings import BatchSettings
 from combee.runtime.view import View
+from combee.shuffle.attempts import attempt_of
 from combee.shuffle.closing import Closer
 from combee.shuffle.manifests import read_manifests
 from combee.shuffle.partition import COMMANDS, GROUP, REFLECTIONS, PartitionState
@@ -107,7 +108,9 @@ class Shuffler:
                     logger.warning("deliver", partition=record.partition, error=str(error))
                     self.kick.set()
                     return
-                if record.topic == COMMANDS or self._closer.full(state):
+                # Only the window it went into: to ask all of them after each record is quadratic in playbooks.
+                playbook = (record.key or b"").decode(errors="replace")
+                if record.topic == COMMANDS or self._closer.is_due(state, playbook):
                     self.kick.set()
 
     async def turn(self) -> None:
@@ -138,14 +141,16 @@ class Shuffler:
                 return
             self._states[number] = loaded
             # Versions that appeared meanwhile have been announced to nobody.
-            for name, playbook in self.playbooks.view.all().items():
-                loaded.manifests.published(name, playbook.batch_sequence)
+            for playbook in self.playbooks.view.all().values():
+                loaded.manifests.published(playbook.name, playbook.batch_sequence)
         state = self._states[number]
         async with state.lock:
             for topic, newest in self._news.get(number, {}).items():
                 if newest > state.seen[topic]:
                     await self._catch_up(state, topic)
             await self._closer.close_due(state)
+            while await self._refill(state):
+                await self._closer.close_due(state)
 
     async def _load(self, number: int) -> PartitionState:
         """Fence the former owner, then read back what it wrote, then everything not committed."""
@@ -169,6 +174,20 @@ class Shuffler:
             await self._catch_up(state, topic)
         logger.info("restored", service=GROUP, partition=number, seen=state.seen, windows=len(state.windows))
         return state
+
+    async def _refill(self, state: PartitionState) -> bool:
+        """Read again what full windows had no room for; return whether anything was."""
+        hungry = self._closer.hungry(state)
+        source = TopicPartition(topic=REFLECTIONS, partition=state.number)
+        for name, count in hungry.items():
+            window = state.windows[name]
+            offsets, window.beyond = window.beyond[:count], window.beyond[count:]
+            found = await self._log.read_at(source, offsets)
+            if len(found) < len(offsets):
+                raise TransientError(f"{REFLECTIONS}[{state.number}] has lost records of {name} that waited")
+            for record in found.values():
+                await self._take_reflection(state, record, again=True)
+        return bool(hungry)
 
     async def _partition(self, playbook: str) -> int:
         return await self._log.partition_for(REFLECTIONS, playbook.encode())
@@ -207,15 +226,19 @@ class Shuffler:
             state.outbox.append(dead_letter(record, service=GROUP, reason=str(error), clock=self._clock))
         state.seen[record.topic] = record.offset
 
-    async def _take_reflection(self, state: PartitionState, record: Record) -> None:
+    async def _take_reflection(self, state: PartitionState, record: Record, *, again: bool = False) -> None:
         reflection = decode(record.value, Reflection)
         home = await self._partition(reflection.playbook)
         if home != record.partition:
             # Another client's partitioner; the id stays, so a crash here can only make a repeat.
             key = reflection.playbook.encode()
-            await self._log.produce(Outgoing(topic=REFLECTIONS, key=key, value=record.value, partition=home))
+            moved = Outgoing(
+                topic=REFLECTIONS, key=key, value=record.value, partition=home, headers=record.headers
+            )
+            await self._log.produce(moved)
             return
         if reflection.usage.calls:
             self._closer.pulse()
-        member = Member(offset=record.offset, reflection_id=reflection.reflection_id)
-        state.wait(reflection, member, len(record.value or b""), self._clock.monotonic())
+        attempt = await attempt_of(self._log, record, reflection)
+        member = Member(offset=record.offset, reflection_id=reflection.reflection_id, attempt=attempt)
+        state.wait(reflection, member, len(record.value or b""), self._clock.monotonic(), again=again)

@@ -12,6 +12,8 @@ from combee.adapters.kafka.errors import translated
 from combee.ports import FatalError, OnAssigned, Record, TopicPartition
 
 MAX_POLL_RECORDS = 500
+FETCH_BYTES = 256 * 1024
+"""Fetched ahead of each partition, whatever the backlog; a larger record still comes, alone."""
 
 
 class _Listener(aiokafka.ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is untyped
@@ -53,6 +55,7 @@ class KafkaConsumer:
             heartbeat_interval_ms=1_000,
             max_poll_interval_ms=120_000,
             fetch_max_wait_ms=FETCH_WAIT_MS,
+            max_partition_fetch_bytes=FETCH_BYTES,
         )
 
     async def start(self, topics: Sequence[str]) -> None:

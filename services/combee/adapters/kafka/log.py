@@ -3,14 +3,16 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import lru_cache
 from typing import Any
 
 import aiokafka
 from aiokafka.partitioner import murmur2
 
 from combee.adapters.kafka.connection import FETCH_WAIT_MS, REQUEST_TIMEOUT_MS, Connection
-from combee.adapters.kafka.consumer import KafkaConsumer
+from combee.adapters.kafka.consumer import MAX_POLL_RECORDS, KafkaConsumer
 from combee.adapters.kafka.errors import translated
+from combee.adapters.kafka.inflation import bound_inflation
 from combee.adapters.kafka.transactor import TRANSACTION_TIMEOUT_MS, KafkaTransactor
 from combee.ports import FatalError, OnAssigned, Outgoing, Record, TopicPartition, TransientError
 
@@ -18,10 +20,16 @@ READ_STALL_S = 30.0
 """A bounded read that gets nothing for this long is given up as transient."""
 
 
+@lru_cache(maxsize=10_000)  # it is plain Python, and asked for every reflection
+def _hash(key: bytes) -> int:
+    return int(murmur2(key) & 0x7FFFFFFF)
+
+
 class KafkaLog:
     """A cluster seen through one topic prefix. Connects on first use; ``close`` disconnects."""
 
     def __init__(self, connection: Connection) -> None:
+        bound_inflation()
         self._connection = connection
         self._producer: Any = None
         self._starting = asyncio.Lock()
@@ -33,7 +41,11 @@ class KafkaLog:
                 producer = aiokafka.AIOKafkaProducer(
                     **self._connection.client, acks="all", enable_idempotence=True
                 )
-                await producer.start()
+                try:
+                    await producer.start()
+                except BaseException:
+                    await producer.stop()  # or it keeps its connections
+                    raise
                 self._producer = producer
         return self._producer
 
@@ -116,7 +128,8 @@ class KafkaLog:
         position = -1
         while True:
             with translated(f"reading {tp.topic}[{tp.partition}]"):
-                fetched = await asyncio.wait_for(reader.getmany(tp, timeout_ms=500), READ_STALL_S)
+                getting = reader.getmany(tp, timeout_ms=500, max_records=MAX_POLL_RECORDS)
+                fetched = await asyncio.wait_for(getting, READ_STALL_S)
                 reached = await asyncio.wait_for(reader.position(tp), READ_STALL_S)
             yield fetched.get(tp, ())
             if reached >= stop:
@@ -157,7 +170,7 @@ class KafkaLog:
                 yield None
             while True:
                 with translated(f"following {topic}"):
-                    fetched = await reader.getmany(timeout_ms=250)
+                    fetched = await reader.getmany(timeout_ms=250, max_records=MAX_POLL_RECORDS)
                     reached = {tp for tp in behind if await reader.position(tp) >= ends[tp]}
                 if fetched:
                     yield [self._connection.record(one) for some in fetched.values() for one in some]
@@ -181,7 +194,7 @@ class KafkaLog:
 
     async def partition_for(self, topic: str, key: bytes) -> int:
         """See the port."""
-        return int((murmur2(key) & 0x7FFFFFFF) % await self.partitions(topic))
+        return _hash(key) % await self.partitions(topic)
 
     async def beginnings(self, topic: str) -> Mapping[int, int]:
         """See the port."""

@@ -47,11 +47,11 @@ def judge_dead_letters(*, total: int, recent: int, reasons: Sequence[str]) -> Ch
     """Judge dead letters: ``recent`` ones are of the last day; ``reasons`` are the last ones', no secrets."""
     if not total:
         return Check(name="dead letters", verdict="ok", says="none")
-    says = f"{total} in all, {recent} of the last day"
+    says = f"{total} in all, {recent} open of the last day"
     if not recent:
         return Check(name="dead letters", verdict="ok", says=says)
     last = f"; the last: {reasons[-1]}" if reasons else ""
-    remedy = "see 'combee dlq list', mend the cause, then bring back what can be used"
+    remedy = "see 'combee dlq list', mend the cause, then 'combee dlq retry --all'"
     return Check(name="dead letters", verdict="warn", says=f"{says}{last}", remedy=remedy)
 
 

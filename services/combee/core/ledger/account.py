@@ -5,12 +5,13 @@ from collections.abc import Mapping
 from enum import IntEnum
 
 from combee.core.ledger.batches import NOWHERE, Batches
+from combee.core.ledger.burials import Burials, Key, Place
 from combee.core.ledger.report import Findings, Horizon, LedgerReport
 from combee.core.ledger.updates import Updates
 from combee.core.ledger.versions import Versions
 from combee_schemas import topics
 from combee_schemas.batch import Batch
-from combee_schemas.dead_letter import DeadLetter
+from combee_schemas.dead_letter import DeadLetter, Resolution
 from combee_schemas.playbook import Playbook
 from combee_schemas.scan import Update
 
@@ -24,6 +25,7 @@ class Fate(IntEnum):
     PENDING = 1
     APPLIED = 2
     DEAD_LETTERED = 3
+    DROPPED = 4
 
 
 class Ledger:
@@ -45,17 +47,15 @@ class Ledger:
         settled: Mapping[int, int] | None = None,
     ) -> None:
         self._horizon = Horizon(first_retained=beginnings)
-        self._committed = committed
         self._settled = settled
         self._findings = Findings()
-        self._batches = Batches(findings=self._findings, cut=self._cut(topics.BATCHES.name))
+        self._burials = Burials(committed=committed)
+        proof = None if self._cut(topics.DEAD_LETTERS.name) else self._burials.proves
+        self._batches = Batches(findings=self._findings, cut=self._cut(topics.BATCHES.name), proof=proof)
         self._versions = Versions(
             findings=self._findings, batches=self._batches, cut=self._cut(topics.HISTORY.name)
         )
         self._updates = Updates(findings=self._findings, batches=self._batches)
-        self._buried: dict[tuple[int, int], str] = {}
-        """Place in ``reflections`` → id, where the dead letter says it."""
-        self._burials: Counter[tuple[str, str]] = Counter()
         self._fates: dict[str, dict[str, Fate]] = {}
         self._lost: dict[tuple[str, str], str] = {}
         self._unseen: dict[str, set[str]] = {}
@@ -70,13 +70,14 @@ class Ledger:
         self._versions.snapshot(partition, offset, name, playbook)
 
     def dead_letter(self, letter: DeadLetter) -> None:
-        """Take a dead letter; only those of ``reflections`` matter here, and a repeat counts once."""
-        place = (letter.origin_partition, letter.origin_offset)
-        if letter.origin_topic != REFLECTIONS or place in self._buried:
-            return
-        self._buried[place] = letter.record_id
-        if letter.record_id:
-            self._burials[letter.playbook, letter.record_id] += 1
+        """Take a dead letter; only those of ``reflections`` matter here."""
+        if letter.origin_topic == REFLECTIONS:
+            self._burials.take(letter)
+
+    def resolution(self, resolution: Resolution) -> None:
+        """Take what was decided about a dead letter."""
+        if resolution.origin_topic == REFLECTIONS:
+            self._burials.resolve(resolution)
 
     def batch(self, partition: int, offset: int, batch: Batch) -> None:
         """Take a manifest."""
@@ -97,9 +98,7 @@ class Ledger:
     def reflection(self, partition: int, offset: int, playbook: str, reflection_id: str) -> None:
         """Take an acknowledged reflection."""
         key, place = (playbook, reflection_id), (partition, offset)
-        if self._buried.get(place) == "":  # its dead letter does not name it, but it is there to be read
-            self._buried[place] = reflection_id
-            self._burials[key] += 1
+        self._burials.met(place, key)
         self._unseen.get(playbook, set()).discard(reflection_id)
         fates = self._fates.setdefault(playbook, {})
         fates[reflection_id] = max(self._fate(place, key), fates.get(reflection_id, Fate.LOST))
@@ -108,22 +107,35 @@ class Ledger:
         else:
             self._lost.pop(key, None)
 
-    def _fate(self, place: tuple[int, int], key: tuple[str, str]) -> Fate:
-        partition, offset = place
+    def _fate(self, place: Place, key: Key) -> Fate:
         name, one = key
         attempt, sequence = self._batches.last_batch(name, one)
         # A retry raises the attempt: the first burial is undone by attempt 1, the second by attempt 2.
-        if self._burials[key] > attempt:
-            return Fate.DEAD_LETTERED
+        grave = self._burials.after(key, attempt)
         if (attempt, sequence) == NOWHERE:
-            return Fate.PENDING if offset >= self._committed.get(partition, 0) else Fate.LOST
+            grave = grave or self._burials.unread(key)
+            waits = not self._burials.is_passed(place)
+            return self._buried(grave) if grave else Fate.PENDING if waits else Fate.LOST
+        if grave is not None:
+            return self._buried(grave)
         if sequence > self._versions.published.get(name, 0):
             return Fate.PENDING
         return Fate.LOST if (name, sequence, one) in self._updates.failed else Fate.APPLIED
 
+    def _buried(self, grave: Place) -> Fate:
+        """Return what became of a reflection whose last attempt in a batch, or only record, was buried."""
+        if self._burials.dropped(grave):
+            return Fate.DROPPED
+        again = self._burials.retried(grave)
+        if again is None:
+            return Fate.DEAD_LETTERED
+        # Shuffle took it for a repeat, or for nothing at all: the retry had no effect.
+        return Fate.LOST if self._burials.is_passed(again) else Fate.PENDING
+
     def undecodable(self, partition: int, offset: int, reason: str) -> None:
         """Take a record of ``reflections`` that is none: it must be a dead letter once it has been passed."""
-        if (partition, offset) not in self._buried and offset < self._committed.get(partition, 0):
+        place = (partition, offset)
+        if self._burials.is_passed(place) and not self._burials.holds(place):
             where = f"{REFLECTIONS}[{partition}]@{offset}"
             self._findings.add("unread", f"{where} cannot be read and is no dead letter: {reason}")
 
@@ -137,7 +149,8 @@ class Ledger:
             reflections=counts.total(),
             applied=counts[Fate.APPLIED],
             pending=counts[Fate.PENDING],
-            dead_lettered=counts[Fate.DEAD_LETTERED],
+            dead_lettered=counts[Fate.DEAD_LETTERED] + counts[Fate.DROPPED],
+            dropped=counts[Fate.DROPPED],
             lost=counts[Fate.LOST],
             double=len(self._batches.doubles),
             violations=self._findings.texts(),

@@ -1,6 +1,7 @@
 """Manifests: sequences without gaps, bounded staleness, every id in one batch, plans that follow from members."""
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from combee.core import identity
@@ -17,6 +18,8 @@ class Batches:
     """All manifests so far, as far as later facts are judged by them."""
 
     findings: Findings
+    proof: Callable[[tuple[str, str], int], bool] | None = None
+    """Whether a dead letter proves an attempt of (playbook, id); None where dead letters have expired."""
     cut: frozenset[int] = frozenset()
     """Partitions whose first manifests are not retained."""
     partition_of: dict[str, int] = field(default_factory=dict)
@@ -46,6 +49,7 @@ class Batches:
         self.sizes.setdefault((batch.playbook, batch.sequence), len(batch.members))
         for member in batch.members:
             self._join(where, batch, member)
+            self._attempt(where, batch, member)
         self._identity(where, batch)
         self._staleness(where, batch)
         self._groups(where, batch)
@@ -67,6 +71,18 @@ class Batches:
             self.findings.add("double", text)
         attempts.setdefault(member.attempt, batch.sequence)
         self._also.setdefault((name, one), set()).add(batch.sequence)
+
+    def _attempt(self, where: str, batch: Batch, member: Member) -> None:
+        """Judge a retry: without a dead letter of the attempt before, it makes its reflection count twice."""
+        key = (batch.playbook, member.reflection_id)
+        if member.attempt and self.proof is not None and not self.proof(key, member.attempt):
+            text = (
+                f"{where}: {batch.playbook}: {member.reflection_id} is in batch {batch.sequence} as attempt"
+            )
+            self.findings.add(
+                "attempt", f"{text} {member.attempt}, and no dead letter tells of the one before"
+            )
+            self.doubles.add(key)
 
     def _identity(self, where: str, batch: Batch) -> None:
         named = f"{where}: batch {batch.sequence} of {batch.playbook}"

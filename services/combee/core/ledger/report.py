@@ -36,7 +36,10 @@ class Horizon:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerReport:
-    """``reflections`` = ``applied`` + ``pending`` + ``dead_lettered`` + ``lost``; ``double`` is among applied."""
+    """``reflections`` = ``applied`` + ``pending`` + ``dead_lettered`` + ``lost``; ``double`` is among applied.
+
+    ``dropped`` is among dead-lettered: an operator let these go.
+    """
 
     reflections: int
     applied: int
@@ -46,6 +49,7 @@ class LedgerReport:
     double: int
     violations: tuple[str, ...]
     horizon: Horizon
+    dropped: int = 0
     planned_calls: int = 0
     """Nodes of the batches that have an update."""
     usage: Usage = field(default_factory=Usage)
@@ -63,6 +67,7 @@ class LedgerReport:
             "applied": self.applied,
             "pending": self.pending,
             "dead_lettered": self.dead_lettered,
+            "dropped": self.dropped,
             "lost": self.lost,
             "double": self.double,
             "violations": list(self.violations),

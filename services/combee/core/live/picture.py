@@ -102,11 +102,12 @@ class Picture:
     def snapshot(self, now_ms: int) -> Snapshot:
         """Return everything at this moment: the newest 20 batches, the 200 playbooks that changed last."""
         newest = [one.shown for one in reversed(self._batches.values())][:BATCHES_SHOWN]
+        flying = {one.batch.playbook for one in self._batches.values() if one.batch.version is None}
         return Snapshot(
             revision=self.revision,
             at_ms=now_ms,
             stages=tuple(self._stages.values()),
-            playbooks=self._shelf.shown(self.windows, PLAYBOOKS_SHOWN),
+            playbooks=self._shelf.shown(self.windows, flying, PLAYBOOKS_SHOWN),
             playbooks_total=len(self._shelf),
             batches=tuple(newest),
             dead_letters=self._dead_by_playbook.total(),

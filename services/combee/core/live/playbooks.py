@@ -1,6 +1,7 @@
 """Summaries of all playbooks: the newest version, the last versions without entries, the batch size."""
 
 from collections import deque
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from combee.core.live.values import LivePlaybook, LiveSize, LiveVersion
@@ -36,7 +37,10 @@ class Shelf:
         row.newest = row.newest.model_copy(update={"changed_at_ms": max(at_ms, row.newest.changed_at_ms)})
 
     def newest(self, playbook: Playbook) -> None:
-        """Take the newest version, from ``playbooks``."""
+        """Take the newest version, from ``playbooks``; a deleted one leaves its bookkeeping there."""
+        if playbook.origin == "delete":
+            self.forget(playbook.name)
+            return
         row = self._row(playbook.name)
         if playbook.version >= row.newest.version:
             row.newest = row.newest.model_copy(
@@ -78,9 +82,14 @@ class Shelf:
         self._rows.pop(name, None)
         self._versions.pop(name, None)
 
-    def shown(self, windows: Windows, most: int) -> tuple[LivePlaybook, ...]:
-        """Return those that changed last, newest first."""
-        rows = sorted(self._rows.values(), key=lambda row: (-row.newest.changed_at_ms, row.newest.name))
+    def shown(self, windows: Windows, in_flight: Collection[str], most: int) -> tuple[LivePlaybook, ...]:
+        """Return those that changed last, newest first; without a version only what will get one."""
+        there = [
+            row
+            for name, row in self._rows.items()
+            if row.newest.version or windows.count(name) or name in in_flight
+        ]
+        rows = sorted(there, key=lambda row: (-row.newest.changed_at_ms, row.newest.name))
         return tuple(self._shown(row, windows) for row in rows[:most])
 
     def _shown(self, row: _Row, windows: Windows) -> LivePlaybook:

@@ -1,0 +1,112 @@
+"""``combee cost``: what playbooks took to learn, in calls, tokens and money, in all and by day."""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+import typer
+from rich.table import Table
+
+from combee.cli.console import moment, output, print_json, reading
+from combee.cli.lookup import decoded, key_of
+from combee.cli.options import AsJson, MaybeName, Servers
+from combee.core.spend import DAY_MS
+from combee.ports import FatalError, Log, TopicPartition
+from combee.runtime.settings import Settings, load_settings
+from combee_schemas import topics
+from combee_schemas.base import Usage
+from combee_schemas.playbook import Playbook
+
+TOLD_EVERY = 100
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command(epilog="Example: combee cost support/refunds --json")(cost)
+
+
+def cost(name: MaybeName = None, *, bootstrap_servers: Servers = None, as_json: AsJson = False) -> None:
+    """Sum up the model calls behind every version; money at the prices that held when it was spent."""
+    rows = asyncio.run(_cost(load_settings(bootstrap_servers=bootstrap_servers), name))
+    if name is not None and not rows:
+        raise FatalError(f"{name} has no version yet; 'combee playbook list' names those that have")
+    if as_json:
+        print_json(rows)
+    else:
+        _print(rows)
+
+
+async def _cost(settings: Settings, name: str | None) -> list[dict[str, Any]]:
+    from combee.cli.log import open_log  # noqa: PLC0415 - --help stays quick
+
+    async with open_log(settings) as (log, _):
+        return [cost_row(one, made) for one, made in sorted((await _histories(log, name)).items())]
+
+
+async def _histories(log: Log, name: str | None) -> dict[str, list[Playbook]]:
+    """Return all versions by playbook, without their entries: they may be many."""
+    topic = topics.HISTORY.name
+    ends, first = await log.ends(topic), await log.beginnings(topic)
+    numbers = [await log.partition_for(topic, name.encode())] if name else sorted(ends)
+    total, read = sum(ends[one] - first[one] for one in numbers), 0
+    found: dict[str, list[Playbook]] = {}
+    with reading() as show:
+        for number in numbers:
+            async for record in log.read(TopicPartition(topic=topic, partition=number), 0, ends[number]):
+                read += 1
+                if read % TOLD_EVERY == 0:
+                    show(topic, read, total)
+                for one in decoded([record], Playbook, key_of(record)):
+                    if name in {None, one.name}:
+                        bare = one.model_copy(update={"entries": (), "changes": ()})
+                        found.setdefault(one.name, []).append(bare)
+    return found
+
+
+def cost_row(name: str, made: Iterable[Playbook]) -> dict[str, Any]:
+    """Return what the versions of one playbook took; a day's money is what its last version recorded."""
+    used, reflections, batches = Usage(), 0, 0
+    days: dict[int, dict[str, Any]] = {}
+    for version in made:
+        if version.origin != "batch":
+            continue
+        used += version.usage + version.reflect_usage
+        reflections += version.reflections
+        batches += 1
+        days[version.spend.day] = {
+            "day": moment(version.spend.day * DAY_MS)[:10],
+            "tokens": version.spend.tokens,
+            "cost": round(version.spend.cost, 6),
+        }
+    tokens = used.tokens_in + used.tokens_out
+    return {
+        "name": name,
+        "batches": batches,
+        "reflections": reflections,
+        "model_calls": used.calls,
+        "tokens": {"in": used.tokens_in, "out": used.tokens_out},
+        "tokens_per_reflection": round(tokens / reflections, 1) if reflections else None,
+        "model_seconds": round(used.seconds, 3),
+        "cost": round(sum(day["cost"] for day in days.values()), 6),
+        "days": [days[one] for one in sorted(days)],
+    }
+
+
+def _print(rows: list[dict[str, Any]]) -> None:
+    counts = ("batches", "reflections", "model_calls")
+    table = Table("playbook", *counts, "tokens in", "tokens out", "per reflection", "money", box=None)
+    for row in rows:
+        each = row["tokens_per_reflection"]
+        table.add_row(
+            row["name"],
+            *(f"{row[one]:,}" for one in counts),
+            *(f"{one:,}" for one in row["tokens"].values()),
+            "" if each is None else f"{each:,.0f}",
+            f"{row['cost']:,.4f}",
+        )
+    output().print(table if rows else "nothing was spent yet")
+    if rows and not any(row["cost"] for row in rows):
+        output().print("money is counted where a model has a price: COMBEE_PRICE_IN and COMBEE_PRICE_OUT")
+    for row in rows if len(rows) == 1 else ():
+        for day in row["days"]:
+            output().print(f"  {day['day']}  {day['tokens']:>14,} tokens  {day['cost']:,.4f}")

@@ -1,0 +1,123 @@
+"""``combee publish``: traces and reflections from JSON lines into the log; nobody waits for what becomes of them."""
+
+import asyncio
+import concurrent.futures
+import sys
+import threading
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from combee.cli.completing import playbook_names
+from combee.cli.console import output, print_json, remark
+from combee.cli.errors import REJECTED
+from combee.cli.files import STDIN, read_text
+from combee.cli.options import AsJson, Servers, checked_name
+from combee.core.intake import Item, Sample
+from combee.ports import Log
+from combee.runtime.settings import Settings, load_settings
+
+CHUNK = 200
+"""Lines that are acknowledged together: a stream is published as it comes."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command(epilog="Example: combee publish runs.jsonl --playbook support/refunds")(publish)
+
+
+def publish(
+    file: Annotated[
+        str, typer.Argument(help="JSON lines: traces, reflections or GEPA records; - reads standard input")
+    ],
+    *,
+    playbook: Annotated[
+        str,
+        typer.Option(
+            help="the playbook that all lines are for", callback=checked_name, autocompletion=playbook_names
+        ),
+    ] = "default",
+    bootstrap_servers: Servers = None,
+    as_json: AsJson = False,
+) -> None:
+    """Publish lines and end once all are acknowledged; the same line twice counts once ('combee learn' waits)."""
+    settings = load_settings(bootstrap_servers=bootstrap_servers)
+    source = "standard input" if file == STDIN else file
+    lines: Iterable[str] = sys.stdin if file == STDIN else read_text(file).splitlines()
+    counts = asyncio.run(_publish(settings, lines, playbook, source))
+    published = {one: counts[one] for one in ("traces", "reflections")}
+    if as_json:
+        print_json({"playbook": playbook, "published": published, "rejected": counts["rejected"]})
+    else:
+        told = ", ".join(f"{count} {name}" for name, count in published.items())
+        output().print(f"published {told}; {counts['rejected']} lines rejected", markup=False)
+    if counts["rejected"]:
+        raise typer.Exit(REJECTED)
+
+
+async def _publish(settings: Settings, lines: Iterable[str], playbook: str, source: str) -> Counter[str]:
+    from combee.cli.log import open_log  # noqa: PLC0415 - --help stays quick
+
+    counts: Counter[str] = Counter()
+    async with open_log(settings) as (log, _):
+        async for chunk in _chunks(lines):
+            await _send(log, list(_items(chunk, playbook, source, counts)), counts)
+    return counts
+
+
+async def _chunks(lines: Iterable[str]) -> AsyncIterator[Sequence[tuple[int, str]]]:
+    """Yield numbered lines as they come, together what is there; reading may block, so a thread does it."""
+    queue: asyncio.Queue[tuple[int, str] | None] = asyncio.Queue(CHUNK)
+    loop = asyncio.get_running_loop()
+
+    def put(line: tuple[int, str] | None) -> None:
+        asyncio.run_coroutine_threadsafe(queue.put(line), loop).result()
+
+    def read() -> None:
+        with suppress(RuntimeError, concurrent.futures.CancelledError):  # the loop ended before the lines did
+            for line in enumerate(lines, 1):
+                put(line)
+            put(None)
+
+    # A daemon: one that waits for a line must not keep the process after Ctrl-C.
+    threading.Thread(target=read, daemon=True).start()
+    chunk: list[tuple[int, str]] = []
+    while (line := await queue.get()) is not None:
+        chunk.append(line)
+        if queue.empty() or len(chunk) == CHUNK:
+            yield chunk
+            chunk = []
+    yield chunk
+
+
+def _items(
+    lines: Iterable[tuple[int, str]], playbook: str, source: str, counts: Counter[str]
+) -> Iterator[Item]:
+    from combee.cli.learning import read_items  # noqa: PLC0415 - --help stays quick
+
+    for number, line in lines:
+        items, rejected = read_items([line], playbook, partial(_refused, f"{source}:{number}"))
+        counts["rejected"] += rejected
+        for item in items:
+            if isinstance(item, Sample):
+                counts["rejected"] += 1
+                remark(f"{source}:{number}: a sample needs an agent to answer it: use 'combee learn'")
+            else:
+                yield item
+
+
+def _refused(where: str, _line: int, why: str) -> None:
+    remark(f"{where}: {why}")
+
+
+async def _send(log: Log, items: Sequence[Item], counts: Counter[str]) -> None:
+    from combee.cli.learning import outgoing  # noqa: PLC0415 - --help stays quick
+
+    sent = [outgoing(item) for item in items]
+    if sent:
+        await log.produce(*sent)
+    counts.update(record.topic for record in sent)

@@ -1,0 +1,128 @@
+"""``combee why ENTRY``: which versions, reflections and runs taught it."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from combee.cli.completing import playbook_names
+from combee.cli.console import clean, moment, output, print_json, reading
+from combee.cli.lineage import found_in
+from combee.cli.options import AsJson, Servers, checked_name
+from combee.runtime.lineage import Lineage, Source, lineage
+from combee.runtime.settings import Settings, load_settings
+
+SHOWN = 10
+LONG = 300
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command(epilog="Example: combee why calc-00012 --playbook support/refunds")(why)
+
+
+def why(
+    entry: Annotated[str, typer.Argument(help="its id, as 'combee playbook show' prints it")],
+    *,
+    playbook: Annotated[
+        str | None,
+        typer.Option(
+            help="where it is or was; needed only if several have such an id",
+            callback=lambda one: one and checked_name(one),
+            autocompletion=playbook_names,
+        ),
+    ] = None,
+    traces: Annotated[bool, typer.Option(help="look up the runs, too")] = True,
+    bootstrap_servers: Servers = None,
+    as_json: AsJson = False,
+) -> None:
+    """Tell where an entry comes from: its versions, the reflections it rests on, the runs behind them."""
+    settings = load_settings(bootstrap_servers=bootstrap_servers)
+    found = asyncio.run(_why(settings, entry, playbook, traces=traces))
+    if as_json:
+        print_json(as_document(found))
+        return
+    for line in lines(found):
+        output().print(line, soft_wrap=True)
+
+
+async def _why(settings: Settings, entry: str, name: str | None, *, traces: bool) -> Lineage:
+    from combee.cli.log import open_log  # noqa: PLC0415 - --help stays quick
+
+    async with open_log(settings) as (log, _):
+        with reading() as show:
+            where = await found_in(log, entry, name)
+            return await lineage(log, where, entry, traces=traces, on_progress=show)
+
+
+def as_document(found: Lineage) -> dict[str, Any]:
+    """Return the stable shape of ``why --json``."""
+    return {
+        "playbook": found.playbook,
+        "version": found.version,
+        "live": found.is_live,
+        "entry": found.entry.model_dump(mode="json"),
+        "changes": [
+            {
+                "version": version.version,
+                "kind": change.kind,
+                "detail": change.detail,
+                "origin": version.origin,
+                "batch_sequence": version.batch_sequence if version.origin == "batch" else None,
+                "at_ms": version.created_at_ms,
+            }
+            for version, change in found.changes
+        ],
+        "reflections": [_source(one) for one in found.sources],
+    }
+
+
+def _source(source: Source) -> dict[str, Any]:
+    reflection, trace = source.reflection, source.trace
+    return {
+        "reflection_id": source.reflection_id,
+        "batch_sequence": source.sequence,
+        "reflection": reflection and reflection.model_dump(mode="json"),
+        "trace": trace and trace.model_dump(mode="json"),
+    }
+
+
+def lines(found: Lineage) -> Iterator[Text]:
+    """Yield the lineage for people: the entry, its changes, what it rests on."""
+    entry = found.entry
+    yield Text(clean(f"[{entry.id}] {entry.content}"), style="bold")
+    state = f"in version {found.version}" if found.is_live else f"left after version {found.version}"
+    counts = f"helpful {entry.helpful}, harmful {entry.harmful}, {entry.evidence_count} reflections"
+    yield Text(clean(f"{found.playbook}, {entry.section}; {state}; {counts}\n"))
+    for version, change in found.changes:
+        origin = f"batch {version.batch_sequence}" if version.origin == "batch" else version.origin
+        told = f"version {version.version} ({origin}, {moment(version.created_at_ms)}): {change.kind}"
+        yield Text(clean(f"{told} {_short(change.detail)}".rstrip()))
+    for source in found.sources[-SHOWN:]:
+        yield from _told(source)
+    hidden = len(found.sources) - SHOWN
+    if hidden > 0:
+        yield Text(f"\n{hidden} earlier reflections: --json lists them all", style="dim")
+
+
+def _told(source: Source) -> Iterator[Text]:
+    reflection, trace = source.reflection, source.trace
+    batch = f" (batch {source.sequence})" if source.sequence else ""
+    yield Text(clean(f"\nreflection {source.reflection_id}{batch}"), style="cyan")
+    if reflection is None:
+        yield Text("  no longer in the log, or given by hand", style="dim")
+        return
+    yield Text(clean(f"  {_short(reflection.key_insight or reflection.reasoning)}"))
+    if trace is not None:
+        yield Text(clean(f"  from run {trace.trace_id} {trace.agent}".rstrip()), style="dim")
+        parts = (("task", trace.task), ("answer", trace.answer), ("feedback", trace.feedback))
+        yield from (Text(clean(f"    {name}: {_short(text)}")) for name, text in parts if text)
+    elif reflection.trace_id:
+        yield Text(clean(f"  from run {reflection.trace_id}, which is no longer in the log"), style="dim")
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= LONG else line[: LONG - 1] + "…"

@@ -1,0 +1,79 @@
+"""Dead letters of reflections, what was decided about them, and what that makes of a reflection."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from combee_schemas.dead_letter import DeadLetter, Resolution
+
+Place = tuple[int, int]
+"""Partition and offset in ``reflections``."""
+Key = tuple[str, str]
+"""Playbook and reflection id."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Burials:
+    """All dead letters of reflections; a repeat counts once."""
+
+    committed: Mapping[int, int]
+    """How far shuffle has passed ``reflections``, per partition."""
+    _named: dict[Key, dict[int, Place]] = field(default_factory=dict)
+    """By reflection, where the dead letter says it: how often it had failed → where it stood."""
+    _unnamed: dict[Place, Key | None] = field(default_factory=dict)
+    """Of records that could not be read when they were buried; their key, once it is known."""
+    _places: dict[Key, Place] = field(default_factory=dict)
+    """By reflection: the last unnamed place that turned out to hold it."""
+    _buried: set[Place] = field(default_factory=set)
+    _resolved: dict[Place, Resolution] = field(default_factory=dict)
+
+    def take(self, letter: DeadLetter) -> None:
+        """Take a dead letter of ``reflections``."""
+        place = (letter.origin_partition, letter.origin_offset)
+        self._buried.add(place)
+        if letter.record_id:
+            self._named.setdefault((letter.playbook, letter.record_id), {})[letter.attempts] = place
+        else:
+            self._unnamed.setdefault(place, None)
+
+    def resolve(self, resolution: Resolution) -> None:
+        """Take a decision; the first one about a record holds."""
+        self._resolved.setdefault((resolution.origin_partition, resolution.origin_offset), resolution)
+
+    def met(self, place: Place, key: Key) -> None:
+        """Take note of which reflection stands at a place."""
+        if place in self._unnamed:
+            self._unnamed[place] = key
+            self._places[key] = place
+
+    def holds(self, place: Place) -> bool:
+        """Return whether the record at a place is a dead letter."""
+        return place in self._buried
+
+    def proves(self, key: Key, attempt: int) -> bool:
+        """Return whether a reflection failed as the attempt before this one."""
+        return attempt in self._named.get(key, ())
+
+    def after(self, key: Key, attempt: int) -> Place | None:
+        """Return where this attempt of a reflection, or a later one, stood when it was buried."""
+        failed, place = max(self._named.get(key, {}).items(), default=(0, None))
+        return place if failed > attempt else None
+
+    def unread(self, key: Key) -> Place | None:
+        """Return where a reflection stands that could not be read when it was buried."""
+        return self._places.get(key)
+
+    def dropped(self, place: Place) -> bool:
+        """Return whether an operator let it go."""
+        found = self._resolved.get(place)
+        return found is not None and found.decision == "dropped"
+
+    def retried(self, place: Place) -> Place | None:
+        """Return where the record stands again, if it was sent again."""
+        found = self._resolved.get(place)
+        if found is None or found.decision != "retried":
+            return None
+        return found.retry_partition, found.retry_offset
+
+    def is_passed(self, place: Place) -> bool:
+        """Return whether shuffle has read this far."""
+        return place[1] < self.committed.get(place[0], 0)

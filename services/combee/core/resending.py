@@ -1,0 +1,54 @@
+"""Sending dead letters again: what may be, what may not and what to do instead."""
+
+from collections.abc import Mapping
+
+from combee_schemas import topics
+from combee_schemas.codec import CodecError, decode
+from combee_schemas.dead_letter import Attempt, DeadLetter, LetterId
+from combee_schemas.scan import Group, Partial, Plan, Update
+
+MOST_ATTEMPTS = 9999
+RESENT = frozenset({topics.TRACES.name, topics.REFLECTIONS.name})
+PLANNED: Mapping[str, type[Group] | type[Partial] | type[Update]] = {
+    topics.SCAN[0].name: Group,
+    **{topic.name: Partial for topic in topics.SCAN[1:]},
+    topics.UPDATES.name: Update,
+}
+"""Records that belong to a batch, and are of use until it has its version."""
+
+
+def plan_of(letter: DeadLetter) -> Plan | None:
+    """Return which batch a dead letter of the scan belongs to, as far as it can be read."""
+    kind = PLANNED.get(letter.origin_topic)
+    try:
+        return decode(letter.value, kind).plan if kind else None
+    except CodecError:
+        return None
+
+
+def refusal(letter: DeadLetter, published: Mapping[str, int]) -> str | None:
+    """Return why a record cannot be sent again, and the remedy; None if it can.
+
+    ``published`` is the last batch with a version, by playbook.
+    """
+    name = letter.origin_topic
+    if name == topics.COMMANDS.name:
+        return "a command belongs to its moment and is not sent again: give it anew"
+    if name not in RESENT | PLANNED.keys():
+        return f"nothing is sent to {name} again: no service takes records there from anybody else"
+    if letter.value is None:
+        return "there are no bytes to send again (a tombstone, or a record that could not be unpacked)"
+    if letter.attempts > MOST_ATTEMPTS:
+        return f"it has failed {letter.attempts} times: publish it under a new id"
+    plan = plan_of(letter)
+    if plan is not None and plan.sequence <= published.get(plan.playbook, 0):
+        return (
+            f"batch {plan.sequence} of {plan.playbook} has its version already: what it had to go without has dead"
+            " letters of its own under 'reflections'"
+        )
+    return None
+
+
+def next_attempt(identity: LetterId, letter: DeadLetter) -> Attempt:
+    """Return what the headers of the record say when it is sent again."""
+    return Attempt(number=max(1, letter.attempts), letter=identity)

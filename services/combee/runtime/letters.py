@@ -1,0 +1,98 @@
+"""Dead letters and the decisions about them, read from their topic."""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from combee.ports import Clock, Log, Record, TopicPartition
+from combee_schemas import topics
+from combee_schemas.base import Message
+from combee_schemas.codec import CodecError, decode
+from combee_schemas.dead_letter import DeadLetter, HeldBack, LetterId, Resolution
+
+TOPIC = topics.DEAD_LETTERS.name
+OnRead = Callable[[int, int], None]
+M = TypeVar("M", bound=Message)
+
+RECENT_MS = 3_600_000
+"""A playbook is held back for so long at most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A record of ``dead-letters`` that is no decision; ``letter`` is None if nobody can read it."""
+
+    id: LetterId
+    record: Record
+    letter: DeadLetter | None
+
+
+def as_found(record: Record) -> Found | None:
+    """Return a record of ``dead-letters`` as the dead letter that it is, or ought to be; None if it is neither."""
+    identity = LetterId(partition=record.partition, offset=record.offset)
+    letter = _decoded(record, DeadLetter)
+    if letter is None and any(_decoded(record, kind) is not None for kind in topics.DEAD_LETTERS.beside):
+        return None
+    return Found(id=identity, record=record, letter=letter)
+
+
+def _decoded(record: Record, kind: type[M]) -> M | None:
+    try:
+        return decode(record.value, kind)
+    except CodecError:
+        return None
+
+
+def as_resolution(record: Record) -> Resolution | None:
+    """Return the decision in a record, if it is one."""
+    return _decoded(record, Resolution)
+
+
+async def resolutions(log: Log) -> dict[LetterId, Resolution]:
+    """Return every decision, by the dead letter it is about; the first one holds."""
+    found: dict[LetterId, Resolution] = {}
+    async for record in _records(log, lambda _read, _total: None):
+        resolution = as_resolution(record)
+        if resolution is not None:
+            found.setdefault(resolution.letter, resolution)
+    return found
+
+
+async def letters(log: Log, on_read: OnRead) -> AsyncIterator[Found]:
+    """Yield every dead letter, oldest first; ``on_read`` gets how many records were read, of about how many."""
+    async for record in _records(log, on_read):
+        found = as_found(record)
+        if found is not None:
+            yield found
+
+
+async def _records(log: Log, on_read: OnRead) -> AsyncIterator[Record]:
+    ends, read = await log.ends(TOPIC), 0
+    total = sum(ends.values()) - sum((await log.beginnings(TOPIC)).values())
+    for partition, end in ends.items():
+        async for record in log.read(TopicPartition(topic=TOPIC, partition=partition), 0, end):
+            yield record
+            read += 1
+            on_read(read, total)
+
+
+async def letters_at(log: Log, ids: Sequence[LetterId]) -> dict[LetterId, Found]:
+    """Return the dead letters with these ids, as far as there are any."""
+    found: dict[LetterId, Found] = {}
+    for partition in range(await log.partitions(TOPIC)):
+        offsets = [one.offset for one in ids if one.partition == partition]
+        records = await log.read_at(TopicPartition(topic=TOPIC, partition=partition), offsets)
+        found |= {one.id: one for one in map(as_found, records.values()) if one is not None}
+    return found
+
+
+async def held_back(log: Log, clock: Clock) -> list[HeldBack]:
+    """Return what services said of late that they hold back now."""
+    now_ms = clock.now_ms()
+    found: dict[tuple[str, str], HeldBack] = {}
+    for partition, start in (await log.offsets_at(TOPIC, now_ms - RECENT_MS)).items():
+        async for record in log.read(TopicPartition(topic=TOPIC, partition=partition), start):
+            told = _decoded(record, HeldBack)
+            if told is not None:
+                found[told.service, told.playbook] = told
+    return [one for _, one in sorted(found.items()) if one.until_ms > now_ms]

@@ -1,0 +1,34 @@
+"""Whether a scan record belongs to a batch that shuffle cut: the manifest it names says so."""
+
+from combee.ports import Log, TopicPartition
+from combee_schemas import topics
+from combee_schemas.batch import Batch
+from combee_schemas.codec import CodecError, decode
+from combee_schemas.scan import Plan
+
+MANIFEST_S = 30.0
+"""A manifest and its groups become visible at once, but for the moment it takes to mark each partition: so
+long nobody concludes from a manifest's absence. A transaction lasts half of it at most."""
+
+
+async def is_planned(log: Log, plan: Plan) -> bool:
+    """Return whether there is a manifest of this plan where the plan says."""
+    return await manifest_of(log, plan) is not None
+
+
+async def manifest_of(log: Log, plan: Plan) -> Batch | None:
+    """Return the manifest of this plan, if it stands where the plan says."""
+    partition = await log.partition_for(topics.BATCHES.name, plan.playbook.encode())
+    source = TopicPartition(topic=topics.BATCHES.name, partition=partition)
+    record = (await log.read_at(source, [plan.manifest_offset])).get(plan.manifest_offset)
+    try:
+        batch = decode(record.value if record else None, Batch)
+    except CodecError:
+        return None
+    named = (batch.playbook, batch.sequence, batch.batch_id, batch.widths) == (
+        plan.playbook,
+        plan.sequence,
+        plan.batch_id,
+        plan.widths,
+    )
+    return batch if named else None

@@ -1,0 +1,35 @@
+"""Which attempt a record is: its headers claim it, a dead letter proves it.
+
+The letter is looked up where the headers say it stands, so this needs no memory and no view; a dead letter
+never changes, so the answer is the same whenever the record is read again.
+"""
+
+from combee.core.attempts import is_proven
+from combee.ports import Log, Record, TopicPartition
+from combee_schemas import topics
+from combee_schemas.codec import CodecError, decode
+from combee_schemas.dead_letter import Attempt, DeadLetter, claimed_attempt
+from combee_schemas.reflection import Reflection
+
+LETTERS = topics.DEAD_LETTERS.name
+
+
+async def attempt_of(log: Log, record: Record, reflection: Reflection) -> int:
+    """Return which attempt a reflection is; 0 for the first, and for a claim that nothing proves."""
+    claim = claimed_attempt(record.headers)
+    if claim is None:
+        return 0
+    letter = await _letter(log, claim)
+    proven = letter is not None and is_proven(claim, letter, reflection, record.value or b"")
+    return claim.number if proven else 0
+
+
+async def _letter(log: Log, claim: Attempt) -> DeadLetter | None:
+    if claim.letter.partition >= await log.partitions(LETTERS):
+        return None
+    source = TopicPartition(topic=LETTERS, partition=claim.letter.partition)
+    found = (await log.read_at(source, [claim.letter.offset])).get(claim.letter.offset)
+    try:
+        return decode(found.value, DeadLetter) if found else None
+    except CodecError:
+        return None

@@ -1,0 +1,184 @@
+"""What nobody should have written, in every topic: it hurts only itself, and the next good record is processed."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from combee.control.controller import Controller
+from combee.core import identity
+from combee.core.sizing.policy import SizingPolicy
+from combee.ports import Outgoing, Record
+from combee.publish import publisher
+from combee.runtime import planned
+from combee_schemas import topics
+from combee_schemas.codec import encode
+from combee_schemas.playbook import Playbook
+from combee_schemas.scan import Group, GroupMember, Partial, Plan, Update
+from combee_schemas.topics import TOPICS, Topic
+from combee_schemas.trace import Trace
+from support import ledger
+from support.deployment import Deployment, together
+from support.hostile import payloads
+from support.ledger import NAME, dead_letters, outgoing, reflection
+
+pytestmark = pytest.mark.usefixtures("quick_polls", "quick_publisher")
+
+EXAMPLES = Path(__file__).parents[2] / "schemas" / "examples"
+KEYS = (b"guards/hostile", None, b"\xff\xfe", b"")
+BURIED = (topics.TRACES, topics.REFLECTIONS, *topics.SCAN, topics.UPDATES, topics.COMMANDS)
+"""Topics with a consumer that must account for every record; the others are views and histories."""
+
+
+@pytest.fixture
+def quick_publisher(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let an idle publisher look at what it holds at once."""
+    monkeypatch.setattr(publisher, "POLL_S", 0.005)
+
+
+def foreign(topic: Topic) -> Iterator[bytes]:
+    """Return good messages that do not belong into a topic."""
+    examples = {path.parts[-3]: path for path in sorted(EXAMPLES.glob("*/v1/*.msgpack"))}
+    for kind, path in examples.items():
+        if kind != topic.message.type:
+            yield path.read_bytes()
+
+
+def poisons(topic: Topic, partitions: int) -> list[Outgoing]:
+    """Return every poison there is for a topic, over its partitions, under all kinds of keys."""
+    values = [*payloads(topic.message).values(), *foreign(topic)]
+    return [
+        Outgoing(topic=topic.name, key=KEYS[n % len(KEYS)], value=value, partition=n % partitions)
+        for n, value in enumerate(values)
+    ]
+
+
+@asynccontextmanager
+async def everything() -> AsyncIterator[Deployment]:
+    """Run all services, control too."""
+    deployment = Deployment(batch_size=5, fan_in=2, max_wait_s=5)
+    controller = Controller(deployment.log, deployment.clock, SizingPolicy())
+    control = together(
+        controller.session(asyncio.Event(), lambda: None),
+        controller.playbooks.view.run(),
+        controller.sizes.run(),
+    )
+    async with deployment.running():
+        task = asyncio.create_task(control)
+        try:
+            yield deployment
+            assert not task.done(), task.exception()
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+async def learn(deployment: Deployment, first: int, count: int) -> None:
+    """Publish reflections and a trace, and wait until all of them are in the playbook and all is committed."""
+    before = ledger.applied(deployment.log)
+    trace = Trace(trace_id=f"t-{first}", playbook=NAME, task="a task", answer=f"answer {first}")
+    await deployment.log.produce(
+        *(outgoing(reflection(n)) for n in range(first, first + count)),
+        Outgoing(topic=topics.TRACES.name, key=b"t", value=encode(trace)),
+    )
+
+    def done() -> bool:
+        deployment.advance(1)  # windows that the controller made larger close by time
+        return ledger.applied(deployment.log) == before + count + 1 and not ledger.behind(deployment.log)
+
+    await deployment.until(done)
+
+
+def fingerprint(record: Record | Outgoing) -> tuple[str, bytes | None, str]:
+    return record.topic, record.key, sha256(record.value or b"").hexdigest()
+
+
+@pytest.mark.parametrize("topic", TOPICS, ids=lambda topic: topic.name)
+async def test_poison_hurts_only_itself(topic: Topic) -> None:
+    async with everything() as deployment:
+        await learn(deployment, 0, 9)
+        sent = poisons(topic, await deployment.log.partitions(topic.name))
+        await deployment.log.produce(*sent)
+        await learn(deployment, 100, 9)
+    buried = Counter((one.origin_topic, one.key, one.sha256) for one in dead_letters(deployment.log))
+    if topic in BURIED:
+        readers = 2 if topic == topics.COMMANDS else 1  # each accounts for what it reads
+        assert buried == Counter({fingerprint(one): readers for one in sent})
+    else:
+        assert not buried
+
+
+# ---- well-formed, but of batches that nobody cut
+
+FAR = 1_000_000
+
+
+def plan(sequence: int = FAR, *, name: str = NAME, widths: tuple[int, ...] = (1,), **fields: object) -> Plan:
+    batch_id = identity.batch_id(name, sequence)
+    own = {"batch_id": batch_id, "playbook": name, "sequence": sequence, "widths": widths}
+    places = {"base_version": 0, "reflections": 1, "manifest_offset": FAR}
+    return Plan.model_validate({**own, **places, **fields})
+
+
+def update_of(one: Plan) -> Outgoing:
+    node = identity.node_id(one.batch_id, 0, 0)
+    return outgoing(Update(plan=one, node_id=node, status="ok"))
+
+
+def group_of(one: Plan) -> Outgoing:
+    node = identity.node_id(one.batch_id, 0, 0)
+    members = (GroupMember(offset=0, reflection=reflection(0)),)
+    value = encode(Group(plan=one, node_id=node, index=0, members=members))
+    return Outgoing(topic=topics.SCAN[0].name, key=node.encode(), value=value, partition=0)
+
+
+def partial_of(one: Plan, partitions: int) -> Outgoing:
+    node, parent = (identity.node_id(one.batch_id, level, 0) for level in (0, 1))
+    partial = Partial(plan=one, node_id=node, parent_id=parent, level=0, index=0, status="ok")
+    return Outgoing(
+        topic=topics.SCAN[1].name,
+        key=parent.encode(),
+        value=encode(partial),
+        partition=identity.spread(parent, partitions),
+    )
+
+
+LOST_BASE: Mapping[str, Any] = {"base_version": 77, "base_history_offset": FAR}
+FORGED: Mapping[str, Callable[[], Sequence[Outgoing]]] = {
+    "an update of a far batch": lambda: [update_of(plan())],
+    "many updates of far batches": lambda: [update_of(plan(FAR + n)) for n in range(50)],
+    "an update that names another batch's manifest": lambda: [update_of(plan(manifest_offset=0))],
+    "an update of a playbook that is not there": lambda: [update_of(plan(7, name="guards/none"))],
+    "an update of a batch before the first": lambda: [update_of(plan(-5))],
+    "a group on a version that is not there": lambda: [group_of(plan(**LOST_BASE))],
+    "a group on another record of history": lambda: [
+        group_of(plan(base_version=77, base_history_offset=n)) for n in (-1, 0, 1)
+    ],
+    "a group of a far batch": lambda: [group_of(plan())],
+    "a partial without siblings": lambda: [partial_of(plan(widths=(2, 1)), 3)],
+    "a snapshot under a foreign key": lambda: [
+        Outgoing(
+            topic=topics.PLAYBOOKS.name,
+            key=b"guards/other",
+            value=encode(Playbook(name=NAME, version=FAR, batch_sequence=FAR)),
+            partition=1,
+        )
+    ],
+    "a partial on a version that is not there": lambda: [partial_of(plan(widths=(1, 1), **LOST_BASE), 3)],
+}
+
+
+@pytest.mark.parametrize("forged", FORGED.values(), ids=FORGED)
+async def test_what_belongs_to_no_batch_holds_nothing_up(
+    forged: Callable[[], Sequence[Outgoing]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(planned, "MANIFEST_S", 0.02)
+    async with everything() as deployment:
+        await learn(deployment, 0, 9)
+        await deployment.log.produce(*forged())
+        await learn(deployment, 100, 9)
