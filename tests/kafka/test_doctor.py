@@ -110,7 +110,7 @@ async def test_what_waits_and_nobody_works_on_is_named(
     assert found["lag of scan"].startswith("ok")
     assert f"{PLAYBOOK} #1 (100" in found["batches"]
     assert found["batches"].startswith("fail")
-    assert found["dead letters"].startswith("warn 1 in all, 1 of the last day; the last: cannot be read")
+    assert found["dead letters"].startswith("warn 1 in all, 1 open of the last day; the last: cannot be read")
     assert "abcdefgh12345" not in str(found)
     assert "COMBEE_SECRET_PASSWORD is no setting" in found["settings"]
     assert "not-printed-either" not in str(found)

@@ -146,6 +146,8 @@ async def on_stage(scene: Scene) -> AsyncIterator[Stage]:
             "COMBEE_MODEL": "simulated",
             "COMBEE_API_KEY": "simulated",
             "COMBEE_BASE_URL": model_environment(sim)["base_url"],
+            # Faults make floods of dead letters on purpose; what limits them has tests of its own.
+            "COMBEE_DEAD_LETTERS_PER_MINUTE": "100000",
         }
         stage = Stage(scene=scene, settings=settings, supervisor=sim, call_log=call_log, base=base)
         try:

@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import cache
 from typing import Any
 
 import pytest
@@ -11,11 +13,12 @@ import structlog
 from typer.testing import CliRunner, Result
 
 from combee.adapters.memory import MemoryLog
+from combee.cli import editing, importing, labelling, undoing
 from combee.cli import log as cli_log
 from combee.cli.__main__ import app
 from combee.ports import Outgoing
 from combee.runtime.settings import Settings
-from combee_schemas.topics import Topic
+from combee_schemas.topics import TOPICS, Topic
 from support import ledger
 from support.deployment import Deployment
 from support.ledger import outgoing, reflection
@@ -34,9 +37,27 @@ async def _learned() -> Deployment:
 
 def learned_from(monkeypatch: pytest.MonkeyPatch) -> Deployment:
     """Return a deployment that has learned from 20 reflections in two batches and stopped; verbs read it."""
-    deployment = asyncio.run(_learned())
+    deployment = _copy(_learned_once())
     use_log(monkeypatch, deployment.log)
     return deployment
+
+
+@cache
+def _learned_once() -> Deployment:
+    """Return what nobody may change: learning takes longer than most tests."""
+    return asyncio.run(_learned())
+
+
+def _copy(original: Deployment) -> Deployment:
+    copied = Deployment(batch_size=10)
+    there = copied.log._store
+    for topic in TOPICS:
+        for mine, known in zip(
+            there.partitions(topic.name), original.log._store.partitions(topic.name), strict=True
+        ):
+            mine.first, mine.slots = known.first, list(known.slots)
+    there.committed = {group: dict(places) for group, places in original.log._store.committed.items()}
+    return copied
 
 
 def use_log(monkeypatch: pytest.MonkeyPatch, log: MemoryLog) -> None:
@@ -51,6 +72,21 @@ def use_log(monkeypatch: pytest.MonkeyPatch, log: MemoryLog) -> None:
 
     monkeypatch.setattr(cli_log, "open_log", open_log)
     monkeypatch.setattr(cli_log, "brokers", brokers)
+
+
+def publish_with(monkeypatch: pytest.MonkeyPatch, deployment: Deployment) -> None:
+    """Let publish run on this deployment whenever a verb needs it."""
+
+    @asynccontextmanager
+    async def ensure_publisher(*_: Any) -> AsyncIterator[None]:
+        quiet = structlog.make_filtering_bound_logger(logging.ERROR)
+        structlog.configure(wrapper_class=quiet)  # a process of its own has an output of its own
+        deployment.log._store.notify()  # a fresh event: the old one belongs to the loop of the verb before
+        async with deployment.running(["publish"]):
+            yield
+
+    for verb in (editing, importing, labelling, undoing):
+        monkeypatch.setattr(verb, "ensure_publisher", ensure_publisher)
 
 
 def run(*arguments: str, stdin: str | bytes | None = None) -> Result:

@@ -115,7 +115,7 @@ def test_old_dead_letters_are_no_news() -> None:
     assert judge_dead_letters(total=0, recent=0, reasons=[]).verdict == "ok"
     assert judge_dead_letters(total=9, recent=0, reasons=["why"]).verdict == "ok"
     check = judge_dead_letters(total=9, recent=1, reasons=["first", "last"])
-    assert (check.verdict, check.says) == ("warn", "9 in all, 1 of the last day; the last: last")
+    assert (check.verdict, check.says) == ("warn", "9 in all, 1 open of the last day; the last: last")
 
 
 @pytest.mark.parametrize(("age_s", "verdict"), [(899.0, "ok"), (901.0, "warn"), (3601.0, "fail")])

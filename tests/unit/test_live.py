@@ -139,6 +139,22 @@ def test_a_deleted_playbook_does_not_come_back_by_its_history() -> None:
     assert seen.snapshot(0).playbooks == ()
 
 
+def test_a_deleted_playbook_is_not_shown_whatever_order_its_remains_are_read_in() -> None:
+    remains = VERSION.model_copy(update={"version": 2, "origin": "delete", "entries": ()})
+    for order in permutations([MANIFEST, VERSION, remains]):
+        seen = picture(*order)
+        seen.deleted("a")
+        seen.past(VERSION)
+        assert seen.snapshot(0).playbooks == ()
+
+
+def test_a_playbook_without_a_version_is_shown_while_it_waits_for_one() -> None:
+    assert only(picture(MANIFEST)).version == 0
+    waiting = picture()
+    waiting.arrived("a", 0, 100)
+    assert only(waiting).waiting == 1
+
+
 def test_only_the_newest_batches_are_kept() -> None:
     many = [
         MANIFEST.model_copy(update={"batch_id": identity.batch_id("a", n), "sequence": n})

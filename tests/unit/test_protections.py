@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -9,15 +10,17 @@ import pytest
 
 from combee.adapters.memory.transactor import MemoryTransaction, MemoryTransactor
 from combee.core.watermark import Watermark
-from combee.ports import FencedError, Outgoing, TopicPartition
+from combee.ports import FencedError, Outgoing, Record, TopicPartition
 from combee.publish.desk import Desk
 from combee.publish.publisher import Publisher
 from combee.runtime import audit
 from combee.scan.answered import Answered
+from combee.shuffle import shuffler
 from combee.shuffle.manifests import Manifests
 from combee.shuffle.partition import COMMANDS, REFLECTIONS, PartitionState
 from combee_schemas import topics
 from combee_schemas.codec import decode
+from combee_schemas.dead_letter import Attempt, LetterId, attempt_headers, claimed_attempt
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Update
 from support import ledger
@@ -144,6 +147,15 @@ async def update_delivered_twice(deployment: Deployment) -> dict[str, Place]:
     return acked
 
 
+async def claimed_to_be_a_retry(deployment: Deployment) -> dict[str, Place]:
+    acked = await publish(deployment, some(0, BATCH))
+    await finish(deployment, BATCH)
+    claim = attempt_headers(Attempt(number=1, letter=LetterId(partition=0, offset=0)))
+    await deployment.log.produce(*(replace(outgoing(one), headers=claim) for one in some(0, BATCH)))
+    await finish(deployment, BATCH)
+    return acked
+
+
 # ---- the switches: each takes one protection out of the code
 
 
@@ -195,6 +207,14 @@ def apply_whatever_comes(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Publisher, "_take_update", take)
 
 
+def believe_every_claim(patch: pytest.MonkeyPatch) -> None:
+    async def claimed(_log: object, record: Record, _reflection: Reflection) -> int:
+        claim = claimed_attempt(record.headers)
+        return claim.number if claim else 0
+
+    patch.setattr(shuffler, "attempt_of", claimed)
+
+
 PROTECTIONS: dict[str, tuple[Story, Switch, str]] = {
     "ids are remembered": (published_twice, no_ids, "ledger: double"),
     "an open window is not committed": (killed_with_a_window_open, commit_all_that_was_read, "ledger: lost"),
@@ -206,6 +226,7 @@ PROTECTIONS: dict[str, tuple[Story, Switch, str]] = {
         no_look_at_results,
         "calls: 3 repeated",
     ),
+    "an attempt is proven": (claimed_to_be_a_retry, believe_every_claim, "ledger: attempt"),
     "an update counts once": (update_delivered_twice, apply_whatever_comes, "publishes batch 1 again"),
 }
 
