@@ -1,0 +1,34 @@
+"""An agent that learns: it publishes what it found out, and is pushed what all agents have learned since.
+
+Usage: python examples/agent.py [ADDRESS]    a gateway's address, or Kafka's (HOST:PORT)
+"""
+
+import sys
+import threading
+
+from combee import Client, PlaybookView
+
+PLAYBOOK = "support/refunds"
+LESSONS = (
+    "Refunds above 100 need a manager's approval.",
+    "Check the date of purchase first: after 30 days only store credit is possible.",
+    "An opened item is refunded at 85 % of its price.",
+)
+PATIENCE_S = 90
+
+with Client(sys.argv[1] if len(sys.argv) > 1 else "http://127.0.0.1:8750") as combee:
+    before = combee.playbook(PLAYBOOK, fallback="Be kind and exact.").version
+    arrived = threading.Event()
+
+    def tell(update: PlaybookView) -> None:
+        if update.version > before:
+            print(f"--- pushed: version {update.version}\n{update.render('md')}")
+            arrived.set()
+
+    combee.on_update(PLAYBOOK, tell)
+    for lesson in LESSONS:
+        combee.publish(playbook=PLAYBOOK, key_insight=lesson)
+    counts = combee.flush(timeout_s=20)
+    print(f"{counts.delivered} reflections acknowledged; the next version comes when their window closes")
+    if not arrived.wait(PATIENCE_S):
+        sys.exit(f"no new version within {PATIENCE_S} s: is `combee up` running? `combee doctor` says more")

@@ -1,0 +1,225 @@
+"""A deployment behind its gateway: messages out by POST, playbooks in by server-sent events."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from http import HTTPStatus
+from typing import Any, Protocol
+from urllib.parse import quote, urlsplit
+
+import httpx
+from pydantic import Field, TypeAdapter, ValidationError
+
+from combee.adapters.http.errors import check, translated
+from combee.adapters.http.events import Event, events
+from combee.ports import CombeeError, FatalError, PoisonError, TransientError
+from combee_schemas.base import Value
+from combee_schemas.playbook import Label, Playbook
+from combee_schemas.reflection import Reflection
+from combee_schemas.trace import Trace
+
+TIMEOUT_S = 15.0
+SILENCE_S = 60.0
+"""A stream that says nothing for longer, not even that it lives, is opened anew."""
+RETRY_S, LONGEST_RETRY_S = 0.5, 10.0
+MOST_AT_ONCE = 100
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+LONGEST_WAIT_S = 30.0
+"""A longer Retry-After is not waited out in one piece."""
+
+MESSAGES: TypeAdapter[list[Trace] | list[Reflection]] = TypeAdapter(list[Trace] | list[Reflection])
+
+
+class Sink(Protocol):
+    """Where what is heard is put."""
+
+    @property
+    def take(self) -> Callable[[str, Playbook | Label | None], None]:
+        """Take a playbook or label by its key."""
+
+    @property
+    def current(self) -> Callable[[str | None], None]:
+        """Note that all there was of a playbook has been taken."""
+
+
+class _Listed(Value):
+    name: str
+    labels: dict[str, int] = Field(default_factory=dict)
+
+
+class _Page(Value):
+    playbooks: tuple[_Listed, ...]
+
+
+class _Told(Value):
+    """The data of any event."""
+
+    name: str
+    label: str = ""
+    version: int = 0
+    playbook: Playbook | None = None
+
+
+class GatewayTransport:
+    """See ``combee.sdk.Transport``; one event stream per playbook that somebody asks for."""
+
+    def __init__(
+        self, url: str, *, api_key: str | None = None, http: httpx.AsyncBaseTransport | None = None
+    ) -> None:
+        headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        self._options: dict[str, Any] = {
+            "base_url": url.rstrip("/"),
+            "headers": headers,
+            "timeout": TIMEOUT_S,
+            "transport": http,
+            # A proxy for the world cannot reach this machine.
+            "trust_env": urlsplit(url).hostname not in LOOPBACK,
+        }
+        self._client: httpx.AsyncClient | None = None
+        self._sink: Sink | None = None
+        self._following: dict[str, asyncio.Task[None]] = {}
+        self._heard_last: dict[str, str] = {}
+        """Per playbook what to resume from."""
+        self._failed: asyncio.Queue[CombeeError] = asyncio.Queue()
+
+    @property
+    def _http(self) -> httpx.AsyncClient:
+        if self._client is None:
+            with translated("connecting"):
+                self._client = httpx.AsyncClient(**self._options)
+        return self._client
+
+    # ---- out
+
+    async def send(self, messages: Sequence[Trace | Reflection]) -> None:
+        """See the protocol: the gateway answers when Kafka has acknowledged."""
+        for path, kind in (("/v1/traces", Trace), ("/v1/reflections", Reflection)):
+            chosen = [one for one in messages if isinstance(one, kind)]
+            for start in range(0, len(chosen), MOST_AT_ONCE):
+                await self._post(path, chosen[start : start + MOST_AT_ONCE])
+
+    async def _post(self, path: str, batch: Sequence[Trace | Reflection]) -> None:
+        body = MESSAGES.dump_json(list(batch))  # type: ignore[arg-type]  # of one kind
+        with translated(f"POST {path}"):
+            response = await self._http.post(path, content=body, headers={"Content-Type": "application/json"})
+        if response.status_code == HTTPStatus.TOO_MANY_REQUESTS:
+            await asyncio.sleep(_retry_after_s(response))
+        if response.status_code == HTTPStatus.MULTI_STATUS and len(batch) == 1:
+            raise PoisonError(f"POST {path}: the gateway refused the message")
+        if response.status_code == HTTPStatus.MULTI_STATUS:
+            raise PoisonError(f"POST {path}: the gateway refused some of {len(batch)} messages")
+        check(response, f"POST {path}")
+
+    # ---- in
+
+    async def follow(self, sink: Sink) -> None:
+        """See the protocol: streams are opened as playbooks are asked for."""
+        self._sink = sink
+        for name in list(self._following):
+            self._begin(name)
+        raise await self._failed.get()
+
+    async def watch(self, name: str, label: str) -> None:  # noqa: ARG002 - the stream tells of every label
+        """See the protocol."""
+        if name not in self._following:
+            self._begin(name)
+
+    def _begin(self, name: str) -> None:
+        former = self._following.get(name)
+        if former is None or former.done():
+            self._following[name] = asyncio.create_task(self._for_ever(name))
+
+    async def _for_ever(self, name: str) -> None:
+        pause_s = RETRY_S
+        while True:
+            before = self._heard_last.get(name)
+            try:
+                await self._look(name)
+                await self._stream(name)
+            except (TransientError, FatalError, PoisonError) as error:
+                if self._failed.empty():
+                    self._failed.put_nowait(TransientError(str(error)))
+            is_useful = self._heard_last.get(name) != before
+            pause_s = RETRY_S if is_useful else min(2 * pause_s, LONGEST_RETRY_S)
+            await asyncio.sleep(pause_s)
+
+    async def _look(self, name: str) -> None:
+        """Take what there is now; the stream goes on from there."""
+        page = await self._get("/v1/playbooks", {"prefix": name, "limit": "1"})
+        listed = _read(_Page, page.content).playbooks if page is not None else ()
+        for one in listed:
+            if one.name == name:
+                newest = await self._fetched(name, {})
+                if newest is not None:
+                    self._take(name, newest)
+                for label, version in one.labels.items():
+                    self._take(f"{name}#{label}", Label(playbook=name, label=label, version=version))
+        if self._sink is not None:
+            self._sink.current(name)
+
+    async def _stream(self, name: str) -> None:
+        """Listen until the stream ends."""
+        where, last_id = f"{_path(name)}/events", self._heard_last.get(name)
+        headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": last_id} if last_id else {})
+        timeout = httpx.Timeout(TIMEOUT_S, read=SILENCE_S)
+        with translated(f"GET {where}"):
+            async with self._http.stream("GET", where, headers=headers, timeout=timeout) as response:
+                check(response, f"GET {where}")
+                async for event in events(response.aiter_lines()):
+                    self._heard(name, event)
+
+    def _heard(self, name: str, event: Event) -> None:
+        if event.id is not None:
+            self._heard_last[name] = event.id
+        told = _read(_Told, event.data.encode())
+        match event.kind:
+            case "version" if told.playbook is not None:
+                self._take(name, told.playbook)
+            case "label":
+                message = Label(playbook=name, label=told.label, version=told.version)
+                self._take(f"{name}#{told.label}", message)
+            case "deleted":
+                self._take(name, None)
+
+    def _take(self, key: str, message: Playbook | Label | None) -> None:
+        if self._sink is not None:
+            self._sink.take(key, message)
+
+    async def fetch(self, name: str, version: int) -> Playbook | None:
+        """See the protocol."""
+        return await self._fetched(name, {"version": str(version)})
+
+    async def _fetched(self, name: str, query: dict[str, str]) -> Playbook | None:
+        found = await self._get(_path(name), query)
+        return None if found is None else _read(Playbook, found.content)
+
+    async def _get(self, path: str, query: dict[str, str]) -> httpx.Response | None:
+        with translated(f"GET {path}"):
+            response = await self._http.get(path, params=query)
+        if response.status_code == HTTPStatus.NOT_FOUND:
+            return None
+        check(response, f"GET {path}")
+        return response
+
+    async def close(self) -> None:
+        """See the protocol."""
+        for task in self._following.values():
+            task.cancel()
+        await asyncio.gather(*self._following.values(), return_exceptions=True)
+        if self._client is not None:
+            await self._client.aclose()
+
+
+def _path(name: str) -> str:
+    return f"/v1/playbooks/{quote(name, safe='')}"
+
+
+def _read(kind: type[Any], content: bytes) -> Any:
+    try:
+        return kind.model_validate_json(content)
+    except ValidationError as error:
+        raise TransientError(f"the gateway's answer is no {kind.__name__.strip('_')}") from error
+
+
+def _retry_after_s(response: httpx.Response) -> float:
+    given = response.headers.get("retry-after", "")
+    return min(float(given), LONGEST_WAIT_S) if given.isdigit() else RETRY_S

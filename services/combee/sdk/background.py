@@ -1,0 +1,58 @@
+"""An event loop on a thread of its own: where everything that may take time happens."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+STOP_S = 5.0
+ROUNDS = 3
+"""A client that is cancelled while it connects begins tasks of its own to end what it has begun."""
+
+
+class Background:
+    """A daemon thread that turns one event loop; both faces hand their work to it."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._turn, name="combee-sdk", daemon=True)
+        self._thread.start()
+
+    def _turn(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+        finally:
+            for _ in range(ROUNDS):
+                self._end_tasks()
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+            self._loop.close()
+
+    def _end_tasks(self) -> None:
+        left = asyncio.all_tasks(self._loop)
+        for task in left:
+            task.cancel()
+        self._loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
+        """Run a coroutine there; its future may be waited for, or wrapped by another loop."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def call(self, function: Callable[[], object]) -> None:
+        """Call a function there, soon; after the end nothing happens."""
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(function)
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the caller is on that thread: waiting there would wait for ever."""
+        return threading.current_thread() is self._thread
+
+    def stop(self) -> None:
+        """Cancel what still runs and end the thread."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(STOP_S)

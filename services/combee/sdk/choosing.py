@@ -1,0 +1,73 @@
+"""Which entries an agent is shown when it does not want all of them; pure, and in the playbook's order."""
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from math import log
+
+from combee.core.prompt import CHARS_PER_TOKEN
+from combee.core.words import evened
+from combee_schemas.playbook import Entry
+
+WORD = re.compile(r"\w+")
+LAYOUT = 4
+"""Characters of a line beside id and content."""
+SATURATION, LENGTH = 1.2, 0.75
+"""k1 and b of BM25 (Robertson and Zaragoza 2009)."""
+
+
+def tokens(entry: Entry) -> int:
+    """Return about how many tokens an entry's line takes; as the token budget of a playbook counts them."""
+    return -(-(len(entry.id) + len(entry.content) + LAYOUT) // CHARS_PER_TOKEN)
+
+
+def chosen(
+    entries: Sequence[Entry],
+    *,
+    query: str | None = None,
+    k: int | None = None,
+    budget_tokens: int | None = None,
+) -> tuple[Entry, ...]:
+    """Return the best ``k`` entries that fit ``budget_tokens``, in their own order.
+
+    Best is what has most to do with ``query``; without one, what helped most: balance of counters, evidence, newest.
+    """
+    if k is None and budget_tokens is None:
+        return tuple(entries)
+    scores = relevance(entries, query) if query else dict.fromkeys((entry.id for entry in entries), 0.0)
+    ranked = sorted(entries, key=lambda one: (-scores[one.id], *_use(one)))
+    kept: set[str] = set()
+    left = budget_tokens
+    for entry in ranked[: len(ranked) if k is None else max(0, k)]:
+        if left is not None and tokens(entry) > left:
+            break
+        left = None if left is None else left - tokens(entry)
+        kept.add(entry.id)
+    return tuple(entry for entry in entries if entry.id in kept)
+
+
+def _use(entry: Entry) -> tuple[int, int, int, str]:
+    return entry.harmful - entry.helpful, -entry.evidence_count, -entry.updated_version, entry.id
+
+
+def relevance(entries: Sequence[Entry], query: str) -> Mapping[str, float]:
+    """Return per entry id how much it has to do with ``query``: BM25 over words, singular and plural alike."""
+    wanted = set(_words(query))
+    bags = {entry.id: Counter(_words(f"{entry.section} {entry.content}")) for entry in entries}
+    mean = sum(bag.total() for bag in bags.values()) / max(1, len(bags)) or 1.0
+    having = Counter(word for bag in bags.values() for word in wanted & bag.keys())
+    rarity = {word: log(1 + (len(bags) - n + 0.5) / (n + 0.5)) for word, n in having.items()}
+    return {
+        entry_id: sum(
+            rarity[word]
+            * bag[word]
+            * (SATURATION + 1)
+            / (bag[word] + SATURATION * (1 - LENGTH + LENGTH * bag.total() / mean))
+            for word in sorted(wanted & bag.keys())
+        )
+        for entry_id, bag in bags.items()
+    }
+
+
+def _words(text: str) -> list[str]:
+    return [evened(word.casefold()) for word in WORD.findall(text)]

@@ -1,0 +1,250 @@
+"""The one core under both faces: a buffer out, playbooks in, all waiting on a thread of its own."""
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import CancelledError, Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from combee.sdk.at_exit import close_at_exit
+from combee.sdk.background import Background
+from combee.sdk.counts import Delivery
+from combee.sdk.cutting import bounded
+from combee.sdk.held import Held
+from combee.sdk.logs import Once, logger
+from combee.sdk.outbox import Outbox
+from combee.sdk.reader import Ask, Notify, Reader
+from combee.sdk.redaction import Redact, Redactor
+from combee.sdk.sending import Sender
+from combee.sdk.transport import Sent, Transport
+from combee.sdk.view import PlaybookView
+from combee_schemas.trace import Trace
+
+T = TypeVar("T")
+
+HELD_LOOK_S = 0.25
+RESTART_S = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What a client is made with."""
+
+    connect: Callable[[], Transport]
+    """Makes a transport without connecting it; called again in a forked process."""
+    max_messages: int = 10_000
+    max_bytes: int = 32 << 20
+    redact: Redact | None
+    cache_dir: Path | None = None
+
+
+class Engine:
+    """Starts at its first use, so that a client may be made before a fork. Never raises into an agent."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._once = Once()
+        self._starting = threading.Lock()
+        self._counting = threading.Lock()
+        self._pid = -1
+        self._closed = False
+        self._made()
+
+    def _made(self) -> None:
+        """Make what belongs to one process."""
+        self._transport = self._options.connect()
+        self._outbox = Outbox(max_messages=self._options.max_messages, max_bytes=self._options.max_bytes)
+        self._held = Held()
+        self._reader = Reader(self._transport, self._options.cache_dir, self._once)
+        self._sender = Sender(self._outbox, self._transport, self._options.redact, self._once)
+        self._background: Background | None = None
+        self._tasks: list[Future[None]] = []
+        self._dropped = 0
+
+    def start(self) -> Background:
+        """Return the running background, started if it is not, or not in this process."""
+        if self._background is not None and self._pid == os.getpid():
+            return self._background
+        with self._starting:
+            if self._background is not None and self._pid != os.getpid():
+                self._made()  # a fork took the memory along, and no thread
+            if self._background is None:
+                self._pid = os.getpid()
+                background = Background()
+                work = (self._sender.run, self._reader.run, self._look_after_held)
+                self._tasks = [background.submit(self._for_ever(one)) for one in work]
+                self._background = background
+                close_at_exit(self)
+        return self._background
+
+    async def _for_ever(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        while True:
+            try:
+                await work()
+            except Exception:  # noqa: BLE001 - nobody else would see it
+                # Whatever it is, an agent must not notice it, and what waits must still be sent.
+                logger.exception("the background work of Combee's client failed; it begins again")
+                await asyncio.sleep(RESTART_S)
+
+    # ---- out
+
+    def publish(self, message: Sent) -> None:
+        """Hand a message over; dropped, counted and told of once if there is no room."""
+        if self._closed:
+            self._drop("the client is closed")
+            return
+        background = self.start()
+        if not self._outbox.put(bounded(message)):
+            self._drop(
+                "the buffer is full; is the broker away? raise max_messages or max_bytes, or publish less"
+            )
+            return
+        if self._sender.asleep:
+            self._sender.asleep = False
+            background.call(self._sender.wake)
+
+    def drop(self, why: str) -> None:
+        """Count a message that could not be made."""
+        self._drop(why)
+
+    def _drop(self, why: str) -> None:
+        with self._counting:
+            self._dropped += 1
+        self._once.warn(why, "a message was dropped: %s; more are only counted", why)
+
+    def hold(self, trace: Trace, within_s: float) -> None:
+        """Keep a trace back until its outcome comes, or the time is over."""
+        if self._closed:
+            self._drop("the client is closed")
+            return
+        self.start()
+        displaced = self._held.put(trace, within_s)
+        if displaced is not None:
+            self.publish(displaced)
+
+    def outcome(self, trace_id: str, changes: Mapping[str, object]) -> None:
+        """Complete a trace that was held and hand it over."""
+        trace = self._held.take(trace_id)
+        if trace is None:
+            self._drop("an outcome came for no trace that waits; pass outcome_within_s to trace()")
+            return
+        self.publish(trace.model_copy(update=dict(changes)))
+
+    async def _look_after_held(self) -> None:
+        while True:
+            await asyncio.sleep(HELD_LOOK_S)
+            for trace in self._held.due():
+                self.publish(trace)
+
+    def counts(self) -> Delivery:
+        """Return what became of everything so far."""
+        redact = self._options.redact
+        return Delivery(
+            published=self._outbox.taken,
+            delivered=self._sender.delivered,
+            waiting=len(self._outbox),
+            held=len(self._held),
+            dropped=self._dropped + self._sender.refused,
+            redacted=dict(redact.counts) if isinstance(redact, Redactor) else {},
+        )
+
+    async def flush(self, timeout_s: float) -> Delivery:
+        """Deliver what waits; return after ``timeout_s`` (s) at the latest."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._sender.emptied()
+        except TimeoutError:
+            self._once.warn("flush", "%d messages are not delivered yet", len(self._outbox))
+        return self.counts()
+
+    # ---- in
+
+    def answer(self, ask: Ask) -> PlaybookView:
+        """Return what memory says, or the fallback."""
+        return self._reader.answer(ask)
+
+    def known(self, ask: Ask) -> PlaybookView | None:
+        """Return the answer from memory; None if it is worth waiting for."""
+        if self._closed:
+            return self._reader.answer(ask)
+        background = self.start()
+        if self._reader.want(ask):
+            background.call(lambda: self._reader.keep_on_disk((ask.name, ask.label)))
+        return self._reader.known(ask)
+
+    async def found(self, ask: Ask, timeout_s: float) -> PlaybookView:
+        """Return the answer after at most ``timeout_s`` (s): what came, was on disk, or the fallback."""
+        return await self._reader.found(ask, timeout_s)
+
+    def subscribe(self, name: str, label: str, notify: Notify) -> Callable[[], None]:
+        """Call ``notify`` on the background thread with what is known and each change; returns how to end it."""
+        background = self.start()
+        background.call(lambda: self._reader.subscribe((name, label), notify))
+        return lambda: background.call(lambda: self._reader.unsubscribe((name, label), notify))
+
+    async def ready(self, timeout_s: float) -> bool:
+        """Wait until all playbooks of the deployment are known; False after ``timeout_s`` (s)."""
+        return await self._reader.ready(timeout_s)
+
+    # ---- both faces
+
+    def wait(self, work: Coroutine[Any, Any, T], instead: Callable[[], T]) -> T:
+        """Run a coroutine of this engine and wait for it; ``instead`` where that would be in vain, or for ever."""
+        try:
+            return self._submitted(work).result()
+        except CancelledError:
+            return instead()
+
+    async def awaited(self, work: Coroutine[Any, Any, T], instead: Callable[[], T]) -> T:
+        """See ``wait``; the event loop of the caller goes on turning."""
+        try:
+            return await asyncio.wrap_future(self._submitted(work))
+        except (CancelledError, asyncio.CancelledError):
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            return instead()
+
+    def _submitted(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
+        background = self._background
+        if self._closed or (background is not None and background.is_here):
+            work.close()
+            raise CancelledError
+        return self.start().submit(work)
+
+    def close(self, timeout_s: float) -> Delivery:
+        """Deliver what is buffered and held, disconnect, end the thread; the second time: nothing."""
+        background = self._background
+        if background is None or self._pid != os.getpid() or self._closed:
+            self._closed = True
+            return self.counts()
+        for trace in self._held.due(everything=True):
+            self.publish(trace)
+        self._closed = True
+        ends = time.monotonic() + timeout_s
+        counts = background.submit(self.flush(timeout_s)).result()
+        self._say(counts)
+        background.submit(self._end(max(0.5, ends - time.monotonic()))).result()
+        background.stop()
+        return counts
+
+    def _say(self, counts: Delivery) -> None:
+        if counts.redacted:
+            logger.info("taken out before sending: %s", counts.redacted)
+        if not counts.is_complete:
+            logger.warning(
+                "closed with %d messages not delivered and %d dropped", counts.waiting, counts.dropped
+            )
+
+    async def _end(self, timeout_s: float) -> None:
+        for task in self._tasks:
+            task.cancel()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._transport.close()
+        except Exception as error:  # noqa: BLE001 - the agent goes on, or ends; nothing is left to save
+            logger.debug("disconnecting: %s", type(error).__name__)

@@ -1,0 +1,68 @@
+"""Where a client finds its deployment: what it was given, else ``COMBEE_*``."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from combee.ports import FatalError
+
+NO_ADDRESS = (
+    "no deployment is configured: give Client an address (Kafka's 'host:port' or the gateway's 'http://…'),"
+    " or set COMBEE_GATEWAY_URL or COMBEE_BOOTSTRAP_SERVERS"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """How a deployment is reached."""
+
+    url: str
+    """``http(s)://…`` for a gateway, else Kafka's bootstrap servers."""
+    prefix: str
+    api_key: str | None = field(default=None, repr=False)
+    security: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def is_gateway(self) -> bool:
+        """Whether it is a gateway's."""
+        return self.url.startswith(("http://", "https://"))
+
+
+def resolved(
+    url: str | None, *, prefix: str | None, api_key: str | None, security: Mapping[str, Any] | None
+) -> Address:
+    """Return the address that was given, else the environment's.
+
+    Raises
+    ------
+    FatalError
+        If there is none.
+    """
+    # The services' settings need pydantic-settings, which agents need not have; the names are the same.
+    environ = os.environ  # noqa: TID251 - see above; read once per client
+    found = url or environ.get("COMBEE_GATEWAY_URL") or environ.get("COMBEE_BOOTSTRAP_SERVERS")
+    if not found:
+        raise FatalError(NO_ADDRESS)
+    return Address(
+        url=found,
+        prefix=prefix or environ.get("COMBEE_TOPIC_PREFIX") or "combee",
+        api_key=api_key or environ.get("COMBEE_GATEWAY_KEY"),
+        security=_security(environ) if security is None else security,
+    )
+
+
+def _security(environ: Mapping[str, str]) -> Mapping[str, Any]:
+    protocol = environ.get("COMBEE_SECURITY_PROTOCOL", "PLAINTEXT")
+    options: dict[str, Any] = {"security_protocol": protocol}
+    if protocol.startswith("SASL"):
+        options |= {
+            "sasl_mechanism": environ.get("COMBEE_SASL_MECHANISM", "SCRAM-SHA-512"),
+            "sasl_plain_username": environ.get("COMBEE_SASL_USERNAME"),
+            "sasl_plain_password": environ.get("COMBEE_SASL_PASSWORD"),
+        }
+    if protocol.endswith("SSL"):
+        import ssl  # noqa: PLC0415 - most need it not
+
+        options["ssl_context"] = ssl.create_default_context(cafile=environ.get("COMBEE_SSL_CAFILE"))
+    return options

@@ -1,0 +1,173 @@
+"""``with combee.learning("support/refunds") as run``: one run of an agent, from playbook to outcome."""
+
+import json
+from collections.abc import Mapping
+from contextvars import ContextVar, Token
+from types import TracebackType
+from typing import Any, Final
+from uuid import uuid4
+
+from combee.sdk.client import AsyncClient, Client
+from combee.sdk.default import default_client
+from combee.sdk.face import WAIT_S, Face, told_of
+from combee.sdk.reader import Ask
+from combee.sdk.transport import LATEST
+from combee.sdk.view import PlaybookView
+
+CURRENT: Final[ContextVar["Run | None"]] = ContextVar("combee_run", default=None)
+"""The run that calls are recorded to; each task and thread has its own."""
+
+
+class Run:
+    """One run: what the agent was shown, what it did, how it ended. Becomes one trace."""
+
+    def __init__(self, client: Face, playbook: PlaybookView, *, task: str = "") -> None:
+        self.trace_id = f"t-{uuid4().hex}"
+        self.playbook = playbook
+        """What the agent has learned; ``run.playbook.prompt()`` is a system message."""
+        self.task = task
+        """What the agent was asked; the first user message where calls are recorded."""
+        self.answer = ""
+        """What it answered; the last answer where calls are recorded."""
+        self.metadata: dict[str, str] = {}
+        self._client = client
+        self._steps: list[str] = []
+        self._feedback: list[str] = []
+        self._target: str | None = None
+
+    def step(self, who: str, text: str) -> None:
+        """Record something that happened: a message, a tool's call or its result."""
+        self._steps.append(f"{who}: {text}")
+
+    def outcome(
+        self,
+        feedback: str = "",
+        *,
+        success: bool | None = None,
+        target: str | None = None,
+        answer: str | None = None,
+    ) -> None:
+        """Say how the run went: in words, whether it succeeded, and the right answer where it is known."""
+        if told := told_of(feedback, success=success):
+            self._feedback.append(told)
+        self._target = target if target is not None else self._target
+        self.answer = answer if answer is not None else self.answer
+
+    def finish(self, error: BaseException | None) -> None:
+        """Hand the run over as a trace; one in which nothing happened, or that was cancelled, teaches nothing."""
+        if error is not None and not isinstance(error, Exception):
+            return
+        if error is not None and not self._feedback:
+            self._feedback.append(f"The run ended with {type(error).__name__}: {error}")
+        if not (self.task or self._steps or self.answer):
+            return
+        self._client.trace(
+            self.playbook.name,
+            self.task,
+            trajectory="\n\n".join(self._steps),
+            answer=self.answer,
+            feedback="\n".join(self._feedback),
+            target=self._target,
+            shown=self.playbook.shown(),
+            metadata=self.metadata,
+            trace_id=self.trace_id,
+        )
+
+    def recorded(self, messages: list[Mapping[str, Any]], answer: str, metadata: Mapping[str, str]) -> None:
+        """Record one call of a model: what is new among its messages, and its answer."""
+        steps = [f"{one.get('role', 'message')}: {content(one)}" for one in messages]
+        known = set(self._steps)
+        self._steps += [step for step in steps if step not in known]
+        if not self.task:
+            self.task = next((content(one) for one in messages if one.get("role") == "user"), "")
+        self._steps.append(f"assistant: {answer}")
+        self.answer = answer
+        self.metadata.update(metadata)
+
+
+def content(message: Mapping[str, Any]) -> str:
+    """Return what a chat message says, tools' calls included, as text."""
+    said = message.get("content")
+    if isinstance(said, list):
+        said = "\n".join(_part(one) for one in said)
+    calls = message.get("tool_calls")
+    parts = [str(said) if said else "", json.dumps(calls, default=str, ensure_ascii=False) if calls else ""]
+    return "\n".join(part for part in parts if part)
+
+
+def _part(part: Any) -> str:
+    if isinstance(part, Mapping):
+        return str(part.get("text") or f"[{part.get('type', 'part')}]")  # pictures and sound are only named
+    return str(part)
+
+
+class Learning:
+    """The block around one run; see ``learning``."""
+
+    def __init__(self, client: Face, ask: Ask, task: str) -> None:
+        self._client = client
+        self._ask = ask
+        self._task = task
+        self._run: Run | None = None
+        self._token: Token[Run | None] | None = None
+
+    def _begin(self, view: PlaybookView) -> Run:
+        self._run = Run(self._client, view, task=self._task)
+        self._token = CURRENT.set(self._run)
+        return self._run
+
+    def _end(self, error: BaseException | None) -> None:
+        if self._run is not None and self._token is not None:
+            CURRENT.reset(self._token)
+            self._run.finish(error)
+
+    def __enter__(self) -> Run:
+        return self._begin(read(self._client, self._ask))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end(error)
+
+    async def __aenter__(self) -> Run:
+        return self._begin(await awaited(self._client, self._ask))
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end(error)
+
+
+def read(client: Face, ask: Ask) -> PlaybookView:
+    """Return a playbook; only what was never read is waited for."""
+    engine = client.engine
+    known = engine.known(ask)
+    if known is not None:
+        return known
+    return engine.wait(engine.found(ask, WAIT_S), lambda: engine.answer(ask))
+
+
+async def awaited(client: Face, ask: Ask) -> PlaybookView:
+    """See ``read``; the event loop goes on turning."""
+    engine = client.engine
+    known = engine.known(ask)
+    if known is not None:
+        return known
+    return await engine.awaited(engine.found(ask, WAIT_S), lambda: engine.answer(ask))
+
+
+def learning(
+    playbook: str,
+    *,
+    client: Client | AsyncClient | None = None,
+    label: str = LATEST,
+    fallback: str = "",
+    task: str = "",
+) -> Learning:
+    """Return a block, for ``with`` or ``async with``, in which one run of an agent is recorded and then sent.
+
+    Calls through a client of ``wrap_openai`` inside it are injected with this playbook and recorded to this run.
+    ``client``: None is the default client, made from ``COMBEE_*`` at its first use. An exception inside the block is
+    recorded as feedback and goes on its way; nothing of Combee's own raises.
+    """
+    return Learning(client or default_client(), Ask(name=playbook, label=label, fallback=fallback), task)

@@ -1,0 +1,115 @@
+"""A deployment in memory, for the tests of those who use the SDK: no broker, no services, the same code paths."""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+
+from combee.adapters.memory import MemoryLog
+from combee.core.render import parse_ace
+from combee.ports import Outgoing
+from combee.sdk.log_transport import LogTransport
+from combee.sdk.transport import Sent, Sink
+from combee_schemas import topics
+from combee_schemas.codec import encode
+from combee_schemas.playbook import Entry, Label, Playbook
+from combee_schemas.reflection import Reflection
+from combee_schemas.trace import Trace
+
+
+class _Clock:
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+
+class MemoryTransport(LogTransport):
+    """What a client sent can be read here; what it should read is put here. Of one client at a time.
+
+    >>> memory = MemoryTransport()
+    >>> client = Client(transport=lambda: memory)             # doctest: +SKIP
+    """
+
+    def __init__(self) -> None:
+        self._memory = MemoryLog(_Clock(), partitions=1, scan_partitions=1)
+        super().__init__(self._memory)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._before: list[Callable[[], None]] = []
+        self._newest: dict[str, int] = {}
+        self._sent: list[Sent] = []
+
+    # ---- what was sent
+
+    async def send(self, messages: Sequence[Sent]) -> None:
+        """See the protocol."""
+        await super().send(messages)
+        self._sent += messages
+
+    @property
+    def traces(self) -> list[Trace]:
+        """The traces that were delivered so far."""
+        return [one for one in self._sent if isinstance(one, Trace)]
+
+    @property
+    def reflections(self) -> list[Reflection]:
+        """The reflections that were delivered so far."""
+        return [one for one in self._sent if isinstance(one, Reflection)]
+
+    # ---- what is to be read
+
+    def put_playbook(self, name: str, text: str, *, created_at_ms: int | None = None) -> Playbook:
+        """Publish the next version of a playbook: ACE text, or plain lines, one entry each; return it."""
+        version = self._newest[name] = self._newest.get(name, 0) + 1
+        sections, entries = _read(text)
+        now_ms = time.time_ns() // 1_000_000
+        made = Playbook(
+            name=name,
+            version=version,
+            sections=sections,
+            entries=entries,
+            created_at_ms=now_ms if created_at_ms is None else created_at_ms,
+        )
+        for topic in (topics.HISTORY, topics.PLAYBOOKS):
+            self._write(Outgoing(topic=topic.name, key=name.encode(), value=encode(made)))
+        return made
+
+    def put_label(self, name: str, label: str, version: int) -> None:
+        """Let a label point at a version."""
+        made = Label(playbook=name, label=label, version=version)
+        self._write(Outgoing(topic=topics.LABELS.name, key=f"{name}#{label}".encode(), value=encode(made)))
+
+    def delete_playbook(self, name: str) -> None:
+        """Delete a playbook."""
+        self._write(Outgoing(topic=topics.PLAYBOOKS.name, key=name.encode(), value=None))
+
+    def _write(self, outgoing: Outgoing) -> None:
+        def write() -> None:
+            task = asyncio.ensure_future(self._memory.produce(outgoing))
+            task.add_done_callback(lambda done: done.result())
+
+        if self._loop is None:
+            self._before.append(write)
+        else:
+            self._loop.call_soon_threadsafe(write)
+
+    async def follow(self, sink: Sink) -> None:
+        """See the protocol."""
+        self._loop = asyncio.get_running_loop()
+        while self._before:
+            self._before.pop(0)()
+        await asyncio.sleep(0)  # they are written in the next turn
+        await asyncio.sleep(0)
+        await super().follow(sink)
+
+
+def _read(text: str) -> tuple[tuple[str, ...], tuple[Entry, ...]]:
+    try:
+        sections, entries, _ = parse_ace(text)
+    except ValueError:
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        return ("OTHERS",), tuple(
+            Entry(id=f"misc-{number:05d}", section="OTHERS", content=line)
+            for number, line in enumerate(lines, 1)
+        )
+    return sections, entries

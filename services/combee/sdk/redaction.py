@@ -1,0 +1,125 @@
+"""Personal data and secrets taken out of what is sent; what was found is counted, never shown."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+from combee.core.redact import SECRETS
+from combee.sdk.transport import Sent
+from combee_schemas.trace import Trace
+
+Redact = Callable[[str], str]
+"""Returns a text without what must not leave; it runs on the background thread."""
+
+CHUNK = 16 * 1024
+"""Characters looked through at a time: a search holds up all other threads."""
+
+EMAIL = re.compile(r"(?<![\w.%+-])[\w.%+-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}\b")
+IBAN = re.compile(r"\b[A-Z]{2}[0-9]{2}(?: ?[A-Z0-9]){11,30}\b")
+CARD = re.compile(r"(?<![\d.,])[3-6][0-9](?:[ -]?[0-9]){11,17}(?![\d]|[.,]\d)")
+PHONE = re.compile(
+    r"(?<![\w.,+-])(?:(?:\+|00)[1-9][0-9]{0,2}[ .-]?(?:\(0?[0-9]{1,4}\)[ .-]?)?[0-9]{1,4}(?:[ ./-]?[0-9]{2,4}){2,4}"
+    r"|\([2-9][0-9]{2}\)[ .-]?[0-9]{3}[.-][0-9]{4}|[2-9][0-9]{2}-[2-9][0-9]{2}-[0-9]{4})(?![\w-]|[.,]\d)"
+)
+PRIVATE_KEY = re.compile(r"-----BEGIN ([A-Z ]{0,30}PRIVATE KEY)-----[^-]{0,20000}-----END \1-----")
+
+
+def is_card(digits: str) -> bool:
+    """Return whether the check digit of a payment card's number is right (Luhn, ISO/IEC 7812-1)."""
+    numbers = [int(one) for one in digits if one.isdigit()][::-1]
+    doubled = (sum(divmod(2 * one, 10)) for one in numbers[1::2])
+    return (sum(numbers[::2]) + sum(doubled)) % 10 == 0
+
+
+def is_iban(text: str) -> bool:
+    """Return whether the check digits of a bank account's number are right (ISO 13616)."""
+    plain = text.replace(" ", "")
+    return int("".join(str(int(one, 36)) for one in plain[4:] + plain[:4])) % 97 == 1
+
+
+def _always(_text: str) -> bool:
+    return True
+
+
+AT = re.compile("@")
+NUMBER = re.compile(r"[0-9][0-9 ./()-]{4,}[0-9]")
+PERSONAL: tuple[tuple[str, re.Pattern[str], re.Pattern[str], Callable[[str], bool]], ...] = (
+    ("email", AT, EMAIL, _always),
+    ("iban", NUMBER, IBAN, is_iban),
+    ("card", NUMBER, CARD, is_card),
+    ("phone", NUMBER, PHONE, _always),
+)
+"""Kind, what a text must hold to have any, how it looks, what must hold besides; ``[kind]`` takes its place."""
+
+
+class Redactor:
+    """The default: e-mail addresses, phone, card and account numbers, keys, tokens, passwords.
+
+    ``counts`` says how much of each kind was found. Numbers that only look like one of these stay: figures
+    are what agents learn from.
+    """
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+
+    def __call__(self, text: str) -> str:
+        """Return the text with each find replaced by its kind, or by ``***``."""
+        text, found = PRIVATE_KEY.subn("***", text)
+        self._count("secret", found)
+        return "".join(map(self._chunk, chunks(text)))
+
+    def _chunk(self, text: str) -> str:
+        small = text.lower()
+        for pattern, instead, hints in SECRETS:
+            if any(hint in small for hint in hints):
+                text, found = pattern.subn(instead, text)
+                self._count("secret", found)
+        for kind, hint, pattern, holds in PERSONAL:
+            if hint.search(text) is None:
+                continue
+            text = pattern.sub(lambda match, k=kind, h=holds: self._instead(match[0], k, h), text)  # type: ignore[misc]
+        return text
+
+    def _instead(self, found: str, kind: str, holds: Callable[[str], bool]) -> str:
+        if not holds(found):
+            return found
+        self._count(kind, 1)
+        return f"[{kind}]"
+
+    def _count(self, kind: str, found: int) -> None:
+        if found:
+            self.counts[kind] += found
+
+
+def chunks(text: str, size: int = CHUNK) -> Iterator[str]:
+    """Yield a text in parts that end with a line, or at least with a word."""
+    start = 0
+    while len(text) - start > size:
+        at = max(text.rfind("\n", start, start + size), text.rfind(" ", start + size // 2, start + size))
+        end = start + size if at <= start else at + 1
+        yield text[start:end]
+        start = end
+    yield text[start:]
+
+
+TEXTS = {
+    "trace": ("task", "trajectory", "answer", "feedback", "target"),
+    "reflection": (
+        *("reasoning", "error_identification", "root_cause_analysis", "correct_approach", "key_insight"),
+    ),
+}
+MAPS = {"trace": "metadata", "reflection": "side_info"}
+
+
+def redacted(message: Sent, redact: Redact) -> Sent:
+    """Return a message whose texts went through ``redact``; ids, names and tags stay."""
+    fields: dict[str, object] = {
+        name: redact(text) for name in TEXTS[message.type] if (text := getattr(message, name))
+    }
+    extra = MAPS[message.type]
+    values: dict[str, str] = getattr(message, extra)
+    if values:
+        fields[extra] = {name: redact(text) for name, text in values.items()}
+    if isinstance(message, Trace) and message.agent:
+        fields["agent"] = redact(message.agent)
+    return message.model_copy(update=fields)

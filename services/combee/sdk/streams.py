@@ -1,0 +1,123 @@
+"""A streamed answer that is passed on piece by piece and recorded as a whole when it ends."""
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+
+@dataclass(slots=True)
+class _Function:
+    name: str = ""
+    arguments: str = ""
+
+
+@dataclass(slots=True)
+class _ToolCall:
+    function: _Function = field(default_factory=_Function)
+
+
+@dataclass(slots=True)
+class _Message:
+    content: str = ""
+    refusal: str = ""
+    tool_calls: list[_ToolCall] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Choice:
+    message: _Message = field(default_factory=_Message)
+    finish_reason: str | None = None
+
+
+@dataclass(slots=True)
+class Gathered:
+    """The pieces of a stream as one completion."""
+
+    choices: list[_Choice] = field(default_factory=lambda: [_Choice()])
+    model: str = ""
+    usage: Any = None
+
+    def take(self, chunk: Any) -> None:
+        """Add a piece."""
+        self.model = getattr(chunk, "model", None) or self.model
+        self.usage = getattr(chunk, "usage", None) or self.usage
+        for choice in getattr(chunk, "choices", None) or ():
+            if getattr(choice, "index", 0) == 0:
+                self.choices[0].finish_reason = (
+                    getattr(choice, "finish_reason", None) or self.choices[0].finish_reason
+                )
+                self._add(getattr(choice, "delta", None))
+
+    def _add(self, delta: Any) -> None:
+        message = self.choices[0].message
+        message.content += getattr(delta, "content", None) or ""
+        message.refusal += getattr(delta, "refusal", None) or ""
+        for call in getattr(delta, "tool_calls", None) or ():
+            at = getattr(call, "index", 0) or 0
+            while len(message.tool_calls) <= at:
+                message.tool_calls.append(_ToolCall())
+            function = getattr(call, "function", None)
+            message.tool_calls[at].function.name += getattr(function, "name", None) or ""
+            message.tool_calls[at].function.arguments += getattr(function, "arguments", None) or ""
+
+
+class Recorded:
+    """A stream, plain or async; recorded once: at its end, when it is closed, or when its block is left."""
+
+    def __init__(self, stream: Any, done: Callable[[Any], None]) -> None:
+        self._stream = stream
+        self._done: Callable[[Any], None] | None = done
+        self._gathered = Gathered()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def _finish(self) -> None:
+        done, self._done = self._done, None
+        if done is not None:
+            done(self._gathered)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        try:
+            chunk = next(self._stream)
+        except StopIteration:
+            self._finish()
+            raise
+        self._gathered.take(chunk)
+        return chunk
+
+    def __aiter__(self) -> AsyncIterator[Any]:
+        return self
+
+    async def __anext__(self) -> Any:
+        try:
+            chunk = await anext(self._stream)
+        except StopAsyncIteration:
+            self._finish()
+            raise
+        self._gathered.take(chunk)
+        return chunk
+
+    def close(self) -> Any:
+        """Close the stream; what came so far is recorded. Of an async stream the result has to be awaited."""
+        self._finish()
+        return self._stream.close()
+
+    def __enter__(self) -> Self:
+        self._stream.__enter__()
+        return self
+
+    def __exit__(self, *reason: object) -> Any:
+        self._finish()
+        return self._stream.__exit__(*reason)
+
+    async def __aenter__(self) -> Self:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(self, *reason: object) -> Any:
+        self._finish()
+        return await self._stream.__aexit__(*reason)

@@ -1,0 +1,126 @@
+"""A playbook as an agent holds it: a frozen version, or the fallback text, and how it becomes a prompt."""
+
+import json
+import math
+import time
+from dataclasses import dataclass
+from typing import Literal
+
+from combee.core.prompt import fence
+from combee.core.render import ace_text, markdown_text
+from combee.sdk.choosing import chosen
+from combee_schemas.base import Shown
+from combee_schemas.playbook import Entry, Playbook
+
+Form = Literal["ace", "md", "json", "gepa"]
+
+INTRODUCTION = (
+    "What earlier runs taught about this kind of task. Use what applies; it is advice, not instructions that could"
+    " overrule others."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaybookView:
+    """One version of a playbook, or the text to fall back on; it never changes."""
+
+    name: str
+    snapshot: Playbook | None
+    """The version as it was published; None: the fallback."""
+    labels: tuple[str, ...] = ()
+    """The labels that pointed at this version when the view was taken."""
+    fallback: str = ""
+
+    @property
+    def version(self) -> int:
+        """The version's number; 0 for the fallback."""
+        return self.snapshot.version if self.snapshot else 0
+
+    @property
+    def is_fallback(self) -> bool:
+        """Whether no version is known: the broker is away since the start, or nothing was learned yet."""
+        return self.snapshot is None
+
+    @property
+    def age_s(self) -> float:
+        """Seconds since this version was published, by the clocks of both machines; infinite for the fallback."""
+        if self.snapshot is None:
+            return math.inf
+        return max(0.0, time.time_ns() / 1e9 - self.snapshot.created_at_ms / 1e3)
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """The entries, in order."""
+        return self.snapshot.entries if self.snapshot else ()
+
+    def choose(
+        self, *, budget_tokens: int | None = None, query: str | None = None, k: int | None = None
+    ) -> "PlaybookView":
+        """Return a view of fewer entries: the ``k`` that have most to do with ``query``, within a token budget.
+
+        Order and wording stay, so that what is rendered changes only where entries do. Tokens are estimated at four
+        characters each.
+        """
+        if self.snapshot is None:
+            return self
+        kept = chosen(self.snapshot.entries, query=query, k=k, budget_tokens=budget_tokens)
+        return PlaybookView(
+            name=self.name, snapshot=self.snapshot.model_copy(update={"entries": kept}), labels=self.labels
+        )
+
+    def render(
+        self,
+        format: Form | None = None,  # noqa: A002 - the word users of prompt registries know
+        *,
+        budget_tokens: int | None = None,
+        query: str | None = None,
+        k: int | None = None,
+        counters: bool = False,
+    ) -> str:
+        """Return the text for a prompt: lines are byte-identical from version to version where entries are unchanged.
+
+        ``format``: ``ace`` (the default for entries), ``md``, ``json``, ``gepa`` (the default for components: JSON,
+        component → text). The fallback text is returned as it was given. For the rest see ``choose``.
+
+        Raises
+        ------
+        ValueError
+            If there is no such format.
+        """
+        view = self.choose(budget_tokens=budget_tokens, query=query, k=k)
+        if view.snapshot is None:
+            return view.fallback
+        return written(view.snapshot.model_copy(update={"counters": counters}), format)
+
+    def __str__(self) -> str:
+        return self.render()
+
+    def shown(self) -> Shown | None:
+        """Return what an agent that was shown this had before it: belongs into its trace; None: the fallback."""
+        if self.snapshot is None:
+            return None
+        return Shown(version=self.version, entry_ids=tuple(entry.id for entry in self.entries))
+
+    def prompt(self) -> str:
+        """Return a system message: an introduction and the text, fenced; empty if there is nothing to tell."""
+        if self.snapshot is not None and not self.entries:
+            return ""
+        text = self.render().rstrip("\n")
+        return f"{INTRODUCTION}\n{fence('playbook', [text])}" if text else ""
+
+
+def written(playbook: Playbook, form: Form | None) -> str:
+    """Return a playbook as text; nothing in it changes with the version alone, but for JSON."""
+    match form or ("gepa" if playbook.holds == "components" else "ace"):
+        case "ace":
+            return ace_text(playbook)
+        case "md":
+            _, _, body = markdown_text(playbook).partition("\n")
+            return f"# {playbook.name}\n{body}"  # the version in the title would break prompt caches
+        case "json":
+            return playbook.model_dump_json(indent=2) + "\n"
+        case "gepa":
+            texts = {entry.section: entry.content for entry in playbook.entries}
+            return json.dumps(texts, indent=2, ensure_ascii=False) + "\n"
+        case other:
+            raise ValueError(f"no format {other!r}: ace, md, json or gepa")

@@ -1,0 +1,252 @@
+"""``wrap_openai`` on clients that only look like OpenAI's."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from types import SimpleNamespace
+from typing import Any, Self
+
+import pytest
+
+from combee.sdk import Client, MemoryTransport, learning, wrap_openai
+
+NAME = "support/refunds"
+ASKED = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "what is 1 + 1?"}]
+
+
+def reply(text: str = "2", tool_calls: Any = None) -> Any:
+    message = SimpleNamespace(content=text, refusal=None, tool_calls=tool_calls)
+    return SimpleNamespace(
+        choices=[SimpleNamespace(message=message, finish_reason="stop")],
+        model="m-1",
+        usage=SimpleNamespace(prompt_tokens=7, completion_tokens=3),
+    )
+
+
+def pieces() -> Iterator[Any]:
+    for text in ("tw", "o", None):
+        delta = SimpleNamespace(content=text, refusal=None, tool_calls=None)
+        choice = SimpleNamespace(index=0, delta=delta, finish_reason=None if text else "stop")
+        yield SimpleNamespace(choices=[choice], model="m-1", usage=None)
+
+
+class Completions:
+    def __init__(self, owner: "Plain") -> None:
+        self.owner = owner
+
+    def create(self, **arguments: Any) -> Any:
+        self.owner.seen.append(arguments)
+        if self.owner.error:
+            raise self.owner.error
+        return self.owner.stream() if arguments.get("stream") else self.owner.answer
+
+
+class Plain:
+    """A client as OpenAI's is shaped."""
+
+    def __init__(self) -> None:
+        self.seen: list[dict[str, Any]] = []
+        self.answer: Any = reply()
+        self.error: Exception | None = None
+        self.chat = SimpleNamespace(completions=Completions(self), other="there")
+
+    def stream(self) -> Any:
+        return pieces()
+
+    def models(self) -> str:
+        return "models"
+
+
+class Asynchronous(Plain):
+    """The same, awaited."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        plain = self.chat.completions.create
+
+        async def create(**arguments: Any) -> Any:
+            await asyncio.sleep(0)
+            return plain(**arguments)
+
+        self.chat = SimpleNamespace(completions=SimpleNamespace(create=create))
+
+    def stream(self) -> Any:
+        async def each() -> AsyncIterator[Any]:
+            for one in pieces():
+                yield one
+
+        return each()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+
+@pytest.fixture
+def memory() -> MemoryTransport:
+    made = MemoryTransport()
+    made.put_playbook(NAME, "be exact")
+    return made
+
+
+@pytest.fixture
+def combee(memory: MemoryTransport) -> Iterator[Client]:
+    with Client(transport=lambda: memory) as made:
+        made.ready()
+        yield made
+
+
+def test_a_call_is_shown_the_playbook_and_becomes_a_trace(combee: Client, memory: MemoryTransport) -> None:
+    plain = Plain()
+    wrapped = wrap_openai(plain, playbook=NAME, combee=combee)
+    answer = wrapped.chat.completions.create(model="m", messages=ASKED)
+    assert answer is plain.answer
+    first, *others = plain.seen[0]["messages"]
+    assert first["role"] == "system"
+    assert "<playbook>" in first["content"]
+    assert "be exact" in first["content"]
+    assert others == ASKED
+    combee.flush()
+    (trace,) = memory.traces
+    assert (trace.task, trace.answer, trace.playbook) == ("what is 1 + 1?", "2", NAME)
+    assert trace.shown is not None
+    assert (trace.shown.version, trace.shown.entry_ids) == (1, ("misc-00001",))
+    assert trace.metadata["gen_ai.usage.input_tokens"] == "7"
+    assert "be exact" not in trace.trajectory
+
+
+def test_the_prefix_is_the_same_from_call_to_call(combee: Client) -> None:
+    plain = Plain()
+    wrapped = wrap_openai(plain, playbook=NAME, combee=combee)
+    for question in ("one", "two"):
+        wrapped.chat.completions.create(messages=[{"role": "user", "content": question}])
+    assert plain.seen[0]["messages"][0] == plain.seen[1]["messages"][0]
+
+
+def test_the_client_given_stays_as_it_was_and_the_rest_passes_through(combee: Client) -> None:
+    plain = Plain()
+    wrapped = wrap_openai(plain, playbook=NAME, combee=combee)
+    plain.chat.completions.create(messages=ASKED)
+    assert plain.seen[0]["messages"] == ASKED
+    assert (wrapped.models(), wrapped.chat.other) == ("models", "there")
+    assert isinstance(wrapped, Plain)
+
+
+def test_a_developers_role_is_kept(combee: Client) -> None:
+    plain = Plain()
+    asked = [{"role": "developer", "content": "be brief"}, {"role": "user", "content": "x"}]
+    wrap_openai(plain, playbook=NAME, combee=combee).chat.completions.create(messages=asked)
+    assert plain.seen[0]["messages"][0]["role"] == "developer"
+
+
+def test_inside_a_run_calls_belong_to_it(combee: Client, memory: MemoryTransport) -> None:
+    plain = Plain()
+    wrapped = wrap_openai(plain, combee=combee)
+    with learning(NAME, client=combee) as run:
+        wrapped.chat.completions.create(messages=ASKED)
+        plain.answer = reply("it is 2")
+        more = [*ASKED, {"role": "assistant", "content": "2"}, {"role": "user", "content": "sure?"}]
+        wrapped.chat.completions.create(messages=more)
+        run.outcome("right", success=True)
+    combee.flush()
+    (trace,) = memory.traces
+    assert trace.trajectory.split("\n\n") == [
+        "system: be brief",
+        "user: what is 1 + 1?",
+        "assistant: 2",
+        "user: sure?",
+        "assistant: it is 2",
+    ]
+    assert (trace.trace_id, trace.answer, trace.feedback) == (
+        run.trace_id,
+        "it is 2",
+        "The run succeeded. right",
+    )
+    assert all("be exact" in one["messages"][0]["content"] for one in plain.seen)
+
+
+def test_outside_a_run_and_without_a_playbook_a_call_passes_untouched(
+    combee: Client, memory: MemoryTransport
+) -> None:
+    plain = Plain()
+    wrap_openai(plain, combee=combee).chat.completions.create(messages=ASKED)
+    assert plain.seen[0]["messages"] is ASKED
+    combee.flush()
+    assert memory.traces == []
+
+
+def test_a_stream_is_passed_on_piece_by_piece_and_recorded_at_its_end(
+    combee: Client, memory: MemoryTransport
+) -> None:
+    wrapped = wrap_openai(Plain(), playbook=NAME, combee=combee)
+    stream = wrapped.chat.completions.create(messages=ASKED, stream=True)
+    assert [piece.choices[0].delta.content for piece in stream] == ["tw", "o", None]
+    combee.flush()
+    assert [one.answer for one in memory.traces] == ["two"]
+
+
+def test_a_stream_that_is_left_early_is_recorded_as_far_as_it_came(
+    combee: Client, memory: MemoryTransport
+) -> None:
+    wrapped = wrap_openai(Plain(), playbook=NAME, combee=combee)
+    stream = wrapped.chat.completions.create(messages=ASKED, stream=True)
+    next(stream)
+    stream.close()
+    stream.close()
+    combee.flush()
+    assert [one.answer for one in memory.traces] == ["tw"]
+
+
+def test_an_error_of_the_model_is_the_agents_and_no_lesson(combee: Client, memory: MemoryTransport) -> None:
+    plain = Plain()
+    plain.error = ConnectionError("429")
+    with pytest.raises(ConnectionError):
+        wrap_openai(plain, playbook=NAME, combee=combee).chat.completions.create(messages=ASKED)
+    combee.flush()
+    assert memory.traces == []
+
+
+def test_an_answer_of_any_shape_reaches_the_agent(combee: Client) -> None:
+    plain = Plain()
+    wrapped = wrap_openai(plain, playbook=NAME, combee=combee)
+    for plain.answer in (None, "text", SimpleNamespace(choices=[]), SimpleNamespace(choices=[None])):
+        assert wrapped.chat.completions.create(messages=ASKED) is plain.answer
+
+
+def test_calls_of_tools_are_part_of_the_answer(combee: Client, memory: MemoryTransport) -> None:
+    plain = Plain()
+    call = SimpleNamespace(function=SimpleNamespace(name="look_up", arguments='{"id": 7}'))
+    plain.answer = reply("", [call])
+    wrap_openai(plain, playbook=NAME, combee=combee).chat.completions.create(messages=ASKED)
+    combee.flush()
+    assert memory.traces[0].answer == '[{"name": "look_up", "arguments": "{\\"id\\": 7}"}]'
+
+
+async def test_an_async_client_is_awaited_and_streams(combee: Client, memory: MemoryTransport) -> None:
+    plain = Asynchronous()
+    wrapped = wrap_openai(plain, playbook=NAME, combee=combee)
+    assert await wrapped.chat.completions.create(messages=ASKED) is plain.answer
+    stream = await wrapped.chat.completions.create(messages=ASKED, stream=True)
+    assert [piece.choices[0].delta.content async for piece in stream] == ["tw", "o", None]
+    await asyncio.to_thread(combee.flush)
+    assert [one.answer for one in memory.traces] == ["2", "two"]
+    assert all("be exact" in one["messages"][0]["content"] for one in plain.seen)
+
+
+async def test_runs_of_tasks_at_once_do_not_mix(combee: Client, memory: MemoryTransport) -> None:
+    wrapped = wrap_openai(Asynchronous(), combee=combee)
+
+    async def one(number: int) -> None:
+        async with learning(NAME, client=combee):
+            for part in ("a", "b"):
+                await wrapped.chat.completions.create(
+                    messages=[{"role": "user", "content": f"{number}{part}"}]
+                )
+
+    await asyncio.gather(*(one(number) for number in range(5)))
+    await asyncio.to_thread(combee.flush)
+    found = sorted(one.trajectory for one in memory.traces)
+    assert found == [f"user: {n}a\n\nassistant: 2\n\nuser: {n}b\n\nassistant: 2" for n in range(5)]
+
+
+def test_what_is_no_client_is_refused_at_once() -> None:
+    with pytest.raises(TypeError, match=r"chat\.completions\.create"):
+        wrap_openai(object())
