@@ -1,0 +1,70 @@
+"""The gateway as an ASGI application; ``build`` wires endpoints to a context, and nothing runs yet."""
+
+from importlib.metadata import version
+
+from fastapi import FastAPI
+from starlette.middleware.cors import CORSMiddleware
+
+from combee.gateway import commands, events, names, publishing, reading, status
+from combee.gateway.access import Access
+from combee.gateway.context import Context
+from combee.gateway.counting import Counting
+from combee.gateway.intake import Intake
+from combee.gateway.keys import keyring
+from combee.gateway.openapi import documented
+from combee.gateway.problems import add_handlers
+from combee.gateway.status import MetricsText
+from combee.runtime.metrics import Metrics, new_registry
+from combee.runtime.metrics_http import HttpMetrics
+
+
+def build(context: Context) -> FastAPI:
+    """Return the application.
+
+    Raises
+    ------
+    SettingsError
+        If the configured keys cannot be read.
+    """
+    settings = context.settings.gateway
+    keys = keyring(settings)
+    origins = tuple(one.strip() for one in settings.gateway_cors_origins.split(",") if one.strip())
+    names.register()
+    app = FastAPI(
+        title="Combee", version=version("combee"), docs_url=None, redoc_url=None, redirect_slashes=False
+    )
+    registry, streams = new_registry(), events.Events(context)
+    metrics = Metrics(registry, context.clock, service="gateway", slot=context.settings.worker.slot)
+    counts = HttpMetrics(registry, lambda: streams.open)
+    routers = (
+        publishing.router(context),
+        events.router(streams),
+        reading.router(context),
+        commands.router(context),
+        status.router(context, _texts(context, metrics)),
+    )
+    for router in routers:
+        app.include_router(router)
+    app.openapi = documented(app, keys=bool(keys))  # type: ignore[method-assign]  # FastAPI's documented way
+    add_handlers(app)
+    app.add_middleware(Intake, settings=settings)
+    app.add_middleware(Access, keys=keys, origins=origins)
+    if origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=origins,
+            allow_methods=["GET", "POST"],
+            allow_headers=["Authorization", "Content-Type", "If-None-Match", "Last-Event-ID"],
+            expose_headers=["ETag", "Combee-Version", "Retry-After"],
+        )
+    app.add_middleware(Counting, metrics=counts, clock=context.clock)
+    app.add_middleware(names.Slashes)  # added last, so it sees requests first
+    return app
+
+
+def _texts(context: Context, metrics: Metrics) -> MetricsText:
+    def text() -> tuple[str, bytes]:
+        metrics.conditions(context.health.conditions())
+        return metrics.text()
+
+    return text

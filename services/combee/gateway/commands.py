@@ -1,0 +1,229 @@
+"""Commands for publish: ``POST /v1/playbooks/{name}/promote`` and its like, idempotent by their ids."""
+
+import asyncio
+from http import HTTPStatus
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Response
+
+from combee.core.editing import edit_operations, edited_version
+from combee.core.formats import carried_over, held_by, read_playbook, says_the_same, write_playbook
+from combee.core.identity import content_id
+from combee.core.playbook import empty
+from combee.gateway import shelf
+from combee.gateway.access import allowed, check_touch
+from combee.gateway.bodies import Asked, Edit, Import, Promote, Revoke, Rollback
+from combee.gateway.context import Context
+from combee.gateway.keys import Caller
+from combee.gateway.names import Name
+from combee.gateway.problems import BODY, Refusal, not_found, problems
+from combee.gateway.values import LATEST, Sent
+from combee.ports import Outgoing
+from combee_schemas import topics
+from combee_schemas.codec import CodecError, encode
+from combee_schemas.command import Command, CommandKind
+from combee_schemas.playbook import Playbook
+
+LOOK_S = 1.0
+
+Admin = Annotated[Caller, Depends(allowed("playbooks:admin"))]
+WaitS = Annotated[float, Query(ge=0, le=60, description="wait so long for the effect before answering (s)")]
+
+
+class Commands:
+    """The endpoints' work."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    async def promote(
+        self, caller: Admin, name: Name, body: Promote, response: Response, wait_s: WaitS = 0.0
+    ) -> Sent:
+        """Let a label point at a version, the newest by default; agents that read it follow."""
+        current = await shelf.wanted(self._context, caller, name)
+        if body.label == LATEST:
+            raise Refusal(HTTPStatus.CONFLICT, f"{LATEST} moves by itself")
+        version = body.version or current.version
+        if version > current.version:
+            raise not_found(f"{name} has no version {version}; the newest is {current.version}")
+        known = shelf.labels_of(self._context, name).get(body.label)
+        if known and (known.version == version or body.command_id in known.commands):
+            return _unchanged(response, body.command_id, known.version)
+        # A label that went with its playbook may be set again: that is another command.
+        moved = str(known.command_offset) if known else f"version {current.version}"
+        command_id = body.command_id or content_id("promote", name, body.label, str(version), moved)
+        command = self._command("promote", current, command_id, label=body.label, version=version)
+        return await self._send(command, response, wait_s)
+
+    async def rollback(
+        self, caller: Admin, name: Name, body: Rollback, response: Response, wait_s: WaitS = 0.0
+    ) -> Sent:
+        """Make a new version that says what an old one says; a deleted playbook comes back."""
+        current = self._any(caller, name)
+        target = await self._context.history.exactly(name, body.version)
+        if target is None:
+            raise not_found(f"{name} has no version {body.version}; the newest is {current.version}")
+        deleted = current.origin == shelf.DELETED
+        if body.command_id in current.commands or (not deleted and says_the_same(current, target, "json")):
+            return _unchanged(response, body.command_id, current.version)
+        command_id = body.command_id or _own("rollback", current, str(body.version))
+        command = self._command("rollback", current, command_id, version=body.version)
+        return await self._send(command, response, wait_s)
+
+    async def edit(
+        self, caller: Admin, name: Name, body: Edit, response: Response, wait_s: WaitS = 0.0
+    ) -> Sent:
+        """Change entries; refused if an entry that changed here has changed meanwhile."""
+        current = await shelf.wanted(self._context, caller, name)
+        version = body.version or edited_version(body.text) or current.version
+        base = await shelf.wanted(self._context, caller, name, version)
+        try:
+            operations = edit_operations(base, body.text)
+        except ValueError as error:
+            raise Refusal(HTTPStatus.BAD_REQUEST, f"the edited text: {error}") from error
+        if not operations or body.command_id in current.commands:
+            return _unchanged(response, body.command_id, current.version)
+        command_id = body.command_id or content_id("edit", name, str(base.version), body.text)
+        command = self._command("edit", current, command_id, operations=operations, base_version=base.version)
+        return await self._send(command, response, wait_s)
+
+    async def import_(
+        self, caller: Admin, name: Name, body: Import, response: Response, wait_s: WaitS = 0.0
+    ) -> Sent:
+        """Replace a playbook's content, or start one; nothing happens if it says the same already."""
+        check_touch(caller, name)
+        shelf.check_current(self._context)
+        current = shelf.newest(self._context, name) or empty(name)
+        try:
+            given = read_playbook(body.text, body.format, name=name).model_copy(update={"name": name})
+        except ValueError as error:
+            raise Refusal(HTTPStatus.BAD_REQUEST, f"the text, read as {body.format}: {error}") from error
+        if says_the_same(current, given, body.format) or body.command_id in current.commands:
+            return _unchanged(response, body.command_id, current.version)
+        base = self._context.playbooks.latest(name)
+        command = self._command(
+            "import",
+            current,
+            body.command_id or _own("import", base, write_playbook(given, "json")),
+            entries=carried_over(current, given, body.format),
+            sections=given.sections,
+            counters=given.counters,
+            holds=held_by(current, given, body.format),
+        )
+        return await self._send(command, response, wait_s)
+
+    async def revoke(
+        self, caller: Admin, name: Name, body: Revoke, response: Response, wait_s: WaitS = 0.0
+    ) -> Sent:
+        """Take reflections back: entries that rest on them alone go, and they never count again."""
+        current = await shelf.wanted(self._context, caller, name)
+        if set(body.reflection_ids) <= set(current.revoked) or body.command_id in current.commands:
+            return _unchanged(response, body.command_id, current.version)
+        command_id = body.command_id or _own("revoke", current, *body.reflection_ids)
+        command = self._command("revoke", current, command_id, reflection_ids=tuple(body.reflection_ids))
+        return await self._send(command, response, wait_s)
+
+    async def delete(
+        self, caller: Admin, name: Name, body: Asked, response: Response, wait_s: WaitS = 0.0
+    ) -> Sent:
+        """Delete a playbook and its labels for all subscribers; its history stays, and rollback brings it back."""
+        current = self._any(caller, name)
+        if current.origin == shelf.DELETED and body.command_id in current.commands:
+            return _unchanged(response, body.command_id, current.version)
+        if current.origin == shelf.DELETED:
+            raise not_found(f"there is no playbook {name}")
+        command = self._command("delete", current, body.command_id or _own("delete", current))
+        return await self._send(command, response, wait_s)
+
+    # ---- how
+
+    def _any(self, caller: Caller, name: str) -> Playbook:
+        """Return the newest version, of a deleted playbook what remains."""
+        check_touch(caller, name)
+        shelf.check_current(self._context)
+        current = self._context.playbooks.latest(name)
+        if not current.version:
+            raise not_found(f"there is no playbook {name}")
+        return current
+
+    def _command(self, kind: CommandKind, current: Playbook, command_id: str, **fields: Any) -> Command:
+        return Command(
+            command_id=command_id,
+            playbook=current.name,
+            kind=kind,
+            issued_at_ms=self._context.clock.now_ms(),
+            **fields,
+        )
+
+    async def _send(self, command: Command, response: Response, wait_s: float) -> Sent:
+        """Write a command; wait for what becomes of it, if that is wanted."""
+        try:
+            value = encode(command)
+        except CodecError as error:
+            raise Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, str(error)) from error
+        outgoing = Outgoing(topic=topics.COMMANDS.name, key=command.playbook.encode(), value=value)
+        async with asyncio.timeout(self._context.settings.gateway.gateway_ack_timeout_s):
+            (offset,) = await self._context.log.produce(outgoing)
+        partition = await self._context.log.partition_for(topics.COMMANDS.name, command.playbook.encode())
+        origin = f"{topics.COMMANDS.name}[{partition}]@{offset}"
+        deadline = self._context.clock.monotonic() + wait_s
+        while True:
+            seen = self._context.changed.seen
+            self._check_refused(origin)
+            if (version := self._done(command)) is not None:
+                response.status_code = HTTPStatus.OK
+                return Sent(command_id=command.command_id, done=True, version=version)
+            left_s = deadline - self._context.clock.monotonic()
+            if left_s <= 0 or self._context.stopping.is_set():
+                return Sent(command_id=command.command_id)
+            await self._context.changed.wait(seen, min(left_s, LOOK_S))
+
+    def _check_refused(self, origin: str) -> None:
+        for letter in self._context.live.picture.snapshot(0).dead_letters_recent:
+            if letter.origin == origin:
+                raise Refusal(HTTPStatus.CONFLICT, f"publish refused it: {letter.reason}")
+
+    def _done(self, command: Command) -> int | None:
+        """Return the version that a command brought about, once it did."""
+        if command.kind == "promote":
+            label = shelf.labels_of(self._context, command.playbook).get(command.label)
+            return label.version if label and command.command_id in label.commands else None
+        latest = self._context.playbooks.latest(command.playbook)
+        return latest.version if command.command_id in latest.commands else None
+
+
+def _own(kind: CommandKind, current: Playbook, *parts: str) -> str:
+    """Return an id that names what is asked for and of which version: sent twice, it has one effect."""
+    return content_id(kind, current.name, *parts, str(current.version))
+
+
+def _unchanged(response: Response, command_id: str | None, version: int) -> Sent:
+    response.status_code = HTTPStatus.OK
+    return Sent(command_id=command_id or "", done=True, version=version, changed=False)
+
+
+def router(context: Context) -> APIRouter:
+    """Return the endpoints."""
+    commands, routes = Commands(context), APIRouter(tags=["commands"])
+    for verb, work in (
+        ("promote", commands.promote),
+        ("rollback", commands.rollback),
+        ("edit", commands.edit),
+        ("import", commands.import_),
+        ("revoke", commands.revoke),
+        ("delete", commands.delete),
+    ):
+        routes.add_api_route(
+            f"/v1/playbooks/{{name:playbook}}/{verb}",
+            work,
+            methods=["POST"],
+            operation_id=verb,
+            status_code=HTTPStatus.ACCEPTED,
+            response_model=Sent,
+            responses={
+                200: {"description": "Its effect is there, or nothing was to be done.", "model": Sent},
+                202: {"description": "Kafka has acknowledged it; publish gets to it."},
+                **problems(400, 404, 409, *BODY),
+            },
+        )
+    return routes

@@ -1,0 +1,106 @@
+"""What the gateway's endpoints and the dashboard's pages are given."""
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from combee.gateway.changes import Changes
+from combee.gateway.feed import Feed
+from combee.gateway.history import History
+from combee.ports import Clock, Log
+from combee.runtime.health import Health
+from combee.runtime.live import Live
+from combee.runtime.playbooks import Playbooks
+from combee.runtime.settings import Settings
+from combee.runtime.view import View
+from combee_schemas import topics
+from combee_schemas.playbook import Label
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """Everything there is to ask and to show; ``work`` keeps it current."""
+
+    log: Log
+    clock: Clock
+    settings: Settings
+    live: Live
+    playbooks: Playbooks
+    """The newest of each from memory; any version that ``history`` places."""
+    labels: View[Label]
+    """By ``playbook#label``."""
+    history: History
+    """The versions of a playbook, and any one of them."""
+    feed: Feed
+    """New versions as they are written."""
+    health: Health
+    changed: Changes
+    """Told when a playbook, a label or the live picture may have changed."""
+    known: asyncio.Event
+    """Set once every playbook and label has been read."""
+    stopping: asyncio.Event
+    """Set when the server stops: streams end."""
+
+    def knows(self) -> bool:
+        """Return whether every playbook and label has been read once; what is known then may be answered from."""
+        if self.playbooks.view.is_current and self.labels.is_current:
+            self.known.set()
+        return self.known.is_set()
+
+    def work(self) -> list[Coroutine[Any, Any, None]]:
+        """Return what must run beside the server; each runs for ever."""
+        return [
+            self.playbooks.view.run(),
+            self.labels.run(),
+            self.feed.run(),
+            self.live.run(),
+            self.health.beat(),
+            self._turn(),
+        ]
+
+    async def wait_current(self, timeout_s: float) -> None:
+        """Wait until everything that was in the log at the start is known; TimeoutError after ``timeout_s``."""
+        async with asyncio.timeout(timeout_s):
+            await self.playbooks.view.wait_current(timeout_s)
+            await self.labels.wait_current(timeout_s)
+            await self.feed.wait_current(timeout_s)
+            await self.live.wait_current(timeout_s)
+
+    async def _turn(self) -> None:
+        """Tell health that there is somebody at work, and waiters that something may have changed."""
+        revision = -1
+        while True:
+            revision = await self.live.changed(revision, 1.0)
+            self.changed.tell()
+            self.health.turned()
+
+
+def context_of(log: Log, settings: Settings, clock: Clock) -> Context:
+    """Return a context that knows nothing yet."""
+    changed = Changes()
+    playbooks = Playbooks(log, lambda _name, _playbook: changed.tell())
+    history = History(log)
+    feed = Feed(log, history)
+
+    def relabelled(_key: str, _label: Label | None) -> None:
+        changed.tell()
+        feed.changed.tell()
+
+    labels = View(log, topics.LABELS, Label, on_change=relabelled)
+    health = Health(clock, dead_letters_per_minute=settings.worker.dead_letters_per_minute)
+    health.views = (playbooks.view, labels, feed)
+    return Context(
+        log=log,
+        clock=clock,
+        settings=settings,
+        live=Live(log, clock, batch_size=settings.batch.batch_size),
+        playbooks=playbooks,
+        labels=labels,
+        history=history,
+        feed=feed,
+        health=health,
+        changed=changed,
+        known=asyncio.Event(),
+        stopping=asyncio.Event(),
+    )

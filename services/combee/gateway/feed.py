@@ -1,0 +1,112 @@
+"""The feed: every version as it is written, in order and without a gap, for any number of streams.
+
+A stream holds a position and nothing else, so that a slow one costs no memory: what has left the feed's short
+memory it reads from ``history``.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+
+import structlog
+
+from combee.gateway.changes import Changes
+from combee.gateway.history import History, placed
+from combee.ports import Log, Record, TransientError
+from combee_schemas import topics
+from combee_schemas.playbook import Playbook
+
+logger = structlog.get_logger()
+
+RETRY_S = 1.0
+KEPT = 256
+KEPT_BYTES = 32 << 20
+
+
+class Feed:
+    """Follows ``history`` from the moment it starts."""
+
+    def __init__(self, log: Log, history: History, *, kept: int = KEPT, kept_bytes: int = KEPT_BYTES) -> None:
+        self.changed = Changes()
+        """Told at every new version."""
+        self._log = log
+        self._history = history
+        self._most = kept, kept_bytes
+        self._recent: deque[tuple[Playbook, int, int]] = deque()
+        """Version, partition, bytes."""
+        self._bytes = 0
+        self._starts: dict[int, int] = {}
+        """Per partition where to read on."""
+        self._covered: dict[int, int] = {}
+        """Per partition the offset from which everything read is in memory."""
+        self._current = asyncio.Event()
+        self._connected = False
+
+    @property
+    def is_current(self) -> bool:
+        """Whether new versions arrive here."""
+        return self._connected
+
+    async def wait_current(self, timeout_s: float) -> None:
+        """Wait until the feed follows."""
+        async with asyncio.timeout(timeout_s):
+            await self._current.wait()
+
+    async def run(self) -> None:
+        """Follow for ever; after a disconnect, from where it was."""
+        while True:
+            try:
+                await self._follow()
+            except TransientError as error:
+                self._connected = False
+                logger.warning("feed_disconnected", error=str(error))
+                await asyncio.sleep(RETRY_S)
+
+    async def _follow(self) -> None:
+        if not self._starts:
+            self._starts = dict(await self._log.ends(topics.HISTORY.name))
+            self._covered = dict(self._starts)
+        async with aclosing(self._log.follow(topics.HISTORY.name, dict(self._starts))) as changes:
+            async for records in changes:
+                if records is None:
+                    self._connected = True
+                    self._current.set()
+                for record in records or ():
+                    self._take(record)
+                self.changed.tell()
+
+    def _take(self, record: Record) -> None:
+        self._starts[record.partition] = record.offset + 1
+        version = placed(record)
+        if version is None:
+            return
+        size = len(record.value or b"")
+        self._recent.append((version, record.partition, size))
+        self._bytes += size
+        self._history.remember(version)
+        most, most_bytes = self._most
+        while len(self._recent) > most or self._bytes > most_bytes:
+            gone, partition, size = self._recent.popleft()
+            self._covered[partition] = gone.history_offset + 1
+            self._bytes -= size
+
+    async def start(self, name: str) -> int:
+        """Return a position before which a playbook that nobody has heard of has no version."""
+        source = await self._history.source(name)
+        return self._covered.get(source.partition, 0) - 1
+
+    async def after(self, name: str, position: int) -> AsyncGenerator[Playbook, None]:
+        """Yield every version of a playbook that stands after ``position``, oldest first, to the newest now."""
+        source = await self._history.source(name)
+        while position + 1 < (covered := self._covered.get(source.partition, 0)):
+            async with aclosing(self._history.between(name, position + 1, covered)) as versions:
+                async for version in versions:
+                    yield version
+            position = covered - 1
+        for version in self._remembered(name, position):
+            yield version
+
+    def _remembered(self, name: str, position: int) -> Sequence[Playbook]:
+        found = (version for version, _, _ in self._recent if version.name == name)
+        return [version for version in found if version.history_offset > position]

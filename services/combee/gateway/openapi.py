@@ -1,0 +1,96 @@
+"""The OpenAPI document: what FastAPI derives, and what it cannot know."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from pydantic.json_schema import models_json_schema
+
+from combee.gateway.problems import Problem
+from combee.gateway.publishing import KINDS
+from combee_schemas.playbook import Playbook
+
+LARGEST, SMALLEST = 2**64 - 1, -(2**63)
+"""What msgpack can write."""
+PREFIX = "#/components/schemas/{model}"
+DESCRIPTION = """Publish what agents did and learned; read playbooks, or have every new version pushed.
+
+Errors are problem details (RFC 9457, `application/problem+json`). Where API keys are configured, send one as
+`Authorization: Bearer KEY`; scopes are `reflections:write`, `playbooks:read` and `playbooks:admin`.
+"""
+
+
+def documented(app: FastAPI, *, keys: bool) -> Callable[[], dict[str, Any]]:
+    """Return what ``app.openapi`` is replaced by; the document is made once."""
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = _document(app, keys=keys)
+        return app.openapi_schema
+
+    return openapi
+
+
+def _document(app: FastAPI, *, keys: bool) -> dict[str, Any]:
+    document = get_openapi(
+        title=app.title,
+        version=app.version,
+        description=DESCRIPTION,
+        routes=app.routes,
+        tags=app.openapi_tags,
+    )
+    components = document.setdefault("components", {})
+    schemas = components.setdefault("schemas", {})
+    for unused in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(unused, None)
+    for name, schema in _ours().items():
+        schemas.setdefault(name, schema)
+    if keys:
+        components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+        document["security"] = [{"key": []}]
+    return document
+
+
+def _ours() -> dict[str, Any]:
+    """Return the schemas that only bodies read by hand and prepared responses refer to."""
+    sent = [kind.topic.message for kind in KINDS]
+    modes: list[Any] = [(one, "validation") for one in sent]
+    _, bodies = models_json_schema(modes, ref_template=PREFIX)
+    _, answers = models_json_schema(
+        [(Problem, "serialization"), (Playbook, "serialization")], ref_template=PREFIX
+    )
+    found: dict[str, Any] = {**bodies["$defs"], **answers["$defs"]}
+    for kind in KINDS:
+        name = kind.topic.message.__name__
+        found[f"New{name}"] = _without_id(found.pop(name), kind.id_field)
+    for schema in found.values():
+        _bound(schema)
+    return found
+
+
+def _without_id(schema: dict[str, Any], id_field: str) -> dict[str, Any]:
+    """Return the schema of a message whose id the gateway may choose."""
+    required = [name for name in schema["required"] if name != id_field]
+    given = schema["properties"][id_field]
+    properties = {**schema["properties"], id_field: {"anyOf": [given, {"type": "null"}]}}
+    return {**schema, "required": required, "properties": properties}
+
+
+def _bound(schema: Any) -> None:
+    """Say of every integer that it has 64 bits."""
+    for one in _objects(schema):
+        if one.get("type") == "integer":
+            one.setdefault("maximum", LARGEST)
+            if "exclusiveMinimum" not in one:
+                one.setdefault("minimum", SMALLEST)
+
+
+def _objects(schema: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(schema, dict):
+        yield schema
+        for one in schema.values():
+            yield from _objects(one)
+    elif isinstance(schema, list):
+        for one in schema:
+            yield from _objects(one)

@@ -1,0 +1,157 @@
+"""Errors as RFC 9457 problem details: refusals raised on purpose, and what became of all others."""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+import structlog
+from fastapi import FastAPI, HTTPException, Request, Response
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.exceptions import HTTPException as StarletteHTTPException
+
+from combee.ports import CombeeError, TransientError
+
+logger = structlog.get_logger()
+
+MEDIA_TYPE = "application/problem+json"
+RETRY_AFTER_S = 1
+MOST_ERRORS = 20
+
+
+class Wrong(BaseModel):
+    """One thing that is wrong with a request; what was sent is never repeated."""
+
+    model_config = ConfigDict(frozen=True)
+
+    where: str
+    detail: str
+
+
+class Problem(BaseModel):
+    """Problem details (RFC 9457)."""
+
+    model_config = ConfigDict(frozen=True)
+
+    type: str = Field("about:blank", description="`about:blank`: the title says it all")
+    title: str
+    status: int = Field(ge=400, le=599)
+    detail: str = ""
+    errors: tuple[Wrong, ...] = ()
+
+
+class Refusal(HTTPException):
+    """A request that is refused, and why; raised by endpoints, or given to a client by ``answer``."""
+
+    def __init__(
+        self,
+        status: HTTPStatus,
+        detail: str,
+        *,
+        errors: tuple[Wrong, ...] = (),
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(status, detail, dict(headers or {}))
+        self.problem = Problem(title=status.phrase, status=status, detail=detail, errors=errors)
+
+    def answer(self) -> Response:
+        """Return it as a response."""
+        return _response(self.problem, self.headers)
+
+
+def busy(detail: str) -> Refusal:
+    """Return the refusal of a client that should come again soon."""
+    return Refusal(HTTPStatus.TOO_MANY_REQUESTS, detail, headers={"Retry-After": str(RETRY_AFTER_S)})
+
+
+def unavailable(detail: str) -> Refusal:
+    """Return the refusal of a gateway that cannot do it right now."""
+    return Refusal(HTTPStatus.SERVICE_UNAVAILABLE, detail, headers={"Retry-After": str(RETRY_AFTER_S)})
+
+
+def not_found(detail: str) -> Refusal:
+    """Return the refusal for what does not exist, or is not this caller's to see."""
+    return Refusal(HTTPStatus.NOT_FOUND, detail)
+
+
+def wrongs(error: ValidationError | RequestValidationError) -> tuple[Wrong, ...]:
+    """Return what a validation found, without what was sent."""
+    found = error.errors()[:MOST_ERRORS]
+    return tuple(Wrong(where=".".join(map(str, one["loc"])), detail=one["msg"]) for one in found)
+
+
+def _response(problem: Problem, headers: Mapping[str, str] | None = None) -> Response:
+    body = problem.model_dump_json(exclude_defaults=True)
+    return Response(body, problem.status, dict(headers or {}), media_type=MEDIA_TYPE)
+
+
+# ---- handlers
+
+
+async def _http(_: Request, error: Exception) -> Response:
+    if isinstance(error, Refusal):
+        return error.answer()
+    assert isinstance(error, StarletteHTTPException)  # noqa: S101 - that is what it is registered for
+    status = HTTPStatus(error.status_code)
+    detail = error.detail if error.detail != status.phrase else ""
+    return _response(Problem(title=status.phrase, status=status, detail=detail), error.headers)
+
+
+async def _invalid(_: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)  # noqa: S101 - that is what it is registered for
+    detail = "the request is not as the OpenAPI document says"
+    return Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, detail, errors=wrongs(error)).answer()
+
+
+async def _failed(_: Request, error: Exception) -> Response:
+    if isinstance(error, TransientError | TimeoutError):
+        return unavailable(
+            "Kafka does not answer right now; what is sent again with its id counts once"
+        ).answer()
+    logger.error("request_failed", error=f"{type(error).__name__}: {error}")
+    return Refusal(HTTPStatus.INTERNAL_SERVER_ERROR, "it is in the gateway's log").answer()
+
+
+HANDLERS: Mapping[Any, Any] = {
+    StarletteHTTPException: _http,
+    RequestValidationError: _invalid,
+    CombeeError: _failed,
+    TimeoutError: _failed,
+    Exception: _failed,
+}
+
+
+def add_handlers(app: FastAPI) -> None:
+    """Answer every error of the app with a problem."""
+    for kind, handler in HANDLERS.items():
+        app.add_exception_handler(kind, handler)
+
+
+# ---- as the OpenAPI document says it
+
+STATUS_TEXT: Mapping[int, str] = {
+    400: "It is well-formed and cannot be done",
+    401: "No key was given, or none that is known",
+    403: "The key has not the scope, or not this name space",
+    404: "There is no such thing, or it is not this key's to see",
+    408: "The body did not arrive in time",
+    409: "It cannot be done with what there is",
+    413: "The body is too large",
+    415: "The body is not application/json",
+    421: "Asked under a name that is not this machine's",
+    422: "The request is not as this document says",
+    429: "Too much at once: come again after Retry-After seconds",
+    500: "A fault of the gateway",
+    503: "Kafka does not answer right now, or the gateway has just started: come again after Retry-After seconds",
+}
+ALWAYS = (401, 403, 421, 422, 500, 503)
+BODY = (408, 413, 429)
+
+
+def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Return the OpenAPI responses of the errors an endpoint has, those that all have among them."""
+    schema = {"$ref": "#/components/schemas/Problem"}
+    return {
+        status: {"description": STATUS_TEXT[status], "content": {MEDIA_TYPE: {"schema": schema}}}
+        for status in sorted({*ALWAYS, *statuses})
+    }

@@ -1,0 +1,187 @@
+"""The gateway as a server: bound, run, and stopped so that open streams end well."""
+
+import asyncio
+import contextlib
+import ipaddress
+import socket
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from typing import Any
+
+import structlog
+import uvicorn
+from starlette.types import ASGIApp
+
+from combee.gateway.app import build
+from combee.gateway.context import Context
+from combee.gateway.keys import keyring
+from combee.ports import FatalError
+from combee.runtime.gateway_settings import GatewaySettings
+
+logger = structlog.get_logger()
+
+USUAL_PORT = 8750
+STOP_WITHIN_S = 5.0
+BACKLOG = 1024
+CURRENT_S = 60.0
+TURN_S = 1.0
+
+
+class _Server(uvicorn.Server):
+    """uvicorn without its signal handlers: who runs it decides what a signal means."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+@contextlib.asynccontextmanager
+async def listening(app: ASGIApp, context: Context) -> AsyncIterator[str]:
+    """Serve an application while the context is open; yields its base address.
+
+    Raises
+    ------
+    FatalError
+        If the address cannot be used, or is open to others and there are no keys.
+    """
+    settings = context.settings.gateway
+    check_bind(settings)
+    with contextlib.closing(_bound(settings)) as bound:
+        server = _Server(
+            uvicorn.Config(
+                app,
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                timeout_graceful_shutdown=int(STOP_WITHIN_S) - 1,
+            )
+        )
+        serving = asyncio.create_task(server.serve(sockets=[bound]))
+        try:
+            # The socket listens already, so a client that is faster than uvicorn only queues.
+            yield address(bound)
+        finally:
+            context.stopping.set()
+            context.feed.changed.tell()
+            context.changed.tell()
+            server.should_exit = True
+            await _ended([serving])
+
+
+async def serve(
+    context: Context,
+    stop: asyncio.Event,
+    *,
+    app: ASGIApp | None = None,
+    on_ready: Callable[[str], None] = lambda _address: None,
+    on_turn: Callable[[], None] = lambda: None,
+) -> None:
+    """Keep the context current and serve until ``stop``.
+
+    ``on_ready`` gets the address once reads are answered; ``on_turn`` is called every second from then on.
+
+    Raises
+    ------
+    FatalError
+        As ``listening`` does, or if the log is not as it must be.
+    """
+    work = [
+        asyncio.create_task(one) for one in (*context.work(), _serving(context, stop, app, on_ready, on_turn))
+    ]
+    try:
+        done, _ = await asyncio.wait(work, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in work:
+            task.cancel()
+        await _ended(work)
+    for task in done:
+        task.result()
+
+
+async def _ended(work: Sequence[asyncio.Task[Any]]) -> None:
+    """Wait for tasks to end, for a while: a library may swallow its cancellation."""
+    _, late = await asyncio.wait(work, timeout=STOP_WITHIN_S)
+    for task in late:
+        logger.warning("ends_late", task=str(task.get_coro()))
+        task.cancel()
+
+
+async def _serving(
+    context: Context,
+    stop: asyncio.Event,
+    app: ASGIApp | None,
+    on_ready: Callable[[str], None],
+    on_turn: Callable[[], None],
+) -> None:
+    async with listening(app or build(context), context) as where:
+        await _first(context.wait_current(CURRENT_S), stop)
+        if not stop.is_set():
+            on_ready(where)
+            logger.info("serving", service="gateway", address=where)
+        while not stop.is_set():
+            on_turn()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(TURN_S):
+                    await stop.wait()
+
+
+async def _first(work: Coroutine[Any, Any, None], stop: asyncio.Event) -> None:
+    """Wait for ``work``, unless it is time to stop."""
+    waits = [asyncio.create_task(work), asyncio.create_task(stop.wait())]
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in waits:
+            task.cancel()
+        await asyncio.gather(*waits, return_exceptions=True)
+
+
+def check_bind(settings: GatewaySettings) -> None:
+    """Refuse to open the gateway to others without keys.
+
+    Raises
+    ------
+    FatalError
+        If the address is not on loopback and no keys are configured.
+    """
+    host = settings.gateway_host
+    try:
+        is_loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError as error:
+        raise FatalError(f"COMBEE_GATEWAY_HOST is {host!r}: give an address, or localhost") from error
+    if not is_loopback and not keyring(settings):
+        raise FatalError(
+            f"the gateway would be open to everybody who reaches {host}: set COMBEE_GATEWAY_KEYS or"
+            " COMBEE_GATEWAY_KEYS_FILE (docs/http.md), or listen on 127.0.0.1"
+        )
+
+
+def _bound(settings: GatewaySettings) -> socket.socket:
+    host = settings.gateway_host
+    if settings.gateway_port is not None:
+        return _bind(host, settings.gateway_port)
+    try:
+        return _bind(host, USUAL_PORT)
+    except FatalError:
+        return _bind(host, 0)
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # With the protocol named, asyncio switches Nagle's algorithm off; else each reply waits 40 ms for an ACK.
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((host, port))
+        bound.listen(BACKLOG)
+    except OSError as error:
+        bound.close()
+        raise FatalError(
+            f"{host}:{port} cannot be used ({error.strerror}): set COMBEE_GATEWAY_HOST and COMBEE_GATEWAY_PORT"
+        ) from error
+    return bound
+
+
+def address(bound: socket.socket) -> str:
+    """Return the base address of a bound socket."""
+    host, port = bound.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -1,0 +1,203 @@
+"""What the gateway answers, as the OpenAPI document describes it."""
+
+from collections import Counter
+from typing import Annotated, Any, Literal
+
+from pydantic import StringConstraints
+
+from combee.core.formats import Format
+from combee.gateway.problems import Problem
+from combee_schemas.base import PlaybookName, Value
+from combee_schemas.playbook import Label, Origin, Playbook
+
+LABEL_PATTERN = r"^[A-Za-z][A-Za-z0-9._-]{0,79}$"
+LATEST = "latest"
+LARGEST_WHOLE = 2.0**64
+LabelName = Annotated[str, StringConstraints(pattern=LABEL_PATTERN)]
+
+
+def whole(value: Any) -> Any:
+    """Return JSON with ``2.0`` as ``2``, wherever it is: JSON knows no difference, and strict models do."""
+    match value:
+        case float() if value.is_integer() and abs(value) < LARGEST_WHOLE:
+            return int(value)
+        case list():
+            return [whole(one) for one in value]
+        case dict():
+            return {name: whole(one) for name, one in value.items()}
+    return value
+
+
+class Item(Value):
+    """What became of one object of a request."""
+
+    index: int
+    id: str = ""
+    """Its own, or the one that its content gives it."""
+    status: Literal["accepted", "repeated", "refused"]
+    """accepted: Kafka has acknowledged it; repeated: it had before."""
+    problem: Problem | None = None
+
+
+class Receipt(Value):
+    """What became of the objects of a request; acknowledged by Kafka unless refused."""
+
+    accepted: int = 0
+    repeated: int = 0
+    refused: int = 0
+    items: tuple[Item, ...] = ()
+
+
+class Listed(Value):
+    """One playbook in a list."""
+
+    name: PlaybookName
+    version: int
+    entries: int
+    batch_sequence: int
+    origin: Origin
+    labels: dict[str, int]
+    """Label → version."""
+    created_at_ms: int
+
+
+class Page(Value):
+    """Some playbooks in the order of their names."""
+
+    playbooks: tuple[Listed, ...]
+    next: PlaybookName | None = None
+    """Ask again with ``after`` set to this; None: these are the last."""
+
+
+class Tokens(Value):
+    """Tokens that the model read and wrote."""
+
+    read: int
+    written: int
+
+
+class VersionRow(Value):
+    """One version without its entries: where it came from, what it changed, what it cost."""
+
+    version: int
+    origin: Origin
+    batch_id: str = ""
+    batch_sequence: int | None = None
+    base_version: int = 0
+    staleness: int = 0
+    reflections: int = 0
+    entries: int = 0
+    changes: dict[str, int]
+    """Changes by kind."""
+    model_calls: int = 0
+    tokens: Tokens
+    retention: tuple[float, ...] = ()
+    degraded: bool = False
+    closed_at_ms: int = 0
+    created_at_ms: int = 0
+
+
+class Versions(Value):
+    """Some versions of a playbook, newest first."""
+
+    name: PlaybookName
+    versions: tuple[VersionRow, ...]
+    next: int | None = None
+    """Ask again with ``before`` set to this; None: these are the oldest retained."""
+
+
+class VersionEvent(Value):
+    """The data of a ``version`` event: the playbook, or its text in the format that was asked for."""
+
+    name: PlaybookName
+    version: int
+    format: Format = "json"
+    created_at_ms: int
+    playbook: Playbook | None = None
+    text: str | None = None
+
+
+class DeletedEvent(Value):
+    """The data of a ``deleted`` event."""
+
+    name: PlaybookName
+    version: int
+
+
+class LabelEvent(Value):
+    """The data of a ``label`` event: a label points at this version from now on."""
+
+    name: PlaybookName
+    label: str
+    version: int
+
+
+class Sent(Value):
+    """A command that Kafka has acknowledged; ``done`` once its effect is there."""
+
+    command_id: str
+    done: bool = False
+    version: int | None = None
+    """The newest version, once done; of a label, the version that it points at."""
+    changed: bool = True
+    """False: it said nothing new, and nothing was sent."""
+
+
+class LedgerCalls(Value):
+    """Model calls of the batches that have an update."""
+
+    planned: int
+    made: int
+    skips: int
+    splits: int
+    re_asks: int
+
+
+class LedgerHorizon(Value):
+    """How far back the ledger could look."""
+
+    first_retained: dict[str, dict[str, int]]
+    note: str
+
+
+class LedgerAccount(Value):
+    """The account of every acknowledged reflection, from the topics alone."""
+
+    good: bool
+    reflections: int
+    applied: int
+    pending: int
+    dead_lettered: int
+    lost: int
+    double: int
+    violations: tuple[str, ...]
+    model_calls: LedgerCalls
+    horizon: LedgerHorizon
+
+
+def listed(playbook: Playbook, labels: dict[str, Label]) -> Listed:
+    """Return one line of the list."""
+    return Listed(
+        name=playbook.name,
+        version=playbook.version,
+        entries=len(playbook.entries),
+        batch_sequence=playbook.batch_sequence,
+        origin=playbook.origin,
+        labels={label.label: label.version for label in labels.values()},
+        created_at_ms=playbook.created_at_ms,
+    )
+
+
+def version_row(playbook: Playbook) -> VersionRow:
+    """Return one version without its entries."""
+    ours = playbook.origin == "batch"
+    kept = VersionRow.model_fields.keys() & Playbook.model_fields.keys() - {"entries", "changes"}
+    return VersionRow(
+        **{name: getattr(playbook, name) for name in kept - {"batch_id", "batch_sequence"}},
+        batch_id=playbook.batch_id if ours else "",
+        batch_sequence=playbook.batch_sequence if ours else None,
+        entries=len(playbook.entries),
+        changes=dict(Counter(change.kind for change in playbook.changes)),
+        model_calls=playbook.usage.calls,
+        tokens=Tokens(read=playbook.usage.tokens_in, written=playbook.usage.tokens_out),
+    )

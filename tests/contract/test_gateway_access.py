@@ -1,0 +1,119 @@
+"""Who may ask the gateway, and for what."""
+
+import base64
+
+from support.gateway import ADMIN, CONFIGURED, READER, WRITER, asked, bearer, version
+
+
+async def test_without_a_key_or_with_a_wrong_one_nothing_is_told() -> None:
+    async with asked(**CONFIGURED) as gateway:
+        await gateway.knows(version("support/refunds", 1))
+        for headers in ({}, bearer("x" * 24), bearer(""), {"authorization": "Bearer"}, bearer(READER + " ")):
+            for path in ("/v1/playbooks", "/v1/playbooks/support/refunds", "/v1/nothing", "/metrics", "/"):
+                answer = await gateway.client.get(path, headers=headers)
+                expected = 401 if headers != bearer(READER + " ") else answer.status_code
+                assert answer.status_code == expected, path
+                assert "refunds" not in answer.text or expected != 401
+
+        answer = await gateway.client.get("/v1/playbooks")
+        assert answer.headers["www-authenticate"].startswith("Bearer")
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert (await gateway.client.get("/healthz")).status_code == 200
+        assert (await gateway.client.get("/readyz")).status_code == 200
+
+
+async def test_a_scope_opens_what_it_names_and_nothing_else() -> None:
+    reflection = {"playbook": "support/refunds", "key_insight": "x"}
+    promotion = {"label": "production"}
+    async with asked(**CONFIGURED) as gateway:
+        await gateway.knows(version("support/refunds", 1))
+        expected = {WRITER: (202, 403, 403), READER: (403, 200, 403), ADMIN: (403, 200, 202)}
+        for key, statuses in expected.items():
+            client, headers = gateway.client, bearer(key)
+            found = (
+                await client.post("/v1/reflections", json=reflection, headers=headers),
+                await client.get("/v1/playbooks/support/refunds", headers=headers),
+                await client.post("/v1/playbooks/support/refunds/promote", json=promotion, headers=headers),
+            )
+            assert tuple(one.status_code for one in found) == statuses
+
+
+async def test_a_name_space_hides_the_playbooks_of_others() -> None:
+    async with asked(**CONFIGURED) as gateway:
+        await gateway.knows(version("support/refunds", 1), version("legal/cases", 1))
+        headers = bearer(READER)
+
+        answer = await gateway.client.get("/v1/playbooks", headers=headers)
+        assert [one["name"] for one in answer.json()["playbooks"]] == ["support/refunds"]
+        for path in (
+            "legal/cases",
+            "legal/none",
+            "legal%2Fcases",
+            "legal/cases/versions",
+            "legal/cases/events",
+        ):
+            assert (await gateway.client.get(f"/v1/playbooks/{path}", headers=headers)).status_code == 403
+        assert (await gateway.client.get("/v1/ledger", headers=headers)).status_code == 403
+        status = await gateway.client.get("/v1/status", headers=headers)
+        assert "support/refunds" in status.text
+        assert "legal/cases" not in status.text
+
+
+async def test_of_a_batch_only_what_is_in_the_name_space_is_taken() -> None:
+    items = [{"playbook": name, "key_insight": "x"} for name in ("support/refunds", "legal/cases")]
+    async with asked(**CONFIGURED) as gateway:
+        answer = await gateway.client.post("/v1/reflections", json=items, headers=bearer(WRITER))
+
+        assert answer.status_code == 207
+        assert [one["status"] for one in answer.json()["items"]] == ["accepted", "refused"]
+        assert answer.json()["items"][1]["problem"]["status"] == 403
+
+
+async def test_browsers_log_in_to_everything_that_is_not_the_api_with_the_key_as_password() -> None:
+    async with asked(**CONFIGURED) as gateway:
+        asked_for = await gateway.client.get("/metrics")
+        assert asked_for.headers["www-authenticate"].startswith("Basic")
+        for key, status in ((ADMIN, 200), (READER, 403), ("x" * 20, 401)):
+            basic = base64.b64encode(f"me:{key}".encode()).decode()
+            answer = await gateway.client.get("/metrics", headers={"authorization": f"Basic {basic}"})
+            assert answer.status_code == status
+        broken = await gateway.client.get("/metrics", headers={"authorization": "Basic %"})
+        assert broken.status_code == 401
+
+
+async def test_without_keys_only_loopback_names_are_answered() -> None:
+    async with asked() as gateway:
+        for host, status in (
+            ("127.0.0.1:8750", 200),
+            ("localhost", 200),
+            ("[::1]:1", 200),
+            ("evil.example", 421),
+            ("evil.example:8750", 421),
+            ("127.0.0.1.evil.example", 421),
+            ("", 421),
+            ("[", 421),
+        ):
+            answer = await gateway.client.get("/v1/playbooks", headers={"host": host})
+            assert answer.status_code == status, host
+
+
+async def test_a_page_of_another_origin_may_neither_read_nor_post_as_it_could_without_asking() -> None:
+    body = '{"playbook": "a", "key_insight": "x"}'
+    async with asked() as gateway:
+        origin = {"origin": "https://evil.example"}
+        answer = await gateway.client.get("/v1/playbooks", headers=origin)
+        assert not [name for name in answer.headers if name.startswith("access-control")]
+        for kind in ("text/plain", "application/x-www-form-urlencoded", None):
+            headers = {**origin, **({"content-type": kind} if kind else {})}
+            answer = await gateway.client.post("/v1/reflections", content=body, headers=headers)
+            assert answer.status_code == 415
+            answer = await gateway.client.post(
+                "/v1/playbooks/a/import", content='{"text": "", "format": "ace"}', headers=headers
+            )
+            assert answer.status_code == 422
+
+    async with asked(gateway_cors_origins="https://good.example, https://better.example") as gateway:
+        for name, allowed in (("good", True), ("better", True), ("evil", False)):
+            one = f"https://{name}.example"
+            answer = await gateway.client.get("/v1/playbooks", headers={"origin": one})
+            assert (answer.headers.get("access-control-allow-origin") == one) is allowed

@@ -1,0 +1,115 @@
+"""Commands over HTTP: what the command line can do to a playbook, an operator's program can, too."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from support.gateway import Asked, asked, publishing
+
+PATH = "/v1/playbooks/support/refunds"
+ACE = "## OTHERS\n[misc-00001] helpful=1 harmful=0 :: ask for the receipt\n"
+
+
+@asynccontextmanager
+async def running() -> AsyncIterator[Asked]:
+    """Yield a gateway beside a publish service."""
+    async with asked() as gateway:
+        publisher = asyncio.create_task(publishing(gateway.log))
+        try:
+            yield gateway
+        finally:
+            publisher.cancel()
+            await asyncio.gather(publisher, return_exceptions=True)
+
+
+async def done(gateway: Asked, verb: str, **body: Any) -> dict[str, Any]:
+    answer = await gateway.client.post(f"{PATH}/{verb}?wait_s=10", json=body)
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    assert found["done"]
+    return found
+
+
+async def content(gateway: Asked, query: str = "") -> list[str]:
+    return [entry["content"] for entry in (await gateway.client.get(PATH + query)).json()["entries"]]
+
+
+async def test_a_playbook_lives_by_commands() -> None:
+    async with running() as gateway:
+        assert (await done(gateway, "import", text=ACE, format="ace"))["version"] == 1
+        again = await done(gateway, "import", text=ACE, format="ace")
+        assert (again["version"], again["changed"]) == (1, False)
+
+        text = (await gateway.client.get(f"{PATH}?format=md")).text
+        edited = text.replace("ask for the receipt", "ask for the date")
+        assert (await done(gateway, "edit", text=edited))["version"] == 2
+        assert await content(gateway) == ["ask for the date"]
+
+        assert (await done(gateway, "promote", label="production", version=1))["version"] == 1
+        assert await content(gateway, "?label=production") == ["ask for the receipt"]
+        assert not (await done(gateway, "promote", label="production", version=1))["changed"]
+
+        assert (await done(gateway, "rollback", version=1))["version"] == 3
+        assert await content(gateway) == ["ask for the receipt"]
+
+        assert (await done(gateway, "revoke", reflection_ids=["r1"]))["version"] == 4
+        deleted = await done(gateway, "delete")
+        assert deleted["version"] == 5
+        assert (await gateway.client.get(PATH)).status_code == 404
+        assert (await gateway.client.post(f"{PATH}/delete", json={})).status_code == 404
+        assert (await done(gateway, "rollback", version=2))["version"] == 6
+        assert await content(gateway) == ["ask for the date"]
+
+
+async def test_a_repeat_under_the_same_id_has_no_second_effect() -> None:
+    async with running() as gateway:
+        first = await done(gateway, "import", text=ACE, format="ace", command_id="mine")
+        again = await done(gateway, "import", text=ACE + "more\n", format="ace", command_id="mine")
+        assert (first["version"], again["version"], again["changed"]) == (1, 1, False)
+        assert await content(gateway) == ["ask for the receipt"]
+
+
+async def test_a_command_without_waiting_is_acknowledged() -> None:
+    async with asked() as gateway:
+        answer = await gateway.client.post(f"{PATH}/import", json={"text": ACE, "format": "ace"})
+        assert answer.status_code == 202
+        assert answer.json() == {**answer.json(), "done": False, "version": None}
+
+
+async def test_what_cannot_be_done_is_refused_with_its_reason() -> None:
+    async with running() as gateway:
+        unknown: list[tuple[str, Any]] = [
+            ("promote", {"label": "production"}),
+            ("rollback", {"version": 1}),
+            ("edit", {"text": "# x"}),
+            ("revoke", {"reflection_ids": ["r1"]}),
+            ("delete", {}),
+        ]
+        for verb, body in unknown:
+            assert (await gateway.client.post(f"{PATH}/{verb}", json=body)).status_code == 404
+        await done(gateway, "import", text=ACE, format="ace")
+        wrong: list[tuple[str, Any, int]] = [
+            ("promote", {"label": "production", "version": 7}, 404),
+            ("promote", {"label": "latest"}, 409),
+            ("promote", {"label": "no label"}, 422),
+            ("promote", {"label": "production", "versoin": 1}, 422),
+            ("rollback", {"version": 7}, 404),
+            ("edit", {"text": "no playbook"}, 400),
+            ("import", {"text": "no playbook", "format": "ace"}, 400),
+        ]
+        for verb, body, status in wrong:
+            answer = await gateway.client.post(f"{PATH}/{verb}", json=body)
+            assert (answer.status_code, answer.json()["status"]) == (status, status), (verb, body)
+
+
+async def test_what_publish_refuses_is_told_to_who_waits() -> None:
+    async with running() as gateway:
+        await done(gateway, "import", text=ACE, format="ace")
+        text = (await gateway.client.get(f"{PATH}?format=md")).text
+        await done(gateway, "edit", text=text.replace("receipt", "date"))
+        answer = await gateway.client.post(
+            f"{PATH}/edit?wait_s=10", json={"text": text.replace("receipt", "name"), "version": 1}
+        )
+        assert answer.status_code == 409
+        assert "changed since version 1" in answer.json()["detail"]

@@ -1,0 +1,192 @@
+"""Versions pushed to streams: all of them, in order, whatever a client or the gateway goes through."""
+
+import asyncio
+import json
+import socket
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from combee.adapters.memory import MemoryLog
+from combee.gateway.feed import Feed
+from combee.gateway.history import History
+from combee.runtime.clock import SystemClock
+from support.gateway import Event, Stream, labelled, published, served, until, version
+
+NAME = "support/refunds"
+EVENTS = f"/v1/playbooks/{NAME}/events"
+
+
+def reached(number: int) -> Callable[[list[Event]], bool]:
+    return lambda events: any(one.kind == "version" and one.id.startswith(f"{number}@") for one in events)
+
+
+def numbers(stream: Stream) -> list[int]:
+    return [json.loads(one.data)["version"] for one in stream.of("version")]
+
+
+async def test_a_stream_begins_with_the_newest_version_and_gets_every_later_one() -> None:
+    log = MemoryLog(SystemClock())
+    await published(log, *(version(NAME, number) for number in (1, 2, 3)))
+    async with served(log) as (address, _), httpx.AsyncClient(base_url=address) as client:
+        stream = Stream(EVENTS)
+        reading = asyncio.create_task(stream.read(client, until=reached(6)))
+        await until(lambda: bool(stream.events))
+        for number in (4, 5, 6):
+            await published(log, version(NAME, number), version("other", number))
+        await reading
+
+    assert numbers(stream) == [3, 4, 5, 6]
+    assert json.loads(stream.events[-1].data)["playbook"]["entries"][0]["content"] == "lesson of version 6"
+
+
+async def test_a_stream_may_wait_for_a_playbook_that_does_not_exist_yet() -> None:
+    log = MemoryLog(SystemClock())
+    async with served(log) as (address, context), httpx.AsyncClient(base_url=address) as client:
+        stream = Stream(f"{EVENTS}?format=ace")
+        reading = asyncio.create_task(stream.read(client, until=reached(1)))
+        await until(lambda: context.feed.is_current)
+        await published(log, version(NAME, 1))
+        await reading
+
+    assert numbers(stream) == [1]
+    assert "[misc-00001] helpful=0" in json.loads(stream.events[0].data)["text"]
+
+
+@pytest.mark.parametrize("last", ["2@", "2"], ids=["an id of ours", "a version"])
+async def test_a_client_that_comes_back_gets_what_it_missed_even_from_before_the_gateway(last: str) -> None:
+    log = MemoryLog(SystemClock())
+    await published(log, *(version(NAME, number) for number in range(1, 11)))
+    async with served(log) as (address, context), httpx.AsyncClient(base_url=address) as client:
+        if last.endswith("@"):
+            last += str((await context.history.places(NAME))[2])
+        stream = Stream(EVENTS, events=[Event(id=last)])
+        await published(log, version(NAME, 11))
+        await stream.read(client, until=reached(11))
+
+    assert numbers(stream) == list(range(3, 12))
+
+
+async def test_a_client_that_loses_its_connection_again_and_again_misses_nothing() -> None:
+    log = MemoryLog(SystemClock())
+    await published(log, version(NAME, 1))
+    async with served(log) as (address, _), httpx.AsyncClient(base_url=address) as client:
+        stream = Stream(EVENTS)
+        await stream.read(client, until=reached(1))
+        for number in range(2, 30):
+            await published(log, version(NAME, number))
+            if number % 3 == 0:
+                count = len(stream.events)
+                await stream.read(client, until=lambda events, count=count: len(events) > count)  # type: ignore[misc]
+        await stream.read(client, until=reached(29))
+
+    assert numbers(stream) == list(range(1, 30))
+
+
+async def test_what_has_left_the_feeds_memory_is_read_from_history() -> None:
+    log = MemoryLog(SystemClock(), partitions=1)
+    feed = Feed(log, History(log), kept=3)
+    following = asyncio.create_task(feed.run())
+    await feed.wait_current(5)
+    for number in range(1, 21):
+        await published(log, version(NAME, number), version("other", number))
+    await until(lambda: len(feed._recent) == 3 and feed._recent[-1][0].version == 20)
+
+    found = [one async for one in feed.after(NAME, -1)]
+    assert [one.version for one in found] == list(range(1, 21))
+    later = [one.version async for one in feed.after(NAME, found[9].history_offset)]
+    assert later == list(range(11, 21))
+    assert feed._bytes < 20_000
+    following.cancel()
+
+
+async def test_a_slow_client_costs_no_memory_and_is_dropped() -> None:
+    log = MemoryLog(SystemClock())
+    big = "x" * 200_000
+    settings = {"gateway_send_timeout_s": 0.3, "gateway_heartbeat_s": 0.2}
+    async with served(log, **settings) as (address, _), httpx.AsyncClient(base_url=address) as client:
+        host, port = urlsplit(address).hostname or "", urlsplit(address).port or 0
+        with socket.socket() as slow:
+            slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            slow.connect((host, port))
+            slow.sendall(f"GET {EVENTS} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+            await asyncio.to_thread(slow.recv, 12)  # it is answered, and reads no further
+            stream = Stream(EVENTS)
+            for number in range(1, 60):
+                await published(log, version(NAME, number, big))
+            await stream.read(client, until=reached(59))
+            assert await _open_streams(client) == 0
+
+    assert numbers(stream)[-1] == 59
+
+
+async def _open_streams(client: httpx.AsyncClient) -> int:
+    """Return how many streams are open, once that is none, or after a while."""
+    found = 1
+    async with asyncio.timeout(10):
+        while found:
+            text = (await client.get("/metrics")).text
+            found = int(float(text.split("\ncombee_streams_open ")[1].split()[0]))
+    return found
+
+
+async def test_there_is_a_sign_of_life_where_nothing_happens() -> None:
+    log = MemoryLog(SystemClock())
+    await published(log, version(NAME, 1))
+    async with (
+        served(log, gateway_heartbeat_s=0.05) as (address, _),
+        httpx.AsyncClient(base_url=address) as client,
+    ):
+        stream = Stream(EVENTS)
+        reading = asyncio.create_task(stream.read(client, until=reached(2)))
+        await until(lambda: stream.comments >= 2)
+        await published(log, version(NAME, 2))
+        await reading
+
+
+async def test_streams_are_bounded() -> None:
+    log = MemoryLog(SystemClock())
+    await published(log, version(NAME, 1))
+    async with served(log, gateway_streams=1) as (address, _), httpx.AsyncClient(base_url=address) as client:
+        stream = Stream(EVENTS)
+        reading = asyncio.create_task(stream.read(client, until=reached(2)))
+        await until(lambda: bool(stream.events))
+        refused = await client.get(EVENTS)
+        assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
+        await published(log, version(NAME, 2))
+        await reading
+        assert await _open_streams(client) == 0
+        await Stream(EVENTS).read(client, until=reached(2))
+
+
+async def test_labels_and_a_deletion_are_told() -> None:
+    log = MemoryLog(SystemClock())
+    await published(log, version(NAME, 1), version(NAME, 2))
+    await labelled(log, NAME, "production", 1)
+    async with served(log) as (address, _), httpx.AsyncClient(base_url=address) as client:
+        stream = Stream(EVENTS)
+        reading = asyncio.create_task(stream.read(client, until=lambda events: events[-1].kind == "deleted"))
+        await until(lambda: len(stream.events) == 2)
+        await labelled(log, NAME, "production", 2)
+        await until(lambda: len(stream.events) == 3)
+        await published(log, version(NAME, 3, origin="delete", entries=()))
+        await reading
+
+    moves = [json.loads(one.data) for one in stream.of("label")]
+    assert [(one["label"], one["version"]) for one in moves] == [("production", 1), ("production", 2)]
+    assert json.loads(stream.events[-1].data) == {"name": NAME, "version": 3}
+
+
+async def test_streams_end_when_the_gateway_stops() -> None:
+    log = MemoryLog(SystemClock())
+    await published(log, version(NAME, 1))
+    stream = Stream(EVENTS)
+    async with httpx.AsyncClient() as client:
+        async with served(log) as (address, _):
+            stream.url = address + EVENTS
+            reading = asyncio.create_task(stream.read(client, until=reached(99)))
+            await until(lambda: bool(stream.events))
+        async with asyncio.timeout(5):
+            await reading

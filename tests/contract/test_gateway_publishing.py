@@ -1,0 +1,238 @@
+"""What agents send over HTTP: acknowledged, once, bounded, and each item for itself."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import pytest
+
+from combee.adapters.memory import MemoryLog
+from combee.ports import Outgoing, TopicPartition, TransientError
+from combee.runtime.clock import SystemClock
+from combee_schemas import topics
+from combee_schemas.codec import decode
+from combee_schemas.reflection import Reflection
+from combee_schemas.topics import Topic
+from combee_schemas.trace import Trace
+from support.gateway import Asked, asked, until
+
+LESSON = {"reflection_id": "r1", "playbook": "support/refunds", "key_insight": "check the date"}
+JSON = {"content-type": "application/json"}
+TRACE = {"trace_id": "t1", "playbook": "support/refunds", "task": "refund?"}
+
+
+class Gate(MemoryLog):
+    """A log that acknowledges when it is told to, or fails."""
+
+    def __init__(self) -> None:
+        super().__init__(SystemClock())
+        self.open = asyncio.Event()
+        self.waiting = 0
+        self.error: Exception | None = None
+
+    async def produce(self, *outgoing: Outgoing) -> Sequence[int]:
+        self.waiting += 1
+        try:
+            await self.open.wait()
+        finally:
+            self.waiting -= 1
+        if self.error:
+            raise self.error
+        return await super().produce(*outgoing)
+
+
+async def written(gateway: Asked, topic: Topic) -> list[Any]:
+    found = []
+    for number in range(await gateway.log.partitions(topic.name)):
+        source = TopicPartition(topic=topic.name, partition=number)
+        found += [decode(record.value, topic.message) async for record in gateway.log.read(source, 0)]
+    return found
+
+
+async def test_what_is_sent_is_written_as_it_is_and_keyed_as_the_map_says() -> None:
+    async with asked() as gateway:
+        answers = [
+            await gateway.client.post("/v1/reflections", json=LESSON),
+            await gateway.client.post("/v1/traces", json=[TRACE, {**TRACE, "trace_id": "t2"}]),
+        ]
+        assert [one.status_code for one in answers] == [202, 202]
+        assert answers[0].json()["items"] == [{"index": 0, "id": "r1", "status": "accepted", "problem": None}]
+        (lesson,) = await written(gateway, topics.REFLECTIONS)
+        assert isinstance(lesson, Reflection)
+        assert (lesson.reflection_id, lesson.key_insight) == ("r1", "check the date")
+        assert lesson.created_at_ms > 0
+        traces = await written(gateway, topics.TRACES)
+        assert {one.trace_id for one in traces if isinstance(one, Trace)} == {"t1", "t2"}
+        number = await gateway.log.partition_for(topics.REFLECTIONS.name, b"support/refunds")
+        assert (await gateway.log.ends(topics.REFLECTIONS.name))[number] == 1
+
+
+async def test_nothing_is_accepted_before_the_log_has_acknowledged() -> None:
+    log = Gate()
+    async with asked(log) as gateway:
+        sending = asyncio.create_task(gateway.client.post("/v1/reflections", json=LESSON))
+        await until(lambda: log.waiting == 1)
+        assert not sending.done()
+        log.open.set()
+        assert (await sending).status_code == 202
+
+
+@pytest.mark.parametrize("error", [TransientError("away"), TimeoutError()])
+async def test_what_the_log_does_not_take_is_to_be_sent_again(error: Exception) -> None:
+    log = Gate()
+    log.error = error
+    log.open.set()
+    async with asked(log) as gateway:
+        answer = await gateway.client.post("/v1/reflections", json=LESSON)
+        assert answer.status_code == 503
+        assert answer.headers["retry-after"] == "1"
+        log.error = None
+        again = await gateway.client.post("/v1/reflections", json=LESSON)
+        assert again.json()["accepted"] == 1
+        assert len(await written(gateway, topics.REFLECTIONS)) == 1
+
+
+async def test_a_log_that_says_nothing_is_not_waited_for_for_ever() -> None:
+    async with asked(Gate(), gateway_ack_timeout_s=0.05) as gateway:
+        assert (await gateway.client.post("/v1/reflections", json=LESSON)).status_code == 503
+
+
+async def test_a_repeat_under_the_same_id_is_written_once() -> None:
+    async with asked() as gateway:
+        first = await gateway.client.post("/v1/reflections", json=LESSON)
+        again = await gateway.client.post("/v1/reflections", json=[LESSON, LESSON])
+        other = await gateway.client.post("/v1/reflections", json={**LESSON, "playbook": "other"})
+
+        assert (first.json()["accepted"], again.json()["repeated"], other.json()["accepted"]) == (1, 2, 1)
+        assert again.status_code == 202
+        assert len(await written(gateway, topics.REFLECTIONS)) == 2
+
+
+async def test_without_an_id_the_same_content_has_the_same_id() -> None:
+    anonymous = {"playbook": "support/refunds", "key_insight": "check the date"}
+    async with asked() as gateway:
+        answers = [await gateway.client.post("/v1/reflections", json=anonymous) for _ in range(2)]
+        other = await gateway.client.post("/v1/reflections", json={**anonymous, "key_insight": "else"})
+
+        ids = [one.json()["items"][0]["id"] for one in (*answers, other)]
+        assert ids[0] == ids[1] != ids[2]
+        assert len(await written(gateway, topics.REFLECTIONS)) == 2
+
+
+async def test_a_bad_item_hurts_only_itself() -> None:
+    wrong: list[Any] = [
+        {"playbook": "?", "reflection_id": "x"},
+        {"reflection_id": "x"},
+        17,
+        None,
+        [LESSON],
+        {**LESSON, "created_at_ms": "soon"},
+        {**LESSON, "created_at_ms": True},
+        {**LESSON, "created_at_ms": 1 << 70},
+        {**LESSON, "reasoning": "x" * 270_000},
+    ]
+    async with asked() as gateway:
+        answer = await gateway.client.post("/v1/reflections", json=[*wrong, LESSON])
+
+        assert answer.status_code == 207
+        assert (answer.json()["accepted"], answer.json()["refused"]) == (1, len(wrong))
+        statuses = [one["problem"]["status"] for one in answer.json()["items"][:-1]]
+        assert statuses == [422] * 8 + [413]
+        assert len(await written(gateway, topics.REFLECTIONS)) == 1
+        alone = [
+            await gateway.client.post("/v1/reflections", content=json.dumps(one), headers=JSON)
+            for one in wrong
+        ]
+        assert [one.status_code for one in alone] == [422] * 4 + [202] + [422] * 3 + [413]
+        refused = await gateway.client.post("/v1/reflections", json=wrong[:3])
+        assert refused.status_code == 422
+        assert [one["where"] for one in refused.json()["errors"]] == ["0.playbook", "1.playbook", "2"]
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"\xff", b'{"a": NaN}', b"[" * 100_000, b'"\\ud800"', b"[]"])
+async def test_what_is_no_json_of_ours_is_refused(body: bytes) -> None:
+    async with asked() as gateway:
+        answer = await gateway.client.post("/v1/reflections", content=body, headers=JSON)
+        assert answer.status_code == 422
+        assert answer.headers["content-type"] == "application/problem+json"
+
+
+async def test_a_problem_never_repeats_what_was_sent() -> None:
+    secret = {**LESSON, "created_at_ms": "sk-verysecretkey123456", "playbook": "sk-verysecretkey123456 "}
+    async with asked() as gateway:
+        answer = await gateway.client.post("/v1/reflections", json=secret)
+        assert answer.status_code == 422
+        assert "verysecret" not in answer.text
+
+
+async def test_secrets_in_texts_do_not_reach_the_log() -> None:
+    told = {**LESSON, "reasoning": "used sk-verysecretkey123456", "side_info": {"password": "hunter2hunter2"}}
+    async with asked() as gateway:
+        await gateway.client.post("/v1/reflections", json=told)
+        (found,) = await written(gateway, topics.REFLECTIONS)
+        assert found.reasoning == "used ***"
+        assert found.side_info == {"password": "***"}
+
+
+async def test_a_batch_has_a_size_limit() -> None:
+    items = [{**LESSON, "reflection_id": f"r{number}"} for number in range(4)]
+    async with asked(gateway_max_batch=3) as gateway:
+        assert (await gateway.client.post("/v1/reflections", json=items)).status_code == 422
+        assert (await gateway.client.post("/v1/reflections", json=items[:3])).status_code == 202
+
+
+async def test_a_large_body_is_refused_before_it_is_read_or_parsed() -> None:
+    sent = 0
+
+    async def endless() -> AsyncIterator[bytes]:
+        nonlocal sent
+        while True:
+            sent += 1000
+            yield b" " * 1000
+
+    async with asked(gateway_max_body_bytes=10_000) as gateway:
+        told = await gateway.client.post("/v1/reflections", content=b" " * 10_001, headers=JSON)
+        untold = await gateway.client.post("/v1/reflections", content=endless(), headers=JSON)
+        fits = await gateway.client.post("/v1/reflections", json=LESSON)
+
+    assert (told.status_code, untold.status_code, fits.status_code) == (413, 413, 202)
+    assert sent <= 12_000
+
+
+async def test_a_body_that_trickles_in_is_not_waited_for() -> None:
+    stuck = asyncio.Event()
+
+    async def trickle() -> AsyncIterator[bytes]:
+        yield b"{"
+        await stuck.wait()
+
+    async with asked(gateway_body_timeout_s=0.05) as gateway:
+        answer = await gateway.client.post("/v1/reflections", content=trickle(), headers=JSON)
+        assert answer.status_code == 408
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"gateway_inflight_requests": 2},
+        {"gateway_inflight_bytes": 2200, "gateway_max_body_bytes": 1024},
+    ],
+)
+async def test_too_much_in_flight_is_answered_with_come_again_later(limits: dict[str, Any]) -> None:
+    log = Gate()
+    async with asked(log, **limits) as gateway:
+
+        def send(number: int) -> asyncio.Task[Any]:
+            lesson = {**LESSON, "reflection_id": f"r{number}", "reasoning": "x" * 900}
+            return asyncio.create_task(gateway.client.post("/v1/reflections", json=lesson))
+
+        first = [send(number) for number in range(2)]
+        await until(lambda: log.waiting == 2)
+        refused = await send(3)
+        assert refused.status_code == 429
+        assert refused.headers["retry-after"] == "1"
+        assert (await gateway.client.get("/v1/playbooks")).status_code == 200
+        log.open.set()
+        assert {one.status_code for one in await asyncio.gather(*first)} == {202}
+        assert (await send(4)).status_code == 202

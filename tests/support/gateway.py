@@ -1,0 +1,222 @@
+"""A gateway on the in-memory log: as an application asked in process, or as a server on loopback."""
+
+import asyncio
+import hashlib
+import json
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+
+from combee.adapters.memory import MemoryLog
+from combee.core.playbook import empty
+from combee.gateway.app import build
+from combee.gateway.context import Context, context_of
+from combee.gateway.server import serve
+from combee.ports import Log, Outgoing
+from combee.publish.publisher import Publisher
+from combee.runtime.clock import SystemClock
+from combee.runtime.settings import load_settings
+from combee_schemas import topics
+from combee_schemas.codec import encode
+from combee_schemas.playbook import Entry, Label, Playbook
+
+DEADLINE_S = 10.0
+WRITER, READER, ADMIN = "w" * 24, "r" * 24, "a" * 24
+KEYS: list[dict[str, Any]] = [
+    {"name": "agents", "key": WRITER, "scopes": ["reflections:write"], "namespaces": ["support/"]},
+    {
+        "name": "readers",
+        "hash": "sha256:" + hashlib.sha256(READER.encode()).hexdigest(),
+        "scopes": ["playbooks:read"],
+        "namespaces": ["support/"],
+    },
+    {"name": "operators", "key": ADMIN, "scopes": ["playbooks:read", "playbooks:admin"]},
+]
+CONFIGURED: dict[str, Any] = {"gateway_keys": json.dumps(KEYS)}
+
+
+def bearer(key: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {key}"}
+
+
+def version(name: str, number: int, *contents: str, **fields: Any) -> Playbook:
+    entries = [
+        Entry(id=f"misc-{at:05d}", section="OTHERS", content=text)
+        for at, text in enumerate(contents or (f"lesson of version {number}",), 1)
+    ]
+    made = {"version": number, "entries": tuple(entries), "created_at_ms": number, "origin": "batch"}
+    return empty(name).model_copy(update={**made, **fields})
+
+
+async def published(log: Log, *versions: Playbook) -> None:
+    """Write versions as publish does: history first, its place into the snapshot, visible at once."""
+    async with writer(log) as write:
+        for one in versions:
+            await write(one)
+
+
+@asynccontextmanager
+async def writer(log: Log) -> AsyncIterator[Callable[[Playbook], Awaitable[None]]]:
+    """Yield what writes one version after the other."""
+    transactor = await log.transactor("publish-test")
+
+    async def write(one: Playbook) -> None:
+        key = one.name.encode()
+        async with transactor.transaction() as transaction:
+            (offset,) = await transaction.send(
+                Outgoing(topic=topics.HISTORY.name, key=key, value=encode(one))
+            )
+            placed = one.model_copy(update={"history_offset": offset})
+            await transaction.send(Outgoing(topic=topics.PLAYBOOKS.name, key=key, value=encode(placed)))
+
+    try:
+        yield write
+    finally:
+        await transactor.close()
+
+
+async def labelled(log: Log, name: str, label: str, number: int, command_id: str = "c") -> None:
+    value = encode(Label(playbook=name, label=label, version=number, commands=(command_id,)))
+    await log.produce(Outgoing(topic=topics.LABELS.name, key=f"{name}#{label}".encode(), value=value))
+
+
+async def publishing(log: Log) -> None:
+    """Run the publish service for ever."""
+    publisher = Publisher(log, SystemClock(), budget_tokens=16_000)
+    await publisher.session(asyncio.Event(), lambda: None)
+
+
+async def until(condition: Callable[[], bool], timeout_s: float = DEADLINE_S) -> None:
+    async with asyncio.timeout(timeout_s):
+        while not condition():  # noqa: ASYNC110 - the same
+            await asyncio.sleep(0.005)  # a condition of any kind tells nobody that it holds
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A gateway whose context is current, asked without a socket."""
+
+    context: Context
+    client: httpx.AsyncClient
+
+    @property
+    def log(self) -> Log:
+        return self.context.log
+
+    async def knows(self, *versions: Playbook) -> None:
+        """Publish versions and wait until the gateway has them."""
+        await published(self.log, *versions)
+        for one in versions:
+            await until(lambda one=one: self.context.playbooks.latest(one.name).version >= one.version)  # type: ignore[misc]
+
+    async def labels(self, name: str, label: str, number: int) -> None:
+        await labelled(self.log, name, label, number)
+        key = f"{name}#{label}"
+        await until(lambda: (found := self.context.labels.get(key)) is not None and found.version == number)
+
+
+@asynccontextmanager
+async def asked(log: Log | None = None, *, key: str | None = None, **settings: Any) -> AsyncIterator[Asked]:
+    context = context_of(log or MemoryLog(SystemClock()), load_settings(**settings), SystemClock())
+    work = [asyncio.create_task(one) for one in context.work()]
+    await context.wait_current(DEADLINE_S)
+    headers = {"authorization": f"Bearer {key}"} if key else {}
+    transport = httpx.ASGITransport(build(context), raise_app_exceptions=False)
+    try:
+        async with httpx.AsyncClient(
+            transport=transport, base_url="http://127.0.0.1", headers=headers
+        ) as client:
+            yield Asked(context, client)
+    finally:
+        for task in work:
+            task.cancel()
+        await asyncio.gather(*work, return_exceptions=True)
+
+
+@asynccontextmanager
+async def served(log: Log, **settings: Any) -> AsyncIterator[tuple[str, Context]]:
+    """Yield the address of a gateway on loopback, and its context."""
+    context = context_of(log, load_settings(**{"gateway_port": 0, **settings}), SystemClock())
+    stop, ready = asyncio.Event(), asyncio.get_running_loop().create_future()
+    running = asyncio.create_task(serve(context, stop, on_ready=ready.set_result))
+    try:
+        async with asyncio.timeout(DEADLINE_S):
+            await asyncio.wait({running, ready}, return_when=asyncio.FIRST_COMPLETED)
+        if running.done():
+            running.result()
+        yield ready.result(), context
+    finally:
+        stop.set()
+        await running
+
+
+@contextmanager
+def in_a_thread(prepare: Callable[[Log], Any], **settings: Any) -> Iterator[str]:
+    """Yield the address of a gateway that runs in a thread, for clients that block."""
+    loop, addresses, ending = asyncio.new_event_loop(), list[str](), asyncio.Event()
+    ready = threading.Event()
+
+    async def work() -> None:
+        log = MemoryLog(SystemClock())
+        await prepare(log)
+        publisher = asyncio.create_task(publishing(log))
+        async with served(log, **settings) as (address, _):
+            addresses.append(address)
+            ready.set()
+            await ending.wait()
+        publisher.cancel()
+
+    thread = threading.Thread(target=loop.run_until_complete, args=(work(),))
+    thread.start()
+    try:
+        assert ready.wait(DEADLINE_S)
+        yield addresses[0]
+    finally:
+        loop.call_soon_threadsafe(ending.set)
+        thread.join(DEADLINE_S)
+        loop.close()
+
+
+@dataclass(slots=True)
+class Event:
+    kind: str = "message"
+    id: str = ""
+    data: str = ""
+
+
+@dataclass(slots=True)
+class Stream:
+    """One client of an event stream, as any language's would be; it remembers the last id it saw."""
+
+    url: str
+    events: list[Event] = field(default_factory=list)
+    comments: int = 0
+    headers: dict[str, str] = field(default_factory=dict)
+
+    async def read(self, client: httpx.AsyncClient, *, until: Callable[[list[Event]], bool]) -> None:
+        """Read until a condition holds for all events so far, or the server ends the stream."""
+        last = next((one.id for one in reversed(self.events) if one.id), "")
+        headers = {**self.headers, **({"Last-Event-ID": last} if last else {})}
+        event = Event()
+        async with client.stream("GET", self.url, headers=headers, timeout=DEADLINE_S) as response:
+            assert response.status_code == 200, (await response.aread()).decode()
+            async for line in response.aiter_lines():
+                if not line and event.data:
+                    self.events.append(event)
+                    event = Event()
+                    if until(self.events):
+                        return
+                name, _, value = line.partition(": ")
+                if not name:
+                    self.comments += 1
+                elif name == "event":
+                    event.kind = value
+                elif name in {"id", "data"}:
+                    setattr(event, name, value)
+
+    def of(self, kind: str) -> Sequence[Event]:
+        return [one for one in self.events if one.kind == kind]

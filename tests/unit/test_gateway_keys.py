@@ -1,0 +1,99 @@
+"""The keys of the gateway: how they are given, kept and compared."""
+
+import hmac
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from combee.gateway.keys import ANYBODY, keyring
+from combee.gateway.server import check_bind
+from combee.ports import FatalError
+from combee.runtime.gateway_settings import GatewaySettings
+from combee.runtime.group import SettingsError
+from support.gateway import ADMIN, CONFIGURED, KEYS, WRITER
+
+
+def test_the_gateway_is_not_opened_to_others_without_keys() -> None:
+    for host in ("0.0.0.0", "::", "192.0.2.1"):  # noqa: S104 - refused
+        with pytest.raises(FatalError, match="COMBEE_GATEWAY_KEYS"):
+            check_bind(GatewaySettings(gateway_host=host))
+        check_bind(GatewaySettings(gateway_host=host, gateway_keys=CONFIGURED["gateway_keys"]))
+    for host in ("127.0.0.1", "::1", "localhost", "127.0.0.2"):
+        check_bind(GatewaySettings(gateway_host=host))
+    with pytest.raises(FatalError, match="COMBEE_GATEWAY_HOST"):
+        check_bind(GatewaySettings(gateway_host="some.name"))
+
+
+def test_keys_come_from_a_file_too(tmp_path: Path) -> None:
+    toml = tmp_path / "keys.toml"
+    toml.write_text(f'[[keys]]\nname = "a"\nkey = "{WRITER}"\nscopes = ["reflections:write"]\n')
+    as_json = tmp_path / "keys.json"
+    as_json.write_text(json.dumps(KEYS))
+
+    for path in (toml, as_json):
+        found = keyring(GatewaySettings(gateway_keys_file=path)).caller(WRITER)
+        assert found is not None
+        assert found.scopes == {"reflections:write"}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        [],
+        [{"name": "a", "key": "too-short", "scopes": ["playbooks:read"]}],
+        [{"name": "a", "key": WRITER, "scopes": ["everything"]}],
+        [{"name": "a", "key": WRITER, "scopes": []}],
+        [{"name": "a", "key": WRITER, "hash": "sha256:" + "0" * 64, "scopes": ["playbooks:read"]}],
+        [{"name": "a", "scopes": ["playbooks:read"]}],
+        [{"name": "a", "hash": "0" * 64, "scopes": ["playbooks:read"]}],
+        [{"name": "a", "key": WRITER, "scopes": ["playbooks:read"], "namespaces": []}],
+        [{"name": "a", "key": WRITER, "scopes": ["playbooks:read"], "admin": True}],
+        [{"name": n, "key": WRITER, "scopes": ["playbooks:read"]} for n in "ab"],
+        {"not": "a list"},
+        "not JSON",
+    ],
+)
+def test_wrong_keys_are_refused_at_start_and_never_told(wrong: Any) -> None:
+    text = wrong if isinstance(wrong, str) else json.dumps(wrong)
+    with pytest.raises(SettingsError) as refused:
+        keyring(GatewaySettings(gateway_keys=text))
+    assert WRITER not in str(refused.value)
+    assert "too-short" not in str(refused.value)
+    assert refused.value.__cause__ is None
+
+
+def test_a_key_that_is_a_file_and_a_variable_is_refused(tmp_path: Path) -> None:
+    both = GatewaySettings(gateway_keys="[]", gateway_keys_file=tmp_path / "none")
+    with pytest.raises(SettingsError, match="both"):
+        keyring(both)
+    with pytest.raises(SettingsError, match="cannot be read"):
+        keyring(GatewaySettings(gateway_keys_file=tmp_path / "none"))
+
+
+def test_every_key_is_compared_in_constant_time_whatever_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[tuple[bytes, bytes]] = []
+    library = hmac.compare_digest
+
+    def compare(known: bytes, given: bytes) -> bool:
+        compared.append((known, given))
+        return library(known, given)
+
+    monkeypatch.setattr(hmac, "compare_digest", compare)
+    ring = keyring(GatewaySettings(**CONFIGURED))
+    for given in (WRITER, ADMIN, "x", "", None, "\ud800"):
+        compared.clear()
+        ring.caller(given)
+        assert len(compared) == len(KEYS)
+        assert {len(one) for pair in compared for one in pair} == {32}
+
+
+def test_without_keys_everybody_may_do_everything() -> None:
+    assert keyring(GatewaySettings()).caller(None) is ANYBODY
+
+
+def test_settings_never_show_a_key() -> None:
+    settings = GatewaySettings(**CONFIGURED)
+    assert WRITER not in repr(settings) + str(settings.model_dump())
+    assert WRITER not in repr(keyring(settings).caller(WRITER))
