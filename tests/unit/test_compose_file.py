@@ -9,13 +9,18 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
+from pydantic import SecretStr
 
 from combee.adapters.embedded_kafka.paths import VERSION
-from combee.compose import DRAIN_MARGIN_S, ROLES
+from combee.compose import DRAIN_MARGIN_S, FRONTS, ROLES
+from combee.gateway.keys import keyring
+from combee.runtime.gateway_settings import GatewaySettings
+from combee.runtime.group import SettingsError
 from combee.runtime.settings import GROUPS, ModelSettings
 from support import shown
 
 ASKING = ("reflect", "scan")
+EVERY = (*ROLES, *FRONTS)
 MODEL_TIMEOUT_S = float(ModelSettings.model_fields["model_timeout_s"].default)
 
 
@@ -48,10 +53,10 @@ def test_the_public_schema_of_compose_files_allows_it(name: str) -> None:
 
 
 def test_every_role_has_a_container_of_its_own_and_one_image_serves_all(services: dict[str, Any]) -> None:
-    commands = {name: one["command"] for name, one in services.items() if name in ROLES}
+    commands = {name: one["command"] for name, one in services.items() if name in EVERY}
 
-    assert commands == {role: ["worker", role] for role in ROLES}
-    assert services.keys() == {"kafka", "topics", *ROLES}
+    assert commands == {role: ["worker", role] for role in EVERY}
+    assert services.keys() == {"kafka", "topics", *EVERY}
     assert len({one["image"] for name, one in services.items() if name != "kafka"}) == 1
 
 
@@ -68,23 +73,31 @@ def test_the_broker_is_the_version_that_is_tested_and_is_published_on_loopback_o
     published = [port for one in services.values() for port in one.get("ports", ())]
 
     assert services["kafka"]["image"] == f"apache/kafka:{VERSION}"
-    assert published == ["127.0.0.1:9092:9092"]
+    assert published == ["127.0.0.1:9092:9092", "127.0.0.1:8750:8750"]
 
 
 def test_services_wait_for_the_topics_and_the_topics_for_a_healthy_broker(services: dict[str, Any]) -> None:
     assert services["topics"]["depends_on"] == {"kafka": {"condition": "service_healthy"}}
     assert "healthcheck" in services["kafka"]
-    for role in ROLES:
+    for role in EVERY:
         assert services[role]["depends_on"] == {"topics": {"condition": "service_completed_successfully"}}
 
 
-def test_a_service_is_healthy_when_its_ready_file_is_there_and_never_by_one_of_its_former_life(
-    services: dict[str, Any],
-) -> None:
-    for role in ROLES:
-        ready = services[role]["environment"]["COMBEE_READY_FILE"]
-        assert services[role]["healthcheck"]["test"] == ["CMD", "test", "-f", ready]
-        assert any(ready.startswith(mount.partition(":")[0]) for mount in services[role]["tmpfs"])
+def test_a_service_is_healthy_while_it_says_so_itself(services: dict[str, Any]) -> None:
+    for role in EVERY:
+        port = services[role]["environment"]["COMBEE_METRICS_PORT"]
+        *_, program = services[role]["healthcheck"]["test"]
+        assert f"127.0.0.1:{port}/readyz" in program
+        compile(program, "healthcheck", "exec")
+
+
+def test_the_gateway_of_a_container_starts_with_no_key_that_everybody_knows(services: dict[str, Any]) -> None:
+    lines = (shown.ROOT / "deploy" / ".env.example").read_text("utf-8").splitlines()
+    (keys,) = [line.partition("=")[2] for line in lines if line.startswith("COMBEE_GATEWAY_KEYS=")]
+
+    assert services["gateway"]["environment"]["COMBEE_GATEWAY_HOST"] == "0.0.0.0"  # noqa: S104 - in a container
+    with pytest.raises(SettingsError):
+        keyring(GatewaySettings(gateway_keys=SecretStr(keys)))
 
 
 def test_services_that_ask_a_model_may_finish_their_calls(services: dict[str, Any]) -> None:
@@ -102,7 +115,7 @@ def test_listeners_agree_with_each_other_and_with_the_services(services: dict[st
     }
     assert advertised[broker["KAFKA_INTER_BROKER_LISTENER_NAME"]] == "kafka:19092"
     assert advertised["OUTSIDE"] == "localhost:9092"
-    for role in ROLES:
+    for role in EVERY:
         assert services[role]["environment"]["COMBEE_BOOTSTRAP_SERVERS"] == "kafka:19092"
 
 
