@@ -23,6 +23,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--broker", choices=KINDS, default="embedded", help="which Kafka the tests use")
     group.addoption("--bootstrap-servers", default=None, help="the Kafka of --broker=external")
     group.addoption("--shared", type=Path, default=None, help="shared input data (default: ../shared)")
+    group.addoption("--screenshots", action="store_true", help="take the pictures of docs/images anew")
     group.addoption("--faults", action="store_true", help="run the long fault suite too")
 
 

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,6 +61,7 @@ async def running_stack(
     *,
     latency: str = "0.1",
     replicas: int = 1,
+    roles: Sequence[str] = tuple(compose.ROLES),
     **settings: object,
 ) -> AsyncIterator[Running]:
     chosen = {
@@ -83,6 +84,7 @@ async def running_stack(
         simulated=True,
         scan_workers=replicas,
         replicas=replicas,
+        roles=tuple(roles),
         sim_arguments=("--latency", latency, "--call-log", str(call_log)),
     )
     log = KafkaLog(connected)

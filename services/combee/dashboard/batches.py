@@ -1,0 +1,40 @@
+"""Batches: the last ones, and any of them as a tree."""
+
+from nicegui import ui
+
+from combee.dashboard.pieces import Tree, fill, following, heading, table
+from combee.dashboard.views import batch_rows, current_batch
+from combee.gateway.context import Context
+
+COLUMNS = {
+    "name": "batch",
+    "reflections": "reflections",
+    "tree": "nodes per level",
+    "closed": "closed (UTC)",
+    "took": "took",
+    "version": "version",
+}
+
+
+def page(context: Context, batch_id: str = "") -> None:
+    """Build the page; without an id it follows the running batch."""
+    heading("Batches")
+    missing = ui.label("This batch is not among the last 50.").classes("quiet")
+    tree = Tree()
+    heading("The last batches", 2)
+    rows = table(
+        COLUMNS,
+        key="id",
+        label="The last batches",
+        on_open=lambda row: ui.navigate.to(f"/batches/{row['id']}"),
+    )
+
+    def show() -> None:
+        now = context.live.picture.snapshot(context.clock.now_ms())
+        chosen = context.live.picture.batch(batch_id) if batch_id else current_batch(now.batches)
+        missing.set_visibility(bool(batch_id) and chosen is None)
+        if chosen is not None or not batch_id:
+            tree.show(chosen)
+        fill(rows, batch_rows(now.batches))
+
+    following(context, show)

@@ -1,0 +1,77 @@
+"""Plots as ECharts options: batch size, retention and cost over time; pure."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from combee.core.live.values import LivePlaybook
+
+GREY = "#8a8f98"
+"""Readable on light and on dark."""
+BLUE, GREEN, AMBER = "#4f8ff7", "#2fa36b", "#d18f2b"
+Options = dict[str, Any]
+Points = Sequence[tuple[int, float]]
+
+
+def batch_sizes(playbook: LivePlaybook) -> Options:
+    """Return the size asked for, batch by batch, and what each batch held."""
+    asked = [(one.at_ms, one.batch_size) for one in playbook.versions if one.batch_size]
+    held = [(one.at_ms, one.reflections) for one in playbook.versions if one.reflections]
+    return _over_time(
+        ("reflections per batch", ""),
+        [_line("batch size", asked, BLUE, step="end"), _line("reflections", held, GREY, dots=True)],
+    )
+
+
+def retention(playbook: LivePlaybook) -> Options:
+    """Return the share of each batch's reflections that has evidence in the playbook."""
+    points = [(one.at_ms, 100 * one.retention) for one in playbook.versions if one.retention is not None]
+    options = _over_time(
+        ("reflections with evidence in the playbook", "%"), [_line("retention", points, GREEN)]
+    )
+    options["yAxis"] |= {"min": 0, "max": 100}
+    return options
+
+
+def cost(playbook: LivePlaybook) -> Options:
+    """Return what each version took: money where prices are set, else tokens."""
+    priced = any(one.cost for one in playbook.versions)
+    points = [
+        (one.at_ms, one.cost if priced else one.tokens) for one in playbook.versions if one.origin == "batch"
+    ]
+    told = ("cost per batch", "") if priced else ("tokens per batch", "")
+    return _over_time(told, [_line(told[0], points, AMBER)])
+
+
+def _over_time(named: tuple[str, str], series: list[Options]) -> Options:
+    name, unit = named
+    return {
+        "animation": False,
+        "aria": {"enabled": True, "label": {"description": f"{name} over time"}},
+        "textStyle": {"color": GREY},
+        "title": {
+            "text": name,
+            "left": 0,
+            "textStyle": {"color": GREY, "fontSize": 12, "fontWeight": "normal"},
+        },
+        "legend": {"show": len(series) > 1, "top": 0, "right": 0, "textStyle": {"color": GREY}},
+        "tooltip": {"trigger": "axis"},
+        "grid": {"left": 8, "right": 20, "top": 40, "bottom": 8, "containLabel": True},
+        "xAxis": {"type": "time", "axisLabel": {"color": GREY, "hideOverlap": True}},
+        "yAxis": {
+            "type": "value",
+            "axisLabel": {"color": GREY, "formatter": f"{{value}}{unit}"},
+            "splitLine": {"lineStyle": {"color": GREY, "opacity": 0.2}},
+        },
+        "series": series,
+    }
+
+
+def _line(name: str, points: Points, colour: str, *, step: str | None = None, dots: bool = False) -> Options:
+    return {
+        "name": name,
+        "type": "scatter" if dots else "line",
+        "data": [list(one) for one in points],
+        "symbolSize": 6,
+        "color": colour,
+        **({"step": step} if step else {}),
+    }

@@ -1,0 +1,37 @@
+"""Dead letters: records that could not be used, and why; secrets are not shown."""
+
+from nicegui import ui
+
+from combee.dashboard.pieces import fill, following, heading, table
+from combee.dashboard.views import dead_rows
+from combee.gateway.context import Context
+
+COLUMNS = {
+    "at": "at (UTC)",
+    "service": "service",
+    "origin": "origin",
+    "record": "record",
+    "playbook": "playbook",
+    "reason": "reason",
+}
+
+
+def page(context: Context) -> None:
+    """Build the page."""
+    heading("Dead letters")
+    total = ui.label()
+    ui.label("Look at one with 'combee dlq show ID'; publish it again with 'combee dlq retry ID'.").classes(
+        "quiet"
+    )
+    rows = table(COLUMNS, key="id", label="Dead letters")
+
+    def show() -> None:
+        now = context.live.picture.snapshot(context.clock.now_ms())
+        total.text = (
+            f"{now.dead_letters} since 15 minutes before this gateway started"
+            if now.dead_letters
+            else "None."
+        )
+        fill(rows, dead_rows(now))
+
+    following(context, show)

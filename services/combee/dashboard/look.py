@@ -1,0 +1,82 @@
+"""How it looks: one sheet, both themes; what a screen reader skips is decoration only."""
+
+CSS = """
+:root { --line: rgba(138,143,152,.35); --done: #23875a; --ready: #b97412; --merged: #8657c9; --failed: #c64545; }
+.bar { background: #20242b; padding: 4px 12px; }
+.links { display: flex; flex-wrap: wrap; align-items: center; gap: 0 4px; width: 100%; max-width: 1164px;
+  margin: 0 auto; }
+.brand { display: flex; align-items: center; gap: 6px; font-weight: 600; font-size: 16px; margin-right: 10px;
+  color: #fff; }
+.brand .q-icon { color: #f5b942; }
+a.nav { color: #e8eaee; text-decoration: none; padding: 9px 10px; border-radius: 6px; }
+a.nav:hover, a.nav:focus-visible { background: #3a414d; }
+a.nav[aria-current] { background: #3a414d; color: #fff; box-shadow: inset 0 -2px #f5b942; }
+.badge { color: #20242b; background: #f5b942; border-radius: 10px; padding: 1px 8px; font-size: 12px; }
+.bar .q-btn { color: #e8eaee; }
+:focus-visible { outline: 2px solid #4f8ff7; outline-offset: 2px; }
+.page { max-width: 1180px; margin: 0 auto; padding: 0 8px 48px; width: 100%; min-width: 0; }
+.page .nicegui-sub-pages { display: flex; flex-direction: column; gap: 8px; align-items: stretch; width: 100%; }
+.page h1 { font-size: 22px; font-weight: 600; margin: 8px 0 4px; line-height: 1.3; overflow-wrap: anywhere; }
+.page h2 { font-size: 16px; font-weight: 600; margin: 20px 0 2px; line-height: 1.3; overflow-wrap: anywhere; }
+.page a { color: #1f66d0; } .body--dark .page a { color: #86b4ff; }
+.page a:not(:hover) { text-decoration-color: rgba(79,143,247,.4); }
+.q-table a { color: #2f6fd0; text-decoration: underline; }
+.body--dark .q-table a, .body--dark .page a { color: #7fb0ff; }
+.quiet { opacity: .76; font-size: 13px; overflow-wrap: anywhere; }
+.told { display: flex; flex-direction: column; gap: 2px; }
+.cards { display: grid; grid-template-columns: repeat(5, minmax(0, 1fr)); gap: 8px; width: 100%; }
+.card { border: 1px solid var(--line); border-radius: 8px; padding: 8px 12px; min-width: 0; }
+.card .name { font-weight: 600; } .card .rate { font-size: 20px; line-height: 1.5; } .card .lag { font-size: 13px; }
+.card.idle .rate { opacity: .5; }
+.card.behind { border-color: #d18f2b; } .card.behind .lag { color: #96590a; font-weight: 600; }
+.body--dark .card.behind .lag { color: #efb04f; }
+.windows { display: flex; flex-direction: column; gap: 6px; width: 100%; }
+.window { display: grid; grid-template-columns: minmax(120px, 240px) 1fr 110px; gap: 12px; align-items: center;
+  width: 100%; overflow-wrap: anywhere; }
+.window .count { text-align: right; font-variant-numeric: tabular-nums; }
+.tree { border: 1px solid var(--line); border-radius: 8px; padding: 8px 12px; width: 100%; }
+.level { display: grid; grid-template-columns: 130px 64px 1fr; gap: 8px; align-items: center; width: 100%;
+  padding: 4px 0; }
+.level + .level { border-top: 1px solid rgba(138,143,152,.18); }
+.families { display: flex; flex-wrap: wrap; gap: 6px; }
+.family { display: flex; flex-wrap: wrap; gap: 4px; padding: 3px; border-radius: 14px;
+  background: rgba(138,143,152,.14); }
+.chip { width: 22px; height: 22px; border-radius: 50%; font-size: 14px; color: #767c86; cursor: default;
+  border: 1px solid rgba(138,143,152,.6); }
+.chip.ready { color: #fff; background: var(--ready); border-color: var(--ready);
+  animation: pulse 1.2s ease-in-out infinite; }
+.chip.done { color: #fff; background: var(--done); border-color: var(--done); }
+.chip.merged { color: #fff; background: var(--merged); border-color: var(--merged); }
+.chip.failed { color: #fff; background: var(--failed); border-color: var(--failed); }
+@keyframes pulse { 50% { opacity: .55; } }
+@media (prefers-reduced-motion: reduce) { .chip.ready { animation: none; } }
+.legend { display: flex; flex-wrap: wrap; gap: 4px 16px; }
+.legend > div { display: flex; gap: 6px; align-items: center; }
+.legend .chip { width: 18px; height: 18px; font-size: 12px; animation: none; }
+.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 420px), 1fr)); gap: 0 24px;
+  width: 100%; } .plots > div { min-width: 0; }
+.plot { height: 230px; width: 100%; }
+.slide { display: grid; grid-template-columns: auto 1fr auto auto; gap: 12px; align-items: center; width: 100%;
+  padding: 0 4px; }
+.entry { border-left: 3px solid transparent; padding: 5px 10px; width: 100%; overflow-wrap: anywhere; }
+.entry.added { border-color: #2fa36b; background: rgba(47,163,107,.10); }
+.entry.removed { border-color: #c64545; background: rgba(198,69,69,.10); } .entry.removed .words { opacity: .8; }
+.entry.changed { border-color: #d18f2b; background: rgba(209,143,43,.10); }
+.about { display: flex; flex-wrap: wrap; align-items: center; gap: 0 12px; }
+.words { white-space: pre-wrap; overflow-wrap: anywhere; }
+.close { position: absolute; top: 6px; right: 6px; } .head { padding-right: 40px; }
+.facts { display: grid; grid-template-columns: 110px 1fr; gap: 6px 12px; width: 100%; }
+@media (max-width: 900px) { .cards { grid-template-columns: repeat(auto-fill, minmax(190px, 1fr)); } }
+@media (max-width: 640px) {
+  .cards { grid-template-columns: repeat(2, minmax(0, 1fr)); }
+  .page .q-table th { white-space: nowrap; } .page .q-table td { min-width: 90px; }
+  .nicegui-content { padding: 8px; } .page { padding: 0 2px 40px; }
+  .brand { width: 100%; margin-bottom: 2px; } a.nav { padding: 7px 7px; font-size: 13px; }
+  .links .corner { position: absolute; top: 2px; right: 8px; }
+  .level { grid-template-columns: 1fr auto; } .level .families { grid-column: 1 / -1; }
+  .window { grid-template-columns: 1fr auto; gap: 4px 12px; }
+  .window .q-linear-progress { grid-column: 1 / -1; grid-row: 2; }
+  .slide { grid-template-columns: auto 1fr auto; } .slide .which { grid-column: 1 / -1; grid-row: 2; }
+  .facts { grid-template-columns: 1fr; gap: 0 } .facts .words { margin-bottom: 8px; }
+}
+"""

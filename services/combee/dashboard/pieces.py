@@ -1,0 +1,129 @@
+"""Pieces that several pages are made of; each is built once and then follows the picture."""
+
+from collections.abc import Callable
+
+from nicegui import ui
+
+from combee.core.live.values import LiveBatch
+from combee.dashboard.views import KINDS, Chip, Level, Row, headline, levels
+from combee.gateway.context import Context
+
+PAGE_ROWS = 20
+TURN_S = 0.4
+"""How often a page looks whether the picture has changed: memory alone is looked at."""
+
+
+def fill(shown: ui.table, rows: list[Row]) -> None:
+    """Put rows into a table, if they are others; pages are offered only where there are several."""
+    if shown.rows != rows:
+        shown.rows = rows
+        shown.props["hide-pagination"] = len(rows) <= PAGE_ROWS
+        shown.update()
+
+
+def heading(text: str, level: int = 1) -> None:
+    """Add a heading."""
+    with ui.element(f"h{level}"):
+        ui.label(text)
+
+
+def following(context: Context, show: Callable[[], None]) -> None:
+    """Show now, and again after every change of the picture, while the page is open."""
+    seen = -1
+
+    def turn() -> None:
+        nonlocal seen
+        if context.live.picture.revision != seen:
+            seen = context.live.picture.revision
+            show()
+
+    turn()
+    ui.timer(TURN_S, turn)
+
+
+def table(
+    columns: dict[str, str], *, key: str, label: str, on_open: Callable[[Row], None] | None = None
+) -> ui.table:
+    """Return an empty table; with ``on_open`` its first column is a link."""
+    described = [
+        {"name": name, "label": title, "field": name, "align": "left", "sortable": True}
+        for name, title in columns.items()
+    ]
+    made = ui.table(columns=described, rows=[], row_key=key, pagination=PAGE_ROWS).classes("w-full")
+    made.props(f'flat dense wrap-cells no-data-label="Nothing yet" role="region" aria-label="{label}"')
+    if on_open is not None:
+        first = next(iter(columns))
+        link = "<a href='#' @click.prevent=\"() => $parent.$emit('open', props.row)\">{{ props.value }}</a>"
+        made.add_slot(f"body-cell-{first}", f"<q-td :props='props'>{link}</q-td>")
+        made.on("open", lambda event: on_open(event.args))
+    return made
+
+
+class Tree:
+    """A batch as rows of nodes, root first; nodes light up as their results arrive."""
+
+    def __init__(self) -> None:
+        self._title = ui.label().classes("words")
+        self._why = ui.label().classes("quiet")
+        self._rows = ui.element("div").classes("tree").props('role="group" aria-label="Nodes"')
+        self._rows.set_visibility(False)
+        _legend()
+        self._batch = ""
+        self._chips: dict[str, ui.icon] = {}
+        self._shown: dict[str, Chip] = {}
+        self._done: list[ui.label] = []
+
+    def show(self, batch: LiveBatch | None) -> None:
+        """Show a batch as it stands."""
+        self._rows.set_visibility(batch is not None)
+        if batch is None:
+            self._title.text = "No batch yet: it begins when a window is full, or has waited long enough."
+            return
+        self._title.text, self._why.text = headline(batch), batch.shape_reason
+        shown = levels(batch)
+        if self._batch != batch.batch_id:
+            self._build(batch.batch_id, shown)
+        for label, level in zip(self._done, shown, strict=True):
+            label.text = level.done
+        for chip in (chip for level in shown for family in level.families for chip in family):
+            if self._shown.get(chip.node_id) != chip:
+                self._shown[chip.node_id] = chip
+                _change(self._chips[chip.node_id], chip)
+
+    def _build(self, batch_id: str, shown: tuple[Level, ...]) -> None:
+        self._batch = batch_id
+        self._chips.clear()
+        self._shown.clear()
+        self._done.clear()
+        self._rows.clear()
+        with self._rows:
+            for level in shown:
+                with ui.element("div").classes("level"):
+                    ui.label(level.name)
+                    self._done.append(ui.label(level.done).classes("quiet"))
+                    with ui.element("div").classes("families"):
+                        for family in level.families:
+                            self._family(family)
+
+    def _family(self, family: tuple[Chip, ...]) -> None:
+        with ui.element("div").classes("family"):
+            for chip in family:
+                self._chips[chip.node_id] = ui.icon(chip.icon)
+
+
+def _change(shown: ui.icon, chip: Chip) -> None:
+    shown.props["name"] = chip.icon
+    shown.props.update(
+        {"role": "img", "title": chip.title, "aria-label": chip.title, "data-state": chip.kind}
+    )
+    shown.props["aria-hidden"] = "false"
+    shown.classes(replace=f"chip {chip.kind}")
+    shown.update()
+
+
+def _legend() -> None:
+    with ui.element("div").classes("legend quiet"):
+        for kind, (icon, words) in KINDS.items():
+            with ui.element("div"):
+                ui.icon(icon).classes(f"chip {kind}")
+                ui.label(words)

@@ -1,0 +1,58 @@
+"""Learning over time: batch size and why, retention, cost."""
+
+from nicegui import ui
+
+from combee.core.live.values import LivePlaybook
+from combee.dashboard import charts
+from combee.dashboard.pieces import following, heading
+from combee.dashboard.wording import moment
+from combee.gateway.context import Context
+
+PLOTS = {
+    "Batch size": charts.batch_sizes,
+    "Retention": charts.retention,
+    "Cost": charts.cost,
+}
+
+
+def page(context: Context, playbook: str = "") -> None:
+    """Build the page of one playbook; without a name, of the one that changed last."""
+    heading("Learning")
+    select = ui.select([], label="Playbook", value=None, with_input=True).classes("w-64")
+    reason = ui.label().classes("quiet")
+    drawn: dict[str, ui.echart] = {}
+    with ui.element("div").classes("plots"):
+        for name, plot in PLOTS.items():
+            with ui.element("div"):
+                heading(name, 2)
+                drawn[name] = ui.echart(plot(LivePlaybook(name="-"))).classes("plot")
+                drawn[name].props(f'role="img" aria-label="{name} over time"')
+    heading("Decisions of the controller", 2)
+    decisions = ui.column().classes("w-full gap-1")
+    told: list[str] = []
+
+    def show() -> None:
+        known = {one.name: one for one in context.live.picture.snapshot(context.clock.now_ms()).playbooks}
+        if list(known) != select.options:
+            select.set_options(
+                list(known),
+                value=select.value or (playbook if playbook in known else next(iter(known), None)),
+            )
+        chosen = known.get(str(select.value))
+        if chosen is None:
+            return
+        reason.text = f"Batch size {chosen.batch_size}: {chosen.batch_size_reason or 'as configured'}"
+        for name, plot in PLOTS.items():
+            drawn[name].options.clear()
+            drawn[name].options.update(plot(chosen))
+            drawn[name].update()
+        lines = [f"{moment(one.at_ms)}  {one.batch_size}: {one.reason}" for one in reversed(chosen.sizes)]
+        if lines != told:
+            told[:] = lines
+            decisions.clear()
+            with decisions:
+                for line in lines or ["None yet: sizes are as configured."]:
+                    ui.label(line).classes("words")
+
+    select.on_value_change(show)
+    following(context, show)

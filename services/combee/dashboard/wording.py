@@ -1,0 +1,20 @@
+"""How times, shares and addresses are written; pure."""
+
+from datetime import UTC, datetime
+from urllib.parse import quote
+
+
+def moment(at_ms: int | None) -> str:
+    """Return a time in UTC, to the second."""
+    return f"{datetime.fromtimestamp(at_ms / 1000, tz=UTC):%Y-%m-%d %H:%M:%S}" if at_ms else "–"
+
+
+def address(playbook: str, version: str | float | None = None) -> str:
+    """Return where a playbook is shown; whatever is in its name stays part of the name."""
+    at = "" if version is None else f"&version={version}"
+    return f"/playbook?name={quote(playbook)}{at}"
+
+
+def percent(share: float | None) -> str:
+    """Return a share."""
+    return "–" if share is None else f"{share:.0%}"
