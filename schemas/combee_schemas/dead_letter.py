@@ -12,7 +12,8 @@ ATTEMPT_HEADER = "combee-attempt"
 LETTER_HEADER = "combee-dead-letter"
 """On a record that is sent again: which attempt it is (0 is the first), and the dead letter it was taken from."""
 
-Headers = Iterable[tuple[str, bytes]]
+Headers = Iterable[tuple[str, bytes | None]]
+"""Kafka knows headers without a value."""
 
 
 class DeadLetter(Message):
@@ -111,7 +112,7 @@ def attempt_headers(attempt: Attempt) -> tuple[tuple[str, bytes], ...]:
 
 def claimed_attempt(headers: Headers) -> Attempt | None:
     """Return what headers claim; None for a first attempt, and for claims that cannot be read."""
-    found = {name: value.decode("ascii", errors="replace") for name, value in headers}
+    found = {name: (value or b"").decode("ascii", errors="replace") for name, value in headers}
     number = re.fullmatch(r"[1-9][0-9]{0,3}", found.get(ATTEMPT_HEADER, ""))
     letter = letter_id(found.get(LETTER_HEADER, ""))
     return Attempt(number=int(number[0]), letter=letter) if number and letter else None

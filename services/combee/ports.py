@@ -65,7 +65,7 @@ class Record:
     timestamp_ms: int
     key: bytes | None
     value: bytes | None
-    headers: tuple[tuple[str, bytes], ...] = ()
+    headers: tuple[tuple[str, bytes | None], ...] = ()
 
     @property
     def source(self) -> TopicPartition:
@@ -75,7 +75,7 @@ class Record:
     @property
     def unread(self) -> str:
         """Why the log could not read what was written here; empty if it could."""
-        return dict(self.headers).get(UNREAD_HEADER, b"").decode(errors="replace")
+        return (dict(self.headers).get(UNREAD_HEADER) or b"").decode(errors="replace")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +86,7 @@ class Outgoing:
     value: bytes | None
     key: bytes | None = None
     partition: int | None = None
-    headers: tuple[tuple[str, bytes], ...] = ()
+    headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
 class Transaction(Protocol):

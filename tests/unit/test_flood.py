@@ -26,7 +26,7 @@ from support import ledger
 from support.clock import ManualClock
 from support.deployment import Deployment, together
 from support.ledger import NAME, outgoing, records, reflection
-from support.models import ModelClient, ScriptedModel, echo
+from support.models import ModelClient, ScriptedModel, echo, is_combine
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
 
@@ -203,14 +203,14 @@ class Service:
         self.held = Held() if held is None else held
 
     @asynccontextmanager
-    async def running(self, role: str = "reflect") -> AsyncIterator[asyncio.Task[None]]:
+    async def running(self, role: str = "reflect", *, max_open: int = 8) -> AsyncIterator[asyncio.Task[None]]:
         log, clock, model = self.deployment.log, self.deployment.clock, ModelClient(self.deployment.model)
         handler = (
             ReflectHandler(log, model, clock, gate=self.gate)
             if role == "reflect"
             else ScanHandler(log, model, gate=self.gate)
         )
-        loop = Loop(log, handler, clock, max_open=8, gate=self.gate, held=self.held)
+        loop = Loop(log, handler, clock, max_open=max_open, gate=self.gate, held=self.held)
         work = together(loop.run(asyncio.Event(), drain_s=0.1), handler.playbooks.view.run())
         task = asyncio.create_task(work)
         try:
@@ -350,3 +350,26 @@ async def test_scan_holds_back_the_groups_of_a_paused_playbook_only() -> None:
         assert ledger.applied(deployment.log, "other") == 0
         service.gate._until.clear()
         await service.until(lambda: ledger.applied(deployment.log, "other") == 40)
+
+
+async def test_a_group_held_back_goes_on_though_more_children_wait_for_it_than_records_may_be_open() -> None:
+    deployment = Deployment(batch_size=40)
+    service = Service(deployment)
+    leaves = 0
+
+    def last_leaf_floods(prompt: Prompt) -> Mapping[str, Any]:
+        nonlocal leaves
+        leaves += not is_combine(prompt)
+        if leaves == 6:
+            leaves += 1
+            service.gate._until[NAME] = 1e9
+            raise PoisonError("no use")
+        return echo(prompt)
+
+    deployment.model.answer = last_leaf_floods
+    await deployment.log.produce(*(outgoing(reflection(n)) for n in range(40)))
+    async with deployment.running(["shuffle", "publish"]), service.running("scan", max_open=2):
+        await service.until(lambda: len(service.held) == 1)
+        await service.until(lambda: len(records(deployment.log, topics.SCAN[1])) == 5)
+        service.gate._until.clear()
+        await service.until(lambda: ledger.applied(deployment.log) == 40)

@@ -13,7 +13,7 @@ import pytest
 from combee.control.controller import Controller
 from combee.core import identity
 from combee.core.sizing.policy import SizingPolicy
-from combee.ports import Outgoing, Record
+from combee.ports import UNREAD_HEADER, Outgoing, Record
 from combee.publish import publisher
 from combee.runtime import planned
 from combee_schemas import topics
@@ -113,6 +113,17 @@ async def test_poison_hurts_only_itself(topic: Topic) -> None:
         assert not buried
 
 
+@pytest.mark.parametrize("topic", BURIED, ids=lambda topic: topic.name)
+async def test_headers_without_a_value_stop_nobody(topic: Topic) -> None:
+    poison = Outgoing(
+        topic=topic.name, value=b"\xc1", partition=0, headers=(("x", None), (UNREAD_HEADER, None))
+    )
+    async with everything() as deployment:
+        await deployment.log.produce(poison)
+        await learn(deployment, 0, 9)
+    assert {one.origin_topic for one in dead_letters(deployment.log)} == {topic.name}
+
+
 # ---- well-formed, but of batches that nobody cut
 
 FAR = 1_000_000
@@ -182,3 +193,30 @@ async def test_what_belongs_to_no_batch_holds_nothing_up(
         await learn(deployment, 0, 9)
         await deployment.log.produce(*forged())
         await learn(deployment, 100, 9)
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["before", "after"])
+async def test_a_child_that_names_another_manifest_takes_no_sibling_s_place(
+    first: bool,  # noqa: FBT001 - one of two orders
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(planned, "MANIFEST_S", 0.02)
+    deployment = Deployment(batch_size=9)
+    await deployment.log.produce(*(outgoing(reflection(n)) for n in range(9)))
+    async with deployment.running(["shuffle"]):
+        await deployment.until(lambda: len(ledger.records(deployment.log, topics.SCAN[0])) == 3)
+    found = ledger.messages(deployment.log, topics.SCAN[0], Group)[0].plan
+    forged = partial_of(found.model_copy(update={"manifest_offset": FAR}), 3)
+    deployment.model.gate = asyncio.Event()
+    if first:
+        await deployment.log.produce(forged)
+    async with deployment.running():
+        await deployment.until(lambda: deployment.model.calls == 3)
+        if not first:
+            await deployment.log.produce(partial_of(found, 3), forged)
+        await deployment.until(lambda: len(dead_letters(deployment.log)) == 1)
+        deployment.model.gate.set()
+        await deployment.until(lambda: ledger.applied(deployment.log) == 9)
+        await deployment.until(lambda: not ledger.behind(deployment.log))
+    (letter,) = dead_letters(deployment.log)
+    assert letter.value == forged.value

@@ -141,7 +141,9 @@ class Loop:
 
     async def _release(self) -> None:
         """Go on with records whose playbook is paused no longer."""
-        due = self._held.due(self._gate.paused(), self._max_open - len(self._tasks)) if self._held else {}
+        # Of bounded topics only: what waits for siblings may be waiting for a record that is held.
+        room = self._max_open - self._busy()
+        due = self._held.due(self._gate.paused(), room) if self._held else {}
         for source, offsets in due.items():
             found = await self._log.read_at(source, offsets)
             self._held.forget(source, offsets)
@@ -223,13 +225,19 @@ class Loop:
         if new:
             await self._handler.assigned(new)
 
+    def _bounded(self) -> set[TopicPartition]:
+        return {tp for tp in self._marks if tp.topic in self._handler.bounded_topics}
+
+    def _busy(self) -> int:
+        """Return how many records of bounded topics are worked on."""
+        bounded = self._bounded()
+        return sum(self._marks[tp].open for tp in bounded) - self._held.on(bounded)
+
     def _balance(self, consumer: Consumer) -> None:
-        bounded = {tp for tp in self._marks if tp.topic in self._handler.bounded_topics}
-        open_ = sum(self._marks[tp].open for tp in bounded)
-        busy = open_ - self._held.on(bounded) >= self._max_open
+        busy = self._busy() >= self._max_open
         if busy and not self._paused:
-            consumer.pause(*bounded)
-            self._paused = bounded
+            self._paused = self._bounded()
+            consumer.pause(*self._paused)
         elif not busy and self._paused:
             consumer.resume(*self._paused)
             self._paused = set()

@@ -37,6 +37,7 @@ class View(Generic[M]):
         self._newer = newer
         self._on_change = on_change
         self._latest: dict[str, M] = {}
+        self._reading = self._latest
         self._current = asyncio.Event()
         self._connected = False
 
@@ -59,26 +60,44 @@ class View(Generic[M]):
             await self._current.wait()
 
     async def run(self) -> None:
-        """Follow the topic for ever; start again from the beginning after a disconnect."""
+        """Follow the topic for ever; after a disconnect read it anew, and know what was known until then."""
         while True:
+            self._reading = {} if self._current.is_set() else self._latest
             try:
                 async with aclosing(self._log.follow(self._topic.name)) as changes:
                     async for records in changes:
-                        if records is None:
-                            self._current.set()
-                            self._connected = True
                         for record in records or ():
                             self._take(record)
+                        if records is None:
+                            self._caught_up()
             except TransientError as error:
                 self._connected = False
                 logger.warning("view_disconnected", topic=self._topic.name, error=str(error))
                 await asyncio.sleep(RETRY_S)
 
+    def _caught_up(self) -> None:
+        """Everything is read; what was read anew replaces what was known, also where tombstones are gone by now."""
+        before, self._latest = self._latest, self._reading
+        self._current.set()
+        self._connected = True
+        for key, message in self._latest.items():
+            if message != before.get(key):
+                self._on_change(key, message)
+        for key in sorted(before.keys() - self._latest.keys()):
+            self._on_change(key, None)
+
+    def _remember(self, key: str, message: M | None) -> None:
+        if message is None:
+            self._reading.pop(key, None)
+        else:
+            self._reading[key] = message
+        if self._reading is self._latest:
+            self._on_change(key, message)
+
     def _take(self, record: Record) -> None:
         key = (record.key or b"").decode(errors="replace")
         if record.value is None:
-            self._latest.pop(key, None)
-            self._on_change(key, None)
+            self._remember(key, None)
             return
         try:
             message = decode(record.value, self._kind)
@@ -86,7 +105,6 @@ class View(Generic[M]):
         except CodecError as error:
             logger.error("undecodable", topic=record.topic, offset=record.offset, error=str(error))
             return
-        known = self._latest.get(key)
+        known = self._reading.get(key)
         if known is None or self._newer(message, known):
-            self._latest[key] = message
-            self._on_change(key, message)
+            self._remember(key, message)

@@ -11,18 +11,21 @@ from combee_schemas.scan import Partial, Plan, Update
 
 
 class Answered:
-    """Node ids with a recorded result, per batch; a published batch is forgotten."""
+    """Node ids with a recorded result, per batch; a published batch is forgotten.
+
+    A result that names another manifest is of no batch of ours and answers nothing.
+    """
 
     def __init__(self) -> None:
-        self._nodes: dict[tuple[str, int], set[str]] = {}
+        self._nodes: dict[tuple[str, int, int], set[str]] = {}
 
     def add(self, plan: Plan, node_id: str) -> None:
         """Remember a node's result."""
-        self._nodes.setdefault((plan.playbook, plan.sequence), set()).add(node_id)
+        self._nodes.setdefault(_batch(plan), set()).add(node_id)
 
     def has(self, plan: Plan, node_id: str) -> bool:
         """Return whether a node's result is known to be in the log."""
-        return node_id in self._nodes.get((plan.playbook, plan.sequence), ())
+        return node_id in self._nodes.get(_batch(plan), ())
 
     def forget(self, playbook: str, sequence: int) -> None:
         """Drop batches up to ``sequence``: a version contains them."""
@@ -47,3 +50,7 @@ class Answered:
         except CodecError:
             return  # its reader dead-letters it
         self.add(result.plan, result.node_id)
+
+
+def _batch(plan: Plan) -> tuple[str, int, int]:
+    return plan.playbook, plan.sequence, plan.manifest_offset

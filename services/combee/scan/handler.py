@@ -33,6 +33,8 @@ from combee_schemas.scan import Group, Partial, Plan, Update
 
 LEAVES = topics.SCAN[0].name
 LEVELS = {topic.name: level for level, topic in enumerate(topics.SCAN)}
+GatheringKey = tuple[str, str, int, int, tuple[int, ...]]
+"""A node, and which batch its children say they belong to: what names another manifest is no sibling."""
 
 
 @dataclass(slots=True)
@@ -66,7 +68,7 @@ class ScanHandler:
         self._carry = carry
         self._gate = gate or Floodgate(SystemClock())
         self._answered = Answered()
-        self._gatherings: dict[str, Gathering] = {}
+        self._gatherings: dict[GatheringKey, Gathering] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._draining = asyncio.Event()
         self.playbooks = Playbooks(log, self._published)
@@ -75,17 +77,17 @@ class ScanHandler:
         if playbook is None:
             return
         self._answered.forget(name, playbook.batch_sequence)
-        for node_id, gathering in list(self._gatherings.items()):
-            plan = next(iter(gathering.children.values())).plan
-            if plan.playbook == name and plan.sequence <= playbook.batch_sequence:
+        for key, gathering in list(self._gatherings.items()):
+            _, batch_of, sequence, *_ = key
+            if batch_of == name and sequence <= playbook.batch_sequence:
                 # Its batch was closed without it: nobody waits for this node any more.
                 gathering.done.set()
-                del self._gatherings[node_id]
+                del self._gatherings[key]
 
     async def assigned(self, starts: dict[TopicPartition, int]) -> None:
         """See Handler: results that are in the log already are not asked for again."""
-        for node_id in [n for n, gathering in self._gatherings.items() if gathering.source in starts]:
-            del self._gatherings[node_id]
+        for key in [k for k, gathering in self._gatherings.items() if gathering.source in starts]:
+            del self._gatherings[key]
         await self._answered.restore(self._log, starts)
 
     def drain(self) -> None:
@@ -129,7 +131,8 @@ class ScanHandler:
         index = await self._check(child, level, record)
         if self._over(child.plan, child.parent_id):
             return
-        gathering = self._gatherings.setdefault(child.parent_id, Gathering(record.source))
+        key = _gathering_key(child)
+        gathering = self._gatherings.setdefault(key, Gathering(record.source))
         gathering.children.setdefault(child.index, child)
         wanted = tree.child_indices(child.plan.widths, level, index)
         if len(gathering.children) < len(wanted):
@@ -142,7 +145,7 @@ class ScanHandler:
                 outcome = await self._aggregator(child.plan).combine(base, level, children)
                 await self._emit(child.plan, level, index, outcome)
         gathering.done.set()
-        self._gatherings.pop(child.parent_id, None)
+        self._gatherings.pop(key, None)
 
     async def _siblings(self, gathering: Gathering, child: Partial) -> None:
         """Keep the record open until its parent is done: the log is the only memory of it."""
@@ -151,9 +154,8 @@ class ScanHandler:
         try:
             await self._refuse_unplanned(child.plan)
         except PoisonError:
-            gathering.children.pop(child.index, None)
-            if not gathering.children:
-                self._gatherings.pop(child.parent_id, None)
+            # All that gathered here name that batch; each is refused for itself.
+            self._gatherings.pop(_gathering_key(child), None)
             raise
         await self._waited(gathering.done)
 
@@ -236,3 +238,8 @@ class ScanHandler:
         partial = Partial.model_validate({**result, "parent_id": parent_id, "level": level, "index": index})
         partition = identity.spread(parent_id, await self._log.partitions(above))
         return Outgoing(topic=above, key=parent_id.encode(), value=encode(partial), partition=partition)
+
+
+def _gathering_key(child: Partial) -> GatheringKey:
+    plan = child.plan
+    return child.parent_id, plan.playbook, plan.sequence, plan.manifest_offset, plan.widths
