@@ -1,8 +1,13 @@
 """A backlog costs a window its offsets, not its reflections; nothing of it is lost or counted twice."""
 
+from collections.abc import Mapping, Sequence
+
 import pytest
 
+from combee.adapters.memory import MemoryLog
+from combee.ports import Record, TopicPartition
 from combee.shuffle import partition
+from combee_schemas import topics
 from support import ledger
 from support.deployment import Deployment
 from support.ledger import NAME, lessons, outgoing, reflection
@@ -72,3 +77,22 @@ async def test_a_crash_amid_a_backlog_loses_nothing(at: int) -> None:
     async with deployment.running():
         await settled(deployment, BACKLOG)
     ledger.check(deployment.log, {NAME: published})
+
+
+async def test_a_batch_larger_than_what_is_kept_is_not_read_a_second_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    again: list[int] = []
+    read_at = MemoryLog.read_at
+
+    async def counted(
+        self: MemoryLog, source: TopicPartition, offsets: Sequence[int]
+    ) -> Mapping[int, Record]:
+        again.extend(offsets if source.topic == topics.REFLECTIONS.name else ())
+        return await read_at(self, source, offsets)
+
+    monkeypatch.setattr(MemoryLog, "read_at", counted)
+    async with Deployment(batch_size=3 * KEPT).running() as deployment:
+        await deployment.log.produce(*(outgoing(reflection(n)) for n in range(3 * KEPT)))
+        await deployment.until(lambda: ledger.applied(deployment.log) == 3 * KEPT)
+    assert again == []

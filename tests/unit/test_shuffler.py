@@ -163,16 +163,25 @@ async def test_a_flush_closes_what_it_names_and_is_committed_only_then(
     assert await committed(log, COMMANDS) == 1
 
 
-async def test_a_flush_waits_for_reflections_that_have_not_been_read_yet(
+async def test_a_flush_cuts_whole_batches_though_nothing_of_it_has_been_delivered_yet(
     log: MemoryLog, clock: ManualClock
 ) -> None:
     async with shuffling(log, clock) as rig:
         await rig.step()
-        await publish(log, *(reflection(n) for n in range(3)), flush(2))
+        await publish(log, *(reflection(n) for n in range(7)), flush(6))
         await rig.step(COMMANDS)
-        assert members(log) == []
-        await rig.step(REFLECTIONS)
-    assert members(log) == [[0, 1, 2]]
+        await apply(log, rig, 1)
+        await rig.step()
+    assert members(log) == [[0, 1, 2, 3, 4], [5, 6]]
+
+
+async def test_a_flush_of_names_that_nobody_has_leaves_nothing_behind(
+    log: MemoryLog, clock: ManualClock
+) -> None:
+    async with shuffling(log, clock) as rig:
+        await publish(log, *(flush(0, f"f{n}", f"nobody/{n}") for n in range(9)))
+        await rig.step()
+        assert all(not state.windows for state in rig.shuffler._states.values())
 
 
 async def test_a_flush_survives_a_restart(log: MemoryLog, clock: ManualClock) -> None:

@@ -89,16 +89,23 @@ class Closer:
 
     def hungry(self, state: PartitionState) -> dict[str, int]:
         """Return the full windows that hold less than a batch, and how many offsets they may read again."""
-        sizes = {n: self._policy(n).batch_size for n, window in state.windows.items() if window.beyond}
+        sizes = {n: self.batch_size(n) for n, window in state.windows.items() if window.beyond}
         return {
             name: max(size, partition.WINDOW_KEPT)
             for name, size in sizes.items()
             if len(state.windows[name].waiting) < size
         }
 
-    def is_due(self, state: PartitionState, playbook: str) -> bool:
-        """Return whether a playbook's window should close now."""
-        return playbook in state.windows and self._due(state, playbook) is not None
+    def batch_size(self, playbook: str) -> int:
+        """Return how many reflections make a batch of a playbook."""
+        return self._policy(playbook).batch_size
+
+    def has_batch(self, state: PartitionState, playbook: str) -> bool:
+        """Return whether a window has a whole batch that may go; what else may close it can wait for a turn."""
+        window = state.windows.get(playbook)
+        if window is None or len(window.waiting) < self.batch_size(playbook):
+            return False
+        return self._due(state, playbook) is not None
 
     async def close_due(self, state: PartitionState) -> None:
         """Close every window that is due; re-emit what is overdue; commit what only needs committing."""
@@ -158,7 +165,7 @@ class Closer:
                 version=base.version, sequence=base.batch_sequence, history_offset=base.history_offset
             ),
             reason=close.reason,
-            batch_size=self._policy(name).batch_size,
+            batch_size=self.batch_size(name),
             through_offset=state.through(name),
             dropped=dropped,
             closed_at_ms=self._clock.now_ms(),

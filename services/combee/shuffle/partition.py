@@ -50,7 +50,14 @@ class PartitionState:
         return self.windows.setdefault(playbook, Window())
 
     def wait(
-        self, reflection: Reflection, member: Member, size: int, now: float, *, again: bool = False
+        self,
+        reflection: Reflection,
+        member: Member,
+        size: int,
+        now: float,
+        *,
+        batch_size: int = WINDOW_KEPT,
+        again: bool = False,
     ) -> None:
         """Put a reflection into its window, or note it as a repeat; of a full window only where it stands.
 
@@ -59,7 +66,7 @@ class PartitionState:
         if self.manifests.covers(reflection.playbook, member.offset):
             return
         window = self.window(reflection.playbook)
-        if not again and (window.beyond or len(window.waiting) >= WINDOW_KEPT):
+        if not again and (window.beyond or len(window.waiting) >= max(WINDOW_KEPT, batch_size)):
             window.beyond.append(member.offset)
             return
         # Without the attempt: one that waits makes any other of its id a repeat, even of a lower attempt.
@@ -102,7 +109,7 @@ class PartitionState:
     def settle_flushes(self) -> None:
         """Mark windows for flushing as far as the log has been read; forget what is fulfilled."""
         for offset, command in list(self.flushes.items()):
-            window = self.window(command.playbook)
+            window = self.windows.get(command.playbook, Window())
             window.flush_through = max(window.flush_through, command.through_offset)
             read_on = self.seen[REFLECTIONS] >= command.through_offset
             waiting = window.oldest is not None and window.oldest <= command.through_offset

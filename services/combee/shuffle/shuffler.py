@@ -110,7 +110,7 @@ class Shuffler:
                     return
                 # Only the window it went into: to ask all of them after each record is quadratic in playbooks.
                 playbook = (record.key or b"").decode(errors="replace")
-                if record.topic == COMMANDS or self._closer.is_due(state, playbook):
+                if record.topic == COMMANDS or self._closer.has_batch(state, playbook):
                     self.kick.set()
 
     async def turn(self) -> None:
@@ -217,6 +217,8 @@ class Shuffler:
                     last = (await self._log.ends(REFLECTIONS))[state.number] - 1
                     through = {"through_offset": min(command.through_offset, last)}
                     state.order_flush(record, command.model_copy(update=through))
+                    # What it names may not have been delivered yet: batches are cut from all of it, not from a part.
+                    await self._catch_up(state, REFLECTIONS)
             else:
                 await self._take_reflection(state, record)
         except CodecError as error:
@@ -241,4 +243,11 @@ class Shuffler:
             self._closer.pulse()
         attempt = await attempt_of(self._log, record, reflection)
         member = Member(offset=record.offset, reflection_id=reflection.reflection_id, attempt=attempt)
-        state.wait(reflection, member, len(record.value or b""), self._clock.monotonic(), again=again)
+        state.wait(
+            reflection,
+            member,
+            len(record.value or b""),
+            self._clock.monotonic(),
+            batch_size=self._closer.batch_size(reflection.playbook),
+            again=again,
+        )
