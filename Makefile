@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 CODE := services schemas tests benchmarks docs examples
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-faults check format bench lock clean
+.PHONY: help setup demo test test-unit test-faults soak check format bench lock clean
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -39,6 +39,9 @@ test-unit: $(READY) ## Unit tests only: no broker, no network
 
 test-faults: setup ## The long fault tests
 	$(BIN)/pytest tests/faults --faults $(PYTEST_ARGS)
+
+soak: setup ## Half load and random faults for SOAK_MINUTES
+	$(BIN)/pytest tests/faults/test_soak.py --faults --soak-minutes $(or $(SOAK_MINUTES),20) --seed $(or $(SEED),1) $(PYTEST_ARGS)
 
 check: $(READY) ## Format, lint, types, import rules
 	$(BIN)/ruff format --check $(CODE)

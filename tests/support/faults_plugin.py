@@ -27,6 +27,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=None,
         help="folder whose JSON and table of outcomes this run adds to",
     )
+    group.addoption("--soak-minutes", type=float, default=0.0, help="run the soak, for so long")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
