@@ -1,8 +1,11 @@
 """Who may ask the gateway, and for what."""
 
 import base64
+from collections.abc import MutableMapping
+from typing import Any
 
-from support.gateway import ADMIN, CONFIGURED, READER, WRITER, asked, bearer, version
+from combee.gateway.app import build
+from support.gateway import ADMIN, CONFIGURED, READER, WRITER, Asked, asked, bearer, version
 
 
 async def test_without_a_key_or_with_a_wrong_one_nothing_is_told() -> None:
@@ -77,8 +80,60 @@ async def test_browsers_log_in_to_everything_that_is_not_the_api_with_the_key_as
             basic = base64.b64encode(f"me:{key}".encode()).decode()
             answer = await gateway.client.get("/metrics", headers={"authorization": f"Basic {basic}"})
             assert answer.status_code == status
+        for page in (
+            "/",
+            "/batches",
+            "/playbook?name=support/refunds",
+            "/_nicegui_ws/socket.io/",
+            "/v1",
+            "//v1/",
+        ):
+            for key, status in (("", 401), ("x" * 20, 401), (READER, 403), (WRITER, 403)):
+                answer = await gateway.client.get(page, auth=("me", key))
+                assert answer.status_code == status, page
+            assert (
+                await gateway.client.get(page, auth=("me", ADMIN))
+            ).status_code == 404  # no dashboard here
         broken = await gateway.client.get("/metrics", headers={"authorization": "Basic %"})
         assert broken.status_code == 401
+
+
+async def test_a_page_of_another_origin_may_open_no_websocket_and_no_stand_in_for_one() -> None:
+    """Without websockets the dashboard's library polls, and answers any origin that it may read the answers."""
+    own, foreign, good = "http://127.0.0.1", "https://evil.example", "https://good.example"
+    async with asked(gateway_cors_origins=good) as gateway:
+        for origin, is_let_in in ((own, True), (good, True), (None, True), (foreign, False), ("null", False)):
+            assert await _is_let_in(gateway, origin) is is_let_in, origin
+            headers = {"origin": origin} if origin else {}
+            answer = await gateway.client.post("/_nicegui_ws/socket.io/", headers=headers)
+            assert (answer.status_code != 403) is is_let_in, origin
+
+
+async def _is_let_in(gateway: Asked, origin: str | None) -> bool:
+    """Return whether a websocket passes the gate; behind it there is none here, so that it is closed as unknown."""
+    headers = [(b"host", b"127.0.0.1"), *([(b"origin", origin.encode())] if origin else [])]
+    scope: dict[str, Any] = {
+        "type": "websocket",
+        "path": "/_nicegui_ws/",
+        "raw_path": b"/_nicegui_ws/",
+        "root_path": "",
+        "scheme": "ws",
+        "query_string": b"",
+        "headers": headers,
+        "subprotocols": [],
+        "extensions": {"websocket.http.response": {}},
+    }
+    said: list[MutableMapping[str, Any]] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "websocket.connect"}
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        said.append(message)
+
+    await build(gateway.context)(scope, receive, send)
+    assert said
+    return all(one.get("status") != 403 for one in said)
 
 
 async def test_without_keys_only_loopback_names_are_answered() -> None:

@@ -6,11 +6,22 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from combee.ports import FatalError, PoisonError, TransientError
-from combee.sdk import AsyncClient, Client, MemoryTransport, PlaybookView, Reflection, default, learning
+from combee.sdk import (
+    AsyncClient,
+    Client,
+    MemoryTransport,
+    PlaybookView,
+    Reflection,
+    background,
+    default,
+    engine,
+    learning,
+)
 from combee.sdk.transport import Sent
 from combee_schemas.playbook import Playbook
 from combee_schemas.trace import Trace
@@ -131,6 +142,22 @@ def test_what_is_no_message_is_dropped_and_never_raises(client: Client) -> None:
     assert client.counts.dropped == 3
 
 
+def test_values_of_wrong_types_never_raise_into_an_agent(client: Client, memory: Hurt) -> None:
+    wrong: Any = {"playbook": NAME, "key_insight": "x"}
+    assert client.publish(wrong) == ""
+    assert client.publish("text") == ""  # type: ignore[arg-type]
+    client.trace(NAME, "task", metadata=5)  # type: ignore[arg-type]
+    client.trace(NAME, "task", metadata=[("a",)])  # type: ignore[arg-type]
+    client.trace(NAME, "held", trace_id="t-1", outcome_within_s=60)
+    client.outcome(["t-1"])  # type: ignore[arg-type]
+    assert client.counts.dropped == 5
+
+    client.trace(NAME, "at once", outcome_within_s="5")  # type: ignore[arg-type]
+    client.outcome("t-1", 0.75, success="yes")  # type: ignore[arg-type]
+    assert client.flush().delivered == 2
+    assert [one.feedback for one in memory.traces] == ["", "The run succeeded. 0.75"]
+
+
 def test_a_reflection_beyond_the_limit_is_dropped_and_its_neighbours_go(client: Client) -> None:
     client.publish(reflection(1, "word " * 100_000))
     client.publish(reflection(2))
@@ -243,6 +270,33 @@ def test_a_redactor_that_fails_lets_nothing_out(memory: Hurt) -> None:
         client.publish(reflection(1))
         assert client.flush().dropped == 1
     assert memory.reflections == []
+
+
+def test_a_redactor_that_hangs_does_not_hold_up_the_end(
+    memory: Hurt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "GRACE_S", 0.05)
+    monkeypatch.setattr(background, "STOP_S", 0.05)
+    goes_on, has_closed = threading.Event(), threading.Event()
+
+    def hang(text: str) -> str:
+        goes_on.wait(DEADLINE_S)
+        return text
+
+    client = Client(transport=lambda: memory, redact=hang)
+    client.publish(reflection(1))
+
+    def close() -> None:
+        assert client.close(timeout_s=0.05).waiting == 1
+        has_closed.set()
+
+    closing = threading.Thread(target=close)
+    closing.start()
+    try:
+        assert has_closed.wait(DEADLINE_S / 2)
+    finally:
+        goes_on.set()
+        closing.join(DEADLINE_S)
 
 
 def test_a_redactor_of_ones_own_takes_its_place(memory: Hurt) -> None:

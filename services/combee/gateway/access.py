@@ -52,7 +52,7 @@ class Access:
         if not self._keys and not _is_loopback(headers.get("host", "")):
             # A page of the Internet may have pointed its own name at this machine (DNS rebinding).
             raise Refusal(HTTPStatus.MISDIRECTED_REQUEST, "without API keys only loopback names are answered")
-        if scope["type"] == "websocket":
+        if scope["type"] == "websocket" or not (path.startswith(API) or path in OPEN):
             self._check_origin(headers)
         caller = self._keys.caller(_key(headers.get("authorization", "")))
         if path in OPEN:
@@ -65,7 +65,11 @@ class Access:
         return caller
 
     def _check_origin(self, headers: Headers) -> None:
-        """Refuse a websocket that a page of somewhere else opens: browsers ask nobody whether it may."""
+        """Refuse a page of somewhere else that opens a websocket: browsers ask nobody whether it may.
+
+        Outside the API plain requests too: the dashboard's library polls where there are no websockets, and lets
+        every origin read its answers.
+        """
         origin = headers.get("origin", "")
         if origin and urlsplit(origin).netloc != headers.get("host") and origin not in self._origins:
             raise Refusal(HTTPStatus.FORBIDDEN, "a page of another origin")

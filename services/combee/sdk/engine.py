@@ -28,6 +28,8 @@ T = TypeVar("T")
 
 HELD_LOOK_S = 0.25
 RESTART_S = 1.0
+GRACE_S = 1.0
+"""How much longer than it was told to take the background may be waited for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,9 +228,15 @@ class Engine:
             self.publish(trace)
         self._closed = True
         ends = time.monotonic() + timeout_s
-        counts = background.submit(self.flush(timeout_s)).result()
+        try:
+            counts = background.submit(self.flush(timeout_s)).result(timeout_s + GRACE_S)
+            left_s = max(0.5, ends - time.monotonic())
+            background.submit(self._end(left_s)).result(left_s + GRACE_S)
+        except (
+            TimeoutError
+        ):  # somebody's redactor holds the thread; that is a daemon and keeps no program alive
+            counts = self.counts()
         self._say(counts)
-        background.submit(self._end(max(0.5, ends - time.monotonic()))).result()
         background.stop()
         return counts
 

@@ -90,11 +90,15 @@ class Face:
     def publish(self, reflection: Reflection | None = None, **fields: Any) -> str:
         """Hand over a reflection, or the fields of one (``playbook``, ``key_insight``, …); return its id.
 
-        Never waits and never raises: what is no reflection, or finds no room, is dropped and counted.
+        Never waits and never raises: what is no reflection (its id is empty), or finds no room, is dropped and
+        counted.
         """
-        if reflection is not None:
+        if isinstance(reflection, Reflection):
             self._engine.publish(reflection)
             return reflection.reflection_id
+        if reflection is not None:
+            self._engine.drop(f"it is no reflection but a {type(reflection).__name__}")
+            return ""
         fields.setdefault("reflection_id", f"r-{uuid4().hex}")
         made = self._made(Reflection, fields)
         if made is not None:
@@ -131,12 +135,12 @@ class Face:
             "target": target,
             "shown": shown,
             "agent": agent,
-            "metadata": dict(metadata or {}),
+            "metadata": dict(metadata) if isinstance(metadata, Mapping) else metadata or {},
         }
         made = self._made(Trace, fields)
         if made is None:
             return chosen
-        if outcome_within_s > 0:
+        if isinstance(outcome_within_s, int | float) and outcome_within_s > 0:
             self._engine.hold(made, outcome_within_s)
         else:
             self._engine.publish(made)
@@ -153,7 +157,7 @@ class Face:
     ) -> None:
         """Say how a run ended that ``trace(…, outcome_within_s=…)`` told of. Never waits, never raises."""
         told = {"feedback": told_of(feedback, success=success), "target": target, "answer": answer}
-        self._engine.outcome(trace_id, {name: value for name, value in told.items() if value})
+        self._engine.outcome(str(trace_id), {name: value for name, value in told.items() if value})
 
     def _made(self, kind: type[Any], fields: Mapping[str, Any]) -> Any:
         try:
@@ -167,5 +171,5 @@ class Face:
 
 def told_of(feedback: str, *, success: bool | None) -> str:
     """Return feedback that says whether the run succeeded, where that is known."""
-    verdict = {True: "The run succeeded.", False: "The run failed.", None: ""}[success]
-    return " ".join(part for part in (verdict, feedback) if part)
+    verdict = "" if success is None else "The run succeeded." if success else "The run failed."
+    return " ".join(str(part) for part in (verdict, feedback) if part)

@@ -25,6 +25,15 @@ def _hash(key: bytes) -> int:
     return int(murmur2(key) & 0x7FFFFFFF)
 
 
+async def _stopped(reader: Any) -> None:
+    """Stop a reader; aiokafka takes a cancellation meanwhile for that of its own task, so it is raised again here."""
+    task = asyncio.current_task()
+    before = task.cancelling() if task else 0
+    await reader.stop()
+    if task is not None and task.cancelling() > before:
+        raise asyncio.CancelledError
+
+
 class KafkaLog:
     """A cluster seen through one topic prefix. Connects on first use; ``close`` disconnects."""
 
@@ -80,7 +89,8 @@ class KafkaLog:
         )
         with translated(f"initialising transactional id {name}"):
             try:
-                await asyncio.wait_for(producer.start(), 2 * REQUEST_TIMEOUT_MS / 1000)
+                async with asyncio.timeout(2 * REQUEST_TIMEOUT_MS / 1000):
+                    await producer.start()
             except BaseException:
                 await producer.client.close()
                 raise
@@ -105,7 +115,7 @@ class KafkaLog:
             reader.assign(theirs)
             yield reader, theirs
         finally:
-            await reader.stop()
+            await _stopped(reader)
 
     async def read(
         self, source: TopicPartition, start: int, end: int | None = None
@@ -128,9 +138,11 @@ class KafkaLog:
         position = -1
         while True:
             with translated(f"reading {tp.topic}[{tp.partition}]"):
-                getting = reader.getmany(tp, timeout_ms=500, max_records=MAX_POLL_RECORDS)
-                fetched = await asyncio.wait_for(getting, READ_STALL_S)
-                reached = await asyncio.wait_for(reader.position(tp), READ_STALL_S)
+                # Not wait_for: before Python 3.12 it forgets a cancellation that comes together with the answer.
+                async with asyncio.timeout(READ_STALL_S):
+                    fetched = await reader.getmany(tp, timeout_ms=500, max_records=MAX_POLL_RECORDS)
+                async with asyncio.timeout(READ_STALL_S):
+                    reached = await reader.position(tp)
             yield fetched.get(tp, ())
             if reached >= stop:
                 return

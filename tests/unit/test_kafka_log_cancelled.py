@@ -1,0 +1,101 @@
+"""Who cancels a look-up in Kafka is heard, whatever aiokafka makes of it."""
+
+import asyncio
+from contextlib import suppress
+from typing import Any
+
+import aiokafka
+import pytest
+
+from combee.adapters.kafka.connection import Connection
+from combee.adapters.kafka.log import KafkaLog
+from combee.ports import TopicPartition
+
+DEADLINE_S = 2.0
+SOURCE = TopicPartition(topic="batches", partition=0)
+
+
+class Reader:
+    """A consumer of aiokafka that waits where it is told to, and takes a cancellation of ``stop`` for its own."""
+
+    def __init__(self, *, waits_in: str) -> None:
+        self.waits_in = waits_in
+        self.reached = asyncio.Event()
+        self.going_on = asyncio.get_running_loop().create_future()
+
+    async def start(self) -> None:
+        return
+
+    async def stop(self) -> None:
+        if self.waits_in == "stop":
+            self.reached.set()
+            with suppress(asyncio.CancelledError):  # as AIOKafkaClient.close and Fetcher.close do
+                await self.going_on
+
+    def assign(self, _partitions: Any) -> None:
+        return
+
+    def seek(self, _partition: Any, _offset: int) -> None:
+        return
+
+    async def beginning_offsets(self, partitions: Any) -> Any:
+        return dict.fromkeys(partitions, 0)
+
+    async def end_offsets(self, partitions: Any) -> Any:
+        return dict.fromkeys(partitions, 1)
+
+    async def position(self, _partition: Any) -> int:
+        return 0
+
+    async def getmany(self, *_partitions: Any, **_options: Any) -> Any:
+        self.reached.set()
+        await self.going_on
+        self.going_on = asyncio.get_running_loop().create_future()  # the next answer never comes
+        return {}
+
+
+def _log(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> KafkaLog:
+    monkeypatch.setattr(aiokafka, "AIOKafkaConsumer", lambda **_: reader)
+    log = KafkaLog(Connection(bootstrap_servers="127.0.0.1:1", prefix="t"))
+    monkeypatch.setattr(log, "_counts", {SOURCE.topic: 1})
+    return log
+
+
+async def _cancelled(looking: asyncio.Task[Any]) -> bool:
+    looking.cancel()
+    await asyncio.wait([looking], timeout=DEADLINE_S)
+    was_heard = looking.cancelled()
+    looking.cancel()
+    await asyncio.wait([looking], timeout=DEADLINE_S)
+    return was_heard
+
+
+async def test_a_look_up_that_is_cancelled_while_its_reader_stops_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reader = Reader(waits_in="stop")
+    looking = asyncio.ensure_future(_log(reader, monkeypatch).ends(SOURCE.topic))
+    async with asyncio.timeout(DEADLINE_S):
+        await reader.reached.wait()
+
+    assert await _cancelled(looking)
+
+
+async def test_a_reading_that_is_cancelled_at_the_moment_of_an_answer_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reader = Reader(waits_in="getmany")
+    log = _log(reader, monkeypatch)
+
+    async def read() -> None:
+        async for _ in log.read(SOURCE, 0):
+            pass
+
+    reading = asyncio.create_task(read())
+    async with asyncio.timeout(DEADLINE_S):
+        await reader.reached.wait()
+    # Answer and cancellation come in one turn of the loop: on a saturated machine a turn is long.
+    reader.going_on.set_result(None)
+    await asyncio.sleep(0)
+
+    assert await _cancelled(reading)
