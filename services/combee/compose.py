@@ -1,7 +1,6 @@
 """The composition root: settings become adapters, adapters become services. The only place that knows all."""
 
 import asyncio
-import signal
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -20,6 +19,7 @@ from combee.runtime.loop import Loop
 from combee.runtime.methods import chosen
 from combee.runtime.session import run_sessions
 from combee.runtime.settings import ModelSettings, Settings, WorkerSettings
+from combee.runtime.stopping import stop_on_signals
 from combee.runtime.vitals import Vitals, vitals_of
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 logger = structlog.get_logger()
 
 DRAIN_MARGIN_S = 3.0
+STOP_WITHIN_S = 20.0
 OPEN_PER_CALL = 4
 """Records a worker holds open per model call it may make."""
 
@@ -291,8 +292,7 @@ async def run_worker(role: str, settings: Settings, bootstrap_servers: str) -> N
         Whatever nobody but an operator can mend.
     """
     stop = asyncio.Event()
-    for sign in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(sign, stop.set)
+    stop_on_signals(stop, within_s=settings.model.model_timeout_s + STOP_WITHIN_S)
     vitals = vitals_of(role, settings)
     async with opened(settings, bootstrap_servers) as log, vitals.served(log):
         seen = vitals.counted(_mortal(log, settings.worker))

