@@ -18,14 +18,17 @@ async def test_every_worker_ends_on_sigterm_though_its_broker_is_gone(
     tmp_path: Path, topic_prefix: str, machine_env: dict[str, str]
 ) -> None:
     roles = (*ROLES, *FRONTS)
-    async with own_broker(tmp_path, machine_env) as kafka, running_stack(
-        kafka.bootstrap_servers,
-        topic_prefix,
-        tmp_path,
-        roles=roles,
-        model_timeout_s=MODEL_TIMEOUT_S,
-        gateway_port=0,
-    ) as running:
+    async with (
+        own_broker(tmp_path, machine_env) as kafka,
+        running_stack(
+            kafka.bootstrap_servers,
+            topic_prefix,
+            tmp_path,
+            roles=roles,
+            model_timeout_s=MODEL_TIMEOUT_S,
+            gateway_port=0,
+        ) as running,
+    ):
         kafka.kill()
         for role in roles:
             running.supervisor.send(role, signal.SIGTERM)
