@@ -19,8 +19,9 @@ from combee.runtime.settings import load_settings
 from combee.sim.faults import fault_rates
 from combee.sim.options import SimOptions
 from combee.sim.server import running
-from support.fake_openai import Exchange, FakeOpenAI, hangs, refuses, says, until
+from support.fake_openai import Exchange, FakeOpenAI, hangs, refuses, says
 from support.model_rig import GOOD, KEY, PROMPT, Build, build, server
+from support.waiting import until
 
 __all__ = ["build", "server"]
 REFLECTION = (

@@ -13,7 +13,8 @@ from combee.adapters.memory import MemoryLog
 from combee.gateway.feed import Feed
 from combee.gateway.history import History
 from combee.runtime.clock import SystemClock
-from support.gateway import Event, Stream, labelled, published, served, until, version
+from support.gateway import Event, Stream, labelled, published, served, version
+from support.waiting import until
 
 NAME = "support/refunds"
 EVENTS = f"/v1/playbooks/{NAME}/events"

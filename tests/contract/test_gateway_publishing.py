@@ -15,7 +15,8 @@ from combee_schemas.codec import decode
 from combee_schemas.reflection import Reflection
 from combee_schemas.topics import Topic
 from combee_schemas.trace import Trace
-from support.gateway import Asked, asked, until
+from support.gateway import Asked, asked
+from support.waiting import until
 
 LESSON = {"reflection_id": "r1", "playbook": "support/refunds", "key_insight": "check the date"}
 JSON = {"content-type": "application/json"}

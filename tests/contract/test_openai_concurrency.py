@@ -8,8 +8,9 @@ from combee.ports import DrainingError
 from combee_schemas.model import Prompt
 from support import fake_openai as fake
 from support import model_rig
-from support.fake_openai import FakeOpenAI, refuses, says, until
+from support.fake_openai import FakeOpenAI, refuses, says
 from support.model_rig import GOOD, PROMPT, SCHEMA, Build
+from support.waiting import until
 
 server, build, model = model_rig.server, model_rig.build, model_rig.model
 

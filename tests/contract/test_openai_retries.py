@@ -7,8 +7,9 @@ from combee.adapters.openai import OpenAIModel
 from combee.ports import TransientError
 from support import fake_openai as fake
 from support import model_rig
-from support.fake_openai import FakeOpenAI, refuses, says, until
+from support.fake_openai import FakeOpenAI, refuses, says
 from support.model_rig import GOOD, KEY, PROMPT, Build
+from support.waiting import until
 
 server, build, model = model_rig.server, model_rig.build, model_rig.model
 

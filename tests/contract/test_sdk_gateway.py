@@ -1,7 +1,6 @@
 """The SDK through the gateway: the same client, over HTTP."""
 
-import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -12,17 +11,12 @@ from combee_schemas import topics
 from combee_schemas.trace import Trace
 from support.gateway import labelled, published, served, version
 from support.ledger import messages
+from support.waiting import until
 
 NAME = "support/refunds"
 DEADLINE_S = 10.0
 KEY = "k" * 24
 BOTH = f'[{{"name": "agent", "key": "{KEY}", "scopes": ["reflections:write", "playbooks:read"]}}]'
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        while not condition():  # noqa: ASYNC110 - any condition, not only one that sets an event
-            await asyncio.sleep(0.005)
 
 
 @pytest.fixture

@@ -16,8 +16,9 @@ from combee.adapters.kafka import KafkaLog
 from combee.cli.stack import StackOptions, stack
 from combee.runtime.settings import Settings, load_settings
 from support.broker import Broker
-from support.gateway import Event, Stream, until, version, writer
+from support.gateway import Event, Stream, version, writer
 from support.running import running_stack
+from support.waiting import until
 
 STREAMS, VERSIONS = 50, 100
 NAME = "tests/streams"

@@ -3,7 +3,6 @@
 import asyncio
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from combee_schemas.playbook import Entry, Label, Playbook
 from support.broker import Broker
 from support.faults_broker import own_broker
 from support.running import running_stack
+from support.waiting import until
 
 NAME = "support/refunds"
 DEADLINE_S = 60.0
@@ -40,12 +40,6 @@ async def put_label(log: Log, label: str, number: int) -> None:
     message = Label(playbook=NAME, label=label, version=number)
     key = f"{NAME}#{label}".encode()
     await log.produce(Outgoing(topic=topics.LABELS.name, key=key, value=encode(message)))
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        while not condition():  # noqa: ASYNC110 - any condition, not only one that sets an event
-            await asyncio.sleep(0.01)
 
 
 @pytest.fixture

@@ -13,6 +13,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from support.waiting import until
+
 DEADLINE_S = 5.0
 NONE: Mapping[str, str] = {}
 
@@ -209,10 +211,3 @@ async def fake_openai() -> AsyncIterator[FakeOpenAI]:
         server.close()
         await fake.stop()
         await server.wait_closed()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait until a condition holds; fail at the deadline."""
-    async with asyncio.timeout(DEADLINE_S):
-        while not condition():  # noqa: ASYNC110 - any condition, not only one that sets an event
-            await asyncio.sleep(0.002)

@@ -23,6 +23,7 @@ from combee.runtime.settings import load_settings
 from combee_schemas import topics
 from combee_schemas.codec import encode
 from combee_schemas.playbook import Entry, Label, Playbook
+from support.waiting import until
 
 DEADLINE_S = 10.0
 WRITER, READER, ADMIN = "w" * 24, "r" * 24, "a" * 24
@@ -88,12 +89,6 @@ async def publishing(log: Log) -> None:
     """Run the publish service for ever."""
     publisher = Publisher(log, SystemClock(), budget_tokens=16_000)
     await publisher.session(asyncio.Event(), lambda: None)
-
-
-async def until(condition: Callable[[], bool], timeout_s: float = DEADLINE_S) -> None:
-    async with asyncio.timeout(timeout_s):
-        while not condition():  # noqa: ASYNC110 - the same
-            await asyncio.sleep(0.005)  # a condition of any kind tells nobody that it holds
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import pytest
 
 from combee.adapters.openai.limits import Limits
 from combee.adapters.openai.slots import PrioritySlots
-from support.fake_openai import until
+from support.waiting import until
 
 
 def limits(requests: int | None = None, tokens: int | None = None) -> Limits:
