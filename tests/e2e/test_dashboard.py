@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
-from playwright.async_api import Browser, Page, async_playwright, expect
+from playwright.async_api import Browser, Page, Request, async_playwright, expect
 
 from combee.adapters.memory import MemoryLog
 from combee.cli.learning import outgoing
@@ -80,9 +80,17 @@ async def opened(
         "console", lambda said: complaints.append(said.text) if said.type in ("error", "warning") else None
     )
     page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("requestfailed", lambda asked: complaints.append(f"{asked.url}: {asked.failure}"))
+    page.on(
+        "requestfailed",
+        lambda asked: complaints.append(f"{asked.url}: {asked.failure}") if is_failure(asked) else None,
+    )
     page.on("request", lambda asked: complaints.append(asked.url) if is_outside(asked.url) else None)
     return page
+
+
+def is_failure(asked: Request) -> bool:
+    """Tell whether a request failed; one that the browser itself gives up when a page is left did not."""
+    return asked.failure != "net::ERR_ABORTED"
 
 
 def is_outside(url: str) -> bool:

@@ -1,4 +1,4 @@
-"""The same as tests/kafka/test_kills.py, longer: five kills each, other seeds, one and three batches in flight."""
+"""Five kills -9 of each service and of all at once, with one and three batches in flight; replicas that die."""
 
 from pathlib import Path
 
@@ -29,7 +29,8 @@ async def test_service_killed_five_times_loses_and_doubles_nothing(
 
 
 @pytest.mark.timeout(180)
-async def test_replicas_survive_the_loss_of_one_while_three_batches_are_in_flight(
-    kafka: Broker, topic_prefix: str, tmp_path: Path
+@pytest.mark.parametrize("inflight", [1, 3])
+async def test_replicas_survive_the_loss_of_one_of_each(
+    kafka: Broker, topic_prefix: str, tmp_path: Path, inflight: int
 ) -> None:
-    await survives_the_loss_of_one_replica(kafka.bootstrap_servers, topic_prefix, tmp_path, inflight=3)
+    await survives_the_loss_of_one_replica(kafka.bootstrap_servers, topic_prefix, tmp_path, inflight=inflight)

@@ -1,14 +1,13 @@
 """The soak: a fault that lasts, while a driver publishes at half of what the services can take."""
 
 import asyncio
-import json
 import os
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field
 
+from support.faults_broker import Fronted
 from support.faults_driver import CHUNK, Driver, items
 from support.faults_injected import end
 from support.faults_scenario import SETTLE_S, Run
@@ -18,6 +17,17 @@ from support.soak_flat import Flatness, Sample, flatness, sampled
 SATURATING = 240
 SAMPLE_S = 3.0
 SAY_S = 60.0
+KINDS = (
+    "kill one",
+    "kill all",
+    "SIGTERM",
+    "short freeze",
+    "long freeze",
+    "model down",
+    "broker killed",
+    "network silent",
+    "network resets",
+)
 SHORT_S, LONG_S = 3.0, 20.0
 """Shorter and longer than a session (10 s)."""
 OVER_S = 180.0
@@ -31,6 +41,8 @@ class Soak:
 
     seconds: float
     seed: int
+    broker: Fronted
+    """Services reach it through the proxy, the driver and the watch past it."""
     say: Say
     gaps_s: tuple[float, float] = (20.0, 60.0)
     rate_per_s: float = 0.0
@@ -72,10 +84,9 @@ class Soak:
             await asyncio.sleep(due - time.monotonic())
 
     async def _hurt(self, run: Run, until: float) -> None:
-        kinds = ("kill one", "kill all", "SIGTERM", "short freeze", "long freeze", "model down")
         while (gap_s := run.rng.uniform(*self.gaps_s)) + time.monotonic() < until:
             await asyncio.sleep(gap_s)
-            kind, role = run.rng.choice(kinds), run.rng.choice(ROLES)
+            kind, role = run.rng.choice(KINDS), run.rng.choice(ROLES)
             self.faults.append(f"{kind}: {role}")
             await self._one(run, kind, role)
 
@@ -84,6 +95,12 @@ class Soak:
         if kind == "model down":
             run.hurt("model")
             run.stage.model_faults(down_for_s=SHORT_S)
+        elif kind == "broker killed":
+            self.broker.kafka.kill()
+            await self.broker.kafka.restart_node(1)
+            run.hurt(*ROLES)
+        elif kind.startswith("network"):
+            await self._separate(run, silent=kind.endswith("silent"))
         elif kind.endswith("freeze"):
             pid = run.stage.supervisor.pid(spare)
             run.hurt(role)
@@ -95,6 +112,13 @@ class Soak:
         else:
             names = [run.stage.names(one)[1] for one in ROLES] if kind == "kill all" else [victim]
             await end(run, names, signal.SIGTERM if kind == "SIGTERM" else signal.SIGKILL)
+
+    async def _separate(self, run: Run, *, silent: bool) -> None:
+        proxy = self.broker.proxy
+        proxy.hold() if silent else proxy.cut()
+        await asyncio.sleep(SHORT_S)
+        proxy.heal()
+        run.hurt(*ROLES)
 
     async def _look(self, run: Run, driver: Driver, until: float) -> None:
         began = said = time.monotonic()
@@ -113,10 +137,3 @@ class Soak:
     def flatness(self) -> dict[str, Flatness | None]:
         """Return how flat each process stayed that nobody killed."""
         return {name: flatness(found, self.seconds) for name, found in self.samples.items()}
-
-    def write(self, folder: Path) -> None:
-        """Write the report as JSON."""
-        folder.mkdir(parents=True, exist_ok=True)
-        found = {name: asdict(one) if one else None for name, one in self.flatness().items()}
-        told = {"simulated": True, "rate_per_s": self.rate_per_s, "faults": self.faults, "processes": found}
-        (folder / "soak.json").write_text(json.dumps(told, indent=2) + "\n")

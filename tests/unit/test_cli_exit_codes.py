@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import asynccontextmanager
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -161,3 +162,8 @@ def test_the_map_of_topics_needs_no_broker() -> None:
     people = run("topics", "show").stdout
     assert "newest per key" in people
     assert "for ever" in people
+
+
+def test_the_version_is_told_without_a_verb() -> None:
+    ended = run("--version")
+    assert (ended.exit_code, ended.stdout) == (0, f"combee {version('combee')}\n")

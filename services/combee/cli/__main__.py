@@ -1,5 +1,8 @@
 """``combee``: the command line."""
 
+from importlib import metadata
+from typing import Annotated
+
 import typer
 
 from combee.cli import (
@@ -55,6 +58,23 @@ for verb in (
     controller,
 ):
     verb.register(app)
+
+
+def _tell_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"combee {metadata.version('combee')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _combee(
+    *,
+    _version: Annotated[
+        bool,
+        typer.Option("--version", callback=_tell_version, is_eager=True, help="Say the version and exit."),
+    ] = False,
+) -> None:
+    pass
 
 
 def main() -> None:
