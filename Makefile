@@ -39,7 +39,7 @@ test-unit: $(READY) ## Unit tests only: no broker, no network
 	$(BIN)/pytest tests/unit -n auto $(PYTEST_ARGS)
 
 test-faults: setup ## The long fault tests
-	$(BIN)/pytest tests/faults --faults $(PYTEST_ARGS)
+	$(BIN)/pytest tests/faults --faults -n 2 --dist worksteal $(PYTEST_ARGS)
 
 soak: setup ## Half load and random faults for SOAK_MINUTES
 	$(BIN)/pytest tests/faults/test_soak.py --faults --soak-minutes $(or $(SOAK_MINUTES),20) --seed $(or $(SEED),1) $(PYTEST_ARGS)

@@ -1,5 +1,6 @@
 """Outcomes of the fault suite as JSON and as the table of docs/reliability.md."""
 
+import fcntl
 import json
 import os
 import platform
@@ -27,7 +28,7 @@ fault (of a signal: from the signal) to the next call, batch or version of whoev
 
 
 def table(outcomes: Iterable[Mapping[str, Any]]) -> str:
-    """Return a row per fault, in the order of their first run."""
+    """Return a row per fault, in the order in which they come."""
     rows: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for one in outcomes:
         rows[one["fault"]].append(one)
@@ -51,19 +52,26 @@ def _spread(waits: Sequence[float]) -> str:
 
 def add(folder: Path, outcome: Mapping[str, Any]) -> None:
     """Add an outcome to both files; it replaces an earlier one of the same fault and seed."""
-    path = folder / JSON_FILE
-    before = json.loads(path.read_text("utf-8"))["outcomes"] if path.exists() else []
-    kept = [one for one in before if (one["fault"], one["seed"]) != (outcome["fault"], outcome["seed"])]
-    machine = {
-        "cpus": os.cpu_count(),
-        "machine": platform.machine(),
-        "system": platform.system(),
-        "python": platform.python_version(),
-    }
-    found: dict[str, Any] = {"simulated": True, "machine": machine, "outcomes": [*kept, outcome]}
-    path.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / JSON_FILE).open("a+", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # the suite may run in several processes
+        file.seek(0)
+        before = json.loads(file.read() or '{"outcomes": []}')["outcomes"]
+        kept = [one for one in before if (one["fault"], one["seed"]) != (outcome["fault"], outcome["seed"])]
+        found = sorted([*kept, outcome], key=lambda one: (one["fault"], one["seed"]))
+        machine = {
+            "cpus": os.cpu_count(),
+            "machine": platform.machine(),
+            "system": platform.system(),
+            "python": platform.python_version(),
+        }
+        file.truncate(0)
+        file.write(json.dumps({"simulated": True, "machine": machine, "outcomes": found}, indent=1) + "\n")
+        (folder / TABLE_FILE).write_text(_page(found, machine), "utf-8")
+
+
+def _page(outcomes: Sequence[Mapping[str, Any]], machine: Mapping[str, Any]) -> str:
     described = (
         f"{machine['cpus']} CPUs, {machine['machine']}, {machine['system']}, Python {machine['python']}."
     )
-    text = f"{NOTE}{table(found['outcomes'])}\n\nMachine: {described}\n"
-    (folder / TABLE_FILE).write_text(text, "utf-8")
+    return f"{NOTE}{table(outcomes)}\n\nMachine: {described}\n"
