@@ -34,6 +34,7 @@ READING = [
     ("playbook", "import", "x", "-"),
     ("playbook", "diff", "x"),
     ("playbook", "promote", "x", "production"),
+    ("review", "x"),
     ("playbook", "labels"),
     ("playbook", "edit", "x"),
     ("playbook", "rollback", "x", "1"),

@@ -106,6 +106,30 @@ def test_what_cannot_be_a_label_is_wrong_usage(label: str) -> None:
     assert run("playbook", "promote", NAME, label).exit_code == 2
 
 
+# ---- review
+
+
+def test_a_review_shows_what_is_new_and_moves_the_label_if_one_agrees(learned: Deployment) -> None:
+    run_json("playbook", "promote", NAME, "production", "1")
+    declined = run("review", NAME, stdin="n\n")
+    assert declined.exit_code == 0
+    assert f"{NAME} version 1 → 2: 10 added, 10 unchanged" in declined.stdout
+    assert "production stays where it is" in declined.stderr
+    agreed = run("review", NAME, stdin="y\n")
+    assert agreed.stdout.endswith(f"{NAME} production → version 2\n")
+    moved = ledger.messages(learned.log, topics.LABELS, Label)
+    assert [one.version for one in moved] == [1, 2]
+
+
+def test_a_review_asks_nobody_in_json_and_nothing_where_nothing_differs(learned: Deployment) -> None:
+    found = run_json("review", NAME, "1", "--label", "staging")
+    assert (found["label"], found["promoted"], found["from"], found["to"]) == ("staging", False, 0, 1)
+    assert ledger.messages(learned.log, topics.LABELS, Label) == []
+    assert run_json("review", NAME, "1", "--label", "staging", "--yes")["promoted"] is True
+    assert run_json("review", NAME, "1", "--label", "staging", "--yes")["promoted"] is False
+    assert run("review", NAME, stdin="").exit_code == 0, "nobody is there to answer"
+
+
 # ---- edit
 
 

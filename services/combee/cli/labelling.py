@@ -49,7 +49,7 @@ def promote(
 ) -> None:
     """Let a label point at a version: its number, another label, or the newest; agents that read it follow."""
     settings = load_settings(bootstrap_servers=bootstrap_servers)
-    row = asyncio.run(_promote(settings, name, label, version, command_id, timeout))
+    row = asyncio.run(promoted(settings, name, label, version, command_id, timeout))
     if as_json:
         print_json(row)
         return
@@ -58,9 +58,10 @@ def promote(
     output().print(f"{remark}{name} {label} → version {row['version']}{before}", markup=False)
 
 
-async def _promote(
+async def promoted(
     settings: Settings, name: str, label: str, ref: str, command_id: str | None, timeout_s: float
 ) -> dict[str, Any]:
+    """Move a label to the version that ``ref`` names and return the row of ``promote --json``."""
     from combee.cli.log import open_log  # noqa: PLC0415 - --help stays quick
 
     async with open_log(settings) as (log, servers):

@@ -1,0 +1,67 @@
+"""``combee review``: what a label would say anew, and the label moved to it if you agree."""
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from combee.cli.completing import label_names
+from combee.cli.console import output, print_json, remark
+from combee.cli.diff import as_document, lines
+from combee.cli.labelling import checked_label, promoted
+from combee.cli.lookup import LATEST, labels, resolved, wanted
+from combee.cli.options import AsJson, Name, Patience, Ref, Servers
+from combee.core.comparison import Comparison, compare
+from combee.core.playbook import empty
+from combee.runtime.settings import Settings, load_settings
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command(epilog="Example: combee review support/refunds --label production")(review)
+
+
+def review(
+    name: Name,
+    version: Ref = LATEST,
+    *,
+    label: Annotated[
+        str,
+        typer.Option(help="what agents read by name", callback=checked_label, autocompletion=label_names),
+    ] = "production",
+    yes: Annotated[bool, typer.Option("--yes", help="move the label without asking")] = False,
+    timeout: Patience = 30.0,
+    bootstrap_servers: Servers = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what a version says otherwise than a label does, and move the label there if you agree."""
+    settings = load_settings(bootstrap_servers=bootstrap_servers)
+    found = asyncio.run(_compared(settings, name, label, version))
+    if not as_json:
+        for line in lines(found):
+            output().print(line, soft_wrap=True)
+    agreed = found.before != found.after and (yes or (not as_json and _agrees(found, label)))
+    if agreed:
+        asyncio.run(promoted(settings, name, label, str(found.after), None, timeout))
+    if as_json:
+        print_json({"label": label, "promoted": agreed, **as_document(found)})
+    elif agreed:
+        output().print(f"{name} {label} → version {found.after}", markup=False)
+    else:
+        remark(f"{label} stays where it is; 'combee why ENTRY' tells what taught an entry")
+
+
+async def _compared(settings: Settings, name: str, label: str, ref: str) -> Comparison:
+    from combee.cli.log import open_log  # noqa: PLC0415 - --help stays quick
+
+    async with open_log(settings) as (log, _):
+        newer = await resolved(log, name, ref)
+        at = (await labels(log)).get(name, {}).get(label)
+        return compare(await wanted(log, name, at) if at else empty(name), newer)
+
+
+def _agrees(found: Comparison, label: str) -> bool:
+    try:
+        return typer.confirm(f"let {label} point at version {found.after}?", err=True)
+    except typer.Abort:  # nobody is there to answer
+        return False
