@@ -95,3 +95,52 @@ async def test_an_async_client_is_shown_the_playbook_and_recorded(
             assert [one.choices[0].delta.content async for one in stream] == ["tw", "o"]
     assert [one.answer for one in memory.traces] == ["2", "two"]
     assert all("be exact" in exchange.body["messages"][0]["content"] for exchange in server.seen)
+
+
+def response(text: str) -> dict[str, Any]:
+    """Return a whole response as the library reads it."""
+    said = {"type": "output_text", "text": text, "annotations": []}
+    message = {"id": "m", "type": "message", "role": "assistant", "status": "completed", "content": [said]}
+    usage = {"input_tokens": 7, "output_tokens": 3, "total_tokens": 10}
+    return {
+        "id": "one",
+        "object": "response",
+        "created_at": 0,
+        "model": "fake",
+        "status": "completed",
+        "output": [message],
+        "tools": [],
+        "tool_choice": "auto",
+        "parallel_tool_calls": True,
+        "usage": usage,
+    }
+
+
+def response_events(text: str) -> bytes:
+    delta = {"type": "response.output_text.delta", "delta": text, "item_id": "m", "sequence_number": 0}
+    done = {"type": "response.completed", "response": response(text), "sequence_number": 1}
+    told = [delta | {"output_index": 0, "content_index": 0, "logprobs": []}, done]
+    return "".join(f"event: {one['type']}\ndata: {json.dumps(one)}\n\n" for one in told).encode()
+
+
+async def test_responses_are_shown_the_playbook_and_recorded(
+    server: FakeOpenAI, memory: MemoryTransport
+) -> None:
+    server.will(sends(json.dumps(response("2")).encode()), sends(response_events("two"), EVENTS))
+    async with (
+        AsyncClient(transport=lambda: memory) as combee,
+        AsyncOpenAI(base_url=server.url, api_key="k", max_retries=0) as openai,
+    ):
+        await combee.ready()
+        wrapped = wrap_openai(openai, playbook=NAME, combee=combee)
+        answer = await wrapped.responses.create(model="m", input="what is 1 + 1?")
+        assert answer.output_text == "2"
+        with_items: Any = ASKED
+        async for event in await wrapped.responses.create(model="m", input=with_items, stream=True):
+            assert event.type.startswith("response.")
+    assert [(one.task, one.answer) for one in memory.traces] == [
+        ("what is 1 + 1?", "2"),
+        ("what is 1 + 1?", "two"),
+    ]
+    assert all(one.metadata["gen_ai.usage.output_tokens"] == "3" for one in memory.traces)
+    assert all("be exact" in exchange.body["instructions"] for exchange in server.seen)

@@ -250,3 +250,92 @@ async def test_runs_of_tasks_at_once_do_not_mix(combee: Client, memory: MemoryTr
 def test_what_is_no_client_is_refused_at_once() -> None:
     with pytest.raises(TypeError, match=r"chat\.completions\.create"):
         wrap_openai(object())
+
+
+# ---- responses
+
+
+class Responses:
+    """OpenAI's other interface, as it is shaped."""
+
+    def __init__(self, *, fails: bool = False) -> None:
+        self.seen: list[dict[str, Any]] = []
+        self.fails = fails
+
+    def create(self, **arguments: Any) -> Any:
+        self.seen.append(arguments)
+        return self._events() if arguments.get("stream") else whole_response()
+
+    def _events(self) -> Iterator[Any]:
+        for text in ("tw", "o"):
+            yield SimpleNamespace(type="response.output_text.delta", delta=text)
+        if not self.fails:
+            yield SimpleNamespace(type="response.completed", response=whole_response("two"))
+
+
+def whole_response(text: str = "2") -> Any:
+    call = SimpleNamespace(type="function_call", name="add", arguments="[1, 1]")
+    return SimpleNamespace(
+        output=[call],
+        output_text=text,
+        model="m-1",
+        status="completed",
+        usage=SimpleNamespace(input_tokens=7, output_tokens=3),
+    )
+
+
+def test_a_response_is_shown_the_playbook_as_instructions_and_becomes_a_trace(
+    combee: Client, memory: MemoryTransport
+) -> None:
+    responses = Responses()
+    wrapped: Any = wrap_openai(SimpleNamespace(responses=responses), playbook=NAME, combee=combee)
+    wrapped.responses.create(model="m", input="what is 1 + 1?", instructions="be brief")
+    (seen,) = responses.seen
+    assert "be exact" in seen["instructions"]
+    assert seen["instructions"].endswith("\n\nbe brief")
+    assert seen["input"] == "what is 1 + 1?"
+    combee.flush()
+    (trace,) = memory.traces
+    assert (trace.task, trace.answer) == (
+        "what is 1 + 1?",
+        '2\n[{"name": "add", "arguments": "[1, 1]"}]',
+    )
+    assert "be exact" not in trace.trajectory
+    assert trace.metadata["gen_ai.usage.input_tokens"] == "7"
+    assert trace.metadata["gen_ai.response.finish_reasons"] == "completed"
+
+
+def test_items_of_a_conversation_are_recorded_whatever_they_are(
+    combee: Client, memory: MemoryTransport
+) -> None:
+    wrapped: Any = wrap_openai(SimpleNamespace(responses=Responses()), playbook=NAME, combee=combee)
+    items = [
+        {"role": "user", "content": [{"type": "input_text", "text": "add them"}]},
+        {"type": "function_call_output", "call_id": "c", "output": "2"},
+    ]
+    wrapped.responses.create(input=iter(items))
+    combee.flush()
+    (trace,) = memory.traces
+    assert trace.task == "add them"
+    assert "function_call_output: 2" in trace.trajectory
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_streamed_response_is_passed_on_and_recorded_at_its_end(
+    combee: Client, memory: MemoryTransport, *, fails: bool
+) -> None:
+    wrapped: Any = wrap_openai(
+        SimpleNamespace(responses=Responses(fails=fails)), playbook=NAME, combee=combee
+    )
+    events = list(wrapped.responses.create(input="one and one?", stream=True))
+    assert [one.delta for one in events[:2]] == ["tw", "o"]
+    combee.flush()
+    (trace,) = memory.traces
+    assert trace.answer.partition("\n")[0] == "two"
+
+
+def test_what_cannot_be_recorded_still_answers(combee: Client, memory: MemoryTransport) -> None:
+    wrapped: Any = wrap_openai(SimpleNamespace(responses=Responses()), playbook=NAME, combee=combee)
+    assert wrapped.responses.create(input=[object()]).output_text == "2"
+    combee.flush()
+    assert memory.traces == []

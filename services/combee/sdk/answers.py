@@ -1,25 +1,36 @@
-"""What a chat completion says, whole or in pieces; read with ``getattr``, because any library's will do."""
+"""What a model's reply says, whole or in pieces; read with ``getattr``, because any library's will do."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 
 def answer_of(reply: Any) -> str:
-    """Return the text of the first choice; calls of tools as JSON."""
+    """Return the text of a response, or of a completion's first choice; calls of tools as JSON."""
     choices = getattr(reply, "choices", None)
+    if choices is None:
+        items = getattr(reply, "output", None) or ()
+        return _told(
+            getattr(reply, "output_text", None),
+            [one for one in items if getattr(one, "type", "") == "function_call"],
+        )
     if not choices:
         return ""
     message = getattr(choices[0], "message", None)
-    said = getattr(message, "content", None) or getattr(message, "refusal", None) or ""
     calls = getattr(message, "tool_calls", None) or ()
-    told = [_function(one) for one in calls]
+    return _told(
+        getattr(message, "content", None) or getattr(message, "refusal", None),
+        [getattr(one, "function", None) for one in calls],
+    )
+
+
+def _told(said: Any, functions: Sequence[Any]) -> str:
+    told = [_function(one) for one in functions]
     parts = [str(said) if said else "", json.dumps(told, ensure_ascii=False) if told else ""]
     return "\n".join(part for part in parts if part)
 
 
-def _function(call: Any) -> dict[str, str]:
-    function = getattr(call, "function", None)
+def _function(function: Any) -> dict[str, str]:
     return {
         "name": str(getattr(function, "name", "") or ""),
         "arguments": str(getattr(function, "arguments", "") or ""),
@@ -30,11 +41,16 @@ def metadata_of(reply: Any, model: str) -> Mapping[str, str]:
     """Return OpenTelemetry's names for what is known of a call (GenAI semantic conventions)."""
     usage = getattr(reply, "usage", None)
     choices = getattr(reply, "choices", None)
+    reason = getattr(choices[0], "finish_reason", None) if choices else getattr(reply, "status", None)
     found = {
         "gen_ai.request.model": model,
         "gen_ai.response.model": getattr(reply, "model", None),
-        "gen_ai.response.finish_reasons": getattr(choices[0], "finish_reason", None) if choices else None,
-        "gen_ai.usage.input_tokens": getattr(usage, "prompt_tokens", None),
-        "gen_ai.usage.output_tokens": getattr(usage, "completion_tokens", None),
+        "gen_ai.response.finish_reasons": reason,
+        "gen_ai.usage.input_tokens": _count(usage, "input_tokens", "prompt_tokens"),
+        "gen_ai.usage.output_tokens": _count(usage, "output_tokens", "completion_tokens"),
     }
     return {name: str(value) for name, value in found.items() if value not in (None, "")}
+
+
+def _count(usage: Any, *names: str) -> Any:
+    return next((count for name in names if (count := getattr(usage, name, None)) is not None), None)

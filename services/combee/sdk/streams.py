@@ -2,7 +2,14 @@
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, Protocol, Self
+
+
+class Gathered(Protocol):
+    """The pieces of a stream as one reply."""
+
+    def take(self, chunk: Any) -> None:
+        """Add a piece."""
 
 
 @dataclass(slots=True)
@@ -30,8 +37,8 @@ class _Choice:
 
 
 @dataclass(slots=True)
-class Gathered:
-    """The pieces of a stream as one completion."""
+class GatheredChat:
+    """A streamed completion."""
 
     choices: list[_Choice] = field(default_factory=lambda: [_Choice()])
     model: str = ""
@@ -61,13 +68,36 @@ class Gathered:
             message.tool_calls[at].function.arguments += getattr(function, "arguments", None) or ""
 
 
+@dataclass(slots=True)
+class GatheredResponse:
+    """A streamed response: the whole of it comes with its last event; of one that broke off, its text."""
+
+    output: Any = ()
+    output_text: str = ""
+    model: str = ""
+    status: str | None = None
+    usage: Any = None
+
+    def take(self, chunk: Any) -> None:
+        """Add an event."""
+        if getattr(chunk, "type", "") == "response.output_text.delta":
+            self.output_text += getattr(chunk, "delta", None) or ""
+        whole = getattr(chunk, "response", None)
+        if whole is not None:
+            self.output = getattr(whole, "output", None) or self.output
+            self.output_text = getattr(whole, "output_text", None) or self.output_text
+            self.model = getattr(whole, "model", None) or self.model
+            self.status = getattr(whole, "status", None)
+            self.usage = getattr(whole, "usage", None)
+
+
 class Recorded:
     """A stream, plain or async; recorded once: at its end, when it is closed, or when its block is left."""
 
-    def __init__(self, stream: Any, done: Callable[[Any], None]) -> None:
+    def __init__(self, stream: Any, gathered: Gathered, done: Callable[[Any], None]) -> None:
         self._stream = stream
         self._done: Callable[[Any], None] | None = done
-        self._gathered = Gathered()
+        self._gathered = gathered
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)

@@ -1,11 +1,12 @@
 """``wrap_openai``: a client of OpenAI's library that is shown the playbook and whose calls become traces.
 
-Duck-typed: OpenAI's library is not imported, and whatever has ``chat.completions.create`` will do.
+Duck-typed: OpenAI's library is not imported, and whatever has ``chat.completions.create`` or ``responses.create``
+will do.
 """
 
 import copy
 import inspect
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -15,13 +16,13 @@ from combee.sdk.face import Face
 from combee.sdk.learning import CURRENT, Run, awaited, read
 from combee.sdk.logs import logger
 from combee.sdk.reader import Ask
+from combee.sdk.shapes import CHAT, RESPONSES, Shape
 from combee.sdk.streams import Recorded
 from combee.sdk.transport import LATEST
 from combee.sdk.view import PlaybookView
 
 C = TypeVar("C")
 
-SYSTEM_ROLES = ("system", "developer")
 METHODS = ("create", "parse")
 
 
@@ -32,13 +33,15 @@ class Call:
     run: Run
     is_solo: bool
     """No block is around it: the call is a run of its own."""
-    messages: list[Mapping[str, Any]]
-    model: str = ""
+    shape: Shape
+    arguments: Mapping[str, Any]
 
     def answered(self, reply: Any) -> None:
         """Record the answer; whatever a library puts there, the agent gets it."""
         try:
-            self.run.recorded(self.messages, answer_of(reply), metadata_of(reply, self.model))
+            model = str(self.arguments.get("model") or "")
+            messages = self.shape.asked(self.arguments)
+            self.run.recorded(messages, answer_of(reply), metadata_of(reply, model))
             if self.is_solo:
                 self.run.finish(None)
         except Exception:  # noqa: BLE001 - the agent's call went well, and must not fail here
@@ -53,19 +56,16 @@ class Injector:
     ask: Ask | None = field(default=None)
 
     def begin(
-        self, view: PlaybookView | None, arguments: dict[str, Any]
+        self, shape: Shape, view: PlaybookView | None, arguments: dict[str, Any]
     ) -> tuple[dict[str, Any], Call | None]:
         """Return the arguments with the playbook in front, and the call to record; None: nobody asked for it."""
         run = CURRENT.get()
         if run is None and view is None:
             return arguments, None
-        messages = list(arguments.get("messages") or ())
         chosen = run or Run(self.client, view)  # type: ignore[arg-type]  # one of the two is there
-        prompt = chosen.playbook.prompt()
-        call = Call(
-            run=chosen, is_solo=run is None, messages=messages, model=str(arguments.get("model") or "")
-        )
-        return {**arguments, "messages": injected(messages, prompt)}, call
+        given = shape.held(arguments)
+        call = Call(run=chosen, is_solo=run is None, shape=shape, arguments=given)
+        return shape.shown(given, chosen.playbook.prompt()), call
 
     def playbook(self) -> PlaybookView | None:
         """Return what a call outside any block is shown; only what was never read is waited for."""
@@ -80,31 +80,25 @@ class Injector:
         return await awaited(self.client, self.ask)
 
 
-def injected(messages: Sequence[Mapping[str, Any]], prompt: str) -> list[Mapping[str, Any]]:
-    """Return the messages behind one with the playbook: first, so that providers' prompt caches hit."""
-    if not prompt:
-        return list(messages)
-    first = messages[0].get("role") if messages and isinstance(messages[0], Mapping) else None
-    return [{"role": first if first in SYSTEM_ROLES else "system", "content": prompt}, *messages]
-
-
-def recording(original: Callable[..., Any], injector: Injector, *, is_async: bool) -> Callable[..., Any]:
+def recording(
+    original: Callable[..., Any], shape: Shape, injector: Injector, *, is_async: bool
+) -> Callable[..., Any]:
     """Return ``original`` with the playbook injected and its answer recorded."""
 
     def finished(reply: Any, call: Call | None, arguments: Mapping[str, Any]) -> Any:
         if call is None:
             return reply
         if arguments.get("stream"):
-            return Recorded(reply, call.answered)
+            return Recorded(reply, shape.gathered(), call.answered)
         call.answered(reply)
         return reply
 
     def sync(*args: Any, **arguments: Any) -> Any:
-        changed, call = injector.begin(injector.playbook(), arguments)
+        changed, call = injector.begin(shape, injector.playbook(), arguments)
         return finished(original(*args, **changed), call, arguments)
 
     async def asynchronous(*args: Any, **arguments: Any) -> Any:
-        changed, call = injector.begin(await injector.awaited_playbook(), arguments)
+        changed, call = injector.begin(shape, await injector.awaited_playbook(), arguments)
         reply: Awaitable[Any] | Any = original(*args, **changed)
         return finished(await reply if inspect.isawaitable(reply) else reply, call, arguments)
 
@@ -129,7 +123,7 @@ def wrap_openai(
     fallback: str = "",
     combee: Face | None = None,
 ) -> C:
-    """Return a copy of an ``OpenAI`` or ``AsyncOpenAI`` client whose chat completions learn; streams too.
+    """Return a copy of an ``OpenAI`` or ``AsyncOpenAI`` client whose completions and responses learn; streams too.
 
     Inside ``learning`` calls belong to that run and are shown its playbook. Outside each call is a run of its own
     under ``playbook``; without ``playbook`` it passes untouched. ``combee``: None is the default client.
@@ -137,19 +131,31 @@ def wrap_openai(
     Raises
     ------
     TypeError
-        If ``client`` has no ``chat.completions.create``.
+        If ``client`` has neither ``chat.completions.create`` nor ``responses.create``.
     """
-    completions = getattr(getattr(client, "chat", None), "completions", None)
-    if not callable(getattr(completions, "create", None)):
-        raise TypeError("wrap_openai needs a client with chat.completions.create, such as openai.OpenAI()")
+    chat, responses = getattr(client, "chat", None), getattr(client, "responses", None)
+    completions = getattr(chat, "completions", None)
+    can = [one for one in (completions, responses) if callable(getattr(one, "create", None))]
+    if not can:
+        raise TypeError(
+            "wrap_openai needs a client with chat.completions.create or responses.create, such as openai.OpenAI()"
+        )
     ask = Ask(name=playbook, label=label, fallback=fallback) if playbook else None
     injector = Injector(client=combee or default_client(), ask=ask)
     is_async = hasattr(type(client), "__aenter__")
+    wrapped: Any = copy.copy(client)
+    if completions in can:
+        wrapped.chat = Instead(chat, completions=_recorded(completions, CHAT, injector, is_async=is_async))
+    if responses in can:
+        wrapped.responses = _recorded(responses, RESPONSES, injector, is_async=is_async)
+    return wrapped  # type: ignore[no-any-return]  # a copy of what was given
+
+
+def _recorded(resource: Any, shape: Shape, injector: Injector, *, is_async: bool) -> Instead:
+    """Return a resource whose calls are recorded."""
     own = {
-        name: recording(getattr(completions, name), injector, is_async=is_async)
+        name: recording(getattr(resource, name), shape, injector, is_async=is_async)
         for name in METHODS
-        if callable(getattr(completions, name, None))
+        if callable(getattr(resource, name, None))
     }
-    wrapped = copy.copy(client)
-    wrapped.chat = Instead(client.chat, completions=Instead(completions, **own))  # type: ignore[attr-defined]
-    return wrapped
+    return Instead(resource, **own)
