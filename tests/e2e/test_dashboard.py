@@ -129,6 +129,8 @@ async def watch_a_batch(page: Page) -> None:
     await expect(page.locator(".chip[data-state=ready]").first).to_be_visible(timeout=PATIENCE_MS)
     await expect(page.locator(".chip[data-state=done]").first).to_be_visible(timeout=PATIENCE_MS)
     await expect(page.get_by_text("· version 1")).to_be_visible(timeout=PATIENCE_MS)
+    await page.locator(".tree .chip").first.focus()  # as a keyboard or a finger does
+    await expect(page.locator(".told")).to_contain_text(": done; ")
 
 
 async def look_at_the_diff(page: Page) -> None:

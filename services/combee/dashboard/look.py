@@ -41,7 +41,7 @@ a.nav[aria-current] { background: #3a414d; color: #fff; box-shadow: inset 0 -2px
 .families { display: flex; flex-wrap: wrap; gap: 6px; }
 .family { display: flex; flex-wrap: wrap; gap: 4px; padding: 3px; border-radius: 14px;
   background: rgba(138,143,152,.14); }
-.chip { width: 22px; height: 22px; border-radius: 50%; font-size: 14px; color: #767c86; cursor: default;
+.chip { width: 22px; height: 22px; border-radius: 50%; font-size: 14px; color: #767c86; cursor: pointer;
   border: 1px solid rgba(138,143,152,.6); }
 .chip.ready { color: #fff; background: var(--ready); border-color: var(--ready);
   animation: pulse 1.2s ease-in-out infinite; }
@@ -52,7 +52,7 @@ a.nav[aria-current] { background: #3a414d; color: #fff; box-shadow: inset 0 -2px
 @media (prefers-reduced-motion: reduce) { .chip.ready { animation: none; } }
 .legend { display: flex; flex-wrap: wrap; gap: 4px 16px; }
 .legend > div { display: flex; gap: 6px; align-items: center; }
-.legend .chip { width: 18px; height: 18px; font-size: 12px; animation: none; }
+.legend .chip { cursor: default; width: 18px; height: 18px; font-size: 12px; animation: none; }
 .plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 420px), 1fr)); gap: 0 24px;
   width: 100%; } .plots > div { min-width: 0; }
 .plot { height: 230px; width: 100%; }

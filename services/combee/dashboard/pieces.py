@@ -1,6 +1,7 @@
 """Pieces that several pages are made of; each is built once and then follows the picture."""
 
 from collections.abc import Callable
+from functools import partial
 
 from nicegui import ui
 
@@ -67,8 +68,10 @@ class Tree:
         self._why = ui.label().classes("quiet")
         self._rows = ui.element("div").classes("tree").props('role="group" aria-label="Nodes"')
         self._rows.set_visibility(False)
+        self._told = ui.label().classes("words told").props("aria-live=polite")
+        """What the node says that has the focus: fingers and keyboards see no tooltip."""
         _legend()
-        self._batch = ""
+        self._batch, self._focus = "", ""
         self._chips: dict[str, ui.icon] = {}
         self._shown: dict[str, Chip] = {}
         self._done: list[ui.label] = []
@@ -89,9 +92,15 @@ class Tree:
             if self._shown.get(chip.node_id) != chip:
                 self._shown[chip.node_id] = chip
                 _change(self._chips[chip.node_id], chip)
+        self._tell(self._focus)
+
+    def _tell(self, node_id: str) -> None:
+        chip = self._shown.get(node_id)
+        self._focus = node_id
+        self._told.text = chip.title if chip else ""
 
     def _build(self, batch_id: str, shown: tuple[Level, ...]) -> None:
-        self._batch = batch_id
+        self._batch, self._focus = batch_id, ""
         self._chips.clear()
         self._shown.clear()
         self._done.clear()
@@ -108,13 +117,14 @@ class Tree:
     def _family(self, family: tuple[Chip, ...]) -> None:
         with ui.element("div").classes("family"):
             for chip in family:
-                self._chips[chip.node_id] = ui.icon(chip.icon)
+                shown = self._chips[chip.node_id] = ui.icon(chip.icon).props("tabindex=0")
+                shown.on("focus", partial(self._tell, chip.node_id))
 
 
 def _change(shown: ui.icon, chip: Chip) -> None:
     shown.props["name"] = chip.icon
     shown.props.update(
-        {"role": "img", "title": chip.title, "aria-label": chip.title, "data-state": chip.kind}
+        {"role": "button", "title": chip.title, "aria-label": chip.title, "data-state": chip.kind}
     )
     shown.props["aria-hidden"] = "false"
     shown.classes(replace=f"chip {chip.kind}")
