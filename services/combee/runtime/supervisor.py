@@ -17,6 +17,8 @@ logger = structlog.get_logger()
 RESTART_S = 0.2
 QUICK_DEATH_S = 5.0
 QUICK_DEATHS_LIMIT = 5
+KILLED_S = 5.0
+"""A process that was killed has ended by then; what it started may hold its output open longer."""
 PR_SET_PDEATHSIG = 1
 TAIL_LINES = 15
 
@@ -101,7 +103,11 @@ class Supervisor:
                 return
             child.process.ready_file.unlink(missing_ok=True)
             await asyncio.sleep(RESTART_S)
+            if self._stopping:
+                return
             child.running = await self._spawn(child.process)
+            if self._stopping:  # it was not there yet when all were told to end
+                _signal(child, signal.SIGTERM)
             child.started_at = self._clock.monotonic()
 
     async def _copy_lines(self, child: _Child) -> None:
@@ -185,16 +191,16 @@ class Supervisor:
         self._stopping = True
         for child in self._children.values():
             _signal(child, signal.SIGTERM)
-        waits = [asyncio.create_task(child.running.wait()) for child in self._children.values()]
-        if waits:
-            _, late = await asyncio.wait(waits, timeout=timeout_s)
+        # Each watch ends with its process: one that is being restarted just now is waited for, too.
+        watches = [child.watch for child in self._children.values() if child.watch]
+        if watches:
+            _, late = await asyncio.wait(watches, timeout=timeout_s)
             for child in self._children.values() if late else ():
                 _signal(child, signal.SIGKILL)
-            await asyncio.gather(*waits)
-        watches = [child.watch for child in self._children.values() if child.watch]
-        for watch in watches:
-            watch.cancel()
-        await asyncio.gather(*watches, return_exceptions=True)
+            _, stuck = await asyncio.wait(watches, timeout=KILLED_S)
+            for watch in stuck:
+                watch.cancel()
+            await asyncio.gather(*watches, return_exceptions=True)
         self._failure.cancel()
 
 

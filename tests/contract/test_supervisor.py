@@ -1,0 +1,67 @@
+"""The supervisor leaves no process behind."""
+
+import asyncio
+import sys
+from asyncio.subprocess import DEVNULL, PIPE
+from collections import defaultdict
+from pathlib import Path
+
+from combee.runtime.clock import SystemClock
+from combee.runtime.supervisor import Process, Supervisor
+from support.waiting import until
+
+ENDS = "pass"
+LASTS = "import time; time.sleep(60)"
+LEAVES_WHEN_LET = (
+    "import signal, sys; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); sys.stdin.read()"
+)
+
+
+class Scripted(Supervisor):
+    """Runs scripts; the second start of a process waits for the gate."""
+
+    def __init__(self, folder: Path, **scripts: list[str]) -> None:
+        super().__init__(folder, SystemClock())
+        self.scripts = scripts
+        self.gate = asyncio.Event()
+        self.begun: dict[str, int] = defaultdict(int)
+        self.all: list[asyncio.subprocess.Process] = []
+
+    async def _spawn(self, process: Process) -> asyncio.subprocess.Process:
+        self.begun[process.name] += 1
+        if self.begun[process.name] > 1:
+            await self.gate.wait()
+        script = self.scripts[process.name].pop(0)
+        one = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", script, stdin=PIPE, stdout=PIPE, stderr=DEVNULL
+        )
+        self.all.append(one)
+        return one
+
+
+def process(name: str, folder: Path) -> Process:
+    return Process(name=name, arguments=(), env={}, ready_file=folder / f"{name}.ready")
+
+
+async def test_a_process_that_is_being_restarted_while_all_stop_is_stopped_too(tmp_path: Path) -> None:
+    supervisor = Scripted(tmp_path, polite=[LEAVES_WHEN_LET], restless=[ENDS, LASTS])
+    try:
+        await supervisor.start(process("polite", tmp_path))
+        polite = supervisor.all[0]
+        assert polite.stdin
+        assert polite.stdout
+        await polite.stdout.readline()  # from now on it ignores SIGTERM
+        await supervisor.start(process("restless", tmp_path))
+        await until(lambda: supervisor.begun["restless"] == 2)
+        stopping = asyncio.create_task(supervisor.stop(timeout_s=20))
+        await asyncio.sleep(0)
+        supervisor.gate.set()
+        await until(lambda: len(supervisor.all) == 3)
+        polite.stdin.close()
+        await stopping
+        assert all(one.returncode is not None for one in supervisor.all)
+    finally:
+        for one in supervisor.all:
+            if one.returncode is None:
+                one.kill()
+                await one.wait()
