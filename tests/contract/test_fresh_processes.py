@@ -51,6 +51,17 @@ asyncio.run(main())
 """
 
 
+ONE_VERB = """
+import sys
+from combee.cli.__main__ import app
+try:
+    app(["ledger", "--help"])
+except SystemExit:
+    pass
+print(*(name for name in ("learn", "doctor", "experiment") if f"combee.cli.{name}" in sys.modules), file=sys.stderr)
+"""
+
+
 def run(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", script, *arguments], capture_output=True, text=True, timeout=60, check=False
@@ -61,6 +72,13 @@ def test_in_the_image_the_command_line_needs_nothing_of_the_embedded_broker() ->
     ended = run(EVERY_VERB)
 
     assert ended.returncode == 0, ended.stderr
+
+
+def test_a_verb_is_imported_when_it_is_asked_for() -> None:
+    ended = run(ONE_VERB)
+
+    assert (ended.returncode, ended.stderr) == (0, "\n")
+    assert "Usage: " in ended.stdout
 
 
 @pytest.mark.parametrize(

@@ -1,33 +1,10 @@
 """``combee``: the command line."""
 
-from importlib import metadata
 from typing import Annotated
 
 import typer
 
-from combee.cli import (
-    broker,
-    controller,
-    cost,
-    demo,
-    dlq,
-    doctor,
-    experiment,
-    learn,
-    ledger,
-    playbook,
-    publish,
-    replay,
-    review,
-    sim,
-    status,
-    top,
-    topics,
-    up,
-    why,
-    worker,
-)
-from combee.cli.errors import Verbs
+from combee.cli.verbs import Verbs
 
 app = typer.Typer(
     cls=Verbs,
@@ -37,33 +14,12 @@ app = typer.Typer(
     help="Combee: agents learn from each other's runs, through playbooks kept on Apache Kafka.",
     epilog="Example: combee demo. Exit codes: 0 good, 1 failed or violated, 2 usage, 3 some input was rejected.",
 )
-for verb in (
-    up,
-    publish,
-    learn,
-    playbook,
-    review,
-    why,
-    status,
-    top,
-    cost,
-    replay,
-    ledger,
-    dlq,
-    doctor,
-    topics,
-    worker,
-    broker,
-    demo,
-    sim,
-    experiment,
-    controller,
-):
-    verb.register(app)
 
 
 def _tell_version(wanted: bool) -> None:
     if wanted:
+        from importlib import metadata  # noqa: PLC0415 - nobody else needs it
+
         typer.echo(f"combee {metadata.version('combee')}")
         raise typer.Exit
 

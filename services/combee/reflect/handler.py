@@ -6,6 +6,7 @@ from combee.core.methods import ace
 from combee.ports import Clock, LanguageModel, Log, Outgoing, PoisonError, Record, TopicPartition
 from combee.reflect.reflected import Reflected
 from combee.runtime.floodgate import Floodgate
+from combee.runtime.patience import write
 from combee.runtime.playbooks import Playbooks
 from combee_schemas import topics
 from combee_schemas.base import Usage
@@ -65,12 +66,13 @@ class ReflectHandler:
         async with self._reflected.only_once(reflection_id) as known:
             if not known:
                 reflection = await self._reflect(trace, reflection_id)
-                await self._log.produce(
+                await write(
+                    self._log,
                     Outgoing(
                         topic=topics.REFLECTIONS.name,
                         key=trace.playbook.encode(),
                         value=encode(reflection),
-                    )
+                    ),
                 )
                 self._gate.passed(trace.playbook)
 

@@ -7,7 +7,6 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-import stamina
 import structlog
 
 from combee.core.watermark import Watermark
@@ -24,6 +23,7 @@ from combee.ports import (
 from combee.runtime.dead_letters import dead_letter, held_back
 from combee.runtime.floodgate import Floodgate, HeldBackError
 from combee.runtime.held import Held
+from combee.runtime.patience import patiently, write
 from combee_schemas.codec import CodecError
 
 logger = structlog.get_logger()
@@ -161,9 +161,7 @@ class Loop:
 
     async def _handle(self, record: Record, mark: Watermark) -> None:
         try:
-            async for attempt in stamina.retry_context(
-                on=TransientError, attempts=None, timeout=None, wait_initial=0.2, wait_max=10.0
-            ):
+            async for attempt in patiently():
                 with attempt:
                     finished = await self._handle_once(record)
         except DrainingError:
@@ -208,7 +206,7 @@ class Loop:
             record_id=record_id,
             playbook=playbook,
         )
-        await self._log.produce(letter)
+        await write(self._log, letter)
 
     async def _reassigned(self, assigned: frozenset[TopicPartition]) -> None:
         """Keep what stays ours, drop what went, start what came."""

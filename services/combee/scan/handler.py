@@ -22,6 +22,7 @@ from combee.runtime import planned
 from combee.runtime.clock import SystemClock
 from combee.runtime.floodgate import Floodgate
 from combee.runtime.methods import method
+from combee.runtime.patience import write
 from combee.runtime.playbooks import Playbooks
 from combee.scan.aggregate import Aggregator
 from combee.scan.answered import Answered
@@ -215,7 +216,7 @@ class ScanHandler:
             except CodecError:
                 continue
             break
-        await self._log.produce(outgoing)
+        await write(self._log, outgoing)
         self._answered.add(plan, identity.node_id(plan.batch_id, level, index))
 
     async def _result(self, plan: Plan, level: int, index: int, outcome: Outcome) -> Outgoing:

@@ -1,0 +1,83 @@
+"""The verbs, each imported when it is asked for: most calls need one of them, and all of them take half a second."""
+
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_group
+
+from combee.cli.errors import FAILED, USAGE, told
+
+VERBS = (
+    "up",
+    "publish",
+    "learn",
+    "playbook",
+    "review",
+    "why",
+    "status",
+    "top",
+    "cost",
+    "replay",
+    "ledger",
+    "dlq",
+    "doctor",
+    "topics",
+    "worker",
+    "broker",
+    "demo",
+    "sim",
+    "experiment",
+    "controller",
+)
+"""Each is a module of its name here."""
+
+
+class OnDemand(Mapping[str, Any]):
+    """Commands by name, made when they are looked up."""
+
+    def __getitem__(self, name: str) -> Any:
+        """Return one command.
+
+        Raises
+        ------
+        KeyError
+            If there is no such verb.
+        """
+        if name not in VERBS:
+            raise KeyError(name)
+        app = typer.Typer()
+        import_module(f"combee.cli.{name}").register(app)
+        return get_group(app).commands[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the names."""
+        return iter(VERBS)
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(VERBS)
+
+
+class Verbs(TyperGroup):
+    """The verbs; an error that Combee raises on purpose is one message and no traceback."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings | {"commands": OnDemand()})
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the verb."""
+        from combee.ports import CombeeError  # noqa: PLC0415 - --help stays quick
+        from combee.runtime.group import SettingsError  # noqa: PLC0415
+
+        try:
+            return super().invoke(ctx)
+        except SettingsError as error:
+            raise told(str(error), USAGE) from error
+        except CombeeError as error:
+            raise told(str(error), FAILED) from error
+        except TimeoutError as error:
+            text = "nothing answered in time; see 'combee status' for what runs"
+            raise told(str(error) or text, FAILED) from error
