@@ -14,8 +14,8 @@ from support.ledger import reflection
 from support.switched_off import patched
 
 NAME = PLAYBOOKS[0]
-CALL_S = 12.0
-"""Longer than a process takes to start and a group to rebalance."""
+CALL_S = 32.0
+"""Longer than a process may take to start and a group to rebalance, on a busy machine, too."""
 GROUPS = 8
 """One for each partition of ``scan.0``: 64 reflections make ⌊√64⌋ groups."""
 MOVED = 3
@@ -47,7 +47,7 @@ async def join_during_calls(stage: Stage, watch: Watch) -> int:
     return int(stage.model_stats()["outcomes"].get("ok", 0))
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("forgets", [False, True])
 async def test_only_calls_of_partitions_that_change_hands_are_made_again(
     kafka: Broker, topic_prefix: str, tmp_path: Path, *, forgets: bool
@@ -67,7 +67,7 @@ async def test_only_calls_of_partitions_that_change_hands_are_made_again(
         try:
             async with Watch(log).running() as watch:
                 answered = await join_during_calls(stage, watch)
-                await watch.until(lambda: watch.applied.get(NAME) == 1, 6 * CALL_S, "no version")
+                await watch.until(lambda: watch.applied.get(NAME) == 1, 4 * CALL_S, "no version")
             ledger = await audit(log)
         finally:
             await log.close()
