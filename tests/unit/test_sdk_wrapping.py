@@ -90,7 +90,7 @@ def memory() -> MemoryTransport:
 @pytest.fixture
 def combee(memory: MemoryTransport) -> Iterator[Client]:
     with Client(transport=lambda: memory) as made:
-        made.ready()
+        made.ready(timeout_s=30)
         yield made
 
 

@@ -129,6 +129,6 @@ def test_hostile_feedback_is_read_in_linear_time(text: str) -> None:
     hostile = Reflection(
         reflection_id="r", playbook="p", side_info={"Inputs": "a task", "Feedback": feedback}
     )
-    began = time.monotonic()
+    began = time.process_time()
     read(as_request(gepa.aggregate_prompt(empty("p"), [hostile]))).items()
-    assert time.monotonic() - began < 2.0
+    assert time.process_time() - began < 10
