@@ -472,7 +472,7 @@ async def test_the_async_face_does_the_same(memory: Hurt) -> None:
 
 def test_a_run_becomes_a_trace_with_what_was_shown(client: Client, memory: Hurt) -> None:
     memory.put_playbook(NAME, "be kind\nask first")
-    client.playbook(NAME, timeout_s=30)
+    until(lambda: client.playbook(NAME).version == 1)
     with learning(NAME, client=client, task="refund 7") as run:
         assert "ask first" in run.playbook.prompt()
         run.step("tool", "looked up 7")

@@ -1,6 +1,7 @@
 """A deployment in memory, for the tests of those who use the SDK: no broker, no services, the same code paths."""
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable, Sequence
 
@@ -36,6 +37,7 @@ class MemoryTransport(LogTransport):
         super().__init__(self._memory)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._before: list[Callable[[], None]] = []
+        self._begun = threading.Lock()  # what is written while following begins is neither early nor late
         self._newest: dict[str, int] = {}
         self._sent: list[Sent] = []
 
@@ -88,16 +90,18 @@ class MemoryTransport(LogTransport):
             task = asyncio.ensure_future(self._memory.produce(outgoing))
             task.add_done_callback(lambda done: done.result())
 
-        if self._loop is None:
-            self._before.append(write)
-        else:
-            self._loop.call_soon_threadsafe(write)
+        with self._begun:
+            if self._loop is None:
+                self._before.append(write)
+            else:
+                self._loop.call_soon_threadsafe(write)
 
     async def follow(self, sink: Sink) -> None:
         """See the protocol."""
-        self._loop = asyncio.get_running_loop()
-        while self._before:
-            self._before.pop(0)()
+        with self._begun:
+            self._loop = asyncio.get_running_loop()
+            while self._before:
+                self._before.pop(0)()
         await asyncio.sleep(0)  # they are written in the next turn
         await asyncio.sleep(0)
         await super().follow(sink)
