@@ -1,6 +1,7 @@
 """Compare, label, edit, take back, delete: verbs that make versions, on a log with a real publisher."""
 
 import stat
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,7 @@ def by_editor(monkeypatch: pytest.MonkeyPatch, folder: Path, script: str) -> Non
     path.chmod(stat.S_IRWXU)
     monkeypatch.setenv("VISUAL", "")
     monkeypatch.setenv("EDITOR", str(path))
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))  # what is kept for a person is kept there
 
 
 def first(deployment: Deployment) -> str:
