@@ -63,3 +63,11 @@ def reading() -> Iterator[Callable[[str, int, int], None]]:
             progress.update(bars[topic], completed=read, total=total)
 
         yield show
+
+
+def confirmed(question: str) -> bool:
+    """Ask on standard error; where nobody is there to answer, the answer is no."""
+    try:
+        return typer.confirm(question, err=True)
+    except typer.Abort:
+        return False

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from combee.cli.completing import label_names
-from combee.cli.console import output, print_json, remark
+from combee.cli.console import confirmed, output, print_json, remark
 from combee.cli.diff import as_document, lines
 from combee.cli.labelling import checked_label, promoted
 from combee.cli.lookup import LATEST, labels, resolved, wanted
@@ -40,7 +40,8 @@ def review(
     if not as_json:
         for line in lines(found):
             output().print(line, soft_wrap=True)
-    agreed = found.before != found.after and (yes or (not as_json and _agrees(found, label)))
+    question = f"let {label} point at version {found.after}?"
+    agreed = found.before != found.after and (yes or (not as_json and confirmed(question)))
     if agreed:
         asyncio.run(promoted(settings, name, label, str(found.after), None, timeout))
     if as_json:
@@ -58,10 +59,3 @@ async def _compared(settings: Settings, name: str, label: str, ref: str) -> Comp
         newer = await resolved(log, name, ref)
         at = (await labels(log)).get(name, {}).get(label)
         return compare(await wanted(log, name, at) if at else empty(name), newer)
-
-
-def _agrees(found: Comparison, label: str) -> bool:
-    try:
-        return typer.confirm(f"let {label} point at version {found.after}?", err=True)
-    except typer.Abort:  # nobody is there to answer
-        return False

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from combee.cli.console import output, print_json, remark
+from combee.cli.console import confirmed, output, print_json, remark
 from combee.cli.lookup import newest_snapshots, resolved, versions, wanted
 from combee.cli.options import AsJson, CommandId, Name, Patience, Ref, Servers
 from combee.cli.playbook_view import version_title
@@ -143,10 +143,7 @@ async def _delete(
 
 def _agrees(current: Playbook) -> bool:
     question = f"delete {current.name} (version {current.version}, {len(current.entries)} entries)?"
-    try:
-        return typer.confirm(question, err=True)
-    except typer.Abort:  # nobody is there to answer
-        return False
+    return confirmed(question)
 
 
 def _command(

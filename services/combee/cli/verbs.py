@@ -1,4 +1,4 @@
-"""The verbs, each imported when it is asked for: most calls need one of them, and all of them take half a second."""
+"""The verbs, each imported when it is asked for: most calls need one of them only."""
 
 from collections.abc import Iterator, Mapping
 from importlib import import_module
