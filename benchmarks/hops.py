@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from benchmarks.overhead import CASES, Case
+from benchmarks.overhead import CASES, WARM_UP, Case
 from benchmarks.rows import Row, row
 from benchmarks.stage import Stage, fresh, lessons, staged
 from combee.ports import TopicPartition
@@ -40,7 +40,8 @@ async def _case(bootstrap_servers: str, case: Case, runs: int) -> list[Row]:
         batch_size=case.reflections,
         llm_concurrency=case.concurrency,
     ) as stage:
-        await _trace(stage, case.reflections)
+        for _ in range(WARM_UP):
+            await _trace(stage, case.reflections)
         traces = [await _trace(stage, case.reflections) for _ in range(runs)]
     return [row(f"{case.name}: {hop}", [one[hop] for one in traces], "ms") for hop in HOPS]
 

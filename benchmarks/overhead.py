@@ -15,6 +15,8 @@ from combee_schemas.codec import decode
 
 TIMEOUT_S = 420.0
 GATHER_BAR = 1.05
+WARM_UP = 4
+"""Batches before the first that counts: by then broker and services have compiled and imported what they use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +60,8 @@ async def _case(bootstrap_servers: str, case: Case, runs: int) -> list[Row]:
         llm_concurrency=case.concurrency,
         **case.settings,
     ) as stage:
-        await _through(stage, case)
+        for _ in range(WARM_UP):
+            await _through(stage, case)
         if case.beside_gather:
             await in_process(stage.model, lessons(fresh("warm"), case.reflections))
         for _ in range(runs):

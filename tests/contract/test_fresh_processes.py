@@ -31,6 +31,21 @@ for point in ("after ask", "before produce", "after ask"):
 print("alive")
 """
 
+FETCHES = """
+import asyncio, tempfile
+from pathlib import Path
+from combee.runtime.settings import KafkaSettings
+from combee.shuffle.app import build_app
+
+async def main():
+    app = build_app(KafkaSettings(), "127.0.0.1:9", 0, Path(tempfile.gettempdir()))
+    thread = app.consumer._new_consumer_thread()
+    consumer = thread._create_worker_consumer(app.transport)
+    print("held for", consumer._fetch_max_wait_ms)
+
+asyncio.run(main())
+"""
+
 STUBBORN = """
 import asyncio
 from combee.runtime.stopping import stop_on_signals
@@ -104,6 +119,11 @@ def test_at_a_failpoint_the_process_ends_at_the_named_pass_and_its_successor_liv
 
     assert (first.returncode, first.stdout) == (137, "")
     assert (second.returncode, second.stdout) == (0, "alive\n")
+
+
+def test_the_broker_holds_a_fetch_of_faust_no_longer_than_one_of_ours() -> None:
+    # 1.5 s is Faust's own: so long the rest of a burst would wait, now and then.
+    assert "held for 50" in run(FETCHES).stdout
 
 
 def test_a_process_that_cannot_stop_by_itself_is_ended_in_time() -> None:

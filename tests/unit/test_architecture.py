@@ -47,7 +47,7 @@ MAY_IMPORT: Mapping[str, set[str]] = {
 ONLY_IN: Mapping[str, tuple[str, ...]] = {
     "aiokafka": ("adapters/kafka/",),
     "openai": ("adapters/openai/",),
-    "faust": ("shuffle/app.py",),
+    "faust": ("shuffle/app.py", "shuffle/transport.py"),
     "msgpack": ("codec.py",),
     "pydantic_settings": ("runtime/group.py", "runtime/settings.py"),
     "jgo": ("adapters/embedded_kafka/",),

@@ -46,14 +46,11 @@ class Pause:
 
 def total(usages: Iterable[Usage]) -> Usage:
     """Return a sum that always fits a message, whatever its parts claim."""
-    found = Usage()
+    sums = dict.fromkeys(Usage.model_fields, 0)
     for usage in usages:
-        found = _bounded(found + _bounded(usage))
-    return found
-
-
-def _bounded(usage: Usage) -> Usage:
-    return Usage(**{name: min(max(getattr(usage, name), 0), MOST) for name in Usage.model_fields})
+        for name in sums:
+            sums[name] = min(sums[name] + max(getattr(usage, name), 0), MOST)
+    return Usage(**sums)
 
 
 def today(spend: Spend, now_ms: int) -> Spend:

@@ -29,7 +29,6 @@ from combee_schemas.codec import CodecError
 logger = structlog.get_logger()
 
 POLL_S = 0.2
-COMMIT_EVERY_S = 0.5
 
 
 class Handler(Protocol):

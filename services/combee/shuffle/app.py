@@ -15,6 +15,7 @@ from combee.ports import Record
 from combee.runtime.settings import KafkaSettings
 from combee.shuffle.partition import COMMANDS, GROUP, REFLECTIONS
 from combee.shuffle.shuffler import Shuffler
+from combee.shuffle.transport import Transport
 
 logger = structlog.get_logger()
 
@@ -29,7 +30,7 @@ def build_app(kafka: KafkaSettings, bootstrap_servers: str, slot: int, data_dir:
     """Return the Faust app; nothing connects before it is started."""
     brokers = ";".join(f"kafka://{server}" for server in bootstrap_servers.split(","))
     group = f"{kafka.topic_prefix}.{GROUP}"
-    return faust.App(
+    app = faust.App(
         group,
         broker=brokers,
         broker_credentials=_credentials(kafka),
@@ -50,6 +51,8 @@ def build_app(kafka: KafkaSettings, bootstrap_servers: str, slot: int, data_dir:
         stream_wait_empty=False,
         loghandlers=[],
     )
+    app.transport = Transport(app.conf.broker_consumer, app)
+    return app
 
 
 def _credentials(kafka: KafkaSettings) -> Any:

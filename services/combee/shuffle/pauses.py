@@ -22,6 +22,8 @@ class Pauses:
 
     def at_once(self, playbook: str, limit: int) -> int:
         """Return how many batches of a playbook may be in flight."""
+        if not self._policy.is_capped:
+            return limit
         return spend.at_once(self._playbooks.latest(playbook).spend, self._policy, limit)
 
     def holds(self, playbook: str, *, in_flight: int, batch_size: int) -> bool:

@@ -9,13 +9,16 @@ from typing import Any
 import aiokafka
 from aiokafka.partitioner import murmur2
 
-from combee.adapters.kafka.connection import FETCH_WAIT_MS, REQUEST_TIMEOUT_MS, Connection
+from combee.adapters.kafka.connection import REQUEST_TIMEOUT_MS, Connection
 from combee.adapters.kafka.consumer import MAX_POLL_RECORDS, KafkaConsumer
 from combee.adapters.kafka.errors import translated
 from combee.adapters.kafka.inflation import bound_inflation
 from combee.adapters.kafka.transactor import TRANSACTION_TIMEOUT_MS, KafkaTransactor
 from combee.ports import FatalError, OnAssigned, Outgoing, Record, TopicPartition, TransientError
 
+FOLLOW_WAIT_MS = 500
+"""What a reader fetches it takes at once, so no fetch leaves a partition out (see ``FETCH_WAIT_MS``): the broker
+answers as soon as there is something, and an idle reader asks twice a second."""
 READ_STALL_S = 30.0
 """A bounded read that gets nothing for this long is given up as transient."""
 
@@ -106,7 +109,7 @@ class KafkaLog:
             enable_auto_commit=False,
             auto_offset_reset="earliest",
             isolation_level="read_committed",
-            fetch_max_wait_ms=FETCH_WAIT_MS,
+            fetch_max_wait_ms=FOLLOW_WAIT_MS,
         )
         theirs = [self._connection.theirs(tp) for tp in sources]
         try:
