@@ -19,7 +19,18 @@ from benchmarks.rows import Row
 from combee.ports import CombeeError
 from combee.runtime.logs import configure_logs
 
-NAMES = ("startup", "overhead", "hops", "scaling", "throughput", "sdk", "restart", "many", "memory")
+NAMES = (
+    "startup",
+    "overhead",
+    "hops",
+    "scaling",
+    "throughput",
+    "sdk",
+    "restart",
+    "recovery",
+    "many",
+    "memory",
+)
 RUNS = 5
 
 

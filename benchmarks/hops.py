@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks.overhead import CASES, WARM_UP, Case
+from benchmarks.processor import shares, used_ms
 from benchmarks.rows import Row, row
 from benchmarks.stage import Stage, fresh, lessons, staged
 from combee.ports import TopicPartition
@@ -42,8 +43,12 @@ async def _case(bootstrap_servers: str, case: Case, runs: int) -> list[Row]:
     ) as stage:
         for _ in range(WARM_UP):
             await _trace(stage, case.reflections)
-        traces = [await _trace(stage, case.reflections) for _ in range(runs)]
-    return [row(f"{case.name}: {hop}", [one[hop] for one in traces], "ms") for hop in HOPS]
+        traces, used = [], [used_ms(stage)]
+        for _ in range(runs):
+            traces.append(await _trace(stage, case.reflections))
+            used.append(used_ms(stage))
+    hops = [row(f"{case.name}: {hop}", [one[hop] for one in traces], "ms") for hop in HOPS]
+    return [*hops, *shares(used, 1, f"batch of {case.reflections}")]
 
 
 async def _trace(stage: Stage, count: int) -> Mapping[str, float]:

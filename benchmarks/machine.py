@@ -14,7 +14,7 @@ def describe() -> dict[str, str]:
     return {
         "cpu": f"{_first(CPUINFO, 'model name') or platform.machine()}, {os.cpu_count()} cores",
         "memory": _gib(_first(MEMINFO, "MemTotal")),
-        "system": f"{platform.system()} {platform.release()}",
+        "system": platform.system(),
         "python": platform.python_version(),
         "load": f"{os.getloadavg()[0]:.1f} before the run",
         "taken": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),  # noqa: TID251 - a label, nothing is timed

@@ -8,9 +8,9 @@ from benchmarks.stage import Stage, fresh, lessons, staged
 
 TIMEOUT_S = 900.0
 WORKERS = 4
-PLAYBOOKS = 8
+PLAYBOOKS = 16
 REFLECTIONS = 256
-"""16 groups and a combine for each playbook: 136 calls a run, so that the last combines weigh little."""
+"""16 groups and a combine for each playbook: 272 calls a run, so that the last combines weigh little."""
 LATENCY_S = 0.4
 CONCURRENCY = 2
 """Calls a worker may have in flight: few, so that they are what is scarce and not this machine's cores."""

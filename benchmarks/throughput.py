@@ -5,6 +5,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
+from benchmarks.processor import shares, used_ms
 from benchmarks.rows import Row, row
 from benchmarks.stage import WAIT_S, Stage, fresh, lessons, staged
 from combee.runtime.view import View
@@ -25,10 +26,7 @@ IN_FLIGHT = 16
 
 async def measure(bootstrap_servers: str, runs: int) -> list[Row]:
     """Return both rates; what is published is written in one burst, and read while it is written."""
-    return [
-        await _shuffled(bootstrap_servers, runs),
-        await _published(bootstrap_servers, runs),
-    ]
+    return [await _shuffled(bootstrap_servers, runs), *await _published(bootstrap_servers, runs)]
 
 
 async def _shuffled(bootstrap_servers: str, runs: int) -> Row:
@@ -45,11 +43,17 @@ async def _shuffled(bootstrap_servers: str, runs: int) -> Row:
     return row("through shuffle", rates[1:], "reflections/s")
 
 
-async def _published(bootstrap_servers: str, runs: int) -> Row:
-    """Reflections a second, from the first one written to the last version at a subscriber."""
+async def _published(bootstrap_servers: str, runs: int) -> list[Row]:
+    """Reflections a second, from the first one written to the last version at a subscriber; and what each costs."""
+    rates, used = [], []
     async with staged(bootstrap_servers, batch_size=BATCH_SIZE) as stage:
-        rates = [await _rate(stage, partial(_versions, stage)) for _ in range(runs + 1)]
-    return row("from publish to playbook, instant model", rates[1:], "reflections/s")
+        for _ in range(runs + 1):
+            rates.append(await _rate(stage, partial(_versions, stage)))
+            used.append(used_ms(stage))
+    return [
+        row("from publish to playbook, instant model", rates[1:], "reflections/s"),
+        *shares(used, PLAYBOOKS * EACH, "reflection"),
+    ]
 
 
 async def _rate(stage: Stage, done: Done) -> float:

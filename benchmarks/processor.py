@@ -1,0 +1,34 @@
+"""Processor time of a deployment's processes: what a busy machine changes least."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import psutil
+
+from benchmarks.rows import Row, row
+from benchmarks.stage import ROLES, Stage
+
+PROCESSES = (*ROLES, "sim")
+
+
+def used_ms(stage: Stage) -> dict[str, float]:
+    """Return what each process has used so far, in milliseconds of one core."""
+    return {name: _ms(stage.supervisor.pid(name)) for name in PROCESSES}
+
+
+def _ms(pid: int) -> float:
+    times = psutil.Process(pid).cpu_times()
+    return 1000 * float(times.user + times.system)
+
+
+def shares(marks: Sequence[dict[str, float]], count: int, per: str) -> list[Row]:
+    """Return a row per process: what it used between two marks, by ``count`` things of name ``per``."""
+    between = list(pairwise(marks))
+    return [
+        row(
+            f"processor time per {per}: {name}",
+            [(after[name] - before[name]) / count for before, after in between],
+            "ms",
+        )
+        for name in PROCESSES
+    ]
