@@ -25,6 +25,7 @@ NAMES = (
     "hops",
     "scaling",
     "throughput",
+    "idle",
     "sdk",
     "restart",
     "recovery",

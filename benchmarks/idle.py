@@ -1,0 +1,23 @@
+"""Idle: what a deployment that has nothing to do takes of a core."""
+
+import asyncio
+
+from benchmarks.processor import shares, used_ms
+from benchmarks.rows import Row
+from benchmarks.stage import staged
+
+TIMEOUT_S = 300.0
+SETTLE_S = 5.0
+"""After the start: groups are joined, topics are read."""
+SECONDS = 10
+
+
+async def measure(bootstrap_servers: str, runs: int) -> list[Row]:
+    """Return the processor time of each process per second, in milliseconds."""
+    async with staged(bootstrap_servers) as stage:
+        await asyncio.sleep(SETTLE_S)
+        used = [used_ms(stage)]
+        for _ in range(runs):
+            await asyncio.sleep(SECONDS)
+            used.append(used_ms(stage))
+    return shares(used, SECONDS, "idle second")
