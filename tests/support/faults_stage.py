@@ -1,5 +1,6 @@
 """Every service as a process of its own, each with its own view of the broker, the clock and its failpoints."""
 
+import asyncio
 import json
 import urllib.request
 from collections.abc import AsyncIterator, Mapping
@@ -7,6 +8,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from aiokafka.admin import AIOKafkaAdminClient
 
 from combee import compose
 from combee.adapters.kafka import KafkaLog
@@ -18,6 +21,7 @@ from combee.runtime.supervisor import Process, Supervisor
 ROLES = ("reflect", "shuffle", "scan", "publish")
 READY_S = 60.0
 STOP_S = 15.0
+POLL_S = 0.1
 MODEL_TIMEOUT_S = 3.0
 
 
@@ -85,6 +89,24 @@ class Stage:
             for slot in range(self.scene.replicas):
                 await self.start(role, slot)
         await self.supervisor.wait_ready(READY_S)
+        await self._dealt()
+
+    async def _dealt(self) -> None:
+        """Wait until every replica is in its group: calls begun before would be begun again by another one."""
+        admin = AIOKafkaAdminClient(bootstrap_servers=self.scene.bootstrap_servers)
+        groups = [f"{self.scene.prefix}.{role}" for role in ROLES]
+        await admin.start()
+        try:
+            async with asyncio.timeout(READY_S):
+                while not all([await self._is_dealt(admin, one) for one in groups]):  # noqa: ASYNC110 - nobody tells
+                    await asyncio.sleep(POLL_S)
+        finally:
+            await admin.close()
+
+    async def _is_dealt(self, admin: Any, group: str) -> bool:
+        (answer,) = await admin.describe_consumer_groups([group])
+        ((_, _, state, _, _, members, *_),) = answer.groups
+        return state == "Stable" and len(members) == self.scene.replicas
 
     async def stop_services(self) -> None:
         """Stop all of them in good order."""

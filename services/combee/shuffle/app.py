@@ -24,6 +24,8 @@ START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 10.0
 FETCH_BYTES = 256 * 1024
 """Fetched ahead of each partition, whatever the backlog; a larger record still comes, alone."""
+METADATA_AGE_MS = 5_000
+"""A topic that the group's leader could not see when it dealt the partitions is dealt as soon as it sees it."""
 
 
 def build_app(kafka: KafkaSettings, bootstrap_servers: str, slot: int, data_dir: Path) -> Any:
@@ -46,6 +48,7 @@ def build_app(kafka: KafkaSettings, bootstrap_servers: str, slot: int, data_dir:
         broker_rebalance_timeout=90.0,
         broker_max_poll_records=200,
         consumer_max_fetch_size=FETCH_BYTES,
+        consumer_metadata_max_age_ms=METADATA_AGE_MS,
         stream_buffer_maxsize=4096,
         # Open events would hold up the shutdown for more than 20 s otherwise.
         stream_wait_empty=False,

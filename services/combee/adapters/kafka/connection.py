@@ -13,6 +13,10 @@ FETCH_WAIT_MS = 50
 """aiokafka keeps one fetch a broker under way, without the partitions it still holds data of: what is new
 there waits until that fetch is over. So this bounds the latency of a record, not only an idle reader's rate."""
 
+METADATA_AGE_MS = 5_000
+"""A group whose leader could not see a topic just then, because the broker had lost its leaders for a moment, gets no
+partition of it and nobody says so: the next look at the metadata does. The clients' own 5 minutes are too long."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:

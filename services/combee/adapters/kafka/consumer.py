@@ -7,7 +7,7 @@ import aiokafka
 import aiokafka.errors
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 
-from combee.adapters.kafka.connection import FETCH_WAIT_MS, Connection
+from combee.adapters.kafka.connection import FETCH_WAIT_MS, METADATA_AGE_MS, Connection
 from combee.adapters.kafka.errors import translated
 from combee.ports import FatalError, OnAssigned, Record, TopicPartition
 
@@ -56,6 +56,7 @@ class KafkaConsumer:
             max_poll_interval_ms=120_000,
             fetch_max_wait_ms=FETCH_WAIT_MS,
             max_partition_fetch_bytes=FETCH_BYTES,
+            metadata_max_age_ms=METADATA_AGE_MS,
         )
 
     async def start(self, topics: Sequence[str]) -> None:
