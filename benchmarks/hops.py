@@ -1,9 +1,7 @@
 """Where the time of a batch goes, hop by hop: what its records and the model's call log say of when."""
 
-import json
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 from benchmarks.overhead import CASES, WARM_UP, Case
 from benchmarks.processor import shares, used_ms
@@ -54,12 +52,12 @@ async def _case(bootstrap_servers: str, case: Case, runs: int) -> list[Row]:
 async def _trace(stage: Stage, count: int) -> Mapping[str, float]:
     """Return how long each hop of one batch took, in milliseconds."""
     given = lessons(fresh("trace"), count)
-    before, began_ms = len(_calls(stage)), time.time_ns() / 1e6
+    before, began_ms = len(stage.calls()), time.time_ns() / 1e6
     await stage.publish(given)
     acked_ms = time.time_ns() / 1e6
     await stage.through(given[0].playbook)
     seen_ms = time.time_ns() / 1e6
-    *leaves, combine = _calls(stage)[before:]
+    *leaves, combine = stage.calls()[before:]
     written = {topic.name: await _written(stage, topic, began_ms) for topic in _TOPICS}
     last = max(leaves, key=lambda one: float(one["end_ms"]))
     marks = (
@@ -80,11 +78,6 @@ async def _trace(stage: Stage, count: int) -> Mapping[str, float]:
 
 
 _TOPICS = (topics.BATCHES, topics.SCAN[0], topics.SCAN[1], topics.UPDATES, topics.PLAYBOOKS)
-
-
-def _calls(stage: Stage) -> Sequence[Mapping[str, Any]]:
-    calls = [json.loads(line) for line in stage.call_log.read_text("utf-8").splitlines()]
-    return sorted(calls, key=lambda one: one["start_ms"])
 
 
 async def _written(stage: Stage, topic: Topic, since_ms: float) -> list[int]:

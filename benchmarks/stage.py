@@ -1,12 +1,14 @@
 """The real services as processes around the stand-in model, and a subscriber that sees what they publish."""
 
 import asyncio
+import json
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 from combee import compose
@@ -64,6 +66,11 @@ class Stage:
         for start in range(0, len(reflections), CHUNK):
             await self.log.produce(*map(outgoing, reflections[start : start + CHUNK]))
         return time.monotonic()
+
+    def calls(self) -> list[dict[str, Any]]:
+        """Return the model's calls that have ended, in the order in which they began."""
+        calls = [json.loads(line) for line in self.call_log.read_text("utf-8").splitlines()]
+        return sorted(calls, key=lambda one: float(one["start_ms"]))
 
     async def through(self, name: str) -> float:
         """Wait for a playbook's first version; return when it appeared (monotonic)."""
