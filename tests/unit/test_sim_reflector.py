@@ -43,7 +43,7 @@ def test_the_convention_is_inferred_from_question_answer_and_target() -> None:
 
 
 def test_a_target_that_no_convention_reaches_teaches_no_convention() -> None:
-    assert reflect(trace_of(QUESTION.text, "0.123456789"))["key_insight"].startswith("In a task about")
+    assert reflect(trace_of(QUESTION.text, "0.123456789"))["key_insight"].startswith("Asked “Site")
 
 
 def test_entries_about_the_quantity_are_tagged_by_how_the_run_went() -> None:
@@ -83,10 +83,31 @@ def test_tagging_teaches_the_tag_that_was_missed() -> None:
     assert "interest expense" in lesson["key_insight"]
 
 
-def test_any_other_task_gives_a_short_lesson_in_its_own_words() -> None:
-    lesson = reflect(trace_of("Book a table for two at the harbour", None))["key_insight"]
-    assert "Book table for two the harbour" in lesson
-    assert lesson == reflect(trace_of("Book a table for two at the harbour", None))["key_insight"]
+@pytest.mark.parametrize(
+    ("feedback", "lesson"),
+    [
+        ("Wrong: for faulty items the shop pays the label.", "For faulty items the shop pays the label."),
+        ("Right: what counts is activation, so check it.", "What counts is activation, so check it."),
+        ("Half right: it is given, but as store credit.", "It is given, but as store credit."),
+        ("Ask the carrier to trace the parcel first.", "Ask the carrier to trace the parcel first."),
+    ],
+)
+def test_the_lesson_of_any_other_run_is_the_reason_that_its_feedback_gives(
+    feedback: str, lesson: str
+) -> None:
+    said = reflect(trace_of("A parcel never came. Refund now?", "wait", answer="refund", feedback=feedback))
+    assert said["key_insight"] == lesson
+
+
+@pytest.mark.parametrize("feedback", ["", "Wrong.", "The answer is wrong, 4 was wanted."])
+def test_a_verdict_without_a_reason_leaves_the_case_and_its_right_answer(feedback: str) -> None:
+    said = reflect(trace_of("How many boxes does the order fill?", "4", answer="3", feedback=feedback))
+    assert said["key_insight"] == "Asked “How many boxes does the order fill?”, answer 4."
+
+
+def test_a_run_without_feedback_and_target_says_what_is_missing() -> None:
+    said = reflect(trace_of("Book a table for two", None))
+    assert said["key_insight"].endswith("this run got neither feedback nor a target.")
 
 
 @pytest.mark.parametrize(

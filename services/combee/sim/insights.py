@@ -19,26 +19,34 @@ _TARGET = re.compile(
     r"right answer(?: is|:) (?P<target>.{1,400}?)\.?$|wrong, (?P<wanted>.{1,400}) was wanted",
     re.IGNORECASE | re.MULTILINE,
 )
+_VERDICT = re.compile(r"^\W*(?:half |partly |not )?(?:right|correct|wrong|incorrect)\b\W*", re.IGNORECASE)
 _WORD = re.compile(r"[A-Za-z][\w'-]{2,}")
+_FEWEST_WORDS = 4
+_MOST_CASE_CHARS = 200
 _FAR = 10
 _OPERATOR_NAMES = {"+": "addition", "-": "subtraction", "*": "multiplication", "/": "division"}
 
 
-def insight(task: str, answer: str, target: str | None) -> str:
-    """Return the lesson of one run; the same rule gives the same sentence whatever its numbers were."""
+def insight(task: str, answer: str, target: str | None, feedback: str = "") -> str:
+    """Return the lesson of one run, empty if it has none.
+
+    A rule behind task and target comes first: it gives the same sentence whatever the run's numbers were. Next is
+    the reason that the feedback gives, last the case itself.
+    """
     if target:
         for reader in (_of_family, _of_formula, _of_equation, _of_tagging):
             if found := reader(task, answer, target):
                 return found
-    return _in_its_own_words(task)
+    return _of_feedback(feedback) or _of_case(task, target or "")
 
 
 def of_record(record: Mapping[str, Any]) -> str:
     """Return the lesson of a run as GEPA records it: the feedback says what the right answer was, if it does."""
-    told = _TARGET.search(str(record.get("Feedback", "")))
+    feedback = str(record.get("Feedback", ""))
+    told = _TARGET.search(feedback)
     task, output = str(record.get("Inputs", "")), str(record.get("Generated Outputs", ""))
     target = (told["target"] or told["wanted"]).strip() if told else None
-    return insight(task, output.strip().rpartition("\n")[2], target)
+    return insight(task, output.strip().rpartition("\n")[2], target, feedback)
 
 
 Reader = Callable[[str, str, str], str | None]
@@ -96,8 +104,18 @@ def _of_tagging(task: str, answer: str, target: str) -> str | None:
     return f"Use the tag {tag} for the entity in a sentence that states the {meaning}."
 
 
-def _in_its_own_words(task: str) -> str:
-    words = list(dict.fromkeys(_WORD.findall(task)))[:12]
-    if not words:
+def _of_feedback(feedback: str) -> str:
+    """Return what the feedback says beyond a verdict and a right answer."""
+    reason = _VERDICT.sub("", " ".join(_TARGET.sub("", feedback).split()))
+    return reason[:1].upper() + reason[1:] if len(_WORD.findall(reason)) >= _FEWEST_WORDS else ""
+
+
+def _of_case(task: str, target: str) -> str:
+    case = " ".join(task.split())[:_MOST_CASE_CHARS]
+    if not case:
         return ""
-    return f"In a task about {' '.join(words)}: check the answer against every condition before giving it."
+    if target:
+        return f"Asked “{case}”, answer {target}."
+    return (
+        f"Asked “{case}”, find out whether the answer was right: this run got neither feedback nor a target."
+    )

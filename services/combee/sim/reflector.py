@@ -18,7 +18,7 @@ def reflect(reading: Reading) -> dict[str, Any]:
     run = _run(reading)
     task, answer = str(run.get("task", "")), str(run.get("answer", ""))
     target = run.get("target")
-    lesson = insight(task, answer, target if isinstance(target, str) else None)
+    lesson = insight(task, answer, target if isinstance(target, str) else None, str(run.get("feedback", "")))
     correct = _was_right(run)
     return {
         **_prose(run, lesson, correct=correct),
