@@ -71,7 +71,7 @@ BATCHES = Topic(
     spread="playbooks",
     retention_ms=FOR_EVER,
     written_by=("shuffle",),
-    read_by=("shuffle", "publish", "ledger", "replay"),
+    read_by=("shuffle", "scan", "publish", "ledger", "replay"),
 )
 MAX_LEVELS = 4
 

@@ -19,6 +19,7 @@ from combee_schemas import topics
 from support.clock import ManualClock
 from support.models import ModelClient, ScriptedModel
 from support.mortal import Fuse, MortalLog
+from support.observed import Accesses, ObservedLog
 
 DEADLINE_S = 10.0
 ROLES = ("publish", "scan", "shuffle", "reflect")
@@ -44,6 +45,7 @@ class Deployment:
         self.spending = spending
         self.partitions = partitions
         self.shuffler: Shuffler | None = None
+        self.accesses = {role: Accesses(role) for role in ROLES}
         self._work: list[asyncio.Task[None]] = []
 
     @asynccontextmanager
@@ -52,7 +54,10 @@ class Deployment:
     ) -> AsyncIterator["Deployment"]:
         """Run services as one process; kill them where the block ends."""
         log = MortalLog(self.log, fuse or Fuse())
-        mine = [asyncio.create_task(self._role(role, log), name=role) for role in roles]
+        mine = [
+            asyncio.create_task(self._role(role, ObservedLog(log, self.accesses[role])), name=role)
+            for role in roles
+        ]
         self._work += mine
         try:
             yield self

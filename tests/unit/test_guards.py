@@ -3,7 +3,8 @@
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,10 @@ from combee.ports import UNREAD_HEADER, Outgoing, Record
 from combee.publish import publisher
 from combee.runtime import planned
 from combee_schemas import topics
+from combee_schemas.base import Usage
 from combee_schemas.codec import encode
+from combee_schemas.command import Command
+from combee_schemas.dead_letter import Attempt, LetterId, attempt_headers
 from combee_schemas.playbook import Playbook
 from combee_schemas.scan import Group, GroupMember, Partial, Plan, Update
 from combee_schemas.topics import TOPICS, Topic
@@ -220,3 +224,71 @@ async def test_a_child_that_names_another_manifest_takes_no_sibling_s_place(
         await deployment.until(lambda: not ledger.behind(deployment.log))
     (letter,) = dead_letters(deployment.log)
     assert letter.value == forged.value
+
+
+# ---- the map
+
+
+def unseen(deployment: Deployment) -> set[tuple[str, str, str]]:
+    """Return what the map says of the services and they have not done; what it does not say fails at once."""
+    accesses = deployment.accesses.values()
+    reads = {
+        (one.role, "reads", topic.name) for one in accesses for topic in TOPICS if one.role in topic.read_by
+    }
+    writes = {
+        (one.role, "writes", topic.name)
+        for one in accesses
+        for topic in TOPICS
+        if one.role in topic.written_by
+    }
+    return (reads | writes) - {access for one in accesses for access in one.seen}
+
+
+GIVEN_UP = {("shuffle", "writes", "updates")}
+
+
+async def test_the_services_read_and_write_what_the_map_says_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(planned, "MANIFEST_S", 0.02)
+    whole = Deployment(batch_size=29, fan_in=2, max_levels=4)
+    await whole.log.produce(group_of(plan(**LOST_BASE)))
+    async with whole.running():
+        await learn(whole, 0, 28)
+        astray = 1 - await whole.log.partition_for(topics.REFLECTIONS.name, NAME.encode())
+        commands = (
+            Command(command_id="p", playbook=NAME, kind="promote", label="production", version=1),
+            Command(command_id="r", playbook=NAME, kind="rollback", version=0),
+        )
+        await whole.log.produce(
+            replace(outgoing(reflection(200)), partition=astray),
+            *map(outgoing, commands),
+            *(Outgoing(topic=topic.name, value=b"\xc1", partition=0) for topic in BURIED),
+            replace(
+                outgoing(reflection(0)),
+                headers=attempt_headers(Attempt(number=1, letter=LetterId(partition=0, offset=0))),
+            ),
+            update_of(plan()),
+            # Its sibling never comes, or takes longer than a manifest may.
+            partial_of(plan(widths=(2, 1)), 3),
+        )
+
+        def done() -> bool:
+            whole.advance(1)  # an update of a far batch is held back until its manifest is overdue
+            return unseen(whole) <= GIVEN_UP
+
+        with suppress(TimeoutError):
+            await whole.until(done)
+        assert unseen(whole) <= GIVEN_UP
+    without_scan = Deployment(batch_timeout_s=300, batch_retries=0)
+    without_scan.accesses = whole.accesses
+    async with without_scan.running(["shuffle"]):
+        await without_scan.log.produce(*(outgoing(reflection(n)) for n in range(10)))
+        await without_scan.until(lambda: bool(ledger.batches(without_scan.log)))
+        for number in range(100, 130):
+            # A sign that the model answers others: only then is a batch without a version given up.
+            await without_scan.log.produce(outgoing(reflection(number, "a", usage=Usage(calls=1))))
+            without_scan.advance(30)
+            assert without_scan.shuffler is not None
+            await without_scan.shuffler.turn()
+        await without_scan.until(lambda: not unseen(whole))
