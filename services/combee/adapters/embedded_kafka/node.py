@@ -65,11 +65,12 @@ class Node:
         self._properties.write_text(render(properties), "utf-8")
         (self.folder / "log4j2.properties").write_text(LOGGING, "utf-8")
 
-    async def format(self, jvm: Jvm, cluster_id: str) -> None:
-        """Prepare the data folder, once in its life."""
+    async def format(self, jvm: Jvm, cluster_id: str, scram_users: Mapping[str, str]) -> None:
+        """Prepare the data folder, once in its life; ``scram_users`` are passwords by name."""
         if (self.folder / "logs" / "meta.properties").exists():
             return
-        arguments = ("format", "--ignore-formatted", "-t", cluster_id, "-c", str(self._properties))
+        users = (f"--add-scram=SCRAM-SHA-512=[name={n},password={word}]" for n, word in scram_users.items())
+        arguments = ("format", "--ignore-formatted", "-t", cluster_id, "-c", str(self._properties), *users)
         command = await asyncio.to_thread(jvm.command, self.folder, "kafka.tools.StorageTool", *arguments)
         code, written = await jvm.run(command)
         if code != 0:
