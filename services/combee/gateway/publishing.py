@@ -133,8 +133,7 @@ class Publishing:
             for one in fresh
         ]
         if outgoing:
-            async with asyncio.timeout(self._settings.gateway_ack_timeout_s):
-                await self._context.log.produce(*outgoing)
+            await self._context.write(*outgoing)
         self._acknowledged.update(dict.fromkeys(places))
         while len(self._acknowledged) > REMEMBERED:
             self._acknowledged.popitem(last=False)
