@@ -1,6 +1,5 @@
 """Commands for publish: ``POST /v1/playbooks/{name}/promote`` and its like, idempotent by their ids."""
 
-import asyncio
 from http import HTTPStatus
 from typing import Annotated, Any
 

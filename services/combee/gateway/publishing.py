@@ -1,6 +1,5 @@
 """``POST /v1/traces`` and ``/v1/reflections``: accepted when Kafka has acknowledged, and not before."""
 
-import asyncio
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
