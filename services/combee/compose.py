@@ -3,13 +3,13 @@
 import asyncio
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import structlog
 
-from combee.adapters.kafka import KafkaAdmin, KafkaLog
+from combee.adapters.kafka import KafkaAdmin, KafkaLog, Presence
 from combee.adapters.kafka.connection import Connection
 from combee.core import layout
 from combee.ports import FatalError, LanguageModel, Log, OnModelCall
@@ -17,9 +17,10 @@ from combee.runtime.clock import SystemClock
 from combee.runtime.floodgate import Floodgate
 from combee.runtime.loop import Loop
 from combee.runtime.methods import chosen
+from combee.runtime.patience import Watch
 from combee.runtime.session import run_sessions
 from combee.runtime.settings import ModelSettings, Settings, WorkerSettings
-from combee.runtime.stopping import stop_on_signals
+from combee.runtime.stopping import stop_on_signals, unless
 from combee.runtime.vitals import Vitals, vitals_of
 
 if TYPE_CHECKING:
@@ -99,6 +100,19 @@ async def create_topics(settings: Settings, connected: Connection) -> list[str]:
     return made
 
 
+async def check_topics(settings: Settings, connected: Connection) -> None:
+    """Refuse to work on topics that would lose data.
+
+    Raises
+    ------
+    FatalError
+        If one is missing or wrong; the message lists the remedies.
+    """
+    wrong = await topic_problems(settings, connected)
+    if wrong:
+        raise FatalError("the topics are not as they must be:\n  " + "\n  ".join(wrong))
+
+
 @asynccontextmanager
 async def opened(settings: Settings, bootstrap_servers: str) -> AsyncIterator[KafkaLog]:
     """Yield the log after checking its topics.
@@ -109,9 +123,7 @@ async def opened(settings: Settings, bootstrap_servers: str) -> AsyncIterator[Ka
         If a topic is missing or wrong; the message lists the remedies.
     """
     connected = connection(settings, bootstrap_servers)
-    wrong = await topic_problems(settings, connected)
-    if wrong:
-        raise FatalError("the topics are not as they must be:\n  " + "\n  ".join(wrong))
+    await check_topics(settings, connected)
     log = KafkaLog(connected)
     try:
         yield log
@@ -173,8 +185,10 @@ async def _asking(
     most = OPEN_PER_CALL * settings.model.llm_concurrency
     loop = Loop(log, handler, SystemClock(), max_open=most, on_turn=vitals.turned, gate=gate)
     drained = loop.run(stop, drain_s=settings.model.model_timeout_s + DRAIN_MARGIN_S)
-    await _with_views(_when_current(view.wait_current, vitals.ready, drained), [view.run()])
-    await model.close()
+    try:
+        await _with_views(_when_current(view.wait_current, vitals.ready, drained, stop), [view.run()])
+    finally:
+        await model.close()
 
 
 async def _reflect(log: Log, settings: Settings, _: str, stop: asyncio.Event, vitals: Vitals) -> None:
@@ -196,11 +210,15 @@ async def _scan(log: Log, settings: Settings, _: str, stop: asyncio.Event, vital
 
 
 async def _when_current(
-    wait: Callable[[float], Awaitable[None]], ready: Callable[[], None], work: Coroutine[None, None, None]
+    wait: Callable[[float], Awaitable[None]],
+    ready: Callable[[], None],
+    work: Coroutine[None, None, None],
+    stop: asyncio.Event,
 ) -> None:
-    await wait(60.0)
-    ready()
-    await work
+    with closing(work):
+        if await unless(stop, wait(60.0)):
+            ready()
+            await work
 
 
 async def _shuffle(log: Log, settings: Settings, brokers: str, stop: asyncio.Event, vitals: Vitals) -> None:
@@ -212,47 +230,34 @@ async def _shuffle(log: Log, settings: Settings, brokers: str, stop: asyncio.Eve
     # Under a supervisor the folder lies in its own, which goes even after a kill -9 of this process.
     supervised = settings.worker.ready_file.parent if settings.worker.ready_file else None
     with tempfile.TemporaryDirectory(prefix="combee-shuffle-", dir=supervised) as folder:
-
-        async def session(stopping: asyncio.Event) -> None:
-            shuffler = Shuffler(log, SystemClock(), settings.batch, spending)
-            vitals.watch(shuffler.playbooks.view, shuffler.sizes)
-            vitals.flying = shuffler.flying
-            app = faust_app.build_app(settings.kafka, brokers, settings.worker.slot, Path(folder))
-            await _with_views(
-                faust_app.session(app, shuffler, prefix, stopping, vitals),
-                [shuffler.playbooks.view.run(), shuffler.sizes.run()],
-            )
-
-        await run_sessions("shuffle", session, stop, SystemClock(), vitals.restarted)
+        shuffler = Shuffler(log, SystemClock(), settings.batch, spending)
+        vitals.watch(shuffler.playbooks.view, shuffler.sizes)
+        vitals.flying = shuffler.flying
+        app = faust_app.build_app(settings.kafka, brokers, settings.worker.slot, Path(folder))
+        await _with_views(
+            faust_app.session(app, shuffler, prefix, stop, vitals),
+            [shuffler.playbooks.view.run(), shuffler.sizes.run()],
+        )
 
 
 async def _publish(log: Log, settings: Settings, _: str, stop: asyncio.Event, vitals: Vitals) -> None:
     from combee.publish.publisher import Publisher  # noqa: PLC0415 - each role loads only its own
 
     spending = settings.spend.policy(settings.model.model)
-
-    async def session(stopping: asyncio.Event) -> None:
-        publisher = Publisher(
-            log, SystemClock(), budget_tokens=settings.playbook.playbook_tokens, spending=spending
-        )
-        await publisher.session(stopping, vitals)
-
-    await run_sessions("publish", session, stop, SystemClock(), vitals.restarted)
+    publisher = Publisher(
+        log, SystemClock(), budget_tokens=settings.playbook.playbook_tokens, spending=spending
+    )
+    await publisher.session(stop, vitals)
 
 
 async def _control(log: Log, settings: Settings, _: str, stop: asyncio.Event, vitals: Vitals) -> None:
     from combee.control.controller import Controller  # noqa: PLC0415 - each role loads only its own
 
-    sizing = settings.sizing.policy()
-
-    async def session(stopping: asyncio.Event) -> None:
-        controller = Controller(log, SystemClock(), sizing)
-        vitals.watch(controller.playbooks.view, controller.sizes)
-        await _with_views(
-            controller.session(stopping, vitals), [controller.playbooks.view.run(), controller.sizes.run()]
-        )
-
-    await run_sessions("control", session, stop, SystemClock(), vitals.restarted)
+    controller = Controller(log, SystemClock(), settings.sizing.policy())
+    vitals.watch(controller.playbooks.view, controller.sizes)
+    await _with_views(
+        controller.session(stop, vitals), [controller.playbooks.view.run(), controller.sizes.run()]
+    )
 
 
 async def _gateway(log: Log, settings: Settings, _: str, stop: asyncio.Event, vitals: Vitals) -> None:
@@ -284,7 +289,7 @@ FRONTS: Mapping[str, Role] = {"gateway": _gateway}
 
 
 async def run_worker(role: str, settings: Settings, bootstrap_servers: str) -> None:
-    """Run one service until SIGTERM or SIGINT, then drain.
+    """Run one service until SIGTERM or SIGINT, then drain; brokers that are away are waited for.
 
     Raises
     ------
@@ -294,7 +299,21 @@ async def run_worker(role: str, settings: Settings, bootstrap_servers: str) -> N
     stop = asyncio.Event()
     stop_on_signals(stop, within_s=settings.model.model_timeout_s + STOP_WITHIN_S)
     vitals = vitals_of(role, settings)
-    async with opened(settings, bootstrap_servers) as log, vitals.served(log):
-        seen = vitals.counted(_mortal(log, settings.worker))
-        await {**ROLES, **FRONTS}[role](seen, settings, bootstrap_servers, stop, vitals)
+    connected = connection(settings, bootstrap_servers)
+    log, presence = KafkaLog(connected), Presence(connected)
+    watch = Watch(presence.ask, SystemClock(), service=role, where=bootstrap_servers)
+    vitals.away = watch.away
+    seen = vitals.counted(_mortal(log, settings.worker))
+
+    async def session(stopping: asyncio.Event) -> None:
+        await check_topics(settings, connected)
+        await {**ROLES, **FRONTS}[role](seen, settings, bootstrap_servers, stopping, vitals)
+
+    try:
+        async with vitals.served(log):
+            work = run_sessions(role, session, stop, SystemClock(), vitals.restarted, watch.back)
+            await _with_views(work, [watch.run()])
+    finally:
+        await presence.close()
+        await log.close()
     logger.info("stopped", service=role)

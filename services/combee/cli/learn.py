@@ -213,7 +213,7 @@ def _bars(progress: Progress) -> Callable[[Any], None]:
 @asynccontextmanager
 async def _workers(options: LearnOptions, bootstrap: str, *, ours: bool) -> AsyncIterator[dict[str, str]]:
     """Run the services for the occasion if they are ours to run; yield where the model is, if simulated."""
-    from combee.cli.stack import StackOptions, model_environment, stack  # noqa: PLC0415
+    from combee.cli.stack import StackOptions, model_environment, sole_stack, stack  # noqa: PLC0415
 
     if not ours:
         yield {}
@@ -226,7 +226,10 @@ async def _workers(options: LearnOptions, bootstrap: str, *, ours: bool) -> Asyn
             simulated=options.simulated,
             sim_arguments=options.sim_arguments,
         )
-        async with stack(stack_options) as supervisor:
+        async with (
+            sole_stack(options.settings, "combee learn", Path(folder), wait_s=options.stall_s),
+            stack(stack_options) as supervisor,
+        ):
             yield model_environment(supervisor) if options.simulated else {}
 
 

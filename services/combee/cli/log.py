@@ -2,22 +2,28 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 
 from combee import compose
-from combee.adapters.kafka import KafkaAdmin, KafkaLog, is_ready
-from combee.cli.console import diagnostics
+from combee.adapters.kafka import KafkaAdmin, KafkaLog, Presence, is_ready
+from combee.cli.console import diagnostics, remark
 from combee.ports import FatalError, TransientError
+from combee.runtime.clock import SystemClock
 from combee.runtime.logs import configure_logs
+from combee.runtime.patience import Watch
 from combee.runtime.settings import Settings, environment
 
 CONNECT_S = 20.0
+"""So long a verb waits for a broker that does not answer."""
+ASK_AGAIN_S = 0.5
 
 
 @asynccontextmanager
-async def open_log(settings: Settings, *, create: bool = False) -> AsyncIterator[tuple[KafkaLog, str]]:
-    """Yield the log and the brokers' address.
+async def open_log(
+    settings: Settings, *, create: bool = False, told: Callable[[str], None] = remark
+) -> AsyncIterator[tuple[KafkaLog, str]]:
+    """Yield the log and the brokers' address; ``told`` hears when an embedded broker had to be started again.
 
     The embedded broker's topics are ours and are created as needed; on a configured cluster only
     ``combee topics create`` does that, unless ``create``.
@@ -25,31 +31,48 @@ async def open_log(settings: Settings, *, create: bool = False) -> AsyncIterator
     Raises
     ------
     FatalError
-        If no broker answers, or topics are missing or wrong.
+        If no broker answers in time, or topics are missing or wrong.
     """
-    async with open_broker(settings) as servers:
+    async with open_broker(settings, told) as servers:
         connected = compose.connection(settings, servers)
         ours = create or settings.kafka.bootstrap_servers is None
-        if ours and await compose.topic_problems(settings, connected):
-            await compose.create_topics(settings, connected)
-        async with compose.opened(settings, servers) as log:
+
+        async def prepare() -> None:
+            if ours and await compose.topic_problems(settings, connected):
+                await compose.create_topics(settings, connected)
+            await compose.check_topics(settings, connected)
+
+        await _answered(prepare, servers)
+        log, presence = KafkaLog(connected), Presence(connected)
+        watch = Watch(presence.ask, SystemClock(), service="combee", where=servers)
+        watching = asyncio.create_task(watch.run())  # says so while what is under way waits for the broker
+        try:
             yield log, servers
+        finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+            await presence.close()
+            await log.close()
 
 
 @asynccontextmanager
-async def open_broker(settings: Settings) -> AsyncIterator[str]:
+async def open_broker(settings: Settings, told: Callable[[str], None] = remark) -> AsyncIterator[str]:
     """Yield the address of a broker that answers; its topics are not looked at.
 
     Raises
     ------
     FatalError
-        If none answers or can be started.
+        If none answers in time or can be started.
     """
     # A broker that is away is told once, by us; libraries repeat it for every attempt.
     configure_logs("warning", json=False, libraries=logging.CRITICAL)
     servers = settings.kafka.bootstrap_servers
     if servers is not None:
-        await _reach(settings, servers)
+        presence = Presence(compose.connection(settings, servers))
+        try:
+            await _answered(presence.ask, servers)
+        finally:
+            await presence.close()
         yield servers
         return
     # Only here: where Kafka is given, as in a container, what the embedded one needs may be missing.
@@ -69,22 +92,40 @@ async def open_broker(settings: Settings) -> AsyncIterator[str]:
     home = settings.worker.data_dir
     status.start()
     try:
-        async with open_user_broker(home, ready=is_ready, env=environment(), progress=progress) as bootstrap:
+        async with open_user_broker(
+            home, ready=is_ready, env=environment(), progress=progress, told=told
+        ) as bootstrap:
             status.stop()
             yield bootstrap
     finally:
         status.stop()
 
 
-async def _reach(settings: Settings, servers: str) -> None:
-    try:
+async def _answered(ask: Callable[[], Awaitable[None]], servers: str) -> None:
+    """Ask until the brokers answer, and say so if that takes a while.
+
+    Raises
+    ------
+    FatalError
+        If they do not within CONNECT_S; at once a ConfigurationError, which waiting does not heal.
+    """
+    why = "no answer"
+    said = CONNECT_S <= 0
+    with suppress(TimeoutError):
         async with asyncio.timeout(CONNECT_S):
-            await brokers(settings, servers)
-    except (TransientError, TimeoutError) as error:
-        raise FatalError(
-            f"no Kafka answers at {servers} ({str(error) or 'no answer'}): start it, or correct --bootstrap-servers /"
-            " COMBEE_BOOTSTRAP_SERVERS; without either, Combee starts an embedded broker"
-        ) from error
+            while True:
+                try:
+                    return await ask()
+                except TransientError as error:
+                    why = str(error)
+                if not said:
+                    remark(f"waiting up to {CONNECT_S:.0f} s for Kafka at {servers} ({why})")
+                    said = True
+                await asyncio.sleep(ASK_AGAIN_S)
+    raise FatalError(
+        f"no Kafka answers at {servers} ({why}): start it, or correct --bootstrap-servers /"
+        " COMBEE_BOOTSTRAP_SERVERS; without either, Combee starts an embedded broker"
+    )
 
 
 async def brokers(settings: Settings, servers: str) -> str:

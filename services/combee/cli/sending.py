@@ -21,6 +21,8 @@ from combee_schemas.topics import Topic
 M = TypeVar("M", Playbook, Label)
 MEMBERS_POLL_S = 0.2
 PUBLISHER_WAIT_S = 3.0
+OTHERS_S = 60.0
+"""So long another command may need for services of its own on the same broker."""
 
 
 @asynccontextmanager
@@ -32,14 +34,17 @@ async def ensure_publisher(settings: Settings, servers: str) -> AsyncIterator[No
     FatalError
         If nobody runs it on a configured cluster.
     """
-    from combee.cli.stack import StackOptions, stack, stack_is_running  # noqa: PLC0415 - --help stays quick
+    from combee.cli.stack import StackOptions, sole_stack, stack, stack_is_running  # noqa: PLC0415 - --help stays quick
 
     if settings.kafka.bootstrap_servers is None and not stack_is_running(settings):
         with tempfile.TemporaryDirectory(prefix="combee-publish-") as folder:
             options = StackOptions(
                 settings=settings, bootstrap_servers=servers, folder=Path(folder), roles=("publish",)
             )
-            async with stack(options):
+            async with (
+                sole_stack(settings, "a combee command", Path(folder), wait_s=OTHERS_S),
+                stack(options),
+            ):
                 yield
         return
     await _require_publisher(settings, servers)

@@ -1,15 +1,20 @@
 """All services of one machine as processes; ``combee up``."""
 
+import asyncio
+import fcntl
 import json
 import os
+import shutil
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from combee.cli.console import remark
 from combee.cli.metrics_ports import address, metrics_ports, port_option
 from combee.compose import ROLES
-from combee.ports import FatalError
+from combee.ports import ConfigurationError, FatalError
 from combee.runtime.clock import SystemClock
 from combee.runtime.methods import chosen
 from combee.runtime.settings import Settings, environment
@@ -17,6 +22,11 @@ from combee.runtime.supervisor import Process, Supervisor
 
 READY_TIMEOUT_S = 60.0
 STOP_MARGIN_S = 10.0
+UP = "combee up"
+LOOK_S = 0.1
+LOOKED_AT_S = 0.5
+"""Others look at the lock by taking it for a moment."""
+ORPHANS_S = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,15 +148,122 @@ def data_dir(settings: Settings) -> Path:
 
 
 def stack_file(settings: Settings) -> Path:
-    """Return where ``combee up`` says that it serves the embedded broker of this user."""
+    """Return where whoever runs services on this user's embedded broker says so."""
     return data_dir(settings) / f"stack-{settings.kafka.topic_prefix}.json"
+
+
+@asynccontextmanager
+async def sole_stack(
+    settings: Settings, command: str, folder: Path, *, wait_s: float = 0.0
+) -> AsyncIterator[Callable[[Mapping[str, object]], None]]:
+    """Be the one that runs services on this user's embedded broker; what a killed one left behind is ended.
+
+    Yields what adds to the stack's file, which holds pid and ``command`` from the start. Waits up to ``wait_s`` for
+    another command, but not for ``combee up``. On a configured cluster nothing is held.
+
+    Raises
+    ------
+    ConfigurationError
+        If somebody else runs services there.
+    """
+    if settings.kafka.bootstrap_servers is not None:
+        yield lambda _: None
+        return
+    path = stack_file(settings)
+    with _opened_lock(path) as lock:
+        await _take(lock, path, wait_s)
+        await asyncio.to_thread(_end_orphans, _state(path))
+        state: dict[str, object] = {"pid": os.getpid(), "command": command, "folder": str(folder)}
+
+        def add(more: Mapping[str, object]) -> None:
+            state.update(more)
+            partial = path.with_suffix(".partial")
+            partial.write_text(json.dumps(state))
+            partial.replace(path)
+
+        add({})
+        try:
+            yield add
+        finally:
+            path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _opened_lock(path: Path) -> Iterator[int]:
+    """Open the lock beside a stack's file; the kernel drops what is taken when this process ends, however it ends."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        yield lock
+    finally:
+        os.close(lock)
+
+
+async def _take(lock: int, path: Path, wait_s: float) -> None:
+    deadline = SystemClock().monotonic() + max(wait_s, LOOKED_AT_S)
+    told = wait_s <= 0
+    while not _locked(lock, fcntl.LOCK_EX):
+        holder = _holder(path)
+        is_up = _state(path).get("command") == UP
+        if SystemClock().monotonic() > deadline or (is_up and wait_s > 0):
+            raise ConfigurationError(
+                f"{holder} runs the services of {path.parent} already: use it, or stop it first; a deployment of its"
+                " own takes another COMBEE_DATA_DIR, or another COMBEE_TOPIC_PREFIX"
+            )
+        if not told and _state(path):
+            remark(f"waiting for {holder}, which runs the services of {path.parent} until it is done")
+            told = True
+        await asyncio.sleep(LOOK_S)
+
+
+def _locked(lock: int, kind: int) -> bool:
+    try:
+        fcntl.flock(lock, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _state(path: Path) -> dict[str, Any]:
+    """Return what a stack's file says; empty without a readable one."""
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _holder(path: Path) -> str:
+    """Return who runs services there, for people."""
+    state = _state(path)
+    where = state.get("http") or state.get("bootstrap_servers") or "still starting"
+    return f"{state.get('command', 'another command')} (process {state.get('pid', 'unknown')}, {where})"
+
+
+def _end_orphans(state: Mapping[str, Any]) -> None:
+    """End the processes of a stack whose command was killed: a crash that they survive like any other."""
+    folder = str(state.get("folder") or "")
+    if not folder:
+        return
+    import psutil  # noqa: PLC0415 - comes with the embedded broker, and only that has orphans here
+
+    orphans = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error, OSError):
+            ready_file = process.environ().get("COMBEE_READY_FILE", "")
+            if process.pid != os.getpid() and Path(folder) in Path(ready_file).parents:
+                process.kill()
+                orphans.append(process)
+    psutil.wait_procs(orphans, ORPHANS_S)
+    shutil.rmtree(folder, ignore_errors=True)
+    if orphans:
+        remark(f"ended {len(orphans)} processes that a killed {state.get('command', UP)} had left behind")
 
 
 def stack_is_running(settings: Settings) -> bool:
     """Return whether ``combee up`` serves this user's embedded broker."""
-    try:
-        pid = json.loads(stack_file(settings).read_text())["pid"]
-        os.kill(int(pid), 0)
-    except (OSError, ValueError, KeyError):
+    path = stack_file(settings)
+    if _state(path).get("command") != UP:
         return False
-    return True
+    with _opened_lock(path) as lock:
+        return not _locked(lock, fcntl.LOCK_SH)

@@ -1,8 +1,6 @@
 """``combee up``: everything on this machine until Ctrl-C."""
 
 import asyncio
-import json
-import os
 import signal
 import tempfile
 from collections.abc import Coroutine
@@ -74,16 +72,20 @@ def _fronts(*, wanted: bool) -> tuple[str, ...]:
 
 async def _up(settings: Settings, fronts: tuple[str, ...], *, simulated: bool, scan_workers: int) -> None:
     from combee.cli.log import open_log  # noqa: PLC0415
-    from combee.cli.stack import StackOptions, model_environment, stack, stack_file  # noqa: PLC0415
+    from combee.cli.stack import UP, StackOptions, model_environment, sole_stack, stack  # noqa: PLC0415
     from combee.compose import ROLES  # noqa: PLC0415
 
     console = Console(stderr=True, highlight=False)
     stop = asyncio.Event()
     for sign in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(sign, stop.set)
-    embedded = settings.kafka.bootstrap_servers is None
-    async with open_log(settings, create=embedded) as (_, bootstrap):
-        with tempfile.TemporaryDirectory(prefix="combee-up-") as folder:
+    lines = _Lines(console)
+    with tempfile.TemporaryDirectory(prefix="combee-up-", ignore_cleanup_errors=True) as folder:
+        async with (
+            sole_stack(settings, UP, Path(folder)) as tell_verbs,
+            open_log(settings, told=lambda line: lines("broker", line)) as (_, bootstrap),
+        ):
+            tell_verbs({"bootstrap_servers": bootstrap})
             options = StackOptions(
                 settings=settings,
                 bootstrap_servers=bootstrap,
@@ -92,24 +94,20 @@ async def _up(settings: Settings, fronts: tuple[str, ...], *, simulated: bool, s
                 scan_workers=scan_workers,
                 roles=(*ROLES, *fronts),
             )
-            async with stack(options, _Lines(console)) as supervisor:
+            async with stack(options, lines) as supervisor:
                 console.print(f"combee is up at {bootstrap}; Ctrl-C stops it")
                 addresses = supervisor.addresses()
+                state = {"workers": addresses, "simulated": simulated}
                 if fronts:
-                    served = (Path(folder) / "gateway.ready").read_text().strip()
+                    state["http"] = served = (Path(folder) / "gateway.ready").read_text().strip()
                     console.print(f"HTTP and dashboard: {served}", soft_wrap=True)
                 console.print("health (/healthz, /readyz) and metrics (/metrics):")
                 for name, address in addresses.items():
                     console.print(f"  {name:>10}  {address}")
-                marker = stack_file(settings) if embedded else Path(folder) / "stack.json"
-                state = {"pid": os.getpid(), "workers": addresses, "simulated": simulated}
                 if simulated:
                     state |= model_environment(supervisor)
-                marker.write_text(json.dumps(state))
-                try:
-                    await _first(stop, supervisor.failed())
-                finally:
-                    marker.unlink(missing_ok=True)
+                tell_verbs(state)
+                await _first(stop, supervisor.failed())
 
 
 async def _first(stop: asyncio.Event, failed: Coroutine[Any, Any, None]) -> None:

@@ -69,12 +69,11 @@ class Verbs(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the verb."""
-        from combee.ports import CombeeError  # noqa: PLC0415 - --help stays quick
-        from combee.runtime.group import SettingsError  # noqa: PLC0415
+        from combee.ports import CombeeError, ConfigurationError  # noqa: PLC0415 - --help stays quick
 
         try:
             return super().invoke(ctx)
-        except SettingsError as error:
+        except ConfigurationError as error:
             raise told(str(error), USAGE) from error
         except CombeeError as error:
             raise told(str(error), FAILED) from error

@@ -1,6 +1,5 @@
 """Commands for publish: ``POST /v1/playbooks/{name}/promote`` and its like, idempotent by their ids."""
 
-import asyncio
 from http import HTTPStatus
 from typing import Annotated, Any
 
@@ -162,8 +161,7 @@ class Commands:
         except CodecError as error:
             raise Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, str(error)) from error
         outgoing = Outgoing(topic=topics.COMMANDS.name, key=command.playbook.encode(), value=value)
-        async with asyncio.timeout(self._context.settings.gateway.gateway_ack_timeout_s):
-            (offset,) = await self._context.log.produce(outgoing)
+        (offset,) = await self._context.write(outgoing)
         partition = await self._context.log.partition_for(topics.COMMANDS.name, command.playbook.encode())
         origin = f"{topics.COMMANDS.name}[{partition}]@{offset}"
         deadline = self._context.clock.monotonic() + wait_s

@@ -1,14 +1,14 @@
 """What the gateway's endpoints and the dashboard's pages are given."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from combee.gateway.changes import Changes
 from combee.gateway.feed import Feed
 from combee.gateway.history import History
-from combee.ports import Clock, Log
+from combee.ports import Clock, Log, Outgoing, TransientError
 from combee.runtime.health import Health
 from combee.runtime.live import Live
 from combee.runtime.playbooks import Playbooks
@@ -58,6 +58,19 @@ class Context:
             self.health.beat(),
             self._turn(),
         ]
+
+    async def write(self, *outgoing: Outgoing) -> Sequence[int]:
+        """Write records; return their offsets once they are acknowledged.
+
+        Raises
+        ------
+        TransientError, TimeoutError
+            If the log is away: at once where that is known, else when its acknowledgement is late.
+        """
+        if away := self.health.away():
+            raise TransientError(away)
+        async with asyncio.timeout(self.settings.gateway.gateway_ack_timeout_s):
+            return await self.log.produce(*outgoing)
 
     async def wait_current(self, timeout_s: float) -> None:
         """Wait until everything that was in the log at the start is known; TimeoutError after ``timeout_s``."""

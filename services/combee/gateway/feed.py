@@ -60,7 +60,7 @@ class Feed:
                 await self._follow()
             except TransientError as error:
                 self._connected = False
-                logger.warning("feed_disconnected", error=str(error))
+                logger.warning("log_unavailable", error=str(error))
                 await asyncio.sleep(RETRY_S)
 
     async def _follow(self) -> None:

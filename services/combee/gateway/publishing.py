@@ -1,6 +1,5 @@
 """``POST /v1/traces`` and ``/v1/reflections``: accepted when Kafka has acknowledged, and not before."""
 
-import asyncio
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -133,8 +132,7 @@ class Publishing:
             for one in fresh
         ]
         if outgoing:
-            async with asyncio.timeout(self._settings.gateway_ack_timeout_s):
-                await self._context.log.produce(*outgoing)
+            await self._context.write(*outgoing)
         self._acknowledged.update(dict.fromkeys(places))
         while len(self._acknowledged) > REMEMBERED:
             self._acknowledged.popitem(last=False)

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import ipaddress
 import socket
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any
 
 import structlog
@@ -16,6 +16,7 @@ from combee.gateway.context import Context
 from combee.gateway.keys import keyring
 from combee.ports import FatalError
 from combee.runtime.gateway_settings import GatewaySettings
+from combee.runtime.stopping import unless
 
 logger = structlog.get_logger()
 
@@ -113,7 +114,7 @@ async def _serving(
     on_turn: Callable[[], None],
 ) -> None:
     async with listening(app or build(context), context) as where:
-        await _first(context.wait_current(CURRENT_S), stop)
+        await _current(context, stop)
         if not stop.is_set():
             on_ready(where)
             logger.info("serving", service="gateway", address=where)
@@ -124,15 +125,13 @@ async def _serving(
                     await stop.wait()
 
 
-async def _first(work: Coroutine[Any, Any, None], stop: asyncio.Event) -> None:
-    """Wait for ``work``, unless it is time to stop."""
-    waits = [asyncio.create_task(work), asyncio.create_task(stop.wait())]
-    try:
-        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in waits:
-            task.cancel()
-        await asyncio.gather(*waits, return_exceptions=True)
+async def _current(context: Context, stop: asyncio.Event) -> None:
+    """Wait until everything is known, as long as it takes, or it is time to stop; requests get 503 meanwhile."""
+    while not stop.is_set():
+        with contextlib.suppress(TimeoutError):
+            await unless(stop, context.wait_current(CURRENT_S))
+            return
+        logger.warning("not_current_yet", service="gateway", seconds=CURRENT_S)
 
 
 def check_bind(settings: GatewaySettings) -> None:

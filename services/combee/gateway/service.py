@@ -27,6 +27,7 @@ async def run(
         If the settings forbid it or the address cannot be used.
     """
     context = context_of(log, settings, SystemClock())
+    context.health.away = vitals.away
     vitals.watch(context.playbooks.view, context.labels, context.feed)
     app = build(context)
     for mount in mounts:

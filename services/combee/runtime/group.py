@@ -9,12 +9,12 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-from combee.ports import FatalError
+from combee.ports import ConfigurationError
 
 TOML_FILE = "combee.toml"
 
 
-class SettingsError(FatalError):
+class SettingsError(ConfigurationError):
     """A setting is wrong; the command line exits with 2, as for a wrong option."""
 
 

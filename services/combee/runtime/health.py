@@ -43,6 +43,7 @@ class Health:
         clock: Clock,
         *,
         dead_letters_per_minute: int,
+        away: Callable[[], str | None] = lambda: None,
         refusal: Callable[[], str | None] = lambda: None,
         paused: Callable[[], Mapping[str, float]] = dict,
     ) -> None:
@@ -51,6 +52,8 @@ class Health:
         self._turned_at: float | None = None
         self._buried: deque[float] = deque(maxlen=dead_letters_per_minute)
         self.views: Sequence[Current] = ()
+        self.away = away
+        """Why the log cannot be used now, if so."""
         self._refusal = refusal
         self._paused = paused
 
@@ -80,12 +83,17 @@ class Health:
         """Return everything that must hold for this process to do its work."""
         return (
             self.alive(),
+            self._broker(),
             self._assigned(),
             self._current(),
             self._model(),
             self._dead_letters(),
             self._flood(),
         )
+
+    def _broker(self) -> Condition:
+        away = self.away()
+        return Condition(name="broker", good=away is None, says=away or "the broker answers")
 
     def _assigned(self) -> Condition:
         turned = self._turned_at

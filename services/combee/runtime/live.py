@@ -89,7 +89,7 @@ class Live:
                 starts = dict(await self._starts(topic)) if starts is None else starts
                 await self._read_on(topic, starts, take)
             except TransientError as error:
-                logger.warning("live_disconnected", topic=topic.name, error=str(error))
+                logger.warning("log_unavailable", topic=topic.name, error=str(error))
                 await asyncio.sleep(RETRY_S)
 
     async def _read_on(self, topic: Topic, starts: dict[int, int], take: Callable[[Record], None]) -> None:
@@ -144,7 +144,7 @@ class Live:
             try:
                 await self._look()
             except TransientError as error:
-                logger.warning("live_disconnected", error=str(error))
+                logger.warning("log_unavailable", error=str(error))
             self._changed.set()
             await asyncio.sleep(LOOK_S)
 

@@ -214,13 +214,14 @@ class Loop:
         await self._cancel(gone)
         starts = {tp: await self._consumer.start_offset(tp) for tp in assigned}
         new = {tp: at for tp, at in starts.items() if tp not in self._marks or at > self._marks[tp].next}
+        if new:
+            # Before they count as ours: what a broken connection leaves undone is done by the next poll.
+            await self._handler.assigned(new)
         self._marks = {tp: Watermark(starts[tp]) if tp in new else self._marks[tp] for tp in assigned}
         self._committed = dict(starts)
         self._held.keep(assigned - new.keys())
         self._paused.clear()
         logger.info("assigned", service=self._handler.service, partitions=len(assigned), new=len(new))
-        if new:
-            await self._handler.assigned(new)
 
     def _bounded(self) -> set[TopicPartition]:
         return {tp for tp in self._marks if tp.topic in self._handler.bounded_topics}

@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import threading
+from collections.abc import Awaitable
 
 import structlog
 
@@ -29,6 +30,20 @@ def stop_on_signals(stop: asyncio.Event, *, within_s: float) -> None:
 
     for sign in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(sign, told)
+
+
+async def unless(stop: asyncio.Event, work: Awaitable[None]) -> bool:
+    """Wait for ``work``; give it up when told to stop. Return whether it was done."""
+    working, stopping = asyncio.ensure_future(work), asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            await working
+        return working.done()
+    finally:
+        for task in (working, stopping):
+            task.cancel()
+        await asyncio.gather(working, stopping, return_exceptions=True)
 
 
 def _end() -> None:

@@ -105,7 +105,7 @@ class Tracker:
                     async with self._changed:
                         self._changed.notify_all()
             except TransientError as error:
-                logger.warning("tracker_disconnected", topic=topic.name, error=str(error))
+                logger.warning("log_unavailable", topic=topic.name, error=str(error))
                 await asyncio.sleep(RETRY_S)
 
     def _reflection(self, record: Record) -> None:

@@ -72,7 +72,7 @@ class View(Generic[M]):
                             self._caught_up()
             except TransientError as error:
                 self._connected = False
-                logger.warning("view_disconnected", topic=self._topic.name, error=str(error))
+                logger.warning("log_unavailable", topic=self._topic.name, error=str(error))
                 await asyncio.sleep(RETRY_S)
 
     def _caught_up(self) -> None:

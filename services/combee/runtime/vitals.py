@@ -23,6 +23,8 @@ class Vitals:
         self.role = role
         self.flying: Callable[[], Sequence[Batch]] = tuple
         """The batches without a version, where somebody knows them."""
+        self.away: Callable[[], str | None] = lambda: None
+        """Why the log cannot be used now, if so."""
         self.refusal: Callable[[], str | None] = lambda: None
         """Why the model refuses for good, if it does."""
         self.paused: Callable[[], Mapping[str, float]] = dict

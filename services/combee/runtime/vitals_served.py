@@ -37,7 +37,8 @@ class ServedVitals(Vitals):
         self._metrics = metrics
         self.health = Health(
             clock,
-            refusal=lambda: self.refusal(),  # noqa: PLW0108 - it is set after this
+            away=lambda: self.away(),  # noqa: PLW0108 - it is set after this
+            refusal=lambda: self.refusal(),  # noqa: PLW0108 - so is this
             paused=lambda: self.paused(),  # noqa: PLW0108 - so is this
             dead_letters_per_minute=settings.dead_letters_per_minute,
         )

@@ -141,8 +141,7 @@ class EmbeddedKafka:
         await self.stop()
 
     async def _start_where_ports_are_free(self, jvm: Jvm) -> None:
-        # Clients of this object know its ports; those of an earlier object are only preferred.
-        movable = self._cluster is None
+        movable = self._may_move()
         cluster = self._cluster or self._remembered()
         for attempt in range(1, PORT_ATTEMPTS + 1):
             self._configure(cluster)
@@ -156,6 +155,10 @@ class EmbeddedKafka:
                 cluster = replace(cluster, ports=free_ports(len(self._nodes)))
             else:
                 return
+
+    def _may_move(self) -> bool:
+        """Return whether other ports will do, as long as no client knows them; an earlier object's are preferred."""
+        return self._cluster is None
 
     def _remembered(self) -> Cluster:
         found = Cluster.load(self._data_dir)

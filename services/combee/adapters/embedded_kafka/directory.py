@@ -1,13 +1,13 @@
 """The user's own broker: one locked data directory, so that every command sees the same topics."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 from combee.adapters.embedded_kafka import jars, paths
 from combee.adapters.embedded_kafka.cluster import EmbeddedKafka, Ready
-from combee.adapters.embedded_kafka.errors import BrokerStartError
+from combee.adapters.embedded_kafka.errors import BrokerStartError, EmbeddedKafkaError
 from combee.adapters.embedded_kafka.lock import held
 from combee.adapters.embedded_kafka.node import node_process
 from combee.adapters.embedded_kafka.state import Cluster, Run
@@ -15,6 +15,11 @@ from combee.adapters.embedded_kafka.storage import storage_errors
 
 LOCK_TIMEOUT_S = 120.0
 JOIN_TIMEOUT_S = 30.0
+LOOK_S = 0.2
+"""How often a broker in use is looked at."""
+STEADY_S = 10.0
+"""A broker that ran for so long is started again at once; else each attempt waits twice as long as the one before."""
+BACK_OFF_S, LONGEST_BACK_OFF_S = 0.5, 30.0
 
 
 @asynccontextmanager
@@ -26,30 +31,37 @@ async def open_user_broker(
     java: Path | None = None,
     cache_dir: Path | None = None,
     progress: jars.Progress | None = None,
+    told: Callable[[str], None] = lambda _line: None,
     lock_timeout_s: float = LOCK_TIMEOUT_S,
 ) -> AsyncIterator[str]:
     """Yield the address of the broker on ``home``: the one that runs, else a new one.
 
-    It runs as long as some command uses it; the last one to leave stops it.
+    It runs as long as some command uses it; the last one to leave stops it. One that dies is started again
+    on its data and its ports; ``told`` hears of it.
     DirectoryInUseError: another command has been starting or stopping it for ``lock_timeout_s``.
     """
     home = home or paths.home_dir()
     kafka = SharedKafka(home, ready=ready, env=env, java=java, cache_dir=cache_dir, progress=progress)
-    async with using(kafka, lock_timeout_s) as bootstrap_servers:
+    async with using(kafka, lock_timeout_s, told) as bootstrap_servers:
         yield bootstrap_servers
 
 
 @asynccontextmanager
-async def using(kafka: "SharedKafka", lock_timeout_s: float) -> AsyncIterator[str]:
-    """Join or start the broker, yield its address, and leave it again."""
+async def using(
+    kafka: "SharedKafka", lock_timeout_s: float, told: Callable[[str], None] = lambda _line: None
+) -> AsyncIterator[str]:
+    """Join or start the broker, yield its address, keep it running meanwhile, and leave it again."""
     try:
         if not await _joined(kafka, lock_timeout_s, start=False):
             # Not under the lock: the first time this downloads the broker.
             await kafka.prepare()
             await _joined(kafka, lock_timeout_s, start=True)
+        keeping = asyncio.create_task(kafka.keep(lock_timeout_s, told))
         try:
             yield kafka.bootstrap_servers
         finally:
+            keeping.cancel()
+            await asyncio.gather(keeping, return_exceptions=True)
             async with kafka.locked(lock_timeout_s):
                 await kafka.leave()
     finally:
@@ -99,6 +111,37 @@ class SharedKafka(EmbeddedKafka):
         elif not node.lease.take(alone=False) and node.process:
             # Not the other users have it then, but its guard, which is ending it.
             await node.process.gone(JOIN_TIMEOUT_S)
+
+    async def keep(self, lock_timeout_s: float, told: Callable[[str], None]) -> None:
+        """Start the broker again whenever it ends, for ever; one that another process has started will do."""
+        node, pause_s = self._nodes[0], BACK_OFF_S
+        began_s = asyncio.get_running_loop().time()
+        while True:
+            while node.alive:  # noqa: ASYNC110 - another process sets no event
+                await asyncio.sleep(LOOK_S)
+            if asyncio.get_running_loop().time() - began_s > STEADY_S:
+                pause_s = BACK_OFF_S
+                told("Kafka has ended: it is started again on its data and its ports")
+            else:
+                told(f"Kafka has ended: it is started again in {pause_s:g} s")
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, LONGEST_BACK_OFF_S)
+            began_s = asyncio.get_running_loop().time()
+            try:
+                async with self.locked(lock_timeout_s):
+                    if not await self.join():
+                        await self.start()
+                told(f"Kafka answers again at {self.bootstrap_servers}")
+            except EmbeddedKafkaError as error:
+                node.lease.take(alone=False)  # a failed start has given it back
+                told(str(error))
+
+    def _may_move(self) -> bool:
+        # Others who hold the lease know the broker by its ports.
+        lease = self._nodes[0].lease
+        alone = super()._may_move() and lease.take(alone=True)
+        lease.take(alone=False)
+        return alone
 
     def let_go(self) -> None:
         """Give the lease back, stopped or not."""

@@ -1,6 +1,6 @@
 """The log on Apache Kafka (aiokafka)."""
 
-from combee.adapters.kafka.admin import KafkaAdmin, is_ready
+from combee.adapters.kafka.admin import KafkaAdmin, Presence, is_ready
 from combee.adapters.kafka.log import KafkaLog
 
-__all__ = ["KafkaAdmin", "KafkaLog", "is_ready"]
+__all__ = ["KafkaAdmin", "KafkaLog", "Presence", "is_ready"]

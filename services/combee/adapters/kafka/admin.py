@@ -9,14 +9,18 @@ from uuid import uuid4
 
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.conn import collect_hosts, create_conn
 from aiokafka.errors import KafkaError, for_code
+from aiokafka.protocol.metadata import MetadataRequest
 
 from combee.adapters.kafka.connection import Connection
 from combee.adapters.kafka.errors import translated
-from combee.ports import FatalError, TransientError
+from combee.ports import CombeeError, ConfigurationError, FatalError, TransientError
 
 TOPIC_ALREADY_EXISTS = 36
 CREATE_TIMEOUT_MS = 10_000
+ANSWER_TIMEOUT_MS = 5_000
+"""A broker that takes longer for an empty question is away, as far as anybody waits for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +134,53 @@ class KafkaAdmin:
             with translated("describing the cluster"):
                 found = await client.describe_cluster()
         return ", ".join(sorted(f"{b['host']}:{b['port']}" for b in found["brokers"]))
+
+
+class Presence:
+    """Whether a broker answers, asked over one connection that is kept.
+
+    The clients of aiokafka swallow why they cannot connect; here it is told, and told apart: what heals by
+    waiting is a TransientError, what does not a ConfigurationError.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._options = connection.client | {"request_timeout_ms": ANSWER_TIMEOUT_MS}
+        self._servers = self._options.pop("bootstrap_servers")
+        self._open: Any = None
+
+    async def ask(self) -> None:
+        """Return when a broker has answered a request for metadata.
+
+        Raises
+        ------
+        TransientError, ConfigurationError
+            If none does; the message says why.
+        """
+        if self._open is None or not self._open.connected():
+            self._open = await self._connected()
+        try:
+            with translated("asking for metadata"):
+                await self._open.send(MetadataRequest([]))
+        except CombeeError:
+            await self.close()
+            raise
+
+    async def _connected(self) -> Any:
+        failures: list[CombeeError] = []
+        for host, port, _ in collect_hosts(self._servers):
+            try:
+                with translated(f"connecting to {host}:{port}"):
+                    return await create_conn(host, port, **self._options)
+            except CombeeError as error:
+                failures.append(error)
+        refusals = [error for error in failures if isinstance(error, ConfigurationError)]
+        raise (refusals or failures)[0]
+
+    async def close(self) -> None:
+        """Disconnect."""
+        opened, self._open = self._open, None
+        if opened is not None:
+            await opened.close()
 
 
 async def is_ready(bootstrap_servers: str, timeout_s: float = 2.0) -> bool:

@@ -9,7 +9,7 @@ from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 
 from combee.adapters.kafka.connection import FETCH_WAIT_MS, METADATA_AGE_MS, Connection
 from combee.adapters.kafka.errors import translated
-from combee.ports import FatalError, OnAssigned, Record, TopicPartition
+from combee.ports import FatalError, OnAssigned, Record, TopicPartition, TransientError
 
 MAX_POLL_RECORDS = 500
 FETCH_BYTES = 256 * 1024
@@ -86,12 +86,13 @@ class KafkaConsumer:
         self._listener.changed = False
         assigned = self._consumer.assignment()
         try:
-            starts = {self._connection.ours(tp): await self._seek(tp) for tp in assigned}
+            self._starts = {self._connection.ours(tp): await self._seek(tp) for tp in assigned}
+            await self._on_assigned(frozenset(self._starts))
         except aiokafka.errors.IllegalStateError:
             self._listener.changed = True  # taken away again meanwhile
-            return
-        self._starts = starts
-        await self._on_assigned(frozenset(starts))
+        except (aiokafka.errors.KafkaError, TransientError):
+            self._listener.changed = True  # half done: the next poll does all of it
+            raise
 
     async def _seek(self, partition: Any) -> int:
         first = (await self._consumer.beginning_offsets([partition]))[partition]

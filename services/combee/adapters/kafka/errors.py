@@ -1,11 +1,12 @@
 """Kafka's errors become one of the three kinds, with the cause kept."""
 
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from aiokafka import errors as kafka
 
-from combee.ports import FatalError, FencedError, PoisonError, TransientError
+from combee.ports import ConfigurationError, FatalError, FencedError, PoisonError, TransientError
 
 FENCED = (
     kafka.ProducerFenced,
@@ -13,17 +14,22 @@ FENCED = (
     kafka.InvalidProducerIdMapping,
     kafka.OutOfOrderSequenceNumber,
 )
-FATAL = (
+BROKEN_OFF = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
+"""A broker that goes down in the middle of a handshake: that heals."""
+REFUSED = (
     kafka.TopicAuthorizationFailedError,
     kafka.GroupAuthorizationFailedError,
     kafka.ClusterAuthorizationFailedError,
     kafka.TransactionalIdAuthorizationFailed,
+    kafka.AuthenticationFailedError,
     kafka.SaslAuthenticationFailed,
     kafka.UnsupportedSaslMechanismError,
+    kafka.IllegalSaslStateError,
     kafka.UnsupportedVersionError,
     kafka.InvalidTopicError,
-    kafka.OffsetOutOfRangeError,
+    ssl.SSLError,
 )
+"""What waiting does not heal: credentials, rights, TLS, versions. Everything else of the network is waited for."""
 
 
 @contextmanager
@@ -32,7 +38,7 @@ def translated(doing: str) -> Iterator[None]:
 
     Raises
     ------
-    FencedError, FatalError, PoisonError, TransientError
+    FencedError, FatalError, ConfigurationError, PoisonError, TransientError
         By type; whatever is not known to be hopeless is transient, so nothing is given up too early.
     """
     try:
@@ -46,7 +52,9 @@ def translated(doing: str) -> Iterator[None]:
             f"{doing}: the log no longer holds the committed offset: raise the topic's retention, and see"
             " 'combee ledger' for what expired before it was read"
         ) from error
-    except FATAL as error:
-        raise FatalError(f"{doing}: {type(error).__name__}: {error}") from error
+    except BROKEN_OFF as error:
+        raise TransientError(f"{doing}: {type(error).__name__}: {error}") from error
+    except REFUSED as error:
+        raise ConfigurationError(f"{doing}: {type(error).__name__}: {error}") from error
     except (kafka.KafkaError, OSError, TimeoutError) as error:
         raise TransientError(f"{doing}: {type(error).__name__}: {error}") from error

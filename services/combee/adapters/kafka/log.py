@@ -14,7 +14,7 @@ from combee.adapters.kafka.consumer import MAX_POLL_RECORDS, KafkaConsumer
 from combee.adapters.kafka.errors import translated
 from combee.adapters.kafka.inflation import bound_inflation
 from combee.adapters.kafka.transactor import TRANSACTION_TIMEOUT_MS, KafkaTransactor
-from combee.ports import FatalError, OnAssigned, Outgoing, Record, TopicPartition, TransientError
+from combee.ports import FatalError, FencedError, OnAssigned, Outgoing, Record, TopicPartition, TransientError
 
 FOLLOW_WAIT_MS = 500
 """What a reader fetches it takes at once, so no fetch leaves a partition out (see ``FETCH_WAIT_MS``): the broker
@@ -65,6 +65,17 @@ class KafkaLog:
         """See the port."""
         with translated("writing"):
             producer = await self._started_producer()
+        try:
+            return await self._written(producer, outgoing)
+        except FencedError as error:
+            # Nobody else has its id: it has lost its place in the log, for good. The next one begins anew.
+            if self._producer is producer:
+                self._producer = None
+                await producer.client.close()
+            raise TransientError(str(error)) from error
+
+    async def _written(self, producer: Any, outgoing: Sequence[Outgoing]) -> Sequence[int]:
+        with translated("writing"):
             sent = [
                 await producer.send(
                     self._connection.full(one.topic),
