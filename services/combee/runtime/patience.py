@@ -4,16 +4,19 @@ from collections.abc import AsyncIterator
 
 import stamina
 
-from combee.ports import Log, Outgoing, TransientError
+from combee.ports import FencedError, Log, Outgoing, TransientError
 
 LONGEST_WAIT_S = 3.0
 """Between two attempts: the log's return is noticed within five seconds."""
 
+HEALS = (TransientError, FencedError)
+"""Who owns no transactional id has nothing that a newer owner could take over."""
+
 
 def patiently() -> AsyncIterator[stamina.Attempt]:
-    """Yield attempts until one raises no TransientError."""
+    """Yield attempts until one raises nothing that heals by itself."""
     return stamina.retry_context(
-        on=TransientError, attempts=None, timeout=None, wait_initial=0.2, wait_max=LONGEST_WAIT_S
+        on=HEALS, attempts=None, timeout=None, wait_initial=0.2, wait_max=LONGEST_WAIT_S
     ).__aiter__()
 
 
