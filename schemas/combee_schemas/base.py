@@ -46,7 +46,7 @@ class Usage(Value):
     splits: int = 0
     """Calls made in halves because the whole was too long for the model."""
     skips: int = 0
-    """Calls not made: nothing or one proposal to combine, too long alone, refused by the server."""
+    """Calls not made: nothing or one proposal to combine, too long however cut, refused by the server."""
 
     def __add__(self, other: "Usage") -> "Usage":
         return Usage(**{name: getattr(self, name) + getattr(other, name) for name in Usage.model_fields})

@@ -6,6 +6,8 @@ from pydantic import Field
 
 from combee_schemas.base import KIB, Id, Message, PlaybookName, Shown, Usage, Value
 
+TEXTS = ("reasoning", "error_identification", "root_cause_analysis", "correct_approach", "key_insight")
+"""The fields in which an ACE reflector says what it found."""
 Tag = Literal["helpful", "harmful", "neutral"]
 
 

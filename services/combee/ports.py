@@ -36,8 +36,8 @@ class FencedError(CombeeError):
     """A newer owner of this transactional id exists: drop that partition's state and carry on."""
 
 
-class PromptTooLongError(CombeeError):
-    """The model cannot read this much at once: split the input and merge by code."""
+class PromptTooLongError(PoisonError):
+    """The model cannot read this much at once: split or cut the input and ask again; poison where neither helps."""
 
 
 class DrainingError(CombeeError):
@@ -195,7 +195,7 @@ class LanguageModel(Protocol):
     """One call, with retries, limits and the reply's parsing inside.
 
     TransientError never escapes while the deadline of the caller allows another attempt;
-    PoisonError: the reply stayed unusable after the re-ask; PromptTooLongError: split;
+    PoisonError: the reply stayed unusable after the re-ask; PromptTooLongError: ask for less;
     FatalError is never raised here: a permanent model error (401, 404, quota) pauses and retries loudly.
     """
 

@@ -85,6 +85,18 @@ def refuses(
     return lambda exchange: exchange.send(payload, headers, status=status)
 
 
+def reads_at_most(characters: int, then: Script) -> Script:
+    """Refuse longer prompts as a model does whose window they exceed."""
+
+    async def script(exchange: Exchange) -> None:
+        length = sum(len(message["content"]) for message in exchange.body["messages"])
+        refusal = f"This model's maximum context length is {characters} tokens, your messages have {length}."
+        too_long = refuses(400, refusal, code="context_length_exceeded")
+        await (too_long if length > characters else then)(exchange)
+
+    return script
+
+
 def zipped(payload: bytes) -> Script:
     """Answer compressed."""
     return sends(gzip.compress(payload), {"content-encoding": "gzip"})

@@ -175,6 +175,10 @@ FORGED: Mapping[str, Callable[[], Sequence[Outgoing]]] = {
         group_of(plan(base_version=77, base_history_offset=n)) for n in (-1, 0, 1)
     ],
     "a group of a far batch": lambda: [group_of(plan())],
+    "a group of a method that nobody has": lambda: [group_of(plan(method="nobody has it"))],
+    "a partial of a method that nobody has": lambda: [
+        partial_of(plan(widths=(1, 1), method="nobody has it"), 3)
+    ],
     "a partial without siblings": lambda: [partial_of(plan(widths=(2, 1)), 3)],
     "a snapshot under a foreign key": lambda: [
         Outgoing(

@@ -48,6 +48,8 @@ def test_these_last_until_somebody_acts_and_name_the_remedy(
         (400, "", "This model's maximum context length is 4096 tokens"),
         (400, "", "the request exceeds the available context size"),
         (400, "", "prompt is too long: 250000 tokens > 200000 maximum"),
+        (400, "", "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576)."),
+        (422, "", "Input validation error: `inputs` must have less than 1024 tokens. Given: 4096"),
         (413, "", "Payload Too Large"),
         (422, "", "input is too long"),
         (429, "rate_limit_exceeded", "Request too large for gpt-4 on tokens per min"),

@@ -1,27 +1,33 @@
+import json
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
+from combee.adapters.openai import OpenAIModel
 from combee.core import identity
 from combee.core.playbook import empty
-from combee.ports import Outgoing, PoisonError
+from combee.ports import Outgoing, PoisonError, PromptTooLongError
 from combee_schemas import topics
 from combee_schemas.base import Shown
 from combee_schemas.codec import encode
-from combee_schemas.model import Prompt
+from combee_schemas.model import Prompt, Reply
 from combee_schemas.playbook import Entry
-from combee_schemas.reflection import Reflection
+from combee_schemas.reflection import TEXTS, Reflection
 from combee_schemas.trace import Trace
-from support import ledger
+from support import ledger, model_rig
 from support.deployment import Deployment
+from support.fake_openai import FakeOpenAI, reads_at_most, says
 from support.hostile import payloads
 from support.ledger import NAME, dead_letters
 from support.models import Answer, ScriptedModel, items
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
 
+server, build, model = model_rig.server, model_rig.build, model_rig.model
+
 GOOD = {"key_insight": "An insight.", "reasoning": "Because."}
+WHOLE = {**dict.fromkeys(TEXTS, "An insight."), "bullet_tags": []}
 
 
 def trace(number: int, **fields: Any) -> Trace:
@@ -161,6 +167,92 @@ async def test_a_trace_whose_reflection_cannot_be_written_hurts_only_itself() ->
     deployment = await reflected(lambda _: GOOD, trace(1, shown=shown), trace(2))
     assert [letter.record_id for letter in dead_letters(deployment.log)] == ["t-1"]
     assert [one.trace_id for one in reflections(deployment)] == ["t-2"]
+
+
+# ---- prompts that are too long
+
+LONG = "The run began. " + "x y z " * 20_000 + "The run ended."
+
+
+def narrow(characters: int) -> Answer:
+    """Answer only prompts up to this length, as a model with a small window."""
+
+    def answer(prompt: Prompt) -> Mapping[str, Any]:
+        if len(prompt.system) + len(prompt.user) > characters:
+            raise PromptTooLongError("context_length_exceeded")
+        return GOOD
+
+    return answer
+
+
+class ServedModel(ScriptedModel):
+    """A model behind a server."""
+
+    def __init__(self, client: OpenAIModel) -> None:
+        super().__init__()
+        self._client = client
+
+    async def reply(self, prompt: Prompt) -> Reply:
+        return await self._client.ask(prompt)
+
+
+async def test_a_trace_longer_than_the_models_window_is_cut_and_reflected(
+    server: FakeOpenAI, model: OpenAIModel
+) -> None:
+    """The server answers 400 context_length_exceeded, as OpenAI's does."""
+    server.always = reads_at_most(8_000, says(json.dumps(WHOLE)))
+    deployment = Deployment(model=ServedModel(model))
+    async with deployment.running(["reflect"]):
+        await send(deployment, trace(1, trajectory=LONG), trace(2))
+        await deployment.until(lambda: done(deployment))
+    assert {one.trace_id for one in reflections(deployment)} == {"t-1", "t-2"}
+    assert dead_letters(deployment.log) == []
+    answered = max((one.body["messages"][1]["content"] for one in server.seen[-2:]), key=len)
+    assert "The run began." in answered
+    assert "The run ended." in answered
+    assert "cut from the middle" in answered
+    assert len(answered) > 2_000  # no more is cut than has to be, but for a half
+
+
+async def test_a_trace_is_cut_the_same_way_every_time() -> None:
+    first, again = [await reflected(narrow(6_000), trace(1, trajectory=LONG)) for _ in range(2)]
+    assert first.model.prompts == again.model.prompts
+    assert first.model.calls == 6
+
+
+async def test_a_trace_that_is_too_long_however_it_is_cut_is_a_dead_letter_and_the_next_goes_on() -> None:
+    def answer(prompt: Prompt) -> Mapping[str, Any]:
+        if "task 1" in prompt.user:
+            raise PromptTooLongError("context_length_exceeded")
+        return GOOD
+
+    deployment = await reflected(answer, trace(1, trajectory=LONG), trace(2))
+    (letter,) = dead_letters(deployment.log)
+    assert (letter.record_id, letter.playbook) == ("t-1", NAME)
+    assert letter.value == encode(trace(1, trajectory=LONG))
+    assert "too long for the model however it is cut: context_length_exceeded" in letter.reason
+    assert [one.trace_id for one in reflections(deployment)] == ["t-2"]
+    assert deployment.model.calls < 12
+
+
+async def test_entries_shown_give_way_after_the_trace_and_only_those_read_are_judged() -> None:
+    entries = tuple(
+        Entry(id=f"e-{n}", section="OTHERS", content=f"{n} " + "word " * (200 if n else 20))
+        for n in range(40)
+    )
+    shown = Shown(version=1, entry_ids=tuple(entry.id for entry in entries))
+    tags = [{"id": entry.id, "tag": "helpful"} for entry in entries]
+    deployment = await reflected(
+        lambda prompt: {**narrow(9_000)(prompt), "bullet_tags": tags},
+        trace(1, trajectory=LONG, shown=shown),
+        entries=entries,
+    )
+    read = {item["id"] for item in items(deployment.model.prompts[-1]) if "id" in item}
+    assert "e-0" in read
+    assert 1 < len(read) < len(entries)
+    (found,) = reflections(deployment)
+    assert {one.id for one in found.bullet_tags} == read
+    assert found.shown == shown
 
 
 async def test_hostile_bytes_are_dead_lettered_untouched_and_good_traces_go_on() -> None:

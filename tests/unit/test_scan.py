@@ -4,11 +4,12 @@ from typing import Any
 import pytest
 
 from combee.core import identity
+from combee.core.playbook import empty
 from combee.ports import Outgoing, PoisonError, PromptTooLongError
 from combee_schemas import topics
 from combee_schemas.codec import encode
 from combee_schemas.model import Prompt
-from combee_schemas.playbook import Playbook
+from combee_schemas.playbook import Entry, Playbook
 from combee_schemas.scan import Group, Partial, Update
 from support import ledger
 from support.deployment import Deployment
@@ -25,13 +26,13 @@ def texts(prompt: Prompt) -> set[str]:
     return {str(item.get("key_insight") or item.get("content")) for item in items(prompt)}
 
 
-def failing(when: Any, error: Exception) -> Answer:
-    """Answer with ``echo``, but fail where ``when`` says so of the prompt."""
+def failing(when: Any, error: Exception, otherwise: Answer = echo) -> Answer:
+    """Answer with ``otherwise``, but fail where ``when`` says so of the prompt."""
 
     def answer(prompt: Prompt) -> Mapping[str, Any]:
         if when(prompt):
             raise error
-        return echo(prompt)
+        return otherwise(prompt)
 
     return answer
 
@@ -147,6 +148,53 @@ async def test_one_item_that_is_too_long_alone_hurts_only_itself() -> None:
         failing(lambda prompt: "lesson 3" in texts(prompt), PromptTooLongError("too long"))
     )
     assert learned(deployment) == lessons(NUMBERS) - {"lesson 3"}
+
+
+def window(characters: int, answer: Answer = echo) -> Answer:
+    """Answer only prompts up to this length, as a model with a small window."""
+
+    def too_long(prompt: Prompt) -> bool:
+        return len(prompt.system) + len(prompt.user) > characters
+
+    return failing(too_long, PromptTooLongError("too long"), answer)
+
+
+def insight(prompt: Prompt) -> Mapping[str, Any]:
+    """Keep of everything its first words."""
+    kept = echo(prompt)
+    for operation in kept["operations"]:
+        operation["content"] = operation["content"][:10].strip()
+    return kept
+
+
+async def test_a_reflection_longer_than_the_models_window_is_cut_and_learned() -> None:
+    long = {n: reflection(n, reasoning="x y z " * 5_000) for n in range(3)}
+    deployment = Deployment(model=ScriptedModel(window(8_000, insight)), batch_size=3)
+    async with deployment.running():
+        await deployment.log.produce(*map(outgoing, long.values()))
+        await deployment.until(lambda: bool(ledger.versions(deployment.log)))
+    assert learned(deployment) == lessons(long)
+    assert dead_letters(deployment.log) == []
+
+
+async def test_a_playbook_longer_than_the_models_window_is_shown_in_part_and_still_learns() -> None:
+    entries = tuple(Entry(id=f"e-{n}", section="OTHERS", content=f"{n} " + "word " * 40) for n in range(100))
+    full = empty(NAME).model_copy(update={"version": 1, "entries": entries})
+    deployment = Deployment(model=ScriptedModel(window(8_000)), batch_size=2, budget_tokens=10**6)
+    await deployment.log.produce(
+        *(Outgoing(topic=topic, key=NAME.encode(), value=encode(full)) for topic in ("history", "playbooks"))
+    )
+    async with deployment.running():
+        await deployment.log.produce(*(outgoing(reflection(n)) for n in range(2)))
+        await deployment.until(lambda: ledger.latest(deployment.log).version == 2)
+    assert learned(deployment) == lessons(range(2)) | {entry.content for entry in entries}
+    assert dead_letters(deployment.log) == []
+
+
+async def test_a_window_that_holds_nothing_ends_every_node_and_its_worker_goes_on() -> None:
+    deployment = await one_batch(window(10))
+    assert len(dead_letters(deployment.log)) == COUNT
+    assert (version(deployment).batch_sequence, version(deployment).degraded) == (1, True)
 
 
 # ---- nodes without a call

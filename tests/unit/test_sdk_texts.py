@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from combee.core.cutting import cut
 from combee.sdk.choosing import chosen, tokens
-from combee.sdk.cutting import cut, fitted
+from combee.sdk.cutting import fitted
 from combee.sdk.redaction import Redactor, chunks
 from combee.sdk.view import Form, PlaybookView
 from combee_schemas.codec import CodecError, encode

@@ -17,6 +17,7 @@ from combee_schemas import topics
 from combee_schemas.base import Message, Shown, Usage
 from combee_schemas.codec import CodecError, encode
 from combee_schemas.command import Command
+from combee_schemas.model import Reply
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import Reflection
 from combee_schemas.trace import Trace
@@ -185,7 +186,10 @@ class Learning:
         """Let an agent answer a sample with the newest playbook, and publish its trace."""
         if self._model is None:
             raise PoisonError("samples need a model to answer them")
-        reply = await self._model.ask(self._method.answer_prompt(playbook, sample.question))
+        try:
+            reply = await self._model.ask(self._method.answer_prompt(playbook, sample.question))
+        except PoisonError as error:
+            reply = Reply(body={}, usage=error.usage)  # a run without an answer is a wrong run
         self._own += reply.usage
         answer = str(reply.body.get("final_answer", ""))
         trace = Trace(

@@ -30,6 +30,9 @@ def serve(
     seed: Annotated[int, typer.Option(help="same seed, same answers")] = 0,
     latency: Annotated[str, typer.Option(help="seconds, or lognormal:MEDIAN,SIGMA")] = "0",
     fault: Annotated[list[str] | None, typer.Option(help="KIND=RATE, may be repeated")] = None,
+    context_tokens: Annotated[
+        int | None, typer.Option(min=1, help="refuse longer prompts, as a model with this window does")
+    ] = None,
     call_log: Annotated[Path | None, typer.Option(help="one JSON line per call")] = None,
     die_with_parent_: Annotated[bool, typer.Option("--die-with-parent", hidden=True)] = False,
 ) -> None:
@@ -46,6 +49,7 @@ def serve(
         seed=seed,
         latency=parse(parse_latency, latency),
         faults=parse(parse_faults, fault or []),
+        context_tokens=context_tokens,
         call_log=call_log,
     )
     ready_file = load_settings().worker.ready_file

@@ -7,11 +7,11 @@ import structlog
 
 from combee.core.sizing.decide import decide
 from combee.core.sizing.policy import Iteration, SizingPolicy, iteration_of
-from combee.ports import Clock, Log, Outgoing
+from combee.ports import Clock, Log, Outgoing, PoisonError
 from combee.runtime.playbooks import Playbooks
 from combee.runtime.view import View
 from combee_schemas import topics
-from combee_schemas.codec import encode
+from combee_schemas.codec import CodecError, encode
 from combee_schemas.control import BatchSize
 from combee_schemas.playbook import Playbook
 
@@ -63,7 +63,12 @@ class Controller:
         if standing is None or (standing.batch_size, standing.phase) != (decided.batch_size, decided.phase):
             decided = decided.model_copy(update={"decided_at_ms": self._clock.now_ms()})
             logger.info("batch_size", playbook=name, size=decided.batch_size, reason=decided.reason)
-        await self._log.produce(
-            Outgoing(topic=topics.BATCH_SIZES.name, key=name.encode(), value=encode(decided))
-        )
+        try:
+            await self._log.produce(
+                Outgoing(topic=topics.BATCH_SIZES.name, key=name.encode(), value=encode(decided))
+            )
+        except (CodecError, PoisonError) as error:
+            # There is no record to dead-letter: the size stands as it was, and the next version decides again.
+            logger.error("batch_size_unwritten", playbook=name, error=str(error))
+            return
         self._standing[name] = decided

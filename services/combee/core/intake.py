@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from combee.core.cutting import cut, size
 from combee.core.identity import content_id
 from combee_schemas.reflection import Reflection
 from combee_schemas.trace import Trace
@@ -99,14 +100,11 @@ def _trace(fields: dict[str, Any], playbook: str, digest: str) -> Trace:
 
 def fit(trace: Trace, max_bytes: int = MAX_TRACE_BYTES) -> Trace:
     """Return the trace with its trajectory cut in the middle if it is too long for a record."""
-    size = len(trace.trajectory.encode())
-    if size <= max_bytes:
+    original = size(trace.trajectory)
+    if original <= max_bytes:
         return trace
-    raw = trace.trajectory.encode()
-    half = max_bytes // 2
-    head, tail = raw[:half].decode(errors="ignore"), raw[-half:].decode(errors="ignore")
-    cut = f"{head}\n[… {size - 2 * half} bytes cut …]\n{tail}"
-    return trace.model_copy(update={"trajectory": cut, "original_bytes": size})
+    cut_trajectory = cut(trace.trajectory, max_bytes)
+    return trace.model_copy(update={"trajectory": cut_trajectory, "original_bytes": original})
 
 
 def _text(value: object) -> str:

@@ -8,16 +8,15 @@ from math import isqrt
 from rapidfuzz import fuzz, process
 from rapidfuzz.utils import default_process
 
-from combee.core.methods.ace import TEXTS
 from combee.core.operations import clean
 from combee.core.playbook import empty
 from combee.experiments.baselines_prompts import read_summary, summarise_lines, summarise_reflections
 from combee.experiments.scoring_exam import Given
-from combee.ports import LanguageModel, PoisonError, PromptTooLongError
+from combee.ports import LanguageModel, PoisonError
 from combee_schemas.base import Usage
 from combee_schemas.model import Prompt
 from combee_schemas.playbook import Entry, Playbook
-from combee_schemas.reflection import Reflection
+from combee_schemas.reflection import TEXTS, Reflection
 
 QUERY_CHARS = 2_000
 """A question's end is compared: FiNER questions begin with pages of options that all share."""
@@ -95,10 +94,8 @@ class Summariser:
     async def _ask(self, prompt: Prompt) -> tuple[str, ...]:
         try:
             reply = await self._model.ask(prompt)
-        except PoisonError as error:
+        except PoisonError as error:  # nobody splits a baseline's prompt that is too long
             self.usage += error.usage
             return ()
-        except PromptTooLongError:
-            return ()  # nobody splits a baseline's prompt
         self.usage += reply.usage
         return read_summary(reply.body)

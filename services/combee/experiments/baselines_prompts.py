@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from combee.core.methods.ace import DATA_WARNING, MAX_FIELD_CHARS, TEXTS
+from combee.core.methods.ace import DATA_WARNING, MAX_FIELD_CHARS
 from combee.core.operations import MAX_OPERATIONS, clean
 from combee.core.prompt import as_line, fence
 from combee_schemas.model import Prompt
-from combee_schemas.reflection import Reflection
+from combee_schemas.reflection import TEXTS, Reflection
 
 SUMMARISE = f"""You summarise what many agent runs have taught, for the agents that come next.
 Write one line per distinct lesson: specific, reusable. Say the same thing once; leave out what is vague.

@@ -1,9 +1,24 @@
 """The reflect service: one trace, one model call, one reflection."""
 
+from collections.abc import Sequence
+from itertools import chain
+
+import structlog
+
 from combee.core import identity
+from combee.core.cutting import shorter_trace
 from combee.core.method import Method
 from combee.core.methods import ace
-from combee.ports import Clock, LanguageModel, Log, Outgoing, PoisonError, Record, TopicPartition
+from combee.ports import (
+    Clock,
+    LanguageModel,
+    Log,
+    Outgoing,
+    PoisonError,
+    PromptTooLongError,
+    Record,
+    TopicPartition,
+)
 from combee.reflect.reflected import Reflected
 from combee.runtime.floodgate import Floodgate
 from combee.runtime.patience import write
@@ -15,6 +30,8 @@ from combee_schemas.model import Reply
 from combee_schemas.playbook import Entry
 from combee_schemas.reflection import Reflection
 from combee_schemas.trace import Trace
+
+logger = structlog.get_logger()
 
 TRACES = topics.TRACES.name
 
@@ -77,11 +94,9 @@ class ReflectHandler:
                 self._gate.passed(trace.playbook)
 
     async def _reflect(self, trace: Trace, reflection_id: str) -> Reflection:
-        shown = self._shown(trace)
-        prompt = self._method.reflect_prompt(trace, shown)
-        reply = await self._model.ask(prompt) if prompt else Reply(body={}, usage=Usage())
+        read, shown, reply = await self._asked(trace, self._shown(trace))
         try:
-            fields = self._method.read_reflection(trace, shown, reply.body)
+            fields = self._method.read_reflection(read, shown, reply.body)
         except ValueError as error:
             raise PoisonError(str(error)) from error
         return Reflection(
@@ -93,6 +108,20 @@ class ReflectHandler:
             usage=reply.usage,
             created_at_ms=self._clock.now_ms(),
         )
+
+    async def _asked(self, trace: Trace, shown: Sequence[Entry]) -> tuple[Trace, Sequence[Entry], Reply]:
+        """Return the reply, and what of the trace and the entries the model was given."""
+        refusal = ""
+        for read, entries in chain([(trace, shown)], shorter_trace(trace, shown)):
+            prompt = self._method.reflect_prompt(read, entries)
+            if prompt is None:
+                return read, entries, Reply(body={}, usage=Usage())
+            try:
+                return read, entries, await self._model.ask(prompt)
+            except PromptTooLongError as error:
+                refusal = str(error)
+                logger.warning("prompt_too_long", trace_id=trace.trace_id, error=refusal)
+        raise PoisonError(f"too long for the model however it is cut: {refusal}")
 
     def _shown(self, trace: Trace) -> list[Entry]:
         """Return the entries the agent had, as far as the newest version still has them."""

@@ -40,7 +40,8 @@ def dead_letter(
         sha256=sha256(value or b"").hexdigest(),
         truncated=truncated,
         service=service,
-        reason=(record.unread or reason)[:MAX_REASON],
+        # What a server or a model said may hold what UTF-8 cannot.
+        reason=(record.unread or reason).encode(errors="replace").decode()[:MAX_REASON],
         attempts=(claimed if attempt is None else attempt) + 1,
         record_id=record_id[:MAX_ID],
         playbook=playbook,

@@ -18,12 +18,11 @@ from combee.ports import (
     PoisonError,
     Record,
     TopicPartition,
-    TransientError,
 )
 from combee.runtime.dead_letters import dead_letter, held_back
 from combee.runtime.floodgate import Floodgate, HeldBackError
 from combee.runtime.held import Held
-from combee.runtime.patience import patiently, write
+from combee.runtime.patience import HEALS, patiently, write
 from combee_schemas.codec import CodecError
 
 logger = structlog.get_logger()
@@ -119,7 +118,7 @@ class Loop:
             self._balance(consumer)
             await self._commit(consumer)
             self._on_turn({tp: mark.open for tp, mark in self._marks.items()})
-        except TransientError as error:
+        except HEALS as error:
             logger.warning("log_unavailable", service=self._handler.service, error=str(error))
             await asyncio.sleep(POLL_S)
 
@@ -267,7 +266,7 @@ class Loop:
                 if (mark := self._marks.get(record.source)) is not None:
                     mark.begin(record.offset)
             await self._commit(consumer)
-        except TransientError as error:
+        except HEALS as error:
             logger.warning("log_unavailable", service=self._handler.service, error=str(error))
 
     async def _cancel(self, tasks: Sequence[asyncio.Task[None]]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import stamina
 import structlog
 
-from combee.ports import Clock, ConfigurationError, Log, Outgoing, TransientError
+from combee.ports import Clock, ConfigurationError, FencedError, Log, Outgoing, TransientError
 
 logger = structlog.get_logger()
 
@@ -78,11 +78,14 @@ class Watch:
         self._answered = True
         self._answers.set()
 
+HEALS = (TransientError, FencedError)
+"""Who owns no transactional id has nothing that a newer owner could take over."""
+
 
 def patiently() -> AsyncIterator[stamina.Attempt]:
-    """Yield attempts until one raises no TransientError."""
+    """Yield attempts until one raises nothing that heals by itself."""
     return stamina.retry_context(
-        on=TransientError, attempts=None, timeout=None, wait_initial=0.2, wait_max=LONGEST_WAIT_S
+        on=HEALS, attempts=None, timeout=None, wait_initial=0.2, wait_max=LONGEST_WAIT_S
     ).__aiter__()
 
 

@@ -25,10 +25,11 @@ async def manifest_of(log: Log, plan: Plan) -> Batch | None:
         batch = decode(record.value if record else None, Batch)
     except CodecError:
         return None
-    named = (batch.playbook, batch.sequence, batch.batch_id, batch.widths) == (
+    named = (batch.playbook, batch.sequence, batch.batch_id, batch.widths, batch.method) == (
         plan.playbook,
         plan.sequence,
         plan.batch_id,
         plan.widths,
+        plan.method,
     )
     return batch if named else None

@@ -6,6 +6,7 @@ from itertools import chain
 from typing import TypeVar
 
 from combee.core import operations as ops
+from combee.core.cutting import shorter_reflection
 from combee.core.echo import without_echoes
 from combee.core.method import Answer, Method
 from combee.core.methods import ace
@@ -14,6 +15,7 @@ from combee.scan.outcome import SKIPPED, SPLIT, Outcome, reasons, spent
 from combee_schemas.base import Usage
 from combee_schemas.model import Reply
 from combee_schemas.playbook import Playbook
+from combee_schemas.reflection import Reflection
 from combee_schemas.scan import GroupMember, NodeStatus, Operation, Partial, Seen
 
 T = TypeVar("T")
@@ -43,15 +45,14 @@ class Aggregator:
 
     async def group(self, base: Playbook, members: Sequence[GroupMember]) -> Outcome:
         """Return a level-0 node's outcome; a reply that stays unusable is a failed outcome, not an error."""
-        prompt = self._method.aggregate_prompt(base, [member.reflection for member in members])
         try:
-            reply = await self._model.ask(prompt)
+            reply = await self._asked(base, [member.reflection for member in members])
             answer = self._read(base, reply, [(member.reflection.reflection_id,) for member in members])
         except PromptTooLongError as error:
             if len(members) > 1:
                 left, right = _halves(members)
                 return self._joined(base, await self.group(base, left), await self.group(base, right))
-            return _failed(members, str(error), SKIPPED)
+            return _failed(members, f"too long for the model however it is cut: {error}", SKIPPED)
         except PoisonError as error:
             return _failed(members, str(error), spent(error))
         news, echoes = without_echoes(base, (member.reflection for member in members), answer.operations)
@@ -64,6 +65,24 @@ class Aggregator:
         )
         # An echo counts as survived: its lesson is in the playbook.
         return found.audited(0, ops.rests(answer.operations) - answer.guessed)
+
+    async def _asked(self, base: Playbook, reflections: Sequence[Reflection]) -> Reply:
+        """Return the reply about a group; one reflection alone is cut, and the playbook beside it, until it fits."""
+        try:
+            return await self._model.ask(self._method.aggregate_prompt(base, reflections))
+        except PromptTooLongError as error:
+            if len(reflections) != 1:
+                raise
+            refusal = error
+        # A text that is to be written anew must be read whole.
+        entries = base.entries if self._method.HOLDS == "entries" else ()
+        for reflection, left in shorter_reflection(reflections[0], entries):
+            less = base.model_copy(update={"entries": left}) if entries else base
+            try:
+                return await self._model.ask(self._method.aggregate_prompt(less, [reflection]))
+            except PromptTooLongError as error:
+                refusal = error
+        raise refusal
 
     def _joined(self, base: Playbook, left: Outcome, right: Outcome) -> Outcome:
         """Return the outcome of a group that had to be asked in halves; one half may have failed."""

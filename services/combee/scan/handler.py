@@ -10,6 +10,7 @@ from combee.core import identity, tree
 from combee.core.method import Method
 from combee.ports import (
     DrainingError,
+    FatalError,
     LanguageModel,
     Log,
     Outgoing,
@@ -120,9 +121,8 @@ class ScanHandler:
         async with self._lock(group.node_id):
             if not self._over(group.plan, group.node_id):
                 self._gate.check(group.plan.playbook)
-                outcome = await self._aggregator(group.plan).group(
-                    await self._base(group.plan), group.members
-                )
+                aggregator = await self._aggregator(group.plan)
+                outcome = await aggregator.group(await self._base(group.plan), group.members)
                 came = self._gate.failed if outcome.status == "failed" else self._gate.passed
                 came(group.plan.playbook, len(group.members))
                 await self._emit(group.plan, 0, group.index, outcome)
@@ -143,7 +143,8 @@ class ScanHandler:
             if not self._over(child.plan, child.parent_id):
                 children = [gathering.children[i] for i in wanted]
                 base = await self._base(child.plan)
-                outcome = await self._aggregator(child.plan).combine(base, level, children)
+                aggregator = await self._aggregator(child.plan)
+                outcome = await aggregator.combine(base, level, children)
                 await self._emit(child.plan, level, index, outcome)
         gathering.done.set()
         self._gatherings.pop(key, None)
@@ -195,8 +196,14 @@ class ScanHandler:
             raise PoisonError(f"node {child.node_id} is not on its siblings' partition")
         return index
 
-    def _aggregator(self, plan: Plan) -> Aggregator:
-        return Aggregator(self._model, self._methods(plan.method), carry=self._carry)
+    async def _aggregator(self, plan: Plan) -> Aggregator:
+        try:
+            named = self._methods(plan.method)
+        except FatalError:
+            # Anybody can write the name of a method that nobody has: only a batch of ours may stop us.
+            await self._refuse_unplanned(plan)
+            raise
+        return Aggregator(self._model, named, carry=self._carry)
 
     def _lock(self, node_id: str) -> asyncio.Lock:
         return self._locks.setdefault(node_id, asyncio.Lock())

@@ -11,7 +11,18 @@ from collections.abc import Iterable
 import structlog
 
 from combee.core.spend import UNCAPPED, SpendPolicy
-from combee.ports import Clock, FatalError, FencedError, Log, Outgoing, Record, TopicPartition, TransientError
+from combee.ports import (
+    Clock,
+    CombeeError,
+    FatalError,
+    FencedError,
+    Log,
+    Outgoing,
+    PoisonError,
+    Record,
+    TopicPartition,
+    TransientError,
+)
 from combee.runtime.dead_letters import dead_letter
 from combee.runtime.playbooks import Playbooks
 from combee.runtime.settings import BatchSettings
@@ -103,8 +114,9 @@ class Shuffler:
             if record.offset == state.seen[record.topic] + 1:
                 try:
                     await self._take(state, record)
-                except TransientError as error:
-                    # Nothing may escape into the stream processor; the next turn reads the record again.
+                except CombeeError as error:
+                    # Nothing may escape into the stream processor; the next turn reads the record again, and
+                    # ends the session with what does not heal.
                     logger.warning("deliver", partition=record.partition, error=str(error))
                     self.kick.set()
                     return
@@ -221,7 +233,7 @@ class Shuffler:
                     await self._catch_up(state, REFLECTIONS)
             else:
                 await self._take_reflection(state, record)
-        except CodecError as error:
+        except (CodecError, PoisonError) as error:
             logger.error(
                 "dead_letter", service=GROUP, topic=record.topic, offset=record.offset, reason=str(error)
             )

@@ -46,7 +46,7 @@ def translated(doing: str) -> Iterator[None]:
     except FENCED as error:
         raise FencedError(f"{doing}: a newer owner took over ({type(error).__name__})") from error
     except (kafka.MessageSizeTooLargeError, kafka.RecordTooLargeError) as error:
-        raise PoisonError(f"{doing}: the record is too large for the topic") from error
+        raise PoisonError(f"{doing}: the record is too large for the topic (max.message.bytes)") from error
     except kafka.OffsetOutOfRangeError as error:
         raise FatalError(
             f"{doing}: the log no longer holds the committed offset: raise the topic's retention, and see"

@@ -1,12 +1,13 @@
 """The ``Log`` port on aiokafka: one idempotent producer, readers as they are needed."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from functools import lru_cache
 from typing import Any
 
 import aiokafka
+from aiokafka.client import AIOKafkaClient
 from aiokafka.partitioner import murmur2
 
 from combee.adapters.kafka.connection import REQUEST_TIMEOUT_MS, Connection
@@ -14,7 +15,16 @@ from combee.adapters.kafka.consumer import MAX_POLL_RECORDS, KafkaConsumer
 from combee.adapters.kafka.errors import translated
 from combee.adapters.kafka.inflation import bound_inflation
 from combee.adapters.kafka.transactor import TRANSACTION_TIMEOUT_MS, KafkaTransactor
-from combee.ports import FatalError, FencedError, OnAssigned, Outgoing, Record, TopicPartition, TransientError
+from combee.ports import (
+    CombeeError,
+    FatalError,
+    FencedError,
+    OnAssigned,
+    Outgoing,
+    Record,
+    TopicPartition,
+    TransientError,
+)
 
 FOLLOW_WAIT_MS = 500
 """What a reader fetches it takes at once, so no fetch leaves a partition out (see ``FETCH_WAIT_MS``): the broker
@@ -28,11 +38,11 @@ def _hash(key: bytes) -> int:
     return int(murmur2(key) & 0x7FFFFFFF)
 
 
-async def _stopped(reader: Any) -> None:
-    """Stop a reader; aiokafka takes a cancellation meanwhile for that of its own task, so it is raised again here."""
+async def _finished(stopping: Awaitable[None]) -> None:
+    """Stop a client; aiokafka takes a cancellation meanwhile for that of its own task, so it is raised again here."""
     task = asyncio.current_task()
     before = task.cancelling() if task else 0
-    await reader.stop()
+    await stopping
     if task is not None and task.cancelling() > before:
         raise asyncio.CancelledError
 
@@ -66,27 +76,25 @@ class KafkaLog:
         with translated("writing"):
             producer = await self._started_producer()
         try:
-            return await self._written(producer, outgoing)
+            with translated("writing"):
+                sent = [
+                    await producer.send(
+                        self._connection.full(one.topic),
+                        value=one.value,
+                        key=one.key,
+                        partition=one.partition,
+                        headers=list(one.headers),
+                    )
+                    for one in outgoing
+                ]
+                return [found.offset for found in await asyncio.gather(*sent)]
         except FencedError as error:
-            # Nobody else has its id: it has lost its place in the log, for good. The next one begins anew.
+            # Without a transactional id there is no newer owner: the broker has lost track of this producer.
             if self._producer is producer:
                 self._producer = None
-                await producer.client.close()
-            raise TransientError(str(error)) from error
-
-    async def _written(self, producer: Any, outgoing: Sequence[Outgoing]) -> Sequence[int]:
-        with translated("writing"):
-            sent = [
-                await producer.send(
-                    self._connection.full(one.topic),
-                    value=one.value,
-                    key=one.key,
-                    partition=one.partition,
-                    headers=list(one.headers),
-                )
-                for one in outgoing
-            ]
-            return [found.offset for found in await asyncio.gather(*sent)]
+                with suppress(CombeeError), translated("closing the producer"):
+                    await producer.stop()
+            raise TransientError(f"writing: the producer begins anew ({error})") from error
 
     async def consumer(self, group: str, topics: Sequence[str], on_assigned: OnAssigned) -> KafkaConsumer:
         """See the port."""
@@ -129,7 +137,7 @@ class KafkaLog:
             reader.assign(theirs)
             yield reader, theirs
         finally:
-            await _stopped(reader)
+            await _finished(reader.stop())
 
     async def read(
         self, source: TopicPartition, start: int, end: int | None = None
@@ -207,16 +215,28 @@ class KafkaLog:
     async def partitions(self, topic: str) -> int:
         """See the port."""
         if topic not in self._counts:
-            with translated(f"looking up {topic}"):
-                producer = await self._started_producer()
-                found = await producer.client.fetch_all_metadata()
-            known = found.partitions_for_topic(self._connection.full(topic))
-            if not known:
-                raise FatalError(
-                    f"topic {self._connection.full(topic)} does not exist: run 'combee topics create'"
-                )
-            self._counts[topic] = len(known)
+            self._counts |= await self._counted(topic)
+        if topic not in self._counts:
+            raise FatalError(
+                f"topic {self._connection.full(topic)} does not exist: run 'combee topics create'"
+            )
         return self._counts[topic]
+
+    async def _counted(self, topic: str) -> Mapping[str, int]:
+        """Return the partitions of every topic in sight; asking needs no right but to describe them."""
+        client = AIOKafkaClient(**self._connection.client)
+        try:
+            with translated(f"looking up {topic}"):
+                await client.bootstrap()
+                found = await client.fetch_all_metadata()
+        finally:
+            await _finished(client.close())
+        start = self._connection.full("")
+        return {
+            name.removeprefix(start): len(known)
+            for name in found.topics()
+            if name.startswith(start) and (known := found.partitions_for_topic(name))
+        }
 
     async def partition_for(self, topic: str, key: bytes) -> int:
         """See the port."""

@@ -150,7 +150,8 @@ class Connection:
         )
 
     def _shown(self, text: str) -> str:
-        return redact(text, self._secret)[:SHOWN_CHARS]
+        # JSON escapes can spell what UTF-8 cannot hold, and this is written to logs and topics.
+        return redact(text, self._secret)[:SHOWN_CHARS].encode(errors="replace").decode()
 
 
 def _certificates(base_url: str) -> ssl.SSLContext | bool:

@@ -20,6 +20,7 @@ _NO_MODEL = re.compile(
 _TOO_LONG = re.compile(
     r"context.?(length|window|size)|string_above_max_length|(prompt|input) is too long"
     r"|too many (input |prompt )?tokens|reduce (the|your) (length|prompt|input|message)"
+    r"|token count\b.{0,40}exceeds|must have less than \d+ tokens"
 )
 _FLAGGED = re.compile(r"content.?(filter|policy|management)|moderation|flagged")
 _SECRETS = re.compile(r"\b(sk|pk|rk|key)-[\w*.-]{6,}|(?<=bearer )\S+", re.IGNORECASE)

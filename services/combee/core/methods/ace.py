@@ -10,7 +10,7 @@ from combee.core.render import ace_lines
 from combee_schemas.base import Holds
 from combee_schemas.model import Prompt
 from combee_schemas.playbook import ACE_SECTIONS, Entry, Playbook
-from combee_schemas.reflection import BulletTag, Reflection
+from combee_schemas.reflection import TEXTS, BulletTag, Reflection
 from combee_schemas.scan import Operation
 from combee_schemas.trace import Trace
 
@@ -18,7 +18,6 @@ HOLDS: Holds = "entries"
 REBASES = True
 MAX_FIELD_CHARS = 8_000
 """A reflection's five texts together stay well below the record's cap."""
-TEXTS = ("reasoning", "error_identification", "root_cause_analysis", "correct_approach", "key_insight")
 TAGS = frozenset({"helpful", "harmful", "neutral"})
 
 DATA_WARNING = (
