@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from combee.adapters.kafka import KafkaAdmin, KafkaLog, Presence
-from combee.adapters.kafka.connection import Connection
+from combee.adapters.kafka.connection import Connection, security_options
 from combee.core import layout
 from combee.ports import FatalError, LanguageModel, Log, OnModelCall
 from combee.runtime.clock import SystemClock
@@ -49,7 +49,13 @@ def connection(settings: Settings, bootstrap_servers: str) -> Connection:
         prefix=kafka.topic_prefix,
         slot=settings.worker.slot,
         session_timeout_ms=int(kafka.session_timeout_s * 1000),
-        security=kafka.security(),
+        security=security_options(
+            kafka.security_protocol,
+            mechanism=kafka.sasl_mechanism,
+            username=kafka.sasl_username,
+            password=kafka.sasl_password.get_secret_value() if kafka.sasl_password else None,
+            cafile=kafka.ssl_cafile,
+        ),
     )
 
 
@@ -81,7 +87,7 @@ def language_model(settings: ModelSettings, on_call: OnModelCall = lambda _call:
 async def topic_problems(settings: Settings, connected: Connection) -> list[str]:
     """Return what is wrong with the topics, each with its remedy."""
     want = layout.wanted(settings.kafka.partitions, settings.kafka.scan_partitions)
-    have = await KafkaAdmin(connected).describe()
+    have = await KafkaAdmin(connected).describe(one.topic.name for one in want)
     found = {n: layout.Found(partitions=t.partitions, config=t.config) for n, t in have.items()}
     return layout.problems(want, found, settings.kafka.topic_prefix)
 
@@ -233,7 +239,8 @@ async def _shuffle(log: Log, settings: Settings, brokers: str, stop: asyncio.Eve
         shuffler = Shuffler(log, SystemClock(), settings.batch, spending)
         vitals.watch(shuffler.playbooks.view, shuffler.sizes)
         vitals.flying = shuffler.flying
-        app = faust_app.build_app(settings.kafka, brokers, settings.worker.slot, Path(folder))
+        security = connection(settings, brokers).security
+        app = faust_app.build_app(settings.kafka, brokers, settings.worker.slot, Path(folder), security)
         await _with_views(
             faust_app.session(app, shuffler, prefix, stop, vitals),
             [shuffler.playbooks.view.run(), shuffler.sizes.run()],

@@ -38,7 +38,7 @@ from combee.runtime.settings import KafkaSettings
 from combee.shuffle.app import build_app
 
 async def main():
-    app = build_app(KafkaSettings(), "127.0.0.1:9", 0, Path(tempfile.gettempdir()))
+    app = build_app(KafkaSettings(), "127.0.0.1:9", 0, Path(tempfile.gettempdir()), {})
     thread = app.consumer._new_consumer_thread()
     consumer = thread._create_worker_consumer(app.transport)
     print("held for", consumer._fetch_max_wait_ms, "looked at again after", consumer._client._metadata_max_age_ms)

@@ -35,7 +35,7 @@ CLUSTER = "kafka-cluster"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """One operation on one resource (a name that ends in ``*`` is a prefix)."""
+    """One operation on one resource; a name that ends in ``*`` is a prefix, ``*`` alone means all."""
 
     resource: str
     name: str
@@ -67,10 +67,11 @@ class SecuredKafka:
         """Allow ``user`` these operations; on return the broker knows."""
         async with self._admin() as admin:
             for one in grants:
-                pattern = PREFIXED if one.name.endswith("*") else LITERAL
+                prefix = one.name.removesuffix("*")
+                pattern = PREFIXED if prefix and prefix != one.name else LITERAL
                 request = CreateAclsRequest(
                     RESOURCES[one.resource],
-                    one.name.rstrip("*") or CLUSTER,
+                    prefix or one.name or CLUSTER,
                     pattern,
                     f"User:{user}",
                     "*",
@@ -96,7 +97,6 @@ async def secured_kafka(
 ) -> AsyncIterator[SecuredKafka]:
     """Start a broker that outsiders reach by SASL_SSL only; tests administrate it on its inner listener."""
     authority, other = trustme.CA(), trustme.CA()
-    folder.mkdir(parents=True, exist_ok=True)
     ca_file, other_ca_file, identity = folder / "ca.pem", folder / "other-ca.pem", folder / "broker.pem"
     authority.cert_pem.write_to_path(str(ca_file))
     other.cert_pem.write_to_path(str(other_ca_file))

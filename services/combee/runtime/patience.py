@@ -78,6 +78,7 @@ class Watch:
         self._answered = True
         self._answers.set()
 
+
 HEALS = (TransientError, FencedError)
 """Who owns no transactional id has nothing that a newer owner could take over."""
 

@@ -1,11 +1,10 @@
 """Every setting: flag over environment (``COMBEE_*``) over ``combee.toml`` over default, read once at start."""
 
 import os
-import ssl
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import AliasChoices, Field, SecretStr, ValidationError
 from pydantic_settings import SettingsError as UnparsedError
@@ -40,19 +39,6 @@ class KafkaSettings(Group):
     sasl_username: str | None = Field(None, description="with SASL_*")
     sasl_password: SecretStr | None = Field(None, description="with SASL_*; environment only")
     ssl_cafile: Path | None = Field(None, description="CA certificates for SSL and SASL_SSL")
-
-    def security(self) -> dict[str, Any]:
-        """Return aiokafka's security arguments."""
-        options: dict[str, Any] = {"security_protocol": self.security_protocol}
-        if self.security_protocol.startswith("SASL"):
-            options |= {
-                "sasl_mechanism": self.sasl_mechanism,
-                "sasl_plain_username": self.sasl_username,
-                "sasl_plain_password": self.sasl_password.get_secret_value() if self.sasl_password else None,
-            }
-        if self.security_protocol.endswith("SSL"):
-            options["ssl_context"] = ssl.create_default_context(cafile=self.ssl_cafile)
-        return options
 
 
 class ModelSettings(Group):

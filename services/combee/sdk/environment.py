@@ -26,7 +26,12 @@ class Address:
     @property
     def is_gateway(self) -> bool:
         """Whether it is a gateway's."""
-        return self.url.startswith(("http://", "https://"))
+        return is_gateway(self.url)
+
+
+def is_gateway(url: str) -> bool:
+    """Return whether an address is a gateway's."""
+    return url.startswith(("http://", "https://"))
 
 
 def resolved(
@@ -48,21 +53,17 @@ def resolved(
         url=found,
         prefix=prefix or environ.get("COMBEE_TOPIC_PREFIX") or "combee",
         api_key=api_key or environ.get("COMBEE_GATEWAY_KEY"),
-        security=_security(environ) if security is None else security,
+        security=security if security is not None else {} if is_gateway(found) else _security(environ),
     )
 
 
 def _security(environ: Mapping[str, str]) -> Mapping[str, Any]:
-    protocol = environ.get("COMBEE_SECURITY_PROTOCOL", "PLAINTEXT")
-    options: dict[str, Any] = {"security_protocol": protocol}
-    if protocol.startswith("SASL"):
-        options |= {
-            "sasl_mechanism": environ.get("COMBEE_SASL_MECHANISM", "SCRAM-SHA-512"),
-            "sasl_plain_username": environ.get("COMBEE_SASL_USERNAME"),
-            "sasl_plain_password": environ.get("COMBEE_SASL_PASSWORD"),
-        }
-    if protocol.endswith("SSL"):
-        import ssl  # noqa: PLC0415 - most need it not
+    from combee.adapters.kafka.connection import security_options  # noqa: PLC0415 - for clients of Kafka only
 
-        options["ssl_context"] = ssl.create_default_context(cafile=environ.get("COMBEE_SSL_CAFILE"))
-    return options
+    return security_options(
+        environ.get("COMBEE_SECURITY_PROTOCOL", "PLAINTEXT"),
+        mechanism=environ.get("COMBEE_SASL_MECHANISM", "SCRAM-SHA-512"),
+        username=environ.get("COMBEE_SASL_USERNAME"),
+        password=environ.get("COMBEE_SASL_PASSWORD"),
+        cafile=environ.get("COMBEE_SSL_CAFILE"),
+    )

@@ -4,7 +4,7 @@ Measured defects of faust-streaming 0.15.3 shape every option here; docs/adr/000
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,14 +28,16 @@ METADATA_AGE_MS = 5_000
 """A topic that the group's leader could not see when it dealt the partitions is dealt as soon as it sees it."""
 
 
-def build_app(kafka: KafkaSettings, bootstrap_servers: str, slot: int, data_dir: Path) -> Any:
-    """Return the Faust app; nothing connects before it is started."""
+def build_app(
+    kafka: KafkaSettings, bootstrap_servers: str, slot: int, data_dir: Path, security: Mapping[str, Any]
+) -> Any:
+    """Return the Faust app; nothing connects before it is started. ``security``: aiokafka's arguments."""
     brokers = ";".join(f"kafka://{server}" for server in bootstrap_servers.split(","))
     group = f"{kafka.topic_prefix}.{GROUP}"
     app = faust.App(
         group,
         broker=brokers,
-        broker_credentials=_credentials(kafka),
+        broker_credentials=_credentials(security),
         datadir=str(data_dir),
         store="memory://",
         web_enabled=False,
@@ -58,14 +60,13 @@ def build_app(kafka: KafkaSettings, bootstrap_servers: str, slot: int, data_dir:
     return app
 
 
-def _credentials(kafka: KafkaSettings) -> Any:
-    options = kafka.security()
-    context = options.get("ssl_context")
-    if "sasl_mechanism" in options:
+def _credentials(security: Mapping[str, Any]) -> Any:
+    context = security.get("ssl_context")
+    if "sasl_mechanism" in security:
         return faust.SASLCredentials(
-            username=options["sasl_plain_username"],
-            password=options["sasl_plain_password"],
-            mechanism=options["sasl_mechanism"],
+            username=security["sasl_plain_username"],
+            password=security["sasl_plain_password"],
+            mechanism=security["sasl_mechanism"],
             ssl_context=context,
         )
     return faust.SSLCredentials(context) if context else None

@@ -1,7 +1,7 @@
 """Topics as the broker has them: created, described, compared; and whether a broker is ready at all."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -9,18 +9,14 @@ from uuid import uuid4
 
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.conn import collect_hosts, create_conn
 from aiokafka.errors import KafkaError, for_code
-from aiokafka.protocol.metadata import MetadataRequest
 
 from combee.adapters.kafka.connection import Connection
-from combee.adapters.kafka.errors import translated
-from combee.ports import CombeeError, ConfigurationError, FatalError, TransientError
+from combee.adapters.kafka.errors import RIGHTS, translated
+from combee.ports import ConfigurationError, FatalError, TransientError
 
 TOPIC_ALREADY_EXISTS = 36
 CREATE_TIMEOUT_MS = 10_000
-ANSWER_TIMEOUT_MS = 5_000
-"""A broker that takes longer for an empty question is away, as far as anybody waits for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +26,10 @@ class TopicState:
     partitions: int
     replication_factor: int
     config: Mapping[str, str]
+
+
+def _is_denied(code: int) -> bool:
+    return issubclass(for_code(code), RIGHTS)
 
 
 @asynccontextmanager
@@ -63,25 +63,36 @@ class KafkaAdmin:
         code, message = answer.topic_errors[0][1], answer.topic_errors[0][2]
         if code not in (0, TOPIC_ALREADY_EXISTS):
             error = for_code(code)
+            need = self._connection.need("Create", topic)
+            if issubclass(error, RIGHTS):
+                raise ConfigurationError(f"creating {need.topics[0]}: {need.missing(error())}")
             kind = TransientError if getattr(error, "retriable", False) else FatalError
             raise kind(f"creating {self._connection.full(topic)}: {message or error.__name__}")
         return bool(code == 0)
 
-    async def describe(self) -> dict[str, TopicState]:
-        """Return every topic under the prefix, by name without it."""
-        prefix = f"{self._connection.prefix}."
+    async def describe(self, topics: Iterable[str]) -> dict[str, TopicState]:
+        """Return those of these topics that there are, by name without prefix.
+
+        Raises
+        ------
+        ConfigurationError
+            If the right to describe one of them, or its configuration, is missing.
+        """
+        wanted = [self._connection.full(topic) for topic in topics]
+        prefix = self._connection.full("")
         async with _client(self._connection.client) as client:
             with translated("describing topics"):
-                found = [t for t in await client.describe_topics() if t["topic"].startswith(prefix)]
-                configs = await self._configs(client, [t["topic"] for t in found])
+                found = await client.describe_topics(wanted)
+                self._refuse("Describe", [t["topic"] for t in found if _is_denied(t["error_code"])])
+                there = [t for t in found if t["partitions"]]
+                configs = await self._configs(client, [t["topic"] for t in there])
         return {
             t["topic"].removeprefix(prefix): TopicState(
                 partitions=len(t["partitions"]),
                 replication_factor=len(t["partitions"][0]["replicas"]),
                 config=configs.get(t["topic"], {}),
             )
-            for t in found
-            if t["partitions"]
+            for t in there
         }
 
     async def _configs(self, client: Any, names: list[str]) -> dict[str, dict[str, str]]:
@@ -89,11 +100,17 @@ class KafkaAdmin:
             return {}
         resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in names]
         answers = await client.describe_configs(resources)
-        return {
-            resource[3]: {str(item[0]): str(item[1]) for item in resource[4]}
-            for answer in answers
-            for resource in answer.resources
-        }
+        described = [resource for answer in answers for resource in answer.resources]
+        self._refuse("DescribeConfigs", [name for code, _, _, name, _ in described if _is_denied(code)])
+        return {name: {str(item[0]): str(item[1]) for item in items} for _, _, _, name, items in described}
+
+    def _refuse(self, operation: str, topics: Sequence[str]) -> None:
+        if topics:
+            need = self._connection.need(operation)
+            raise ConfigurationError(
+                f"looking at the topics: {need.denied(operation, topics[0])}"
+                + (f" (and on {len(topics) - 1} more)" if len(topics) > 1 else "")
+            )
 
     async def wait_created(self, topics: Mapping[str, int], timeout_s: float = 30.0) -> None:
         """Wait until every broker view shows these topics with a leader each."""
@@ -134,53 +151,6 @@ class KafkaAdmin:
             with translated("describing the cluster"):
                 found = await client.describe_cluster()
         return ", ".join(sorted(f"{b['host']}:{b['port']}" for b in found["brokers"]))
-
-
-class Presence:
-    """Whether a broker answers, asked over one connection that is kept.
-
-    The clients of aiokafka swallow why they cannot connect; here it is told, and told apart: what heals by
-    waiting is a TransientError, what does not a ConfigurationError.
-    """
-
-    def __init__(self, connection: Connection) -> None:
-        self._options = connection.client | {"request_timeout_ms": ANSWER_TIMEOUT_MS}
-        self._servers = self._options.pop("bootstrap_servers")
-        self._open: Any = None
-
-    async def ask(self) -> None:
-        """Return when a broker has answered a request for metadata.
-
-        Raises
-        ------
-        TransientError, ConfigurationError
-            If none does; the message says why.
-        """
-        if self._open is None or not self._open.connected():
-            self._open = await self._connected()
-        try:
-            with translated("asking for metadata"):
-                await self._open.send(MetadataRequest([]))
-        except CombeeError:
-            await self.close()
-            raise
-
-    async def _connected(self) -> Any:
-        failures: list[CombeeError] = []
-        for host, port, _ in collect_hosts(self._servers):
-            try:
-                with translated(f"connecting to {host}:{port}"):
-                    return await create_conn(host, port, **self._options)
-            except CombeeError as error:
-                failures.append(error)
-        refusals = [error for error in failures if isinstance(error, ConfigurationError)]
-        raise (refusals or failures)[0]
-
-    async def close(self) -> None:
-        """Disconnect."""
-        opened, self._open = self._open, None
-        if opened is not None:
-            await opened.close()
 
 
 async def is_ready(bootstrap_servers: str, timeout_s: float = 2.0) -> bool:

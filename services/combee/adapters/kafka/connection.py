@@ -1,12 +1,15 @@
 """How to reach a cluster, and how our topic names become the broker's."""
 
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import aiokafka
 
-from combee.ports import Record, TopicPartition
+from combee.adapters.kafka.errors import Need
+from combee.ports import ConfigurationError, Record, TopicPartition
 
 REQUEST_TIMEOUT_MS = 15_000
 FETCH_WAIT_MS = 50
@@ -16,6 +19,36 @@ there waits until that fetch is over. So this bounds the latency of a record, no
 METADATA_AGE_MS = 5_000
 """A group whose leader could not see a topic just then, because the broker had lost its leaders for a moment, gets no
 partition of it and nobody says so: the next look at the metadata does. The clients' own 5 minutes are too long."""
+
+
+def security_options(
+    protocol: str, *, mechanism: str, username: str | None, password: str | None, cafile: str | Path | None
+) -> dict[str, Any]:
+    """Return aiokafka's security arguments; the values are those of ``COMBEE_SECURITY_PROTOCOL`` and its like.
+
+    Raises
+    ------
+    ConfigurationError
+        If something is missing or cannot be read; the message names the variable.
+    """
+    options: dict[str, Any] = {"security_protocol": protocol}
+    if protocol.startswith("SASL"):
+        for name, value in {"COMBEE_SASL_USERNAME": username, "COMBEE_SASL_PASSWORD": password}.items():
+            if not value:
+                raise ConfigurationError(f"COMBEE_SECURITY_PROTOCOL={protocol} needs {name}: set it")
+        options |= {
+            "sasl_mechanism": mechanism,
+            "sasl_plain_username": username,
+            "sasl_plain_password": password,
+        }
+    if protocol.endswith("SSL"):
+        try:
+            options["ssl_context"] = ssl.create_default_context(cafile=cafile)
+        except OSError as error:
+            raise ConfigurationError(
+                f"COMBEE_SSL_CAFILE: no certificates can be read from {cafile} ({error.strerror or error})"
+            ) from error
+    return options
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +70,22 @@ class Connection:
             "request_timeout_ms": REQUEST_TIMEOUT_MS,
             **self.security,
         }
+
+    @property
+    def principal(self) -> str:
+        """Who the broker takes this client for, in Kafka's words."""
+        name = self.security.get("sasl_plain_username")
+        return f"User:{name}" if name else "User:ANONYMOUS"
+
+    def need(self, operation: str, *topics: str, group: str = "", transactional_id: str = "") -> Need:
+        """Return which rights a request needs, for the message where one is missing."""
+        return Need(
+            principal=self.principal,
+            operation=operation,
+            topics=tuple(dict.fromkeys(map(self.full, topics))),
+            group=group and self.full(group),
+            transactional_id=transactional_id and self.full(transactional_id),
+        )
 
     def full(self, topic: str) -> str:
         """Return the broker's name of a topic."""

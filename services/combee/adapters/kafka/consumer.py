@@ -40,6 +40,7 @@ class KafkaConsumer:
         self._group = group
         self._on_assigned = on_assigned
         self._listener = _Listener()
+        self._need = connection.need("Read", group=group)
         self._starts: dict[TopicPartition, int] = {}
         self._consumer = aiokafka.AIOKafkaConsumer(
             **connection.client,
@@ -61,13 +62,14 @@ class KafkaConsumer:
 
     async def start(self, topics: Sequence[str]) -> None:
         """Join the group."""
-        with translated(f"joining group {self._group}"):
+        self._need = self._connection.need("Read", *topics, group=self._group)
+        with translated(f"joining group {self._group}", self._need):
             await self._consumer.start()
             self._consumer.subscribe([self._connection.full(t) for t in topics], listener=self._listener)
 
     async def poll(self, timeout_s: float) -> Sequence[Record]:
         """See the port."""
-        with translated(f"reading as {self._group}"):
+        with translated(f"reading as {self._group}", self._need):
             if self._listener.changed:
                 await self._reassign()
             try:
@@ -118,7 +120,7 @@ class KafkaConsumer:
         mine = {tp: offset for tp, offset in theirs.items() if tp in owned}
         if not mine:
             return
-        with translated(f"committing as {self._group}"):
+        with translated(f"committing as {self._group}", self._need):
             try:
                 await self._consumer.commit(mine)
             except (aiokafka.errors.CommitFailedError, aiokafka.errors.IllegalStateError):
@@ -128,7 +130,7 @@ class KafkaConsumer:
         """See the port."""
         if self._listener.changed:
             return {}
-        with translated(f"reading as {self._group}"):
+        with translated(f"reading as {self._group}", self._need):
             return {
                 tp: await self._consumer.position(self._connection.theirs(tp))
                 for tp in self._starts

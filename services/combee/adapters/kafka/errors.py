@@ -3,10 +3,18 @@
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from aiokafka import errors as kafka
 
-from combee.ports import ConfigurationError, FatalError, FencedError, PoisonError, TransientError
+from combee.ports import (
+    CombeeError,
+    ConfigurationError,
+    FatalError,
+    FencedError,
+    PoisonError,
+    TransientError,
+)
 
 FENCED = (
     kafka.ProducerFenced,
@@ -16,25 +24,64 @@ FENCED = (
 )
 BROKEN_OFF = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
 """A broker that goes down in the middle of a handshake: that heals."""
-REFUSED = (
+CREDENTIALS = (kafka.AuthenticationFailedError, kafka.SaslAuthenticationFailed)
+RIGHTS = (
     kafka.TopicAuthorizationFailedError,
     kafka.GroupAuthorizationFailedError,
     kafka.ClusterAuthorizationFailedError,
     kafka.TransactionalIdAuthorizationFailed,
-    kafka.AuthenticationFailedError,
-    kafka.SaslAuthenticationFailed,
-    kafka.UnsupportedSaslMechanismError,
+)
+REFUSED = (
+    *RIGHTS,
     kafka.IllegalSaslStateError,
     kafka.UnsupportedVersionError,
     kafka.InvalidTopicError,
     ssl.SSLError,
 )
-"""What waiting does not heal: credentials, rights, TLS, versions. Everything else of the network is waited for."""
+"""With credentials and trust, what waiting does not heal. Everything else of the network is waited for."""
+OTHER_HOST = (62, 64)
+"""OpenSSL's codes for a certificate of another name or address."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """Which rights a request needs: who asks, for what operation (in Kafka's words), on which resources."""
+
+    principal: str
+    operation: str
+    topics: tuple[str, ...] = ()
+    group: str = ""
+    transactional_id: str = ""
+
+    def missing(self, error: Exception) -> str:
+        """Return which right an authorization error says is missing, and what grants it."""
+        if isinstance(error, kafka.GroupAuthorizationFailedError):
+            return self._denied("Read", "group", self.group)
+        if isinstance(error, kafka.TransactionalIdAuthorizationFailed):
+            return self._denied("Write", "transactional-id", self.transactional_id)
+        if isinstance(error, kafka.ClusterAuthorizationFailedError):
+            return self._denied("Create" if self.operation == "Create" else "IdempotentWrite", "cluster", "")
+        named = (
+            error.args[0] if error.args and isinstance(error.args[0], set | frozenset | list | tuple) else ()
+        )
+        return self._denied(
+            self.operation, "topic", ", ".join(sorted(map(str, named))) or ", ".join(self.topics)
+        )
+
+    def denied(self, operation: str, topic: str) -> str:
+        """Return that a right on one topic is missing."""
+        return self._denied(operation, "topic", topic)
+
+    def _denied(self, operation: str, resource: str, name: str) -> str:
+        grant = f"kafka-acls --add --allow-principal '{self.principal}' --operation {operation} --{resource} {name}"
+        return (
+            f"{self.principal} has no right to {operation} on {resource} {name or 'itself'}: {grant.rstrip()}"
+        )
 
 
 @contextmanager
-def translated(doing: str) -> Iterator[None]:
-    """Turn aiokafka's errors into ours; ``doing`` starts the message.
+def translated(doing: str, need: Need | None = None) -> Iterator[None]:
+    """Turn aiokafka's errors into ours; ``doing`` starts the message, ``need`` says what a refused right was.
 
     Raises
     ------
@@ -43,18 +90,47 @@ def translated(doing: str) -> Iterator[None]:
     """
     try:
         yield
-    except FENCED as error:
-        raise FencedError(f"{doing}: a newer owner took over ({type(error).__name__})") from error
-    except (kafka.MessageSizeTooLargeError, kafka.RecordTooLargeError) as error:
-        raise PoisonError(f"{doing}: the record is too large for the topic (max.message.bytes)") from error
-    except kafka.OffsetOutOfRangeError as error:
-        raise FatalError(
+    except (kafka.KafkaError, OSError, TimeoutError) as error:
+        raise _ours(doing, error, need) from error
+
+
+def _ours(doing: str, error: Exception, need: Need | None) -> CombeeError:
+    if isinstance(error, FENCED):
+        return FencedError(f"{doing}: a newer owner took over ({type(error).__name__})")
+    if isinstance(error, kafka.MessageSizeTooLargeError | kafka.RecordTooLargeError):
+        return PoisonError(f"{doing}: the record is too large for the topic (max.message.bytes)")
+    if isinstance(error, kafka.OffsetOutOfRangeError):
+        return FatalError(
             f"{doing}: the log no longer holds the committed offset: raise the topic's retention, and see"
             " 'combee ledger' for what expired before it was read"
-        ) from error
-    except BROKEN_OFF as error:
-        raise TransientError(f"{doing}: {type(error).__name__}: {error}") from error
-    except REFUSED as error:
-        raise ConfigurationError(f"{doing}: {type(error).__name__}: {error}") from error
-    except (kafka.KafkaError, OSError, TimeoutError) as error:
-        raise TransientError(f"{doing}: {type(error).__name__}: {error}") from error
+        )
+    if refusal := _refusal(error, need):
+        return ConfigurationError(f"{doing}: {refusal}")
+    return TransientError(f"{doing}: {type(error).__name__}: {error}")
+
+
+def _refusal(error: Exception, need: Need | None) -> str:
+    """Return what somebody must mend before this can work, with the remedy; empty for what may heal by itself."""
+    if isinstance(error, RIGHTS) and need:
+        return need.missing(error)
+    if isinstance(error, CREDENTIALS):
+        return (
+            f"the broker refuses {need.principal if need else 'the credentials'}: correct COMBEE_SASL_USERNAME,"
+            " COMBEE_SASL_PASSWORD or COMBEE_SASL_MECHANISM"
+        )
+    if isinstance(error, kafka.UnsupportedSaslMechanismError):
+        return (
+            "the broker does not offer this SASL mechanism: set COMBEE_SASL_MECHANISM to one that it offers"
+        )
+    if isinstance(error, ssl.SSLCertVerificationError):
+        if error.verify_code in OTHER_HOST:
+            return (
+                f"the broker's certificate is another host's ({error.verify_message}): use a name that it has in"
+                " COMBEE_BOOTSTRAP_SERVERS"
+            )
+        return (
+            f"the broker's certificate is not trusted ({error.verify_message}): set COMBEE_SSL_CAFILE to the file"
+            " with the authority that signed it"
+        )
+    refused = isinstance(error, REFUSED) and not isinstance(error, BROKEN_OFF)
+    return f"{type(error).__name__}: {error}" if refused else ""

@@ -12,7 +12,7 @@ from aiokafka.partitioner import murmur2
 
 from combee.adapters.kafka.connection import REQUEST_TIMEOUT_MS, Connection
 from combee.adapters.kafka.consumer import MAX_POLL_RECORDS, KafkaConsumer
-from combee.adapters.kafka.errors import translated
+from combee.adapters.kafka.errors import Need, translated
 from combee.adapters.kafka.inflation import bound_inflation
 from combee.adapters.kafka.transactor import TRANSACTION_TIMEOUT_MS, KafkaTransactor
 from combee.ports import (
@@ -73,10 +73,11 @@ class KafkaLog:
 
     async def produce(self, *outgoing: Outgoing) -> Sequence[int]:
         """See the port."""
-        with translated("writing"):
+        need = self._connection.need("Write", *(one.topic for one in outgoing))
+        with translated("writing", need):
             producer = await self._started_producer()
         try:
-            with translated("writing"):
+            with translated("writing", need):
                 sent = [
                     await producer.send(
                         self._connection.full(one.topic),
@@ -109,12 +110,13 @@ class KafkaLog:
             transactional_id=self._connection.full(name),
             transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
         )
-        with translated(f"initialising transactional id {name}"):
+        need = self._connection.need("Write", transactional_id=name)
+        with translated(f"initialising transactional id {name}", need):
             try:
                 async with asyncio.timeout(2 * REQUEST_TIMEOUT_MS / 1000):
                     await producer.start()
             except BaseException:
-                await producer.client.close()
+                await producer.stop()
                 raise
         return KafkaTransactor(producer, self._connection)
 
@@ -144,7 +146,9 @@ class KafkaLog:
     ) -> AsyncGenerator[Record, None]:
         """See the port."""
         async with self._reader([source]) as (reader, (tp,)):
-            with translated(f"reading {source.topic}[{source.partition}]"):
+            with translated(
+                f"reading {source.topic}[{source.partition}]", self._connection.need("Read", source.topic)
+            ):
                 stable = (await reader.end_offsets([tp]))[tp]
                 first = (await reader.beginning_offsets([tp]))[tp]
             stop = stable if end is None else min(end, stable)
@@ -157,9 +161,9 @@ class KafkaLog:
                         yield self._connection.record(found)
 
     async def _until(self, reader: Any, tp: Any, stop: int) -> AsyncIterator[Sequence[Any]]:
-        position = -1
+        position, need = -1, self._connection.need("Read", self._connection.ours(tp).topic)
         while True:
-            with translated(f"reading {tp.topic}[{tp.partition}]"):
+            with translated(f"reading {tp.topic}[{tp.partition}]", need):
                 # Not wait_for: before Python 3.12 it forgets a cancellation that comes together with the answer.
                 async with asyncio.timeout(READ_STALL_S):
                     fetched = await reader.getmany(tp, timeout_ms=500, max_records=MAX_POLL_RECORDS)
@@ -169,12 +173,12 @@ class KafkaLog:
             if reached >= stop:
                 return
             if reached == position and not fetched:
-                await self._still_stable(reader, tp, reached)
+                await self._still_stable(reader, tp, reached, need)
             position = reached
 
-    async def _still_stable(self, reader: Any, tp: Any, position: int) -> None:
+    async def _still_stable(self, reader: Any, tp: Any, position: int, need: Need) -> None:
         """Refuse to wait for records behind a transaction that is still open."""
-        with translated(f"reading {tp.topic}[{tp.partition}]"):
+        with translated(f"reading {tp.topic}[{tp.partition}]", need):
             stable = (await reader.end_offsets([tp]))[tp]
         if stable <= position:
             raise TransientError(f"{tp.topic}[{tp.partition}] is not readable beyond {position} yet")
@@ -194,8 +198,9 @@ class KafkaLog:
         self, topic: str, starts: Mapping[int, int] | None = None
     ) -> AsyncGenerator[Sequence[Record] | None, None]:
         """See the port."""
+        need = self._connection.need("Read", topic)
         async with self._whole(topic) as (reader, theirs):
-            with translated(f"following {topic}"):
+            with translated(f"following {topic}", need):
                 ends = await reader.end_offsets(theirs)
             for tp in theirs if starts else ():
                 reader.seek(tp, (starts or {}).get(tp.partition, 0))
@@ -203,7 +208,7 @@ class KafkaLog:
             if not behind:
                 yield None
             while True:
-                with translated(f"following {topic}"):
+                with translated(f"following {topic}", need):
                     fetched = await reader.getmany(timeout_ms=250, max_records=MAX_POLL_RECORDS)
                     reached = {tp for tp in behind if await reader.position(tp) >= ends[tp]}
                 if fetched:
@@ -226,7 +231,7 @@ class KafkaLog:
         """Return the partitions of every topic in sight; asking needs no right but to describe them."""
         client = AIOKafkaClient(**self._connection.client)
         try:
-            with translated(f"looking up {topic}"):
+            with translated(f"looking up {topic}", self._connection.need("Describe", topic)):
                 await client.bootstrap()
                 found = await client.fetch_all_metadata()
         finally:
@@ -271,7 +276,8 @@ class KafkaLog:
             TopicPartition(topic=topic, partition=number) for number in range(await self.partitions(topic))
         ]
         async with self._reader(sources, group) as (reader, theirs):
-            with translated(f"looking up offsets of {topic}"):
+            need = self._connection.need("Describe", topic, group=group or "")
+            with translated(f"looking up offsets of {topic}", need):
                 yield reader, theirs
 
     async def close(self) -> None:

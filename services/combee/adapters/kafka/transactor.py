@@ -21,22 +21,24 @@ class KafkaTransaction:
 
     async def send(self, *outgoing: Outgoing) -> Sequence[int]:
         """See the port."""
-        sent = [
-            await self._producer.send(
-                self._connection.full(one.topic),
-                value=one.value,
-                key=one.key,
-                partition=one.partition,
-                headers=list(one.headers),
-            )
-            for one in outgoing
-        ]
-        return [(await one).offset for one in sent]
+        with translated("writing", self._connection.need("Write", *(one.topic for one in outgoing))):
+            sent = [
+                await self._producer.send(
+                    self._connection.full(one.topic),
+                    value=one.value,
+                    key=one.key,
+                    partition=one.partition,
+                    headers=list(one.headers),
+                )
+                for one in outgoing
+            ]
+            return [(await one).offset for one in sent]
 
     async def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """See the port."""
         theirs = {self._connection.theirs(tp): offset for tp, offset in offsets.items()}
-        await self._producer.send_offsets_to_transaction(theirs, self._connection.full(group))
+        with translated(f"committing as {group}", self._connection.need("Read", group=group)):
+            await self._producer.send_offsets_to_transaction(theirs, self._connection.full(group))
 
 
 class KafkaTransactor:

@@ -1,0 +1,106 @@
+"""Whether a broker answers, and if it does not, why: what heals by waiting, and what does not."""
+
+import ssl
+from contextlib import suppress
+from typing import Any
+
+from aiokafka import errors as kafka
+from aiokafka.conn import collect_hosts, create_conn
+from aiokafka.protocol.admin import SaslHandShakeRequest
+from aiokafka.protocol.metadata import MetadataRequest
+
+from combee.adapters.kafka.connection import Connection
+from combee.adapters.kafka.errors import translated
+from combee.ports import CombeeError, ConfigurationError
+
+ANSWER_TIMEOUT_MS = 5_000
+"""A broker that takes longer for an empty question is away, as far as anybody waits for it."""
+ASKED_MECHANISM = "PLAIN"
+
+
+class Presence:
+    """Whether a broker answers, asked over one connection that is kept.
+
+    The clients of aiokafka swallow why they cannot connect; here it is told, and told apart: what heals by
+    waiting is a TransientError, what does not a ConfigurationError.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._options = connection.client | {"request_timeout_ms": ANSWER_TIMEOUT_MS}
+        self._need = connection.need("Describe")
+        self._servers = self._options.pop("bootstrap_servers")
+        self._open: Any = None
+
+    async def ask(self) -> None:
+        """Return when a broker has answered a request for metadata.
+
+        Raises
+        ------
+        TransientError, ConfigurationError
+            If none does; the message says why.
+        """
+        if self._open is None or not self._open.connected():
+            self._open = await self._connected()
+        try:
+            with translated("asking for metadata", self._need):
+                await self._open.send(MetadataRequest([]))
+        except CombeeError:
+            host, port = self._open.host, self._open.port
+            await self.close()
+            if mismatch := await self._mismatch(host, port):
+                raise mismatch from None
+            raise
+
+    async def _connected(self) -> Any:
+        failures: list[CombeeError] = []
+        for host, port, _ in collect_hosts(self._servers):
+            try:
+                with translated(f"connecting to {host}:{port}", self._need):
+                    return await create_conn(host, port, **self._options)
+            except ConfigurationError as error:
+                failures.append(error)
+            except CombeeError as error:
+                failures.append(await self._mismatch(host, port) or error)
+        refusals = [error for error in failures if isinstance(error, ConfigurationError)]
+        raise (refusals or failures)[0]
+
+    async def close(self) -> None:
+        """Disconnect."""
+        opened, self._open = self._open, None
+        if opened is not None:
+            await opened.close()
+
+    async def _mismatch(self, host: str, port: int) -> ConfigurationError | None:
+        """Return what is wrong with COMBEE_SECURITY_PROTOCOL, if the broker is there and speaks another one.
+
+        A broker that is spoken to in the wrong protocol hangs up without a word, as one does that goes down.
+        """
+        ours = self._options["security_protocol"]
+        spoken = await self._spoken(host, port)
+        if spoken is None or spoken == ours:
+            return None
+        return ConfigurationError(
+            f"connecting to {host}:{port}: the broker speaks {spoken}, COMBEE_SECURITY_PROTOCOL says {ours}:"
+            f" set it to {spoken}"
+        )
+
+    async def _spoken(self, host: str, port: int) -> str | None:
+        for context in (_unverified(), None):
+            options = {"security_protocol": "SSL" if context else "PLAINTEXT", "ssl_context": context}
+            with suppress(CombeeError), translated("looking at the protocol"):
+                opened = await create_conn(host, port, request_timeout_ms=ANSWER_TIMEOUT_MS, **options)
+                try:
+                    answer = await opened.send(SaslHandShakeRequest(ASKED_MECHANISM))
+                finally:
+                    await opened.close()
+                has_sasl = answer.error_code != kafka.IllegalSaslStateError.errno
+                return ("SASL_" if has_sasl else "") + ("SSL" if context else "PLAINTEXT")
+        return None
+
+
+def _unverified() -> ssl.SSLContext:
+    """Return a context that finds out whether somebody speaks TLS; nothing secret goes through it."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context

@@ -1,0 +1,236 @@
+"""A cluster with TLS, SCRAM and ACLs: whatever is wrong has its own sentence, with what mends it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from combee import compose
+from combee.adapters.kafka import KafkaLog, Presence
+from combee.adapters.kafka.connection import Connection, security_options
+from combee.ports import ConfigurationError, Outgoing, TopicPartition
+from combee.runtime.settings import environment, load_settings
+from support.cli import combee
+from support.secured import Grant, SecuredKafka, secured_kafka
+
+pytestmark = pytest.mark.kafka
+
+PREFIX = "combee"
+ADMIN, WORKER = "admin", "worker"
+DENIED = tuple(f"denied-{n}" for n in range(9))
+STALL_S = 30.0
+TOPIC = "history"
+"""Any topic keyed by playbook."""
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
+    loop = asyncio.new_event_loop()
+    users = (ADMIN, WORKER, *DENIED)
+    manager = secured_kafka(tmp_path_factory.mktemp("secured"), environment(), users)
+    try:
+        started = loop.run_until_complete(manager.__aenter__())
+        loop.run_until_complete(_prepare(started))
+        yield started
+    finally:
+        loop.run_until_complete(manager.__aexit__(None, None, None))
+        loop.run_until_complete(loop.shutdown_default_executor())
+        loop.close()
+
+
+async def _prepare(secured: SecuredKafka) -> None:
+    """Give the administrator everything, and let it create the topics over its secured connection."""
+    everything = [("topic", "*"), ("group", "*"), ("transactional-id", "*"), ("cluster", "")]
+    await secured.grant(ADMIN, [Grant(resource=one, name=name, operation="all") for one, name in everything])
+    admin = connection(secured, ADMIN)
+    await compose.create_topics(load_settings(), admin)
+    log = KafkaLog(admin)
+    await log.produce(Outgoing(topic=TOPIC, partition=0, value=b"something to read"))
+    await log.close()
+
+
+def connection(secured: SecuredKafka, user: str, **changes: object) -> Connection:
+    given: dict[str, object] = {
+        "protocol": "SASL_SSL",
+        "mechanism": "SCRAM-SHA-512",
+        "username": user,
+        "password": secured.passwords[user],
+        "cafile": secured.ca_file,
+    }
+    servers = str(changes.pop("servers", secured.bootstrap_servers))
+    security = security_options(**{**given, **changes})  # type: ignore[arg-type]
+    return Connection(bootstrap_servers=servers, prefix=PREFIX, security=security)
+
+
+async def refusal(connection: Connection) -> str:
+    presence = Presence(connection)
+    try:
+        with pytest.raises(ConfigurationError) as raised:
+            await presence.ask()
+    finally:
+        await presence.close()
+    return str(raised.value)
+
+
+# ---- reaching it
+
+
+async def test_the_right_settings_reach_a_secured_cluster(secured: SecuredKafka) -> None:
+    presence = Presence(connection(secured, WORKER))
+    await presence.ask()
+    await presence.close()
+
+
+WRONG: Mapping[str, tuple[Callable[[SecuredKafka], Mapping[str, object]], str]] = {
+    "no TLS": (
+        lambda _: {"protocol": "PLAINTEXT"},
+        "speaks SASL_SSL, COMBEE_SECURITY_PROTOCOL says PLAINTEXT",
+    ),
+    "no TLS, but SASL": (lambda _: {"protocol": "SASL_PLAINTEXT"}, "set it to SASL_SSL"),
+    "no SASL": (lambda _: {"protocol": "SSL"}, "speaks SASL_SSL, COMBEE_SECURITY_PROTOCOL says SSL"),
+    "TLS where there is none": (lambda it: {"servers": it.kafka.bootstrap_servers}, "set it to PLAINTEXT"),
+    "another authority": (lambda it: {"cafile": it.other_ca_file}, "set COMBEE_SSL_CAFILE"),
+    "the machine's authorities": (lambda _: {"cafile": None}, "certificate is not trusted"),
+    "another host": (
+        lambda it: {"servers": it.bootstrap_servers.replace("127.0.0.1", "localhost")},
+        "certificate is another host's",
+    ),
+    "a wrong password": (
+        lambda _: {"password": "wrong"},
+        "refuses User:worker: correct COMBEE_SASL_USERNAME",
+    ),
+    "another mechanism": (lambda _: {"mechanism": "PLAIN"}, "set COMBEE_SASL_MECHANISM"),
+}
+
+
+@pytest.mark.parametrize(("changes", "sentence"), WRONG.values(), ids=WRONG)
+async def test_what_is_wrong_with_a_connection_is_said_with_its_remedy(
+    secured: SecuredKafka, changes: Callable[[SecuredKafka], Mapping[str, object]], sentence: str
+) -> None:
+    assert sentence in await refusal(connection(secured, WORKER, **changes(secured)))
+
+
+async def test_a_verb_that_is_refused_says_one_line_and_exits_with_2(
+    secured: SecuredKafka, tmp_path: Path
+) -> None:
+    env = secured.environment(WORKER, COMBEE_SASL_PASSWORD="wrong")  # noqa: S106
+    done = await combee("status", data_dir=tmp_path, **env)
+    assert done.code == 2
+    assert done.err.strip().count("\n") == 0
+    assert "refuses User:worker" in done.err
+
+
+# ---- rights
+
+Use = Callable[[KafkaLog], Awaitable[object]]
+
+
+async def write(log: KafkaLog) -> None:
+    await log.produce(Outgoing(topic=TOPIC, key=b"k", value=b"v"))
+
+
+async def read(log: KafkaLog) -> None:
+    async for _ in log.read(TopicPartition(topic=TOPIC, partition=0), 0):
+        pass
+
+
+async def follow(log: KafkaLog) -> None:
+    async for _ in log.follow(TOPIC):
+        pass
+
+
+async def join(log: KafkaLog) -> None:
+    async def assigned(_: frozenset[TopicPartition]) -> None:
+        return
+
+    consumer = await log.consumer("doctor", [TOPIC], assigned)
+    try:
+        while True:
+            await consumer.poll(0.1)
+    finally:
+        await consumer.close()
+
+
+async def begin(log: KafkaLog) -> None:
+    await (await log.transactor("doctor")).close()
+
+
+def on_topic(*operations: str) -> list[Grant]:
+    return [Grant(resource="topic", name="combee.*", operation=one) for one in operations]
+
+
+GROUP = Grant(resource="group", name="combee.*", operation="read")
+IDEMPOTENT = Grant(resource="cluster", name="", operation="idempotent-write")
+MISSING: Mapping[str, tuple[Use, list[Grant], str]] = {
+    "writing at all": (write, on_topic("describe"), "IdempotentWrite on cluster"),
+    "writing": (write, [IDEMPOTENT, *on_topic("describe")], "Write on topic combee.history"),
+    "reading": (read, on_topic("describe"), "Read on topic combee.history"),
+    "following": (follow, on_topic("describe"), "Read on topic combee.history"),
+    "joining a group": (join, on_topic("describe", "read"), "Read on group combee.doctor"),
+    "reading as a group": (join, [GROUP, *on_topic("describe")], "Read on topic combee.history"),
+    "a transaction": (begin, on_topic("describe", "write"), "Write on transactional-id combee.doctor"),
+}
+
+
+@pytest.mark.parametrize(
+    ("use", "grants", "sentence", "user"),
+    [(*case, user) for case, user in zip(MISSING.values(), DENIED, strict=False)],
+    ids=MISSING,
+)
+async def test_a_missing_right_is_said_with_principal_operation_and_resource(
+    secured: SecuredKafka, use: Use, grants: list[Grant], sentence: str, user: str
+) -> None:
+    await secured.grant(user, grants)
+    await fully_described(secured, user)
+    log = KafkaLog(connection(secured, user))
+    try:
+        with pytest.raises(ConfigurationError) as raised:
+            async with asyncio.timeout(STALL_S):
+                await use(log)
+    finally:
+        await log.close()
+    assert f"User:{user} has no right to {sentence}" in str(raised.value)
+
+
+async def fully_described(secured: SecuredKafka, user: str) -> None:
+    """Wait until the broker has heard of a grant."""
+    async with asyncio.timeout(STALL_S):
+        while True:
+            log = KafkaLog(connection(secured, user))
+            with suppress(Exception):
+                await log.partitions(TOPIC)
+                await log.close()
+                return
+            await log.close()
+
+
+async def test_topics_that_may_not_be_described_are_not_called_missing(secured: SecuredKafka) -> None:
+    with pytest.raises(ConfigurationError, match=r"User:denied-7 has no right to Describe on topic combee\."):
+        await compose.topic_problems(load_settings(), connection(secured, DENIED[7]))
+
+
+async def test_configurations_that_may_not_be_read_are_not_called_wrong(secured: SecuredKafka) -> None:
+    user = DENIED[8]
+    await secured.grant(user, on_topic("describe"))
+    await fully_described(secured, user)
+    with pytest.raises(
+        ConfigurationError, match=rf"User:{user} has no right to DescribeConfigs on topic combee\."
+    ):
+        await compose.topic_problems(load_settings(), connection(secured, user))
+
+
+# ---- what is missing before anything connects
+
+
+@pytest.mark.parametrize("missing", ["username", "password"])
+def test_missing_credentials_name_their_setting(missing: str) -> None:
+    given: dict[str, str | None] = {"mechanism": "PLAIN", "username": "u", "password": "p", "cafile": None}
+    with pytest.raises(ConfigurationError, match=f"COMBEE_SASL_{missing.upper()}"):
+        security_options("SASL_SSL", **{**given, missing: None})  # type: ignore[arg-type]
+
+
+def test_a_ca_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"COMBEE_SSL_CAFILE: .*nowhere\.pem"):
+        security_options("SSL", mechanism="", username=None, password=None, cafile=tmp_path / "nowhere.pem")
