@@ -1,8 +1,9 @@
 """Topics as the broker has them: created, described, compared; and whether a broker is ready at all."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
@@ -11,6 +12,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.conn import collect_hosts, create_conn
 from aiokafka.errors import KafkaError, for_code
+from aiokafka.protocol.admin import SaslHandShakeRequest
 from aiokafka.protocol.metadata import MetadataRequest
 
 from combee.adapters.kafka.connection import Connection
@@ -156,31 +158,86 @@ class Presence:
         TransientError, ConfigurationError
             If none does; the message says why.
         """
-        if self._open is None or not self._open.connected():
-            self._open = await self._connected()
-        try:
-            with translated("asking for metadata"):
-                await self._open.send(MetadataRequest([]))
-        except CombeeError:
-            await self.close()
-            raise
-
-    async def _connected(self) -> Any:
+        if self._open is not None:
+            try:
+                await self._question(self._open)
+            except CombeeError:
+                await self.close()
+            else:
+                return
         failures: list[CombeeError] = []
         for host, port, _ in collect_hosts(self._servers):
             try:
                 with translated(f"connecting to {host}:{port}"):
-                    return await create_conn(host, port, **self._options)
+                    opened = await create_conn(host, port, **self._options)
+                try:
+                    await self._question(opened)
+                except CombeeError:
+                    await opened.close()
+                    raise
+            except TransientError as error:
+                failures.append(await self._misfit(host, port) or error)
             except CombeeError as error:
                 failures.append(error)
+            else:
+                self._open = opened
+                return
         refusals = [error for error in failures if isinstance(error, ConfigurationError)]
         raise (refusals or failures)[0]
+
+    @staticmethod
+    async def _question(opened: Any) -> None:
+        with translated("asking for metadata"):
+            await opened.send(MetadataRequest([]))
+
+    async def _misfit(self, host: str, port: int) -> ConfigurationError | None:
+        """Return how a listener that only hangs up wants to be spoken to, if it is another way than ours.
+
+        Brokers close the connection without a word on clients that speak TLS where there is none, or none where
+        there is, or that do not log in.
+        """
+        protocol = self._options.get("security_protocol", "PLAINTEXT")
+        wants = None
+        with suppress(OSError, KafkaError, TimeoutError):
+            async with asyncio.timeout(ANSWER_TIMEOUT_MS / 1000):
+                if protocol.endswith("SSL"):
+                    plain = await create_conn(host, port, request_timeout_ms=ANSWER_TIMEOUT_MS)
+                    await plain.close()
+                    wants = "no TLS"
+                elif await _speaks_tls(host, port):
+                    wants = "TLS"
+                elif not protocol.startswith("SASL") and await self._wants_login(host, port):
+                    wants = "a login (SASL)"
+        if wants is None:
+            return None
+        return ConfigurationError(
+            f"the broker at {host}:{port} wants {wants}, COMBEE_SECURITY_PROTOCOL is {protocol}: correct it"
+        )
+
+    async def _wants_login(self, host: str, port: int) -> bool:
+        opened = await create_conn(host, port, **self._options)
+        try:
+            answer = await opened.send(SaslHandShakeRequest("PLAIN"))
+        finally:
+            await opened.close()
+        return bool(answer.enabled_mechanisms)
 
     async def close(self) -> None:
         """Disconnect."""
         opened, self._open = self._open, None
         if opened is not None:
             await opened.close()
+
+
+async def _speaks_tls(host: str, port: int) -> bool:
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # nothing is sent
+    try:
+        _, writer = await asyncio.open_connection(host, port, ssl=context)
+    except (OSError, ssl.SSLError):
+        return False
+    writer.transport.abort()
+    return True
 
 
 async def is_ready(bootstrap_servers: str, timeout_s: float = 2.0) -> bool:
