@@ -1,13 +1,24 @@
-"""Recovery: kill -9 of a worker that has calls in flight → the next call at the model, static membership and all."""
+"""Recovery: kill -9 of a worker that asks → the next call; kill -9 of the broker → a learned reflection."""
 
 import asyncio
+import os
 import signal
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
 
 from benchmarks.rows import Row, row
-from benchmarks.stage import ROLES, Stage, fresh, lessons, staged
-from combee.ports import Outgoing
+from benchmarks.stage import ROLES, Stage, fresh, lessons, outgoing, staged
+from combee.adapters.embedded_kafka import open_user_broker
+from combee.adapters.embedded_kafka.state import Run
+from combee.adapters.kafka import Presence, is_ready
+from combee.adapters.kafka.connection import Connection
+from combee.ports import Outgoing, TransientError
+from combee.runtime.audit import audit
+from combee.runtime.patience import write
+from combee.runtime.settings import environment
 from combee_schemas import topics
 from combee_schemas.codec import encode
 from combee_schemas.trace import Trace
@@ -22,14 +33,21 @@ TRACES = 16
 WAIT_S = 60.0
 POLL_S = 0.05
 
+BROKER_BAR_S = 10.0
+BATCH = 4
+"""Reflections that close a window by their number: nobody waits for the clock."""
+UP_TO_S = 2.0
+"""So long after the work began, at most, the broker is killed."""
+
 Give = Callable[[Stage], Awaitable[None]]
 
 
 async def measure(bootstrap_servers: str, runs: int) -> list[Row]:
-    """Return the seconds from the signal to the next call, for each service that asks a model."""
+    """Return the seconds until work goes on, for each service that asks a model and for the broker."""
     return [
         await _recovered(bootstrap_servers, runs, "scan", ROLES, _reflections),
         await _recovered(bootstrap_servers, runs, "reflect", ("reflect",), _traces),
+        *await _broker_killed(runs),
     ]
 
 
@@ -80,3 +98,63 @@ async def _traces(stage: Stage) -> None:
     await stage.log.produce(
         *(Outgoing(topic=topics.TRACES.name, key=one.trace_id.encode(), value=encode(one)) for one in given)
     )
+
+
+# ---- the broker, supervised as by 'combee up'
+
+
+async def _broker_killed(runs: int) -> list[Row]:
+    """Kill the broker, and with it a service every other time, at seeded moments; judge the log at the end."""
+    rng = Random(1)  # noqa: S311 - reproducible, not secret
+    with TemporaryDirectory(prefix="combee-bench-") as folder:
+        home = Path(folder)
+        async with (
+            open_user_broker(home, ready=is_ready, env=environment()) as bootstrap_servers,
+            staged(bootstrap_servers, batch_size=BATCH) as stage,
+        ):
+            connection = Connection(bootstrap_servers=bootstrap_servers, prefix="")
+            waits = []
+            for number in range(runs + 1):
+                also = rng.choice(ROLES) if number % 2 else None
+                waits.append(await _learned_again(stage, home, Presence(connection), rng.random(), also))
+            ledger = await audit(stage.log)
+            wrong = ledger.lost + ledger.double + len(ledger.violations)
+    return [
+        row("kill -9 broker → learned reflection, from its first answer", waits[1:], "s", BROKER_BAR_S),
+        row(f"lost or double of {ledger.reflections} reflections, {len(waits)} kills", [wrong], "", 0.0),
+    ]
+
+
+async def _learned_again(
+    stage: Stage, home: Path, presence: Presence, share: float, also: str | None
+) -> float:
+    """Kill in the middle of work; return how long after the broker's first answer a new reflection was learned."""
+    before, after = fresh("before"), fresh("after")
+    await stage.publish(lessons(before, 2 * BATCH))
+    await asyncio.sleep(share * UP_TO_S)  # the moment is drawn
+    run = Run.load(home)
+    assert run  # noqa: S101 - the broker runs
+    os.kill(run.pids[1], signal.SIGKILL)
+    if also:
+        stage.supervisor.send(also, signal.SIGKILL)
+    # An agent's, sent while the broker is away.
+    sent = asyncio.create_task(write(stage.log, *map(outgoing, lessons(after, BATCH))))
+    answered = await _first_answer(presence)
+    await sent
+    learned = await stage.through(after)
+    playbooks = stage.subscriber.playbooks
+    await stage.subscriber.until(lambda: playbooks.latest(before).batch_sequence >= 2)  # noqa: PLR2004 - twice BATCH
+    return learned - answered
+
+
+async def _first_answer(presence: Presence) -> float:
+    try:
+        async with asyncio.timeout(WAIT_S):
+            while True:
+                try:
+                    await presence.ask()
+                    return time.monotonic()
+                except TransientError:
+                    await asyncio.sleep(POLL_S)
+    finally:
+        await presence.close()

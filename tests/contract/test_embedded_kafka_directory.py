@@ -1,5 +1,7 @@
 import asyncio
 import os
+import signal
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,6 +15,7 @@ from combee.adapters.embedded_kafka.node import node_lease, node_process
 from combee.adapters.embedded_kafka.process import BrokerProcess
 from combee.adapters.embedded_kafka.state import Run
 from support.fake_java import fake_jvm
+from support.waiting import until
 
 
 async def at_once(_: str) -> bool:
@@ -130,3 +133,67 @@ async def test_a_directory_that_stays_locked_is_a_clear_error(tmp_path: Path) ->
         with pytest.raises(DirectoryInUseError, match="Combee's data directory"):
             async with using(shared(tmp_path), 0.05):
                 pass
+
+
+async def again(kafka: SharedKafka, dead: BrokerProcess) -> BrokerProcess:
+    """Return the process that has taken a dead one's place and answers."""
+
+    def replaced() -> bool:
+        now = kafka._nodes[0].process
+        return now is not None and now != dead and now.alive()
+
+    await until(replaced)
+    process = kafka._nodes[0].process
+    assert process
+    return process
+
+
+async def test_a_broker_that_is_killed_while_in_use_is_started_again_on_its_ports(tmp_path: Path) -> None:
+    kafka, told = shared(tmp_path), list[str]()
+    async with using(kafka, 5, told.append) as address:
+        first = kafka._nodes[0].process
+        assert first
+        first.signal(signal.SIGKILL)
+        second = await again(kafka, first)
+        await until(lambda: len(told) == 2)
+        assert kafka.bootstrap_servers == address
+        assert "started again" in told[0]
+        assert told[1].endswith(address)
+    assert not second.alive()
+
+
+async def test_a_command_that_finds_a_killed_broker_first_keeps_its_ports_and_both_use_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(directory, "LOOK_S", 0.5)
+    keeper, quicker = shared(tmp_path), shared(tmp_path)
+    async with using(keeper, 5) as address:
+        first = keeper._nodes[0].process
+        assert first
+        first.signal(signal.SIGKILL)
+        assert await first.gone(5)
+        async with using(quicker, 5) as found:
+            assert found == address
+            assert await again(keeper, first) == quicker._nodes[0].process
+
+
+async def test_a_broker_that_cannot_start_again_is_tried_with_growing_pauses_until_it_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(directory, "BACK_OFF_S", 0.01)
+    kafka, told = shared(tmp_path), list[str]()
+    async with using(kafka, 5, told.append) as address:
+        first = kafka._nodes[0].process
+        assert first
+        host, port = address.split(":")
+        first.signal(signal.SIGKILL)
+        assert await first.gone(5)
+        with socket.socket() as stranger:
+            stranger.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            stranger.bind((host, int(port)))
+            stranger.listen()
+            await until(lambda: sum("which Kafka node 1 needs, is taken" in line for line in told) >= 2)
+        await again(kafka, first)
+        assert kafka.bootstrap_servers == address
+        assert "in 0.01 s" in "".join(told)
+        assert "in 0.02 s" in "".join(told)

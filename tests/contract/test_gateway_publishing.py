@@ -15,7 +15,7 @@ from combee_schemas.codec import decode
 from combee_schemas.reflection import Reflection
 from combee_schemas.topics import Topic
 from combee_schemas.trace import Trace
-from support.gateway import Asked, asked
+from support.gateway import Asked, asked, published, version
 from support.waiting import until
 
 LESSON = {"reflection_id": "r1", "playbook": "support/refunds", "key_insight": "check the date"}
@@ -237,3 +237,17 @@ async def test_too_much_in_flight_is_answered_with_come_again_later(limits: dict
         log.open.set()
         assert {one.status_code for one in await asyncio.gather(*first)} == {202}
         assert (await send(4)).status_code == 202
+
+
+async def test_while_the_broker_is_away_publishing_is_refused_at_once_and_reading_goes_on() -> None:
+    async with asked() as gateway:
+        await published(gateway.log, version("support/refunds", 1))
+        await until(lambda: gateway.context.playbooks.latest("support/refunds").version == 1)
+        gateway.context.health.away = lambda: "waiting for Kafka"
+        refused = await gateway.client.post("/v1/reflections", json=LESSON)
+        read = await gateway.client.get("/v1/playbooks/support/refunds")
+        gateway.context.health.away = lambda: None
+        taken = await gateway.client.post("/v1/reflections", json=LESSON)
+        assert (refused.status_code, read.status_code, taken.status_code) == (503, 200, 202)
+        assert int(refused.headers["retry-after"]) >= 1
+        assert taken.json()["accepted"] == 1

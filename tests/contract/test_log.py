@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 
 import pytest
 
@@ -16,6 +16,7 @@ from combee.ports import (
     Record,
     TopicPartition,
     Transactor,
+    TransientError,
 )
 
 R, U, ONE = "reflections", "updates", "labels"
@@ -438,3 +439,26 @@ async def test_a_member_waits_behind_an_open_transaction(log: Log) -> None:
             assert list(await consumer.poll(0.3)) == []
         assert values(await polled(consumer, lambda found: len(found) == 2)) == [b"0", b"1"]
     await finished(log, transactor)
+
+
+async def test_an_assignment_that_could_not_be_taken_over_is_told_again_before_any_record(log: Log) -> None:
+    told: list[frozenset[TopicPartition]] = []
+
+    async def on_assigned(sources: frozenset[TopicPartition]) -> None:
+        told.append(sources)
+        if len(told) == 1:
+            raise TransientError("the log is away")
+
+    await log.produce(Outgoing(topic=R, value=b"one", partition=0))
+    consumer = await log.consumer("group", (R,), on_assigned)
+    try:
+        found: list[Record] = []
+        async with asyncio.timeout(DEADLINE_S):
+            while not found:
+                with suppress(TransientError):
+                    found = list(await consumer.poll(0.1))
+                assert not found or len(told) > 1
+    finally:
+        await consumer.close()
+    assert told[0]
+    assert told[1] == told[0]

@@ -6,6 +6,9 @@ from asyncio.subprocess import DEVNULL, PIPE
 from collections import defaultdict
 from pathlib import Path
 
+import pytest
+
+from combee.ports import FatalError
 from combee.runtime.clock import SystemClock
 from combee.runtime.supervisor import Process, Supervisor
 from support.waiting import until
@@ -65,3 +68,15 @@ async def test_a_process_that_is_being_restarted_while_all_stop_is_stopped_too(t
             if one.returncode is None:
                 one.kill()
                 await one.wait()
+
+
+async def test_a_process_that_is_misconfigured_ends_all_at_once_and_is_not_tried_again(
+    tmp_path: Path,
+) -> None:
+    supervisor = Scripted(tmp_path, refused=["raise SystemExit(2)"])
+    await supervisor.start(process("refused", tmp_path))
+    async with asyncio.timeout(20):
+        with pytest.raises(FatalError, match="refused cannot run"):
+            await supervisor.failed()
+    await supervisor.stop(timeout_s=5)
+    assert supervisor.begun["refused"] == 1

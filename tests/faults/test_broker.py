@@ -7,7 +7,7 @@ import pytest
 
 from combee.adapters.embedded_kafka import EmbeddedKafka
 from support.faults_broker import Fronted, fronted_broker, own_broker
-from support.faults_injected import How, broker_killed, partition
+from support.faults_injected import How, broker_killed, partition, random_kills
 from support.faults_plugin import Survives
 
 pytestmark = pytest.mark.timeout(300)
@@ -27,6 +27,10 @@ async def fronted(tmp_path: Path, machine_env: dict[str, str]) -> AsyncIterator[
 
 async def test_kill_9_of_the_broker(own: EmbeddedKafka, survives: Survives) -> None:
     await survives(own.bootstrap_servers, "kill -9 broker", broker_killed(own))
+
+
+async def test_kills_of_broker_and_services_at_random_moments(own: EmbeddedKafka, survives: Survives) -> None:
+    await survives(own.bootstrap_servers, "kill -9 of broker and services at random", random_kills(own))
 
 
 @pytest.mark.parametrize(

@@ -151,6 +151,26 @@ def broker_killed(kafka: EmbeddedKafka, times: int = 1) -> Fault:
     return fault
 
 
+def random_kills(kafka: EmbeddedKafka, times: int = 6) -> Fault:
+    """kill -9 of the only broker or of a service, drawn anew each time; the first victim is the broker."""
+
+    async def fault(run: Run) -> None:
+        for number, moment in enumerate(run.moments(times)):
+            await run.reach(moment)
+            if number == 0 or run.rng.random() < 1 / 3:
+                kafka.kill()
+                await asyncio.sleep(run.rng.uniform(0, 2))  # services may die while it is away, too
+                if run.rng.random() < 1 / 2:
+                    run.stage.supervisor.send(role := run.rng.choice(ROLES), signal.SIGKILL)
+                    run.hurt(role)
+                await kafka.restart_node(1)
+                run.hurt(*ROLES)
+            else:
+                await end(run, [run.rng.choice(ROLES)], signal.SIGKILL)
+
+    return fault
+
+
 def failpoints(folder: Path, point: str, seed: int) -> tuple[dict[str, dict[str, str]], Fault]:
     """Make every service that passes a point die there, at a seeded pass; return environments and fault."""
     roles = next(roles for roles, points in PLACES.items() if point in points)

@@ -1,17 +1,20 @@
 """0 good, 1 failed, 2 usage or settings: on every verb, with one line and no traceback."""
 
+import ssl
 from collections.abc import Iterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import aiokafka.errors
 import pytest
 from typer.main import get_command
 
+from combee.adapters.kafka.errors import translated
 from combee.cli import log as cli_log
 from combee.cli.__main__ import app
-from combee.ports import FatalError, TransientError
+from combee.ports import CombeeError, ConfigurationError, FatalError, TransientError
 from combee_schemas.topics import REFLECTIONS, TOPICS
 from support.reading import run, run_json
 
@@ -20,6 +23,7 @@ from support.reading import run, run_json
 def no_broker(monkeypatch: pytest.MonkeyPatch) -> None:
     """Point at a port of loopback where nobody listens."""
     monkeypatch.setenv("COMBEE_BOOTSTRAP_SERVERS", "127.0.0.1:1")
+    monkeypatch.setattr(cli_log, "CONNECT_S", 0.0)
 
 
 READING = [
@@ -112,6 +116,17 @@ def test_a_broken_settings_file_exits_2(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert "combee.toml" in result.stderr
 
 
+def test_a_cluster_that_refuses_a_verb_exits_2(monkeypatch: pytest.MonkeyPatch) -> None:
+    @asynccontextmanager
+    async def refused(*_: Any, **__: Any) -> Any:
+        raise ConfigurationError("wrong password")
+        yield
+
+    monkeypatch.setattr(cli_log, "open_log", refused)
+    result = run("status")
+    assert (result.exit_code, result.stdout, result.stderr) == (2, "", "combee: wrong password\n")
+
+
 @pytest.mark.parametrize("error", [FatalError("act"), TransientError("wait"), TimeoutError()], ids=repr)
 def test_errors_on_purpose_exit_1_without_a_traceback(
     monkeypatch: pytest.MonkeyPatch, error: Exception
@@ -126,6 +141,63 @@ def test_errors_on_purpose_exit_1_without_a_traceback(
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.startswith("combee: ")
     assert "Traceback" not in result.stderr
+
+
+async def test_a_verb_says_what_it_waits_for_and_goes_on_when_the_broker_answers(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(cli_log, "ASK_AGAIN_S", 0.001)
+    refusals = [TransientError("connection refused")] * 3
+
+    async def ask() -> None:
+        if refusals:
+            raise refusals.pop()
+
+    await cli_log._answered(ask, "kafka:9092")
+    assert refusals == []
+    assert capsys.readouterr().err == "waiting up to 20 s for Kafka at kafka:9092 (connection refused)\n"
+
+
+async def test_a_verb_waits_for_the_broker_no_longer_than_its_deadline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cli_log, "ASK_AGAIN_S", 0.001)
+    monkeypatch.setattr(cli_log, "CONNECT_S", 0.05)
+
+    async def ask() -> None:
+        raise TransientError("connection refused")
+
+    with pytest.raises(FatalError, match=r"no Kafka answers at kafka:9092 \(connection refused\): start it"):
+        await cli_log._answered(ask, "kafka:9092")
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (aiokafka.errors.SaslAuthenticationFailed("wrong password"), ConfigurationError),
+        (aiokafka.errors.UnsupportedSaslMechanismError(), ConfigurationError),
+        (aiokafka.errors.TopicAuthorizationFailedError("t"), ConfigurationError),
+        (aiokafka.errors.GroupAuthorizationFailedError("g"), ConfigurationError),
+        (aiokafka.errors.ClusterAuthorizationFailedError(), ConfigurationError),
+        (aiokafka.errors.TransactionalIdAuthorizationFailed(), ConfigurationError),
+        (ssl.SSLCertVerificationError("unknown issuer"), ConfigurationError),
+        (ssl.SSLError("wrong version number"), ConfigurationError),
+        (ssl.SSLEOFError("in the middle of a handshake"), TransientError),
+        (ConnectionRefusedError(), TransientError),
+        (ConnectionResetError(), TransientError),
+        (TimeoutError(), TransientError),
+        (aiokafka.errors.KafkaConnectionError("closed"), TransientError),
+        (aiokafka.errors.NodeNotReadyError(), TransientError),
+        (aiokafka.errors.GroupCoordinatorNotAvailableError(), TransientError),
+    ],
+    ids=repr,
+)
+def test_what_waiting_heals_is_waited_for_and_what_it_does_not_heal_is_not(
+    error: Exception, kind: type[CombeeError]
+) -> None:
+    with pytest.raises(CombeeError) as found, translated("asking"):
+        raise error
+    assert type(found.value) is kind
 
 
 def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:

@@ -2,13 +2,26 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import suppress
 
 import pytest
+import structlog
 
 from combee.adapters.memory import MemoryLog
-from combee.ports import FencedError, Outgoing, Record, TopicPartition, TransientError
+from combee.ports import (
+    CombeeError,
+    ConfigurationError,
+    FencedError,
+    Outgoing,
+    Record,
+    TopicPartition,
+    TransientError,
+)
+from combee.runtime import patience
 from combee.runtime import view as view_module
 from combee.runtime.health import IDLE_S, STUCK_S, Health
+from combee.runtime.logs import AWAY as AWAY_EVENT
+from combee.runtime.logs import BACK, REPEATED_S, Seldom
 from combee.runtime.loop import Loop
 from combee.runtime.session import run_sessions
 from combee.runtime.view import View
@@ -208,3 +221,105 @@ async def _until(condition: object) -> None:
     async with asyncio.timeout(DEADLINE_S):
         while not condition():
             await asyncio.wait([asyncio.create_task(asyncio.sleep(0.001))])
+
+
+class Asked:
+    """A broker that answers, or fails as told."""
+
+    def __init__(self, *errors: CombeeError | None) -> None:
+        self.errors = list(errors)
+
+    async def __call__(self) -> None:
+        if len(self.errors) > 1:
+            error = self.errors.pop(0)
+        else:
+            (error,) = self.errors
+        if error:
+            raise error
+
+
+AWAY = TransientError("connection refused")
+
+
+def watch(asked: Asked, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> patience.Watch:
+    monkeypatch.setattr(patience, "ASK_S", 0.0)
+    monkeypatch.setattr(patience, "ASK_AGAIN_S", 0.0)
+    return patience.Watch(asked, clock, service="scan", where="kafka:9092")
+
+
+async def test_a_worker_whose_broker_is_away_is_not_ready_and_says_why(
+    health: Health, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = Asked(AWAY)
+    watched = watch(asked, clock, monkeypatch)
+    health.away = watched.away
+    running = asyncio.create_task(watched.run())
+    await _until(lambda: "refused" in (watched.away() or ""))
+    clock.advance(90)
+    health._beat_at = clock.monotonic()
+    health.turned()
+    assert red(health) == ["broker"]
+    says = next(one.says for one in health.conditions() if one.name == "broker")
+    assert says == "waiting for Kafka at kafka:9092 for 90 s (connection refused)"
+    asked.errors = [None]
+    await watched.back()
+    assert red(health) == []
+    running.cancel()
+
+
+async def test_a_refusal_ends_a_worker_at_its_start_and_is_waited_for_later(
+    clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = ConfigurationError("wrong password")
+    with pytest.raises(ConfigurationError):
+        await watch(Asked(AWAY, refused), clock, monkeypatch).run()
+    asked = Asked(None, refused)
+    later = watch(asked, clock, monkeypatch)
+    running = asyncio.create_task(later.run())
+    await _until(lambda: "wrong password" in (later.away() or ""))
+    asked.errors = [None]
+    await later.back()
+    running.cancel()
+
+
+async def test_a_session_begins_when_the_broker_is_back_and_a_stop_does_not_wait_for_it(
+    clock: ManualClock,
+) -> None:
+    begun, stop = [], asyncio.Event()
+    back = asyncio.Event()
+
+    async def session(_: asyncio.Event) -> None:
+        begun.append(back.is_set())
+        stop.set()
+
+    async def returned() -> None:
+        await back.wait()
+
+    running = asyncio.create_task(run_sessions("scan", session, stop, clock, back=returned))
+    await asyncio.sleep(0)
+    back.set()
+    await running
+    assert begun == [True]
+    stop, back = asyncio.Event(), asyncio.Event()
+    running = asyncio.create_task(run_sessions("scan", session, stop, clock, back=returned))
+    await asyncio.sleep(0)
+    stop.set()
+    await running
+    assert begun == [True]
+
+
+def test_that_the_broker_is_away_is_said_once_a_minute_whoever_notices(clock: ManualClock) -> None:
+    seldom, said = Seldom(clock), []
+
+    def say(event: str, error: str) -> None:
+        with suppress(structlog.DropEvent):
+            said.append(seldom(None, "warning", {"event": event, "error": error})["error"])
+
+    say(AWAY_EVENT, "first")
+    say(AWAY_EVENT, "at once")
+    clock.advance(REPEATED_S)
+    say(AWAY_EVENT, "after a minute")
+    say("version", "something else")
+    say(BACK, "back")
+    say(AWAY_EVENT, "away again")
+    assert said == ["first", "after a minute", "something else", "back", "away again"]

@@ -277,3 +277,21 @@ async def test_poison_with_a_huge_key_is_dead_lettered_all_the_same(handler: Rec
     (letter,) = dead_letters(handler.log)
     assert letter.truncated
     assert letter.size == 300_000
+
+
+async def test_what_a_new_partition_needs_is_restored_although_the_log_went_away_meanwhile(
+    handler: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    restored = []
+
+    async def assigned(starts: dict[TopicPartition, int]) -> None:
+        restored.append(starts)
+        if len(restored) == 1:
+            raise TransientError("the log is away")
+
+    monkeypatch.setattr(handler, "assigned", assigned)
+    monkeypatch.setattr("combee.runtime.loop.POLL_S", 0.001)
+    await produce(handler, 1)
+    async with running(handler):
+        await until_committed(handler, 1)
+    assert restored == [{TopicPartition(topic=T, partition=0): 0}] * 2

@@ -257,7 +257,7 @@ def _end_orphans(state: Mapping[str, Any]) -> None:
     psutil.wait_procs(orphans, ORPHANS_S)
     shutil.rmtree(folder, ignore_errors=True)
     if orphans:
-        remark(f"ended {len(orphans)} processes that a killed {state.get('command', UP)} had left behind")
+        remark(f"ended what a killed {state.get('command', UP)} had left running ({len(orphans)} processes)")
 
 
 def stack_is_running(settings: Settings) -> bool:

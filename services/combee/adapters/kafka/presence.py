@@ -11,7 +11,7 @@ from aiokafka.protocol.metadata import MetadataRequest
 
 from combee.adapters.kafka.connection import Connection
 from combee.adapters.kafka.errors import translated
-from combee.ports import CombeeError, ConfigurationError
+from combee.ports import CombeeError, ConfigurationError, TransientError
 
 ANSWER_TIMEOUT_MS = 5_000
 """A broker that takes longer for an empty question is away, as far as anybody waits for it."""
@@ -39,30 +39,39 @@ class Presence:
         TransientError, ConfigurationError
             If none does; the message says why.
         """
-        if self._open is None or not self._open.connected():
-            self._open = await self._connected()
-        try:
-            with translated("asking for metadata", self._need):
-                await self._open.send(MetadataRequest([]))
-        except CombeeError:
-            host, port = self._open.host, self._open.port
-            await self.close()
-            if mismatch := await self._mismatch(host, port):
-                raise mismatch from None
-            raise
-
-    async def _connected(self) -> Any:
+        if self._open is not None:
+            try:
+                await self._question(self._open)
+            except CombeeError:
+                await self.close()
+            else:
+                return
         failures: list[CombeeError] = []
         for host, port, _ in collect_hosts(self._servers):
             try:
-                with translated(f"connecting to {host}:{port}", self._need):
-                    return await create_conn(host, port, **self._options)
-            except ConfigurationError as error:
-                failures.append(error)
-            except CombeeError as error:
+                self._open = await self._answering(host, port)
+            except TransientError as error:
                 failures.append(await self._mismatch(host, port) or error)
+            except CombeeError as error:
+                failures.append(error)
+            else:
+                return
         refusals = [error for error in failures if isinstance(error, ConfigurationError)]
         raise (refusals or failures)[0]
+
+    async def _answering(self, host: str, port: int) -> Any:
+        with translated(f"connecting to {host}:{port}", self._need):
+            opened = await create_conn(host, port, **self._options)
+        try:
+            await self._question(opened)
+        except CombeeError:
+            await opened.close()
+            raise
+        return opened
+
+    async def _question(self, opened: Any) -> None:
+        with translated("asking for metadata", self._need):
+            await opened.send(MetadataRequest([]))
 
     async def close(self) -> None:
         """Disconnect."""
@@ -75,7 +84,7 @@ class Presence:
 
         A broker that is spoken to in the wrong protocol hangs up without a word, as one does that goes down.
         """
-        ours = self._options["security_protocol"]
+        ours = self._options.get("security_protocol", "PLAINTEXT")
         spoken = await self._spoken(host, port)
         if spoken is None or spoken == ours:
             return None

@@ -51,7 +51,11 @@ class MemoryConsumer:
     async def _assign(self) -> None:
         self._starts = {source: self._start(source) for source in self._sources}
         self._positions = dict(self._starts)
-        await self._on_assigned(frozenset(self._starts))
+        try:
+            await self._on_assigned(frozenset(self._starts))
+        except TransientError:
+            self._starts = {}  # half done: the next poll does all of it
+            raise
 
     def _start(self, source: TopicPartition) -> int:
         first = self._store.partition(source).first

@@ -1,0 +1,104 @@
+"""``combee up`` when its broker, a second one of its kind, or it itself comes to harm."""
+
+import asyncio
+import json
+import os
+import re
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from combee.adapters.embedded_kafka.state import Run
+from support.cli import all_gone, combee, descendants, start
+
+READY_S = 120.0
+UP = "combee is up at "
+BACK = "Kafka answers again at "
+
+
+class Running:
+    """A ``combee up``, and what it says."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        self.lines: list[str] = []
+
+    async def says(self, text: str) -> str:
+        """Read on until a line holds this; return the line."""
+        assert self.process.stderr
+        with suppress(TimeoutError):
+            async with asyncio.timeout(READY_S):
+                async for raw in self.process.stderr:
+                    self.lines.append(raw.decode(errors="replace").rstrip())
+                    if text in self.lines[-1]:
+                        return self.lines[-1]
+        raise AssertionError("\n".join([f"it has not said {text!r}:", *self.lines]))
+
+
+@asynccontextmanager
+async def up(data_dir: Path) -> AsyncIterator[Running]:
+    process = await start("up", "--simulated", "--no-gateway", data_dir=data_dir, COMBEE_BATCH_SIZE="5")
+    running = Running(process)
+    family: list[psutil.Process] = []
+    try:
+        await running.says(UP)
+        family = descendants(process.pid)
+        yield running
+    finally:
+        if process.returncode is None:
+            process.send_signal(signal.SIGTERM)
+        await process.communicate()
+        for one in await all_gone(family):
+            one.kill()
+
+
+async def learned(data_dir: Path, ids: range) -> dict[str, Any]:
+    """Learn from reflections with these numbers; return the report."""
+    lines = [json.dumps({"reflection_id": f"r-{n}", "key_insight": f"Lesson number {n}."}) for n in ids]
+    ended = await combee("learn", "-", "--json", data_dir=data_dir, stdin="\n".join(lines))
+    assert ended.code == 0, ended.err
+    return ended.json()
+
+
+async def clean_ledger(data_dir: Path, applied: int) -> None:
+    ledger = (await combee("ledger", "--json", data_dir=data_dir)).json()
+    figures = {name: ledger[name] for name in ("applied", "lost", "double", "violations")}
+    assert figures == {"applied": applied, "lost": 0, "double": 0, "violations": []}
+
+
+@pytest.mark.timeout(400)
+async def test_up_brings_its_killed_broker_back_refuses_a_second_up_and_leaves_nothing_in_the_way(
+    tmp_path: Path,
+) -> None:
+    async with up(tmp_path) as running:
+        second = await combee("up", "--simulated", data_dir=tmp_path)
+        assert second.code == 2
+        assert f"combee up (process {running.process.pid}, 127.0.0.1:" in second.err
+        assert second.err.count("\n") == 1
+
+        await learned(tmp_path, range(7))
+        broker = Run.load(tmp_path / "kafka") or Run.load(tmp_path)
+        assert broker
+        os.kill(broker.pids[1], signal.SIGKILL)
+        # A verb of the moment, while there is no broker.
+        report = await learned(tmp_path, range(7, 14))
+        assert report["reflections"]["applied"] == 7
+        assert (await running.says(BACK)).endswith(broker.address)
+        await clean_ledger(tmp_path, applied=14)
+        noise = [line for line in running.lines if re.search(r"Unable connect|NodeNotReady|Traceback", line)]
+        assert noise == []
+
+        left = [one for one in descendants(running.process.pid) if "worker" in one.cmdline()]
+        left[0].suspend()
+        running.process.kill()
+        await running.process.wait()
+    async with up(tmp_path):
+        assert not left[0].is_running()
+        report = await learned(tmp_path, range(14, 21))
+        assert report["reflections"]["applied"] == 7
+        await clean_ledger(tmp_path, applied=21)
