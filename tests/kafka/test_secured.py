@@ -8,17 +8,22 @@ from pathlib import Path
 import pytest
 
 from combee import compose
-from combee.adapters.kafka import KafkaLog, Presence
+from combee.adapters.kafka import KafkaAdmin, KafkaLog, Presence
 from combee.adapters.kafka.connection import Connection, security_options
+from combee.core import layout
 from combee.ports import ConfigurationError, Outgoing, TopicPartition
+from combee.runtime.clock import SystemClock
+from combee.runtime.live import Live
 from combee.runtime.settings import environment, load_settings
+from combee_schemas import topics
 from support.cli import combee
 from support.secured import Grant, SecuredKafka, secured_kafka
+from support.waiting import until
 
 pytestmark = pytest.mark.kafka
 
 PREFIX = "combee"
-ADMIN, WORKER = "admin", "worker"
+ADMIN, WORKER, READER = "admin", "worker", "reader"
 DENIED = tuple(f"denied-{n}" for n in range(9))
 STALL_S = 30.0
 TOPIC = "history"
@@ -28,7 +33,7 @@ TOPIC = "history"
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
     loop = asyncio.new_event_loop()
-    users = (ADMIN, WORKER, *DENIED)
+    users = (ADMIN, WORKER, READER, *DENIED)
     manager = secured_kafka(tmp_path_factory.mktemp("secured"), environment(), users)
     try:
         started = loop.run_until_complete(manager.__aenter__())
@@ -43,7 +48,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
 async def _prepare(secured: SecuredKafka) -> None:
     """Give the administrator everything, and let it create the topics over its secured connection."""
     everything = [("topic", "*"), ("group", "*"), ("transactional-id", "*"), ("cluster", "")]
-    await secured.grant(ADMIN, [Grant(resource=one, name=name, operation="all") for one, name in everything])
+    await secured.grant(ADMIN, *(Grant(resource=one, name=name, operation="all") for one, name in everything))
     admin = connection(secured, ADMIN)
     await compose.create_topics(load_settings(), admin)
     log = KafkaLog(admin)
@@ -60,8 +65,9 @@ def connection(secured: SecuredKafka, user: str, **changes: object) -> Connectio
         "cafile": secured.ca_file,
     }
     servers = str(changes.pop("servers", secured.bootstrap_servers))
+    prefix = str(changes.pop("prefix", PREFIX))
     security = security_options(**{**given, **changes})  # type: ignore[arg-type]
-    return Connection(bootstrap_servers=servers, prefix=PREFIX, security=security)
+    return Connection(bootstrap_servers=servers, prefix=prefix, security=security)
 
 
 async def refusal(connection: Connection) -> str:
@@ -182,7 +188,7 @@ MISSING: Mapping[str, tuple[Use, list[Grant], str]] = {
 async def test_a_missing_right_is_said_with_principal_operation_and_resource(
     secured: SecuredKafka, use: Use, grants: list[Grant], sentence: str, user: str
 ) -> None:
-    await secured.grant(user, grants)
+    await secured.grant(user, *grants)
     await fully_described(secured, user)
     log = KafkaLog(connection(secured, user))
     try:
@@ -213,12 +219,79 @@ async def test_topics_that_may_not_be_described_are_not_called_missing(secured: 
 
 async def test_configurations_that_may_not_be_read_are_not_called_wrong(secured: SecuredKafka) -> None:
     user = DENIED[8]
-    await secured.grant(user, on_topic("describe"))
+    await secured.grant(user, *on_topic("describe"))
     await fully_described(secured, user)
     with pytest.raises(
         ConfigurationError, match=rf"User:{user} has no right to DescribeConfigs on topic combee\."
     ):
         await compose.topic_problems(load_settings(), connection(secured, user))
+
+
+# ---- what goes on without them
+
+
+async def created(secured: SecuredKafka, prefix: str) -> Mapping[str, int]:
+    """Create every topic; the reader may read all of them."""
+    admin = KafkaAdmin(connection(secured, ADMIN, prefix=prefix))
+    wanted = {one.topic.name: one.partitions for one in layout.wanted(2, 3)}
+    for name, partitions in wanted.items():
+        await admin.create(name, partitions, 1, {})
+    rights = [("topic", "read"), ("topic", "describe"), ("group", "describe")]
+    await secured.grant(
+        READER, *(Grant(resource=kind, name=f"{prefix}.*", operation=one) for kind, one in rights)
+    )
+    await admin.wait_created(wanted)
+    return wanted
+
+
+async def test_partitions_are_counted_without_the_right_to_write(
+    secured: SecuredKafka, topic_prefix: str
+) -> None:
+    wanted = await created(secured, topic_prefix)
+    log = KafkaLog(connection(secured, READER, prefix=topic_prefix))
+    try:
+        assert {name: await log.partitions(name) for name in wanted} == wanted
+        assert await log.ends(topics.PLAYBOOKS.name) == {0: 0, 1: 0}
+        with pytest.raises(ConfigurationError, match="no right to IdempotentWrite"):
+            await log.produce(Outgoing(topic=topics.REFLECTIONS.name, value=b"no"))
+    finally:
+        await log.close()
+
+
+async def test_a_topic_without_rights_is_named_in_the_live_picture_until_they_are_granted(
+    secured: SecuredKafka, topic_prefix: str
+) -> None:
+    letters, batches = topics.DEAD_LETTERS.name, topics.BATCHES.name
+    no_letters, no_batches = (
+        Grant(resource="topic", name=f"{topic_prefix}.{name}", operation="read")
+        for name in (letters, batches)
+    )
+    await created(secured, topic_prefix)
+    await secured.deny(READER, no_letters)
+    master, log = (KafkaLog(connection(secured, user, prefix=topic_prefix)) for user in (ADMIN, READER))
+    live = Live(log, SystemClock(), batch_size=4)
+    task = asyncio.create_task(live.run())
+
+    def unreadable() -> Mapping[str, str]:
+        return live.picture.snapshot(0).unreadable
+
+    try:
+        await live.wait_current(30)
+        await until(lambda: unreadable().keys() == {letters})
+        await secured.lift(READER, no_letters)
+        await until(lambda: not unreadable())
+        await secured.deny(READER, no_batches)
+        await until(lambda: "no right to Read on topic" in unreadable().get(batches, ""))
+        await master.produce(Outgoing(topic="reflections", key=b"p", value=b"a reflection"))
+        await until(lambda: [one.name for one in live.picture.snapshot(0).playbooks] == ["p"])
+        await secured.lift(READER, no_batches)
+        await until(lambda: not unreadable())
+        assert not task.done()
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await log.close()
+        await master.close()
 
 
 # ---- what is missing before anything connects

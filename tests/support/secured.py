@@ -8,7 +8,7 @@ from typing import Any
 
 import trustme
 from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.protocol.admin import CreateAclsRequest
+from aiokafka.protocol.admin import CreateAclsRequest, DeleteAclsRequest
 from cryptography.hazmat.primitives import serialization
 
 from combee.adapters.embedded_kafka import EmbeddedKafka
@@ -29,7 +29,7 @@ OPERATIONS = {
     "idempotent-write": 12,
 }
 LITERAL, PREFIXED = 3, 4
-ALLOW = 3
+DENY, ALLOW = 2, 3
 CLUSTER = "kafka-cluster"
 
 
@@ -63,23 +63,33 @@ class SecuredKafka:
             **changes,
         }
 
-    async def grant(self, user: str, grants: Iterable[Grant]) -> None:
-        """Allow ``user`` these operations; on return the broker knows."""
+    async def grant(self, user: str, *grants: Grant) -> None:
+        """Allow ``user`` these operations."""
+        await self._tell(CreateAclsRequest(*self._rule(user, one), ALLOW) for one in grants)
+
+    async def deny(self, user: str, *exceptions: Grant) -> None:
+        """Forbid ``user`` these operations, whatever else is granted."""
+        await self._tell(CreateAclsRequest(*self._rule(user, one), DENY) for one in exceptions)
+
+    async def lift(self, user: str, *exceptions: Grant) -> None:
+        """Forbid them no longer."""
+        await self._tell(DeleteAclsRequest(*self._rule(user, one), DENY) for one in exceptions)
+
+    @staticmethod
+    def _rule(user: str, one: Grant) -> tuple[Any, ...]:
+        prefix = one.name.removesuffix("*")
+        pattern = PREFIXED if prefix and prefix != one.name else LITERAL
+        name = prefix or one.name or CLUSTER
+        return RESOURCES[one.resource], name, pattern, f"User:{user}", "*", OPERATIONS[one.operation]
+
+    async def _tell(self, requests: Iterable[Any]) -> None:
         async with self._admin() as admin:
-            for one in grants:
-                prefix = one.name.removesuffix("*")
-                pattern = PREFIXED if prefix and prefix != one.name else LITERAL
-                request = CreateAclsRequest(
-                    RESOURCES[one.resource],
-                    prefix or one.name or CLUSTER,
-                    pattern,
-                    f"User:{user}",
-                    "*",
-                    OPERATIONS[one.operation],
-                    ALLOW,
-                )
-                answer = await admin._send_request(request)
-                assert [code for code, _ in answer.creation_responses] == [0], answer
+            for request in requests:
+                answer = (await admin._send_request(request)).to_object()
+                codes = [
+                    one["error_code"] for one in next(iter(v for v in answer.values() if isinstance(v, list)))
+                ]
+                assert codes == [0], answer
 
     @asynccontextmanager
     async def _admin(self) -> AsyncIterator[Any]:

@@ -1,18 +1,22 @@
 """The live picture: what an onlooker sees of windows, trees, versions and offsets."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from itertools import permutations
 
+import httpx
 import pytest
 
+from combee.adapters.memory import MemoryLog
 from combee.core import identity
 from combee.core.live.picture import BATCHES_KEPT, Picture
 from combee.core.live.rates import Rate
 from combee.core.live.values import LiveBatch, LivePlaybook
-from combee.ports import Outgoing
-from combee.runtime.live import Live
+from combee.ports import FatalError, Outgoing, Record
+from combee.runtime import live
+from combee.runtime.clock import SystemClock
+from combee.runtime.live import FOLLOWED, STAGES, Live
 from combee_schemas import topics
 from combee_schemas.base import Message, Usage
 from combee_schemas.batch import Batch, Member
@@ -22,7 +26,9 @@ from combee_schemas.playbook import Playbook
 from combee_schemas.scan import Partial, Plan, Update
 from support import ledger
 from support.deployment import Deployment
+from support.gateway import published, served
 from support.ledger import NAME, outgoing, reflection
+from support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
 
@@ -200,11 +206,11 @@ def test_nothing_changes_the_revision_unless_something_changed() -> None:
 
 @asynccontextmanager
 async def watching(deployment: Deployment) -> AsyncIterator[Live]:
-    live = Live(deployment.log, deployment.clock, batch_size=deployment.settings.batch_size)
-    task = asyncio.create_task(live.run())
+    looking = Live(deployment.log, deployment.clock, batch_size=deployment.settings.batch_size)
+    task = asyncio.create_task(looking.run())
     try:
-        await live.wait_current(5)
-        yield live
+        await looking.wait_current(5)
+        yield looking
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -216,11 +222,11 @@ def deployment() -> Deployment:
 
 
 async def test_whoever_looks_sees_a_batch_become_a_version(deployment: Deployment) -> None:
-    async with deployment.running(), watching(deployment) as live:
+    async with deployment.running(), watching(deployment) as looking:
         await deployment.log.produce(*(outgoing(reflection(n)) for n in range(12)))
-        await deployment.until(lambda: any(one.version for one in live.picture.snapshot(0).batches))
-        await deployment.until(lambda: live.picture.snapshot(0).playbooks[0].version == 1)
-    shown = live.picture.snapshot(0)
+        await deployment.until(lambda: any(one.version for one in looking.picture.snapshot(0).batches))
+        await deployment.until(lambda: looking.picture.snapshot(0).playbooks[0].version == 1)
+    shown = looking.picture.snapshot(0)
     assert {node.state for node in shown.batches[0].nodes} == {"done"}
     assert (shown.playbooks[0].waiting, shown.playbooks[0].version) == (2, 1)
 
@@ -229,26 +235,110 @@ async def test_whoever_looks_late_sees_the_same(deployment: Deployment) -> None:
     async with deployment.running():
         await deployment.log.produce(*(outgoing(reflection(n)) for n in range(12)))
         await deployment.until(lambda: ledger.applied(deployment.log, NAME) == 10)
-        async with watching(deployment) as live:
-            shown = live.picture.snapshot(0)
+        async with watching(deployment) as looking:
+            shown = looking.picture.snapshot(0)
     assert (shown.playbooks[0].waiting, shown.playbooks[0].version) == (2, 1)
     assert {node.state for node in shown.batches[0].nodes} == {"done"}
 
 
 async def test_changes_wake_whoever_waits(deployment: Deployment) -> None:
-    async with watching(deployment) as live:
-        before = live.picture.revision
-        waiting = asyncio.create_task(live.changed(before, 5))
+    async with watching(deployment) as looking:
+        before = looking.picture.revision
+        waiting = asyncio.create_task(looking.changed(before, 5))
         await deployment.log.produce(outgoing(reflection(1)))
         assert await waiting > before
-        now = live.picture.revision
-        assert await live.changed(now, 0.01) == now
+        now = looking.picture.revision
+        assert await looking.changed(now, 0.01) == now
 
 
 async def test_what_cannot_be_read_is_passed_over(deployment: Deployment) -> None:
-    async with watching(deployment) as live:
+    async with watching(deployment) as looking:
         for topic in topics.TOPICS:
             await deployment.log.produce(Outgoing(topic=topic.name, key=b"a", value=b"garbage"))
             await deployment.log.produce(Outgoing(topic=topic.name, key=None, value=None))
         await deployment.log.produce(outgoing(reflection(1)))
-        await deployment.until(lambda: NAME in {one.name for one in live.picture.snapshot(0).playbooks})
+        await deployment.until(lambda: NAME in {one.name for one in looking.picture.snapshot(0).playbooks})
+
+
+# ---- rights
+
+
+class GuardedLog(MemoryLog):
+    """A log in which some topics must not be read, from now on or no longer."""
+
+    def __init__(self) -> None:
+        super().__init__(SystemClock(), partitions=1)
+        self.denied: set[str] = set()
+
+    def check(self, topic: str) -> None:
+        if topic in self.denied:
+            raise FatalError(f"TopicAuthorizationFailedError: {topic}")
+
+    def deny(self, *topics: str) -> None:
+        self.denied = set(topics)
+
+    async def follow(
+        self, topic: str, starts: Mapping[int, int] | None = None
+    ) -> AsyncGenerator[Sequence[Record] | None, None]:
+        self.check(topic)
+        async for records in super().follow(topic, starts):
+            self.check(topic)
+            yield records
+
+    async def ends(self, topic: str) -> Mapping[int, int]:
+        self.check(topic)
+        return await super().ends(topic)
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RETRY_S", "LOOK_S", "SURE_S"):
+        monkeypatch.setattr(live, name, 0.01)
+
+
+@pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize(
+    "topic", [one for one in topics.TOPICS if one in (*FOLLOWED, *STAGES)], ids=lambda topic: topic.name
+)
+async def test_a_topic_that_must_not_be_read_is_named_and_the_rest_of_the_picture_goes_on(
+    topic: topics.Topic,
+) -> None:
+    log = GuardedLog()
+    log.deny(topic.name)
+    seeing = Live(log, SystemClock(), batch_size=10)
+    task = asyncio.create_task(seeing.run())
+    await seeing.wait_current(5)
+    await log.produce(outgoing(reflection(1)))
+    await published(log, VERSION)
+    names = {topic.name, f"offsets of {topic.name}"} & {
+        *(one.name for one in (*FOLLOWED, topics.REFLECTIONS)),
+        *(f"offsets of {one.name}" for one in STAGES),
+    }
+    await until(lambda: names <= seeing.picture.snapshot(0).unreadable.keys())
+    rest = {NAME} if topic == topics.PLAYBOOKS else {"a"} if topic == topics.REFLECTIONS else {"a", NAME}
+    await until(lambda: rest <= {one.name for one in seeing.picture.snapshot(0).playbooks})
+    assert "TopicAuthorizationFailedError" in str(seeing.picture.snapshot(0).unreadable)
+    log.deny()
+    await until(lambda: not seeing.picture.snapshot(0).unreadable)
+    await until(lambda: {"a", NAME} <= {one.name for one in seeing.picture.snapshot(0).playbooks})
+    assert not task.done()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.mark.usefixtures("at_once")
+async def test_an_authorization_error_on_an_observed_topic_does_not_end_the_gateway() -> None:
+    log = GuardedLog()
+    await published(log, VERSION)
+    async with served(log) as (address, context), httpx.AsyncClient(base_url=address) as client:
+        log.deny(topics.BATCHES.name, topics.DEAD_LETTERS.name)
+        await log.produce(*(Outgoing(topic=topic, value=b"fetched") for topic in log.denied))
+        await until(lambda: len(context.live.picture.snapshot(0).unreadable) == 4)
+        told = (await client.get("/v1/status")).json()["unreadable"]
+        assert told["batches"] == "TopicAuthorizationFailedError: batches"
+        assert (await client.get("/v1/playbooks/a")).json()["version"] == 1
+        written = await client.post("/v1/reflections", json={"playbook": "a", "key_insight": "k"})
+        assert written.status_code == 202
+        log.deny()
+        await until(lambda: not context.live.picture.snapshot(0).unreadable)
+        assert (await client.get("/v1/status")).json()["unreadable"] == {}

@@ -61,7 +61,7 @@ async def _top(settings: Settings, interval: float, *, once: bool, as_json: bool
         async def show() -> None:
             await live.wait_current(CURRENT_S)
             async with asyncio.timeout(CURRENT_S):
-                while not live.picture.snapshot(0).stages:
+                while not (live.picture.snapshot(0).stages or live.picture.snapshot(0).unreadable):
                     await live.changed(live.picture.revision, interval)
             if as_json:
                 print_json(live.picture.snapshot(clock.now_ms()).model_dump(mode="json"))

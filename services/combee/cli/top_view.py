@@ -25,7 +25,11 @@ def frame(snapshot: Snapshot, *, broker: str, prefix: str) -> RenderableType:
     """Return everything that there is to see at one moment."""
     letters = f"; {snapshot.dead_letters} dead letters" if snapshot.dead_letters else ""
     head = Text(clean(f"combee top  {broker}  {prefix}  {moment(snapshot.at_ms)} UTC{letters}"), style="bold")
-    parts: list[RenderableType] = [head, Text(), flow(snapshot.stages)]
+    missing = [
+        Text(clean(f"{name} cannot be read: {why}"), style="yellow")
+        for name, why in snapshot.unreadable.items()
+    ]
+    parts: list[RenderableType] = [head, *missing, Text(), flow(snapshot.stages)]
     if snapshot.playbooks:
         parts += [Text(), playbooks(snapshot)]
     running = running_batch(snapshot.batches)

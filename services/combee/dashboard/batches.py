@@ -2,9 +2,10 @@
 
 from nicegui import ui
 
-from combee.dashboard.pieces import Tree, fill, following, heading, table
+from combee.dashboard.pieces import Tree, fill, following, heading, table, unreadable
 from combee.dashboard.views import batch_rows, current_batch
 from combee.gateway.context import Context
+from combee_schemas import topics
 
 COLUMNS = {
     "name": "batch",
@@ -19,6 +20,7 @@ COLUMNS = {
 def page(context: Context, batch_id: str = "") -> None:
     """Build the page; without an id it follows the running batch."""
     heading("Batches")
+    unreadable(context, topics.BATCHES, *topics.SCAN, topics.UPDATES, topics.HISTORY)
     missing = ui.label("This batch is not among the last 50.").classes("quiet")
     tree = Tree()
     heading("The last batches", 2)

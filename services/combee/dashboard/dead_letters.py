@@ -2,9 +2,10 @@
 
 from nicegui import ui
 
-from combee.dashboard.pieces import fill, following, heading, table
+from combee.dashboard.pieces import fill, following, heading, table, unreadable
 from combee.dashboard.views import dead_rows
 from combee.gateway.context import Context
+from combee_schemas import topics
 
 COLUMNS = {
     "at": "at (UTC)",
@@ -19,6 +20,7 @@ COLUMNS = {
 def page(context: Context) -> None:
     """Build the page."""
     heading("Dead letters")
+    unreadable(context, topics.DEAD_LETTERS)
     total = ui.label()
     ui.label("Look at one with 'combee dlq show ID'; publish it again with 'combee dlq retry ID'.").classes(
         "quiet"

@@ -3,7 +3,7 @@
 from nicegui import ui
 
 from combee.core.live.values import LivePlaybook, Snapshot
-from combee.dashboard.pieces import Tree, fill, following, heading, table
+from combee.dashboard.pieces import Tree, fill, following, heading, table, unreadable
 from combee.dashboard.views import Card, Row, cards, current_batch, share_full, version_rows
 from combee.dashboard.wording import address
 from combee.gateway.context import Context
@@ -14,6 +14,7 @@ WINDOWS = 8
 def page(context: Context) -> None:
     """Build the page."""
     heading("Flow")
+    unreadable(context)
     flow = _Cards()
     heading("Windows", 2)
     windows = _Windows()

@@ -23,6 +23,7 @@ a.nav[aria-current] { background: #3a414d; color: #fff; box-shadow: inset 0 -2px
 .q-table a { color: #2f6fd0; text-decoration: underline; }
 .body--dark .q-table a, .body--dark .page a { color: #7fb0ff; }
 .quiet { opacity: .76; font-size: 13px; overflow-wrap: anywhere; }
+.unreadable { color: #20242b; background: #f5b942; border-radius: 10px; padding: 4px 10px; white-space: pre-line; }
 .told { display: flex; flex-direction: column; gap: 2px; }
 .cards { display: grid; grid-template-columns: repeat(5, minmax(0, 1fr)); gap: 8px; width: 100%; }
 .card { border: 1px solid var(--line); border-radius: 8px; padding: 8px 12px; min-width: 0; }

@@ -8,6 +8,7 @@ from nicegui import ui
 from combee.core.live.values import LiveBatch
 from combee.dashboard.views import KINDS, Chip, Level, Row, headline, levels
 from combee.gateway.context import Context
+from combee_schemas.topics import Topic
 
 PAGE_ROWS = 20
 TURN_S = 0.4
@@ -40,6 +41,21 @@ def following(context: Context, show: Callable[[], None]) -> None:
 
     turn()
     ui.timer(TURN_S, turn)
+
+
+def unreadable(context: Context, *topics: Topic) -> None:
+    """Say while some of what a page shows cannot be read, and why; without topics, of anything."""
+    told = ui.label().classes("unreadable").props("role=status")
+    names = {topic.name for topic in topics}
+
+    def show() -> None:
+        found = context.live.picture.snapshot(0).unreadable
+        told.text = "\n".join(
+            f"{name} cannot be read: {why}" for name, why in found.items() if not names or name in names
+        )
+        told.set_visibility(bool(told.text))
+
+    following(context, show)
 
 
 def table(

@@ -6,11 +6,12 @@ from combee.core.comparison import Comparison, compare
 from combee.core.playbook import empty
 from combee.core.render import section_order
 from combee.dashboard.evidence import open_evidence
-from combee.dashboard.pieces import fill, following, heading, table
+from combee.dashboard.pieces import fill, following, heading, table, unreadable
 from combee.dashboard.views import playbook_rows
 from combee.dashboard.wording import address, moment, percent
 from combee.gateway.context import Context
-from combee.ports import TransientError
+from combee.ports import FatalError, TransientError
+from combee_schemas import topics
 from combee_schemas.playbook import Entry, Playbook
 
 COLUMNS = {
@@ -28,6 +29,7 @@ COLUMNS = {
 def overview(context: Context) -> None:
     """Build the page of all playbooks."""
     heading("Playbooks")
+    unreadable(context, topics.REFLECTIONS, topics.PLAYBOOKS, topics.HISTORY, topics.BATCH_SIZES)
     rows = table(
         COLUMNS,
         key="name",
@@ -52,7 +54,7 @@ async def page(context: Context, name: str, version: str = "") -> None:
     reading = ui.label("reading the history …").classes("quiet")
     try:
         retained = await context.history.places(name)
-    except TransientError as error:
+    except (TransientError, FatalError) as error:
         reading.text = f"The history cannot be read now: {error}"
         return
     reading.delete()
@@ -101,7 +103,7 @@ class _Browser:
         try:
             found = await self._context.history.exactly(self._name, version)
             before = await self._context.history.exactly(self._name, version - 1)
-        except TransientError as error:
+        except (TransientError, FatalError) as error:
             ui.notify(f"The history cannot be read now: {error}", type="warning")
             return
         if int(self._slider.value) != version:

@@ -4,9 +4,10 @@ from nicegui import ui
 
 from combee.core.live.values import LivePlaybook
 from combee.dashboard import charts
-from combee.dashboard.pieces import following, heading
+from combee.dashboard.pieces import following, heading, unreadable
 from combee.dashboard.wording import moment
 from combee.gateway.context import Context
+from combee_schemas import topics
 
 PLOTS = {
     "Batch size": charts.batch_sizes,
@@ -18,6 +19,7 @@ PLOTS = {
 def page(context: Context, playbook: str = "") -> None:
     """Build the page of one playbook; without a name, of the one that changed last."""
     heading("Learning")
+    unreadable(context, topics.HISTORY, topics.BATCH_SIZES)
     select = ui.select([], label="Playbook", value=None, with_input=True).classes("w-64")
     reason = ui.label().classes("quiet")
     drawn: dict[str, ui.echart] = {}

@@ -1,13 +1,15 @@
 """The live picture, kept current from the topics by one task per topic; it joins no consumer group."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing, suppress
+from functools import partial
+from typing import TypeVar
 
 import structlog
 
 from combee.core.live.picture import Picture
-from combee.ports import Clock, Log, Record, TransientError
+from combee.ports import Clock, FatalError, Log, Record, TransientError
 from combee.runtime.backlog import INPUTS
 from combee.runtime.lag import Lag, Lags
 from combee_schemas import topics
@@ -16,10 +18,15 @@ from combee_schemas.playbook import Playbook
 from combee_schemas.topics import Topic
 
 logger = structlog.get_logger()
+T = TypeVar("T")
 
 LOOK_S = 1.0
 """How often offsets and lags are looked at."""
 RETRY_S = 1.0
+SURE_S = 2.0
+"""A topic that has been followed for so long may be read."""
+LOOKED_S = 5.0
+"""A look that takes longer is given up: a broker lets who may not describe a topic wait for it."""
 MEMORY_MS = 15 * 60 * 1000
 """How far back results of the scan and dead letters are read at the start."""
 NAME_LENGTH = 200
@@ -59,7 +66,7 @@ class Live:
         self._changed = asyncio.Event()
 
     async def run(self) -> None:
-        """Follow everything for ever; a broker that is away is waited for."""
+        """Follow everything for ever; a broker that is away is waited for, and so is a right that is missing."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._follow(topics.REFLECTIONS, self._arrived))
             for topic in FOLLOWED:
@@ -90,20 +97,42 @@ class Live:
                 await self._read_on(topic, starts, take)
             except TransientError as error:
                 logger.warning("log_unavailable", topic=topic.name, error=str(error))
-                await asyncio.sleep(RETRY_S)
+            except FatalError as error:
+                self._unreadable(topic.name, str(error))
+                self._read(topic)
+            await asyncio.sleep(RETRY_S)
 
     async def _read_on(self, topic: Topic, starts: dict[int, int], take: Callable[[Record], None]) -> None:
         """Take records from ``starts`` on, which move along."""
-        async with aclosing(self._log.follow(topic.name, dict(starts))) as changes:
-            async for records in changes:
-                for record in records or ():
-                    take(record)
-                    starts[record.partition] = record.offset + 1
-                if records is None:
-                    self._behind.discard(topic.name)
-                if not self._behind:
-                    self._current.set()
-                self._changed.set()
+        sure: asyncio.TimerHandle | None = None
+        try:
+            async with aclosing(self._log.follow(topic.name, dict(starts))) as changes:
+                async for records in changes:
+                    if sure is None:
+                        # Of an empty topic nothing had to be fetched yet: a refusal comes with the first fetch.
+                        readable = partial(self.picture.readable, topic.name)
+                        sure = asyncio.get_running_loop().call_later(SURE_S, readable)
+                    for record in records or ():
+                        take(record)
+                        starts[record.partition] = record.offset + 1
+                    if records is None:
+                        self._read(topic)
+                    self._changed.set()
+        finally:
+            if sure is not None:
+                sure.cancel()
+
+    def _read(self, topic: Topic) -> None:
+        """Wait for a topic no longer: it has been read, or must not be."""
+        self._behind.discard(topic.name)
+        if not self._behind:
+            self._current.set()
+
+    def _unreadable(self, name: str, why: str) -> None:
+        """Say once why something is not in the picture; an onlooker ends for no lack of a right."""
+        if self.picture.unreadable(name, why):
+            logger.error("live_unreadable", what=name, error=why)
+        self._changed.set()
 
     async def _starts(self, topic: Topic) -> Mapping[int, int]:
         """Return where there is something to say about now; further back nothing is in flight."""
@@ -150,14 +179,31 @@ class Live:
 
     async def _look(self) -> None:
         lags: dict[str, Lag] = {}
-        for one in self._lags.values():
-            lags |= await one.look()
+        for group, one in self._lags.items():
+            lags |= await self._allowed(f"lag of {group}", one.look()) or {}
         for topic in STAGES:
-            records, found = sum((await self._log.ends(topic.name)).values()), lags.get(topic.name)
+            ends = await self._allowed(f"offsets of {topic.name}", self._log.ends(topic.name))
+            if ends is None:
+                continue
+            found = lags.get(topic.name)
             self.picture.stage(
                 topic.name,
-                records,
+                sum(ends.values()),
                 self._clock.now_ms(),
                 lag=found.records if found else None,
                 oldest_ms=found.oldest_ms if found else None,
             )
+
+    async def _allowed(self, name: str, look: Awaitable[T]) -> T | None:
+        """Return what was looked up; None if that is not allowed."""
+        try:
+            async with asyncio.timeout(LOOKED_S):
+                found = await look
+        except FatalError as error:
+            self._unreadable(name, str(error))
+            return None
+        except TimeoutError:
+            self._unreadable(name, f"no answer within {LOOKED_S:.0f} s")
+            return None
+        self.picture.readable(name)
+        return found

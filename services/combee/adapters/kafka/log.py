@@ -223,7 +223,8 @@ class KafkaLog:
             self._counts |= await self._counted(topic)
         if topic not in self._counts:
             raise FatalError(
-                f"topic {self._connection.full(topic)} does not exist: run 'combee topics create'"
+                f"topic {self._connection.full(topic)} does not exist, or this client may not describe it:"
+                " run 'combee topics create', or grant it that right"
             )
         return self._counts[topic]
 

@@ -36,6 +36,7 @@ class Picture:
         self._batches: OrderedDict[str, Growing] = OrderedDict()
         self._dead: deque[LiveDeadLetter] = deque(maxlen=DEAD_LETTERS_KEPT)
         self._dead_by_playbook: Counter[str] = Counter()
+        self._unreadable: dict[str, str] = {}
 
     # ---- what is read
 
@@ -87,6 +88,19 @@ class Picture:
             self._stages[name] = seen
             self.revision += 1
 
+    def unreadable(self, name: str, reason: str) -> bool:
+        """Take why something cannot be read; return whether that is news."""
+        if self._unreadable.get(name) == reason:
+            return False
+        self._unreadable[name] = reason
+        self.revision += 1
+        return True
+
+    def readable(self, name: str) -> None:
+        """Take that something can be read (again)."""
+        if self._unreadable.pop(name, None) is not None:
+            self.revision += 1
+
     # ---- what is shown
 
     def batch(self, batch_id: str) -> LiveBatch | None:
@@ -112,6 +126,7 @@ class Picture:
             batches=tuple(newest),
             dead_letters=self._dead_by_playbook.total(),
             dead_letters_recent=tuple(reversed(self._dead)),
+            unreadable=dict(self._unreadable),
         )
 
     # ---- how

@@ -2,6 +2,8 @@
 
 from typing import Literal
 
+from pydantic import Field
+
 from combee_schemas.base import Value
 from combee_schemas.batch import CloseReason
 from combee_schemas.scan import NodeStatus
@@ -141,3 +143,5 @@ class Snapshot(Value):
     dead_letters: int = 0
     dead_letters_recent: tuple[LiveDeadLetter, ...] = ()
     """The newest first."""
+    unreadable: dict[str, str] = Field(default_factory=dict)
+    """What cannot be read just now (a topic, ``offsets of`` one, ``lag of`` a service), and why: the rest goes on."""

@@ -1,15 +1,17 @@
-"""Who cancels a look-up in Kafka is heard, whatever aiokafka makes of it."""
+"""Who cancels a look-up in Kafka is heard, and a producer that is lost is replaced, whatever aiokafka makes of it."""
 
 import asyncio
 from contextlib import suppress
+from types import SimpleNamespace
 from typing import Any
 
 import aiokafka
 import pytest
+from aiokafka import errors
 
 from combee.adapters.kafka.connection import Connection
 from combee.adapters.kafka.log import KafkaLog
-from combee.ports import TopicPartition
+from combee.ports import Outgoing, TopicPartition, TransientError
 
 DEADLINE_S = 2.0
 SOURCE = TopicPartition(topic="batches", partition=0)
@@ -99,3 +101,40 @@ async def test_a_reading_that_is_cancelled_at_the_moment_of_an_answer_ends(
     await asyncio.sleep(0)
 
     assert await _cancelled(reading)
+
+
+class Producer:
+    """A producer of aiokafka; the broker has lost track of the first one that was made."""
+
+    made = 0
+
+    def __init__(self, **_: Any) -> None:
+        Producer.made += 1
+        self.is_lost = Producer.made == 1
+        self.stopped = False
+
+    async def start(self) -> None:
+        return
+
+    async def stop(self) -> None:
+        self.stopped = True
+
+    async def send(self, *_: Any, **__: Any) -> Any:
+        answer = asyncio.get_running_loop().create_future()
+        if self.is_lost:
+            answer.set_exception(errors.OutOfOrderSequenceNumber())
+        else:
+            answer.set_result(SimpleNamespace(offset=7))
+        return answer
+
+
+async def test_a_producer_that_the_broker_has_lost_track_of_begins_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Producer, "made", 0)
+    monkeypatch.setattr(aiokafka, "AIOKafkaProducer", Producer)
+    log = KafkaLog(Connection(bootstrap_servers="127.0.0.1:1", prefix="t"))
+    with pytest.raises(TransientError, match="begins anew"):
+        await log.produce(Outgoing(topic="reflections", value=b"x"))
+    assert await log.produce(Outgoing(topic="reflections", value=b"x")) == [7]
+    assert Producer.made == 2
