@@ -33,6 +33,8 @@ class Reflection(Message):
     """What a method other than ``ace`` needs of the run (GEPA: Inputs, Generated Outputs, Feedback)."""
     bullet_tags: tuple[BulletTag, ...] = ()
     trace_id: str | None = None
+    trace_digest: str = ""
+    """Of a reflection derived from a trace: the trace's fingerprint; empty: unknown."""
     shown: Shown | None = None
     usage: Usage = Usage()
     created_at_ms: int = 0

@@ -1,5 +1,7 @@
 """The reflect service: one trace, one model call, one reflection."""
 
+import structlog
+
 from combee.core import identity
 from combee.core.method import Method
 from combee.core.methods import ace
@@ -16,11 +18,13 @@ from combee_schemas.playbook import Entry
 from combee_schemas.reflection import Reflection
 from combee_schemas.trace import Trace
 
+logger = structlog.get_logger()
+
 TRACES = topics.TRACES.name
 
 
 class ReflectHandler:
-    """At least once: the reflection's id follows from the trace's, so a repeat is dropped by shuffle."""
+    """At least once: the reflection's id follows from playbook and trace id, so shuffle drops a repeat."""
 
     service = "reflect"
     topics = (TRACES,)
@@ -62,10 +66,10 @@ class ReflectHandler:
         """See Handler."""
         trace = decode(record.value, Trace)
         self._gate.check(trace.playbook)
-        reflection_id = identity.reflection_id(trace.trace_id)
-        async with self._reflected.only_once(reflection_id) as known:
-            if not known:
-                reflection = await self._reflect(trace, reflection_id)
+        content = identity.fingerprint(trace)
+        async with self._reflected.only_once(trace, content) as known:
+            if known is None:
+                reflection = await self._reflect(trace, content)
                 await write(
                     self._log,
                     Outgoing(
@@ -75,8 +79,10 @@ class ReflectHandler:
                     ),
                 )
                 self._gate.passed(trace.playbook)
+            elif known not in {"", content}:
+                logger.warning("trace_conflict", playbook=trace.playbook, trace_id=trace.trace_id)
 
-    async def _reflect(self, trace: Trace, reflection_id: str) -> Reflection:
+    async def _reflect(self, trace: Trace, content: str) -> Reflection:
         shown = self._shown(trace)
         prompt = self._method.reflect_prompt(trace, shown)
         reply = await self._model.ask(prompt) if prompt else Reply(body={}, usage=Usage())
@@ -85,10 +91,11 @@ class ReflectHandler:
         except ValueError as error:
             raise PoisonError(str(error)) from error
         return Reflection(
-            reflection_id=reflection_id,
+            reflection_id=identity.reflection_id(trace.playbook, trace.trace_id),
             playbook=trace.playbook,
             **fields,
             trace_id=trace.trace_id,
+            trace_digest=content,
             shown=trace.shown,
             usage=reply.usage,
             created_at_ms=self._clock.now_ms(),
