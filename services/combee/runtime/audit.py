@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from combee.core.identity import fingerprint
+from combee.core.identity import fingerprint, known_ids
 from combee.core.ledger import Ledger, LedgerReport
 from combee.ports import CombeeError, Log, Record, TopicPartition
 from combee_schemas import topics
@@ -147,8 +147,14 @@ def _reflections(ledger: Ledger) -> Take:
         except CodecError as error:
             ledger.undecodable(record.partition, record.offset, str(error))
             return
-        content = fingerprint(found)
-        ledger.reflection(record.partition, record.offset, found.playbook, found.reflection_id, content)
+        ledger.reflection(
+            record.partition,
+            record.offset,
+            found.playbook,
+            found.reflection_id,
+            fingerprint(found),
+            known_ids(found),
+        )
 
     return one
 

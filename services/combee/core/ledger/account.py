@@ -1,7 +1,7 @@
 """The account: every acknowledged reflection has exactly one fate, or it is lost."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from combee.core.identity import derived_ids, fingerprint
@@ -107,13 +107,21 @@ class Ledger:
         self._updates.take(partition, offset, update)
 
     def reflection(
-        self, partition: int, offset: int, playbook: str, reflection_id: str, content: str = ""
+        self,
+        partition: int,
+        offset: int,
+        playbook: str,
+        reflection_id: str,
+        content: str = "",
+        known: Sequence[str] = (),
     ) -> None:
-        """Take an acknowledged reflection; ``content`` is its fingerprint, empty if unknown."""
+        """Take an acknowledged reflection; ``content`` is its fingerprint, ``known`` all ids it is a repeat under."""
+        self._unseen.get(playbook, set()).discard(reflection_id)
+        batched = (one for one in (reflection_id, *known) if self._is_batched(playbook, one))
+        reflection_id = next(batched, reflection_id)
         key, place = (playbook, reflection_id), (partition, offset)
         self._contents.take(place, key, content)
         self._burials.met(place, key)
-        self._unseen.get(playbook, set()).discard(reflection_id)
         fates = self._fates.setdefault(playbook, {})
         fates[reflection_id] = max(self._fate(place, key), fates.get(reflection_id, Fate.LOST))
         if fates[reflection_id] == Fate.LOST:
