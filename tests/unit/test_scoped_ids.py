@@ -1,6 +1,9 @@
 """An id means something within its playbook only; and what was learned before ids were scoped is still known."""
 
+import asyncio
+import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgpack
@@ -13,7 +16,7 @@ from combee.core.ledger import LedgerReport
 from combee.ports import Outgoing, PoisonError, TopicPartition
 from combee.runtime import audit, letters, resending
 from combee.runtime.lineage import lineage
-from combee.runtime.tracker import Tracker
+from combee.runtime.tracker import GAP, Tracker, _runs
 from combee_schemas import topics
 from combee_schemas.codec import encode
 from combee_schemas.command import Command
@@ -24,6 +27,7 @@ from combee_schemas.trace import Trace
 from support import ledger
 from support.deployment import Deployment
 from support.models import ModelClient, ScriptedModel, echo
+from support.reading import run, run_json, use_log
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
 
@@ -409,3 +413,64 @@ async def test_a_trace_nobody_can_read_is_a_dead_letter_or_told_of() -> None:
     assert (await judged(deployment)).good
     deployment.log._store.partitions("dead-letters")[0].expire(1)
     assert not (await judged(deployment)).good
+
+
+# ---- what the commands print
+
+
+def finished(*items: Trace | Reflection) -> Deployment:
+    """Return a deployment that has learned from these and stopped."""
+    deployment = Deployment(batch_size=1)
+
+    async def work() -> None:
+        async with deployment.running():
+            await send(deployment, *items)
+            await settled(deployment)
+
+    asyncio.run(work())
+    deployment.log._store.notify()  # a fresh event: the old one belongs to the loop that has ended
+    return deployment
+
+
+def test_the_ledger_lists_traces_and_conflicts_and_ends_with_1_if_a_trace_is_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    deployment = finished(trace(), trace(answer="other"), trace(TWO))
+    use_log(monkeypatch, deployment.log)
+    told = run("ledger")
+    assert told.exit_code == 0
+    rows = [line.split() for line in told.stdout.splitlines()]
+    assert ["traces", "reflected", "pending", "dead-lettered", "duplicates", "lost"] in rows
+    assert ["3", "2", "0", "0", "1", "0"] in rows
+    assert f"run-1 of {ONE} has other content than traces[" in told.stdout
+    shown = run_json("ledger")
+    assert shown["traces"]["duplicates"] == len(shown["conflicts"]) == 1
+
+    asyncio.run(send(deployment, trace(TWO, "run-9")))
+    asyncio.run(passed(deployment))
+    assert run_json("ledger", code=1)["traces"]["lost"] == 1
+    assert f"trace run-9 of {TWO}" in run("ledger").stdout
+
+
+def test_learn_names_the_conflicting_lines_of_a_known_file_and_ends_with_3(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    use_log(monkeypatch, finished(trace(), note()).log)
+    file = tmp_path / "runs.jsonl"
+    lines = [
+        {"trace_id": "run-1", "task": "another"},
+        {"reflection_id": "note-1", "key_insight": "another"},
+        {"reflection_id": "note-1", "key_insight": "a note"},
+    ]
+    file.write_text("\n".join(map(json.dumps, lines)))
+    told = run("learn", str(file), "--playbook", ONE, "--simulated")
+    assert told.exit_code == 3, told.output
+    for one in ("run-1", "note-1"):
+        assert f"conflict: {ONE} has other content under the id {one};" in told.stderr
+    shown = run_json("learn", str(file), "--playbook", ONE, "--simulated", code=3)
+    assert (shown["conflicts"], shown["reflections"]["duplicates"]) == (["run-1", "note-1"], 3)
+
+
+def test_offsets_are_read_in_runs() -> None:
+    assert [list(one) for one in _runs([1, 2, 9, GAP + 10, 5 * GAP])] == [[1, 2, 9], [GAP + 10], [5 * GAP]]
+    assert list(_runs([])) == []

@@ -1,7 +1,7 @@
 """Follow one playbook's reflections through the topics: published, batched, applied or dead-lettered."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from types import MappingProxyType
@@ -23,6 +23,8 @@ from combee_schemas.topics import Topic
 
 logger = structlog.get_logger()
 RETRY_S = 1.0
+GAP = 10_000
+"""What lies further apart than so many offsets is read in two goes: between them nothing is wanted."""
 PAUSED_S = 10.0
 """So long nothing moves before a pause is believed: services with a higher cap go on sooner."""
 M = TypeVar("M", bound=Message)
@@ -188,9 +190,10 @@ class Tracker:
                 found[one] = fingerprint(body)
         home = await self._log.partition_for(topics.REFLECTIONS.name, self.name.encode())
         source = TopicPartition(topic=topics.REFLECTIONS.name, partition=home)
-        for offset, record in (await self._log.read_at(source, sorted(missing))).items():
-            with suppress(CodecError):
-                found[missing[offset]] = fingerprint(decode(record.value, Reflection))
+        for near in _runs(sorted(missing)):
+            for offset, record in (await self._log.read_at(source, near)).items():
+                with suppress(CodecError):
+                    found[missing[offset]] = fingerprint(decode(record.value, Reflection))
         return found
 
     def unsettled(self, ids: Iterable[str]) -> list[str]:
@@ -249,3 +252,12 @@ class Tracker:
             with suppress(TimeoutError):
                 async with asyncio.timeout(timeout_s):
                     await self._changed.wait()
+
+
+def _runs(offsets: Sequence[int]) -> Iterator[Sequence[int]]:
+    """Yield ascending offsets in runs without a wide gap."""
+    start = 0
+    for at in range(1, len(offsets) + 1):
+        if at == len(offsets) or offsets[at] - offsets[at - 1] > GAP:
+            yield offsets[start:at]
+            start = at
