@@ -17,7 +17,7 @@ class BulletTag(Value):
 
 
 class Reflection(Message):
-    """One lesson's raw material; key: playbook. The id is chosen by its producer."""
+    """One lesson's raw material; key: playbook. The id is chosen by its producer and belongs to the playbook."""
 
     type: ClassVar[str] = "reflection"
     max_bytes: ClassVar[int] = 256 * KIB
