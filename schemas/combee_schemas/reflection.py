@@ -19,7 +19,7 @@ class BulletTag(Value):
 
 
 class Reflection(Message):
-    """One lesson's raw material; key: playbook. The id is chosen by its producer."""
+    """One lesson's raw material; key: playbook. The id is chosen by its producer and belongs to the playbook."""
 
     type: ClassVar[str] = "reflection"
     max_bytes: ClassVar[int] = 256 * KIB
@@ -35,6 +35,8 @@ class Reflection(Message):
     """What a method other than ``ace`` needs of the run (GEPA: Inputs, Generated Outputs, Feedback)."""
     bullet_tags: tuple[BulletTag, ...] = ()
     trace_id: str | None = None
+    trace_digest: str = ""
+    """Of a reflection derived from a trace: the trace's fingerprint; empty: unknown."""
     shown: Shown | None = None
     usage: Usage = Usage()
     created_at_ms: int = 0

@@ -53,7 +53,7 @@ TRACES = Topic(
     message=Trace,
     spread="traces",
     written_by=("agents", "cli"),
-    read_by=("reflect",),
+    read_by=("reflect", "ledger"),
 )
 REFLECTIONS = Topic(
     name="reflections",
@@ -132,7 +132,7 @@ COMMANDS = Topic(
     message=Command,
     spread="playbooks",
     written_by=("cli", "gateway"),
-    read_by=("shuffle", "publish"),
+    read_by=("shuffle", "publish", "ledger"),
 )
 BATCH_SIZES = Topic(
     name="batch-sizes",

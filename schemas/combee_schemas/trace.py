@@ -8,7 +8,7 @@ from combee_schemas.base import Id, Message, PlaybookName, Shown
 
 
 class Trace(Message):
-    """Task, trajectory, answer and feedback of one run; key: trace id."""
+    """Task, trajectory, answer and feedback of one run; key: trace id, which belongs to the playbook."""
 
     type: ClassVar[str] = "trace"
 

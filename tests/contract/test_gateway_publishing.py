@@ -110,6 +110,29 @@ async def test_a_repeat_under_the_same_id_is_written_once() -> None:
         assert len(await written(gateway, topics.REFLECTIONS)) == 2
 
 
+async def test_the_same_id_in_two_playbooks_is_two_things_in_one_request_too() -> None:
+    both = [TRACE, {**TRACE, "playbook": "other"}]
+    async with asked() as gateway:
+        await gateway.client.post("/v1/traces", json=TRACE)
+        answer = await gateway.client.post("/v1/traces", json=both)
+
+        assert [one["status"] for one in answer.json()["items"]] == ["repeated", "accepted"]
+        assert {one.playbook for one in await written(gateway, topics.TRACES)} == {"support/refunds", "other"}
+
+
+async def test_other_content_under_a_known_id_is_refused_and_never_swallowed() -> None:
+    other = {**LESSON, "key_insight": "something else"}
+    async with asked() as gateway:
+        answer = await gateway.client.post("/v1/reflections", json=[LESSON, other, LESSON])
+        assert [one["status"] for one in answer.json()["items"]] == ["accepted", "refused", "accepted"]
+        assert answer.status_code == 207
+        again = await gateway.client.post("/v1/reflections", json=other)
+
+        assert again.status_code == 409
+        assert "support/refunds has other content under the id r1" in again.json()["detail"]
+        assert [one.key_insight for one in await written(gateway, topics.REFLECTIONS)] == ["check the date"]
+
+
 async def test_without_an_id_the_same_content_has_the_same_id() -> None:
     anonymous = {"playbook": "support/refunds", "key_insight": "check the date"}
     async with asked() as gateway:

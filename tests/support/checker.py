@@ -118,7 +118,9 @@ def _acknowledged(found: Dump, acked: Mapping[str, Place]) -> Iterator[str]:
     }
     letters = [one for _, one in found.messages(topics.DEAD_LETTERS) if isinstance(one, DeadLetter)]
     buried = {
-        identity.reflection_id(one.record_id) if one.origin_topic == topics.TRACES.name else one.record_id
+        identity.reflection_id(one.playbook, one.record_id)
+        if one.origin_topic == topics.TRACES.name
+        else one.record_id
         for one in letters
     }
     for reflection_id, place in acked.items():
@@ -134,7 +136,7 @@ def learned_id(message: Message) -> str:
         case Reflection():
             return message.reflection_id
         case Trace():
-            return identity.reflection_id(message.trace_id)
+            return identity.reflection_id(message.playbook, message.trace_id)
     return ""
 
 

@@ -45,7 +45,11 @@ def _item(number: int, seed: int, playbook: str, question: object) -> Item:
 
 def learned_id(item: Item) -> str:
     """Return the id under which an item ends in a batch."""
-    return item.reflection_id if isinstance(item, Reflection) else identity.reflection_id(item.trace_id)
+    return (
+        item.reflection_id
+        if isinstance(item, Reflection)
+        else identity.reflection_id(item.playbook, item.trace_id)
+    )
 
 
 class Driver:

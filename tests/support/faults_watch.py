@@ -77,7 +77,9 @@ class Watch:
     def buried(self) -> set[str]:
         """Ids of the reflections that dead letters hold, or will never be made of the traces they hold."""
         return {
-            identity.reflection_id(one.record_id) if one.origin_topic == topics.TRACES.name else one.record_id
+            identity.reflection_id(one.playbook, one.record_id)
+            if one.origin_topic == topics.TRACES.name
+            else one.record_id
             for one in self.dead
             if one.record_id
         }

@@ -108,4 +108,4 @@ def traces(count: int, seed: int, playbook: str = PLAYBOOK) -> dict[str, Trace]:
         )
         for number, question in zip(range(count), drawn, strict=False)
     ]
-    return {reflection_id(trace.trace_id): trace for trace in made}
+    return {reflection_id(trace.playbook, trace.trace_id): trace for trace in made}

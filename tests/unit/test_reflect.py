@@ -72,7 +72,7 @@ async def test_a_trace_becomes_one_reflection_with_the_reflector_s_words() -> No
     deployment = await reflected(lambda _: {**texts, **GOOD, "correct_approach": "so"}, trace(1))
     (found,) = reflections(deployment)
     assert (found.reflection_id, found.playbook, found.trace_id) == (
-        identity.reflection_id("t-1"),
+        identity.reflection_id(NAME, "t-1"),
         NAME,
         "t-1",
     )

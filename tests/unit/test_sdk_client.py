@@ -179,6 +179,19 @@ def test_an_outcome_completes_the_trace_that_waits_for_it(client: Client, memory
     )
 
 
+def test_one_run_held_for_two_playbooks_is_completed_in_both_and_nothing_held_is_lost(
+    client: Client, memory: Hurt
+) -> None:
+    for name, task in ((NAME, "first"), ("other", "second"), (NAME, "told anew")):
+        client.trace(name, task, trace_id="run-17", outcome_within_s=60)
+    client.flush()
+    assert [one.task for one in memory.traces] == ["first"]
+    client.outcome("run-17", "good")
+    client.flush()
+    completed = {(one.playbook, one.task, one.feedback) for one in memory.traces[1:]}
+    assert completed == {("other", "second", "good"), (NAME, "told anew", "good")}
+
+
 def test_a_trace_whose_outcome_never_comes_is_sent_in_time_or_at_the_end(memory: Hurt) -> None:
     client = Client(transport=lambda: memory)
     client.trace(NAME, "short", outcome_within_s=0.01)

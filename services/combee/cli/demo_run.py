@@ -107,7 +107,7 @@ async def _learn(options: DemoOptions, log: KafkaLog, model: LanguageModel, cons
             fleet_bar = bars.add_task(f"{options.agents} simulated agents", total=len(asked))
 
             async def publish(trace: Trace) -> None:
-                traces[reflection_id(trace.trace_id)] = trace
+                traces[reflection_id(trace.playbook, trace.trace_id)] = trace
                 await log.produce(outgoing(trace))
 
             await run_fleet(

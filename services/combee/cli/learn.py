@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from combee.cli.console import clean
 from combee.cli.files import save, written
 from combee.cli.lookup import newest_playbook
 from combee.cli.options import as_format, checked_form
@@ -111,11 +112,20 @@ def learn(
         out,
         as_json=as_json,
     )
+    conflicts = report["conflicts"]
+    for one in conflicts if isinstance(conflicts, list) else ():
+        err.print(
+            f"conflict: {playbook} has other content under the id {clean(one)}; nothing was learned from this one:"
+            " send it under an id of its own",
+            markup=False,
+            soft_wrap=True,
+        )
     if _counts(report)["dead_lettered"]:
         err.print("some items could not be learned from: see 'combee dlq list'")
         raise typer.Exit(1)
     if rejected:
         err.print(f"{rejected} lines were rejected")
+    if rejected or conflicts:
         raise typer.Exit(REJECTED)
 
 

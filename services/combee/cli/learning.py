@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import uuid4
 
-from combee.core.identity import reflection_id
+from combee.core.identity import earlier_reflection_id, fingerprint, reflection_id
 from combee.core.intake import Item, LineError, Sample, read_line, verdict
 from combee.core.method import Method
 from combee.core.methods import ace
@@ -45,6 +45,8 @@ class Report:
     duplicates: int = 0
     dead_lettered: int = 0
     rejected: int = 0
+    conflicts: tuple[str, ...] = ()
+    """Ids of lines that nothing was learned from: the playbook has other content under them."""
     batches: int = 0
     usage: Usage = field(default_factory=Usage)
     seconds: float = 0.0
@@ -62,6 +64,7 @@ class Report:
                 "dead_lettered": self.dead_lettered,
                 "rejected": self.rejected,
             },
+            "conflicts": list(self.conflicts),
             "batches": self.batches,
             "model_calls": self.usage.calls,
             "tokens": {"in": self.usage.tokens_in, "out": self.usage.tokens_out},
@@ -91,7 +94,16 @@ def read_items(
 
 def learned_id(item: Item) -> str:
     """Return the id of the reflection that an item is or becomes."""
-    return item.reflection_id if isinstance(item, Reflection) else reflection_id(item.trace_id)
+    return item.reflection_id if isinstance(item, Reflection) else reflection_id(item.playbook, item.trace_id)
+
+
+def earlier_ids(items: Iterable[Item]) -> dict[str, str]:
+    """Return what a file that was learned before ids were scoped by playbook is known by: see Tracker."""
+    return {
+        earlier_reflection_id(item.trace_id): learned_id(item)
+        for item in items
+        if not isinstance(item, Reflection)
+    }
 
 
 class Learning:
@@ -133,21 +145,31 @@ class Learning:
             If a spend cap is why.
         """
         began = self._clock.monotonic()
-        async with Tracker(self._log, playbook, self._clock, self._spending).running() as tracker:
+        tracker = Tracker(self._log, playbook, self._clock, self._spending, earlier=earlier_ids(items))
+        async with tracker.running():
             new = new_items(items, tracker)
-            await self._publish(list(new.values()), tracker)
+            await self._publish([new[one] for one in new if not tracker.is_reflected(one)], tracker)
             await self.settle(tracker, new, stall_s=stall_s, on_progress=on_progress)
             report = self.report(tracker, new)
+            conflicts = await conflicting(items, tracker)
+        report.conflicts = tuple(_own_id(one) for one in conflicts)
+        report.applied -= sum(new.get(learned_id(one)) is one for one in conflicts)
         report.duplicates = len(items) - len(new)
         report.seconds = self._clock.monotonic() - began
         return report
 
     async def known(self, items: Sequence[Item], playbook: str) -> Report | None:
         """Return the report of a run with nothing to do, or None if something is new."""
-        async with Tracker(self._log, playbook, self._clock).running() as tracker:
+        tracker = Tracker(self._log, playbook, self._clock, earlier=earlier_ids(items))
+        async with tracker.running():
             if new_items(items, tracker):
                 return None
-            return Report(playbook=tracker.newest or empty(playbook), duplicates=len(items))
+            conflicts = await conflicting(items, tracker)
+            return Report(
+                playbook=tracker.newest or empty(playbook),
+                duplicates=len(items),
+                conflicts=tuple(map(_own_id, conflicts)),
+            )
 
     async def settle(
         self,
@@ -162,14 +184,12 @@ class Learning:
         def show() -> None:
             on_progress(_progress(tracker, new))
 
-        trace_of = _traces(new)
-        await tracker.wait(lambda: _all_reflected(tracker, new, trace_of), stall_s=stall_s, on_change=show)
-        waiting = [one for one in new if trace_of.get(one) not in tracker.dead]
-        unbatched = [one for one in tracker.unsettled(waiting) if one not in tracker.batch_of]
+        await tracker.wait(lambda: _all_reflected(tracker, new), stall_s=stall_s, on_change=show)
+        unbatched = [one for one in tracker.unsettled(new) if one not in tracker.batch_of]
         if unbatched:
             await self._flush(tracker.name, max(offset for offset, _ in tracker.reflections.values()))
         await tracker.wait(
-            lambda: not tracker.unsettled(waiting), stall_s=stall_s, on_change=show, heed_pause=True
+            lambda: not tracker.unsettled(new), stall_s=stall_s, on_change=show, heed_pause=True
         )
 
     async def _publish(self, items: Sequence[Item], tracker: Tracker) -> None:
@@ -219,10 +239,10 @@ class Learning:
 
     def report(self, tracker: Tracker, new: Mapping[str, Item]) -> Report:
         """Return what became of ``new``, once it is settled."""
-        trace_of = _traces(new)
-        dead = [one for one in new if one in tracker.dead or trace_of.get(one) in tracker.dead]
+        dead = [one for one in new if one in tracker.dead]
+        derived = [one for one in new if not isinstance(new[one], Reflection)]
         sequences = {tracker.batch_of[one] for one in new if one in tracker.batch_of}
-        reflecting = [tracker.reflections[one][1].usage for one in trace_of if one in tracker.reflections]
+        reflecting = [tracker.reflections[one][1].usage for one in derived if one in tracker.reflections]
         scanning = [tracker.versions[sequence].usage for sequence in sequences]
         return Report(
             playbook=tracker.newest or empty(tracker.name),
@@ -243,8 +263,19 @@ def new_items(items: Sequence[Item], tracker: Tracker) -> dict[str, Item]:
     return new
 
 
-def _traces(new: Mapping[str, Item]) -> dict[str, str]:
-    return {one: item.trace_id for one, item in new.items() if not isinstance(item, Reflection)}
+async def conflicting(items: Sequence[Item], tracker: Tracker) -> list[Trace | Reflection]:
+    """Return the items whose id means other content to the playbook: nothing is learned from them."""
+    # What an agent answers to a sample differs from run to run, the sample does not.
+    comparable = [item for item in items if not isinstance(item, Sample)]
+    counted: dict[str, str] = {}
+    for item in comparable:
+        counted.setdefault(learned_id(item), fingerprint(item))
+    counted |= {one: known for one, known in (await tracker.counted(counted)).items() if known}
+    return [item for item in comparable if fingerprint(item) != counted[learned_id(item)]]
+
+
+def _own_id(item: Trace | Reflection) -> str:
+    return item.reflection_id if isinstance(item, Reflection) else item.trace_id
 
 
 def outgoing(item: Item) -> Outgoing:
@@ -256,17 +287,14 @@ def outgoing(item: Item) -> Outgoing:
     raise TypeError("a sample has to be answered first")
 
 
-def _all_reflected(tracker: Tracker, new: Mapping[str, Item], trace_of: Mapping[str, str]) -> bool:
-    return all(
-        one in tracker.reflections or one in tracker.batch_of or trace_of.get(one) in tracker.dead
-        for one in new
-    )
+def _all_reflected(tracker: Tracker, new: Iterable[str]) -> bool:
+    return all(tracker.is_reflected(one) or one in tracker.dead for one in new)
 
 
 def _progress(tracker: Tracker, new: Mapping[str, Item]) -> Progress:
     return Progress(
         total=len(new),
-        reflected=sum(one in tracker.reflections or one in tracker.batch_of for one in new),
+        reflected=sum(tracker.is_reflected(one) for one in new),
         batched=sum(one in tracker.batch_of for one in new),
         applied=sum(tracker.is_applied(one) for one in new),
     )

@@ -3,6 +3,7 @@
 import asyncio
 
 import typer
+from rich.console import Console
 from rich.table import Table
 
 from combee.cli.console import clean, output, print_json, reading
@@ -22,7 +23,7 @@ def register(app: typer.Typer) -> None:
 
 
 def ledger(*, bootstrap_servers: Servers = None, as_json: AsJson = False) -> None:
-    """Account for every acknowledged reflection; exit 1 if one is lost or counts twice, or a rule is broken."""
+    """Account for all reflections and retained traces; exit 1 if one is lost, counts twice or a rule is broken."""
     report = asyncio.run(_audit(load_settings(bootstrap_servers=bootstrap_servers)))
     if as_json:
         print_json(report.as_json())
@@ -45,6 +46,7 @@ def _print(report: LedgerReport) -> None:
     table = Table("reflections", *(fate.replace("_", "-") for fate in FATES), "double", box=None)
     table.add_row(*(str(getattr(report, name)) for name in ("reflections", *FATES, "double")))
     console.print(table)
+    _print_traces(console, report)
     if report.dropped:
         console.print(
             f"{report.dropped} of the dead-lettered were dropped by an operator ('combee dlq list --all')"
@@ -52,6 +54,17 @@ def _print(report: LedgerReport) -> None:
     console.print(calls_text(report.usage, report.planned_calls))
     for violation in report.violations:
         console.print(f"violation: {clean(violation)}", markup=False, style="red", soft_wrap=True)
+    for conflict in report.conflicts:
+        console.print(clean(conflict), markup=False, style="yellow", soft_wrap=True)
+    if report.conflicts:
+        console.print("conflicts: nothing was learned from these; send each under an id of its own")
     verdict = "[green]every promise was kept[/]" if report.good else "[red]VIOLATED[/]"
     console.print(verdict)
     console.print(f"horizon: {report.horizon.note}", markup=False, soft_wrap=True)
+
+
+def _print_traces(console: Console, report: LedgerReport) -> None:
+    names = ("acknowledged", "reflected", "pending", "dead_lettered", "duplicates", "lost")
+    table = Table("traces", *(name.replace("_", "-") for name in names[1:]), box=None)
+    table.add_row(*(str(getattr(report.traces, name)) for name in names))
+    console.print(table)

@@ -33,7 +33,7 @@ async def reflect(model: LanguageModel, playbook: Playbook, sample: Sample) -> R
     except (PoisonError, ValueError):
         return None
     return Reflection(
-        reflection_id=identity.reflection_id(trace.trace_id),
+        reflection_id=identity.reflection_id(trace.playbook, trace.trace_id),
         playbook=trace.playbook,
         trace_id=trace.trace_id,
         shown=trace.shown,

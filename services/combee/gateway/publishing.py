@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, Request, Response
 from pydantic import ValidationError
 from pydantic_core import from_json, to_json
 
-from combee.core.identity import content_id
+from combee.core.identity import content_id, fingerprint
 from combee.core.redact import redacted_deep
 from combee.gateway.access import allowed
 from combee.gateway.context import Context
@@ -26,6 +26,8 @@ from combee_schemas.topics import Topic
 JSON = "application/json"
 REMEMBERED = 50_000
 """Ids of the last objects acknowledged; older repeats are recognised by the services."""
+Place = tuple[str, str, str]
+"""Topic, playbook and id."""
 NAMES = ("playbook", "trace_id", "reflection_id")
 """Fields that are looked up by: they are never redacted."""
 
@@ -57,7 +59,8 @@ class Publishing:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._settings = context.settings.gateway
-        self._acknowledged: OrderedDict[tuple[str, str, str], None] = OrderedDict()
+        self._acknowledged: OrderedDict[Place, str] = OrderedDict()
+        """With the content's fingerprint."""
 
     @property
     def most(self) -> int:
@@ -73,12 +76,12 @@ class Publishing:
             If all of it is refused.
         """
         objects, single = self._objects(body)
-        found = [self._checked(kind, caller, one) for one in objects]
+        found = self._consistent(kind, [self._checked(kind, caller, one) for one in objects])
         good = {at: one for at, one in enumerate(found) if isinstance(one, Message)}
         if not good:
             raise _all_refused([one for one in found if isinstance(one, Refusal)], single=single)
         repeated = await self._write(kind, list(good.values()))
-        items = [_item(kind, at, one, repeated) for at, one in enumerate(found)]
+        items = [self._item(kind, at, one, repeated) for at, one in enumerate(found)]
         receipt = Receipt(
             accepted=sum(one.status == "accepted" for one in items),
             repeated=sum(one.status == "repeated" for one in items),
@@ -122,7 +125,23 @@ class Publishing:
             return Refusal(HTTPStatus.FORBIDDEN, f"this key's name spaces do not hold {playbook}")
         return message
 
-    async def _write(self, kind: Kind, messages: Sequence[Message]) -> Mapping[str, bool]:
+    def _consistent(self, kind: Kind, found: Sequence[Message | Refusal]) -> list[Message | Refusal]:
+        """Refuse what is other content than its playbook has under its id, as far as that is remembered."""
+        first: dict[Place, str] = {}
+
+        def one(given: Message | Refusal) -> Message | Refusal:
+            if isinstance(given, Refusal):
+                return given
+            place, content = self._place(kind, given), fingerprint(given)
+            if content == self._acknowledged.get(place, first.setdefault(place, content)):
+                return given
+            _, playbook, own = place
+            detail = f"{playbook} has other content under the id {own}: send this under an id of its own"
+            return Refusal(HTTPStatus.CONFLICT, detail)
+
+        return [one(given) for given in found]
+
+    async def _write(self, kind: Kind, messages: Sequence[Message]) -> Mapping[Place, bool]:
         """Write what was not acknowledged before; return by place which was."""
         places = {self._place(kind, one): one for one in messages}
         known = {place for place in places if place in self._acknowledged}
@@ -133,24 +152,23 @@ class Publishing:
         ]
         if outgoing:
             await self._context.write(*outgoing)
-        self._acknowledged.update(dict.fromkeys(places))
+        self._acknowledged.update({place: fingerprint(one) for place, one in places.items()})
         while len(self._acknowledged) > REMEMBERED:
             self._acknowledged.popitem(last=False)
-        return {_id(kind, one): place in known for place, one in places.items()}
+        return {place: place in known for place in places}
 
-    def _place(self, kind: Kind, message: Message) -> tuple[str, str, str]:
+    def _item(self, kind: Kind, index: int, found: Message | Refusal, repeated: Mapping[Place, bool]) -> Item:
+        if isinstance(found, Refusal):
+            return Item(index=index, status="refused", problem=found.problem)
+        status = "repeated" if repeated[self._place(kind, found)] else "accepted"
+        return Item(index=index, id=_id(kind, found), status=status)
+
+    def _place(self, kind: Kind, message: Message) -> Place:
         return kind.topic.name, str(getattr(message, "playbook", "")), _id(kind, message)
 
 
 def _id(kind: Kind, message: Message) -> str:
     return str(getattr(message, kind.id_field))
-
-
-def _item(kind: Kind, index: int, found: Message | Refusal, repeated: Mapping[str, bool]) -> Item:
-    if isinstance(found, Refusal):
-        return Item(index=index, status="refused", problem=found.problem)
-    own = _id(kind, found)
-    return Item(index=index, id=own, status="repeated" if repeated[own] else "accepted")
 
 
 def _all_refused(found: Sequence[Refusal], *, single: bool) -> Refusal:
@@ -196,15 +214,16 @@ def _add(routes: APIRouter, publishing: Publishing, kind: Kind) -> None:
         operation_id=f"publish_{kind.topic.name}",
         summary=f"Publish {kind.topic.name}, one or many.",
         description=(
-            "Answers when Kafka has acknowledged. A repeat under the same id counts once; without an id the same"
-            " content has the same id. Secrets in texts are replaced by `***`. Of a batch, what is refused does not"
-            " hold up the rest: the status is 207 then."
+            "Answers when Kafka has acknowledged. A repeat under the same id of the same playbook counts once; other"
+            " content under it is refused (409) while it is remembered. Without an id the same content has the same"
+            " id. Secrets in texts are replaced by `***`. Of a batch, what is refused does not hold up the rest: the"
+            " status is 207 then."
         ),
         response_model=Receipt,
         responses={
             202: {"description": "All of it is acknowledged."},
             207: {"description": "Some items are acknowledged, some refused.", "model": Receipt},
-            **problems(415, *BODY),
+            **problems(409, 415, *BODY),
         },
         openapi_extra={"requestBody": body},
     )

@@ -37,7 +37,7 @@ TRACES = topics.TRACES.name
 
 
 class ReflectHandler:
-    """At least once: the reflection's id follows from the trace's, so a repeat is dropped by shuffle."""
+    """At least once: the reflection's id follows from playbook and trace id, so shuffle drops a repeat."""
 
     service = "reflect"
     topics = (TRACES,)
@@ -79,10 +79,10 @@ class ReflectHandler:
         """See Handler."""
         trace = decode(record.value, Trace)
         self._gate.check(trace.playbook)
-        reflection_id = identity.reflection_id(trace.trace_id)
-        async with self._reflected.only_once(reflection_id) as known:
-            if not known:
-                reflection = await self._reflect(trace, reflection_id)
+        content = identity.fingerprint(trace)
+        async with self._reflected.only_once(trace, content) as known:
+            if known is None:
+                reflection = await self._reflect(trace, content)
                 await write(
                     self._log,
                     Outgoing(
@@ -92,18 +92,21 @@ class ReflectHandler:
                     ),
                 )
                 self._gate.passed(trace.playbook)
+            elif known not in {"", content}:
+                logger.warning("trace_conflict", playbook=trace.playbook, trace_id=trace.trace_id)
 
-    async def _reflect(self, trace: Trace, reflection_id: str) -> Reflection:
+    async def _reflect(self, trace: Trace, content: str) -> Reflection:
         read, shown, reply = await self._asked(trace, self._shown(trace))
         try:
             fields = self._method.read_reflection(read, shown, reply.body)
         except ValueError as error:
             raise PoisonError(str(error)) from error
         return Reflection(
-            reflection_id=reflection_id,
+            reflection_id=identity.reflection_id(trace.playbook, trace.trace_id),
             playbook=trace.playbook,
             **fields,
             trace_id=trace.trace_id,
+            trace_digest=content,
             shown=trace.shown,
             usage=reply.usage,
             created_at_ms=self._clock.now_ms(),

@@ -6,34 +6,45 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from weakref import WeakValueDictionary
 
+from combee.core import identity
 from combee.ports import Log, Record, TopicPartition
 from combee.runtime.restore import oldest_timestamp, read_since
 from combee_schemas import topics
 from combee_schemas.codec import CodecError, decode
 from combee_schemas.reflection import Reflection
+from combee_schemas.trace import Trace
 
 REMEMBERED = 100_000
+Key = tuple[str, str]
+"""Playbook and reflection id."""
 
 
 class Reflected:
-    """The last reflection ids known to be in the log."""
+    """The last reflections known to be in the log, by playbook and id, each with its content's fingerprint."""
 
     def __init__(self) -> None:
-        self._ids: OrderedDict[str, None] = OrderedDict()
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._known: OrderedDict[Key, str] = OrderedDict()
+        self._locks: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
 
     @asynccontextmanager
-    async def only_once(self, reflection_id: str) -> AsyncIterator[bool]:
-        """Yield whether the reflection is known; after the block it is. One at a time per id."""
-        lock = self._locks.setdefault(reflection_id, asyncio.Lock())
-        async with lock:
-            yield reflection_id in self._ids
-            self._add(reflection_id)
+    async def only_once(self, trace: Trace, content: str) -> AsyncIterator[str | None]:
+        """Yield the fingerprint of what this trace's reflection was made from, None if there is none yet.
 
-    def _add(self, reflection_id: str) -> None:
-        self._ids[reflection_id] = None
-        if len(self._ids) > REMEMBERED:
-            self._ids.popitem(last=False)
+        After the block there is one, made from ``content``. One at a time per playbook and trace id.
+        """
+        ids = identity.derived_ids(trace.playbook, trace.trace_id)
+        keys = [(trace.playbook, one) for one in ids]
+        lock = self._locks.setdefault(keys[0], asyncio.Lock())
+        async with lock:
+            known = next((self._known[key] for key in keys if key in self._known), None)
+            yield known
+            if known is None:
+                self._add(keys[0], content)
+
+    def _add(self, key: Key, content: str) -> None:
+        self._known.setdefault(key, content)
+        if len(self._known) > REMEMBERED:
+            self._known.popitem(last=False)
 
     async def restore(self, log: Log, starts: Mapping[TopicPartition, int]) -> None:
         """Read ``reflections`` from the time of the oldest unfinished trace in ``starts``."""
@@ -43,6 +54,7 @@ class Reflected:
 
     def _take(self, record: Record) -> None:
         try:
-            self._add(decode(record.value, Reflection).reflection_id)
+            found = decode(record.value, Reflection)
         except CodecError:
             return  # shuffle dead-letters it
+        self._add((found.playbook, found.reflection_id), identity.fingerprint(found))

@@ -4,22 +4,32 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
+from combee.core.identity import fingerprint, known_ids
 from combee.core.ledger import Ledger, LedgerReport
 from combee.ports import CombeeError, Log, Record, TopicPartition
 from combee_schemas import topics
 from combee_schemas.base import Message
 from combee_schemas.batch import Batch
 from combee_schemas.codec import CodecError, decode
+from combee_schemas.command import Command
 from combee_schemas.dead_letter import DeadLetter, Resolution
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Update
 from combee_schemas.topics import Topic
+from combee_schemas.trace import Trace
 
-JUDGED = (topics.HISTORY, topics.UPDATES, topics.BATCHES, topics.DEAD_LETTERS, topics.REFLECTIONS)
+JUDGED = (
+    topics.HISTORY,
+    topics.UPDATES,
+    topics.BATCHES,
+    topics.DEAD_LETTERS,
+    topics.REFLECTIONS,
+    topics.TRACES,
+    topics.COMMANDS,
+)
 """Effects before causes: ends looked up in this order never show an effect without its cause."""
 
-GROUP = "shuffle"
 AGAIN_S = 1.0
 """A transaction's markers reach its partitions one after the other; by then they have."""
 
@@ -47,9 +57,10 @@ async def audit(log: Log, on_progress: OnProgress = _silent) -> LedgerReport:
 
 async def _read(log: Log, on_progress: OnProgress) -> LedgerReport:
     beginnings = {topic.name: await log.beginnings(topic.name) for topic in JUDGED}
-    committed = await log.committed(GROUP, topics.REFLECTIONS.name)
+    committed = await log.committed("shuffle", topics.REFLECTIONS.name)
+    reflected = await log.committed("reflect", topics.TRACES.name)
     settled = await log.ends(topics.HISTORY.name)
-    ledger = Ledger(beginnings=beginnings, committed=committed, settled=settled)
+    ledger = Ledger(beginnings=beginnings, committed=committed, reflected=reflected, settled=settled)
     await _feed(log, topics.PLAYBOOKS, _snapshots(ledger), on_progress)
     ends = {topic.name: await log.ends(topic.name) for topic in JUDGED}
     takes: tuple[tuple[Topic, Take], ...] = (
@@ -58,6 +69,8 @@ async def _read(log: Log, on_progress: OnProgress) -> LedgerReport:
         (topics.HISTORY, _each(Playbook, lambda r, found: ledger.version(r.partition, r.offset, found))),
         (topics.UPDATES, _each(Update, lambda r, update: ledger.update(r.partition, r.offset, update))),
         (topics.REFLECTIONS, _reflections(ledger)),
+        (topics.TRACES, _traces(ledger)),
+        (topics.COMMANDS, _each(Command, lambda r, found: ledger.command(r.partition, r.offset, found))),
     )
     for topic, take in takes:
         await _feed(log, topic, take, on_progress, ends[topic.name])
@@ -134,6 +147,25 @@ def _reflections(ledger: Ledger) -> Take:
         except CodecError as error:
             ledger.undecodable(record.partition, record.offset, str(error))
             return
-        ledger.reflection(record.partition, record.offset, found.playbook, found.reflection_id)
+        ledger.reflection(
+            record.partition,
+            record.offset,
+            found.playbook,
+            found.reflection_id,
+            fingerprint(found),
+            known_ids(found),
+        )
+
+    return one
+
+
+def _traces(ledger: Ledger) -> Take:
+    def one(record: Record) -> None:
+        try:
+            found = decode(record.value, Trace)
+        except CodecError as error:
+            ledger.undecodable(record.partition, record.offset, str(error), record.topic)
+            return
+        ledger.trace(record.partition, record.offset, found)
 
     return one

@@ -5,11 +5,12 @@ consumer group: the playbook's partitions of ``history`` and ``batches``, the ve
 ``traces`` the partitions that hold the wanted keys. ``combee why`` and the dashboard show the same answer.
 """
 
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from combee.core.identity import fingerprint
 from combee.ports import FatalError, Log, Record, TopicPartition
 from combee_schemas import topics
 from combee_schemas.base import Message
@@ -81,8 +82,8 @@ async def _sources(
     source = TopicPartition(topic=topics.REFLECTIONS.name, partition=number)
     records = await log.read_at(source, sorted(offset for offset, _ in places.values()))
     reflections = {one.reflection_id: one for one in _readable(records.values(), Reflection, name)}
-    wanted = {one.trace_id for one in reflections.values() if one.trace_id}
-    told = await _traces(log, wanted, on_progress) if traces else {}
+    wanted = {one.trace_id: one.trace_digest for one in reflections.values() if one.trace_id}
+    told = await _traces(log, name, wanted, on_progress) if traces else {}
     return [
         Source(
             reflection_id=one,
@@ -103,8 +104,11 @@ async def _places(log: Log, name: str, ids: Collection[str]) -> dict[str, tuple[
     return found
 
 
-async def _traces(log: Log, ids: Collection[str], on_progress: OnProgress) -> dict[str, Trace]:
-    """Return traces by id; they are looked for only where their keys put them."""
+async def _traces(log: Log, name: str, ids: Mapping[str, str], on_progress: OnProgress) -> dict[str, Trace]:
+    """Return a playbook's traces by id; they are looked for only where their keys put them.
+
+    ``ids`` has the fingerprint of each, empty if unknown: then the first trace under the id is the one.
+    """
     topic = topics.TRACES.name
     numbers = {await log.partition_for(topic, one.encode()) for one in ids}
     first, ends = await log.beginnings(topic), await log.ends(topic)
@@ -117,7 +121,10 @@ async def _traces(log: Log, ids: Collection[str], on_progress: OnProgress) -> di
                 on_progress(topic, read, total)
             key = (record.key or b"").decode(errors="replace")
             if key in ids:
-                found |= {one.trace_id: one for one in _readable([record], Trace, key)}
+                for one in _readable([record], Trace, key):
+                    mine = (one.playbook, one.trace_id) == (name, key)
+                    if mine and ids[key] in {"", fingerprint(one)}:
+                        found.setdefault(key, one)
     return found
 
 

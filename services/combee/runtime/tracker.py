@@ -1,15 +1,17 @@
 """Follow one playbook's reflections through the topics: published, batched, applied or dead-lettered."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import TypeVar
 
 import structlog
 
+from combee.core.identity import fingerprint, reflection_id
 from combee.core.spend import UNCAPPED, Pause, SpendPolicy, pause
-from combee.ports import Clock, Log, Record, TransientError
+from combee.ports import Clock, Log, Record, TopicPartition, TransientError
 from combee_schemas import topics
 from combee_schemas.base import Message
 from combee_schemas.batch import Batch
@@ -21,6 +23,8 @@ from combee_schemas.topics import Topic
 
 logger = structlog.get_logger()
 RETRY_S = 1.0
+GAP = 10_000
+"""What lies further apart than so many offsets is read in two goes: between them nothing is wanted."""
 PAUSED_S = 10.0
 """So long nothing moves before a pause is believed: services with a higher cap go on sooner."""
 M = TypeVar("M", bound=Message)
@@ -37,8 +41,18 @@ class PausedError(TransientError):
 class Tracker:
     """What the log says about one playbook, kept current while the context is open."""
 
-    def __init__(self, log: Log, playbook: str, clock: Clock, spending: SpendPolicy = UNCAPPED) -> None:
+    def __init__(
+        self,
+        log: Log,
+        playbook: str,
+        clock: Clock,
+        spending: SpendPolicy = UNCAPPED,
+        *,
+        earlier: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """``earlier``: ids that used to be derived from traces → those that are; both mean the latter here."""
         self._log = log
+        self._earlier = earlier
         self.name = playbook
         self._clock = clock
         self._spending = spending
@@ -52,7 +66,7 @@ class Tracker:
         """Versions made by batches, by batch sequence, without their entries."""
         self.newest: Playbook | None = None
         self.dead: set[str] = set()
-        """Ids of dead-lettered reflections and traces."""
+        """Ids of reflections that are dead letters, or would have come of traces that are."""
         self.moved_at = clock.monotonic()
 
     @asynccontextmanager
@@ -111,13 +125,16 @@ class Tracker:
     def _reflection(self, record: Record) -> None:
         found = self._mine(record, Reflection)
         if found is not None:
-            self.reflections.setdefault(found.reflection_id, (record.offset, found))
+            self.reflections.setdefault(self._today(found.reflection_id), (record.offset, found))
 
     def _batch(self, record: Record) -> None:
         found = self._mine(record, Batch)
         if found is not None:
             self.batches[found.sequence] = found
-            self.batch_of |= {member.reflection_id: found.sequence for member in found.members}
+            self.batch_of |= {self._today(member.reflection_id): found.sequence for member in found.members}
+
+    def _today(self, one: str) -> str:
+        return self._earlier.get(one, one)
 
     def _version(self, record: Record) -> None:
         found = self._mine(record, Playbook)
@@ -132,9 +149,11 @@ class Tracker:
             letter = decode(record.value, DeadLetter)
         except CodecError:
             return
-        if letter.record_id:
+        if letter.record_id and letter.playbook == self.name:
             self.moved_at = self._clock.monotonic()
-            self.dead.add(letter.record_id)
+            is_trace = letter.origin_topic == topics.TRACES.name
+            one = reflection_id(self.name, letter.record_id) if is_trace else letter.record_id
+            self.dead.add(self._today(one))
 
     def _mine(self, record: Record, kind: type[M]) -> M | None:
         if record.key != self.name.encode():
@@ -146,9 +165,36 @@ class Tracker:
         self.moved_at = self._clock.monotonic()
         return found
 
-    def is_applied(self, reflection_id: str) -> bool:
-        """Return whether a version contains this reflection."""
-        return self.batch_of.get(reflection_id, -1) in self.versions
+    def is_applied(self, one: str) -> bool:
+        """Return whether a version contains the reflection of this id."""
+        return self.batch_of.get(one, -1) in self.versions
+
+    def is_reflected(self, one: str) -> bool:
+        """Return whether the reflection of this id is in the log."""
+        return one in self.reflections or one in self.batch_of
+
+    async def counted(self, ids: Iterable[str]) -> dict[str, str]:
+        """Return the fingerprints of the reflections that count under these ids, as far as they are known."""
+        places = {
+            self._today(member.reflection_id): member.offset
+            for batch in self.batches.values()
+            for member in batch.members
+        }
+        found: dict[str, str] = {}
+        missing: dict[int, str] = {}
+        for one in ids:
+            offset, body = self.reflections.get(one, (-1, None))
+            if one in places and places[one] != offset:
+                missing[places[one]] = one
+            elif body is not None:
+                found[one] = fingerprint(body)
+        home = await self._log.partition_for(topics.REFLECTIONS.name, self.name.encode())
+        source = TopicPartition(topic=topics.REFLECTIONS.name, partition=home)
+        for near in _runs(sorted(missing)):
+            for offset, record in (await self._log.read_at(source, near)).items():
+                with suppress(CodecError):
+                    found[missing[offset]] = fingerprint(decode(record.value, Reflection))
+        return found
 
     def unsettled(self, ids: Iterable[str]) -> list[str]:
         """Return the ids that are neither applied nor dead-lettered."""
@@ -206,3 +252,12 @@ class Tracker:
             with suppress(TimeoutError):
                 async with asyncio.timeout(timeout_s):
                     await self._changed.wait()
+
+
+def _runs(offsets: Sequence[int]) -> Iterator[Sequence[int]]:
+    """Yield ascending offsets in runs without a wide gap."""
+    start = 0
+    for at in range(1, len(offsets) + 1):
+        if at == len(offsets) or offsets[at] - offsets[at - 1] > GAP:
+            yield offsets[start:at]
+            start = at

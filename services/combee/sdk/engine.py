@@ -129,12 +129,12 @@ class Engine:
             self.publish(displaced)
 
     def outcome(self, trace_id: str, changes: Mapping[str, object]) -> None:
-        """Complete a trace that was held and hand it over."""
-        trace = self._held.take(trace_id)
-        if trace is None:
+        """Complete what is held of a run, in whichever playbooks, and hand it over."""
+        traces = self._held.take(trace_id)
+        if not traces:
             self._drop("an outcome came for no trace that waits; pass outcome_within_s to trace()")
-            return
-        self.publish(trace.model_copy(update=dict(changes)))
+        for trace in traces:
+            self.publish(trace.model_copy(update=dict(changes)))
 
     async def _look_after_held(self) -> None:
         while True:

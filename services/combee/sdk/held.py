@@ -12,22 +12,25 @@ class Held:
     """A bounded shelf of traces by id; any thread may use it."""
 
     def __init__(self) -> None:
-        self._traces: dict[str, tuple[Trace, float]] = {}
+        self._traces: dict[tuple[str, str], tuple[Trace, float]] = {}
+        """By playbook and trace id."""
         self._lock = threading.Lock()
 
     def put(self, trace: Trace, within_s: float) -> Trace | None:
-        """Hold a trace; return the oldest one if there are too many now."""
+        """Hold a trace; return the one whose place it takes, or the oldest if there are too many now."""
+        key = (trace.playbook, trace.trace_id)
         with self._lock:
-            self._traces[trace.trace_id] = trace, time.monotonic() + within_s
-            if len(self._traces) <= MOST:
-                return None
-            return self._traces.pop(next(iter(self._traces)))[0]
+            displaced = self._traces.pop(key, None)
+            self._traces[key] = trace, time.monotonic() + within_s
+            if len(self._traces) > MOST:
+                displaced = self._traces.pop(next(iter(self._traces)))
+            return displaced[0] if displaced else None
 
-    def take(self, trace_id: str) -> Trace | None:
-        """Return a trace and hold it no longer."""
+    def take(self, trace_id: str) -> list[Trace]:
+        """Return the traces of an id, one per playbook, and hold them no longer."""
         with self._lock:
-            found = self._traces.pop(trace_id, None)
-        return found[0] if found else None
+            keys = [key for key in self._traces if key[1] == trace_id]
+            return [self._traces.pop(key)[0] for key in keys]
 
     def due(self, *, everything: bool = False) -> list[Trace]:
         """Return the traces whose time is over, or all; they are held no longer."""

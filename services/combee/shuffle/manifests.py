@@ -7,7 +7,7 @@ import structlog
 
 from combee.ports import Log, TopicPartition
 from combee_schemas import topics
-from combee_schemas.batch import Batch, Member
+from combee_schemas.batch import Batch
 from combee_schemas.codec import CodecError, decode
 from combee_schemas.playbook import Playbook
 
@@ -66,9 +66,9 @@ class Manifests:
         """Return whether a manifest has dealt with this very record: it is being read again."""
         return offset <= self.through.get(playbook, -1)
 
-    def knows(self, playbook: str, member: Member) -> bool:
-        """Return whether a reflection of this id is in a batch already."""
-        return (playbook, member.reflection_id, member.attempt) in self._ids
+    def knows(self, playbook: str, reflection_id: str, attempt: int) -> bool:
+        """Return whether this attempt of a reflection is in a batch already."""
+        return (playbook, reflection_id, attempt) in self._ids
 
     def flying(self, playbook: str) -> int:
         """Return how many batches of a playbook have no version yet."""

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from combee.core.identity import known_ids
 from combee.core.window import Waiting, Window
 from combee.ports import Outgoing, Record, Transactor
 from combee.shuffle.manifests import Manifests
@@ -69,17 +70,23 @@ class PartitionState:
         if not again and (window.beyond or len(window.waiting) >= max(WINDOW_KEPT, batch_size)):
             window.beyond.append(member.offset)
             return
-        # Without the attempt: one that waits makes any other of its id a repeat, even of a lower attempt.
-        key = (reflection.playbook, member.reflection_id)
-        if key in self._waiting or self.manifests.knows(reflection.playbook, member):
+        if self._is_repeat(reflection, member.attempt):
             if len(window.dropped) < DROPPED_LISTED:
                 window.dropped.append(member)
             return
-        self._waiting.add(key)
+        self._waiting.add((reflection.playbook, member.reflection_id))
         keep = self.held_bytes + size <= self.memory_bytes
         self.held_bytes += size if keep else 0
         body = reflection if keep else None
         window.waiting.append(Waiting(member=member, size=size, seen_at=now, body=body))
+
+    def _is_repeat(self, reflection: Reflection, attempt: int) -> bool:
+        name = reflection.playbook
+        # Without the attempt: one that waits makes any other of its id a repeat, even of a lower attempt.
+        return any(
+            (name, one) in self._waiting or self.manifests.knows(name, one, attempt)
+            for one in known_ids(reflection)
+        )
 
     def release(self, playbook: str, taken: Sequence[Waiting]) -> None:
         """Give back the memory of reflections that left their window."""

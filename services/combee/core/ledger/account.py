@@ -1,42 +1,40 @@
 """The account: every acknowledged reflection has exactly one fate, or it is lost."""
 
 from collections import Counter
-from collections.abc import Mapping
-from enum import IntEnum
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
+from combee.core.identity import derived_ids, fingerprint
 from combee.core.ledger.batches import NOWHERE, Batches
-from combee.core.ledger.burials import Burials, Key, Place
+from combee.core.ledger.burials import Burials, Fate, Key, Place
 from combee.core.ledger.report import Findings, Horizon, LedgerReport
+from combee.core.ledger.traces import Contents, Traces
 from combee.core.ledger.updates import Updates
 from combee.core.ledger.versions import Versions
 from combee_schemas import topics
 from combee_schemas.batch import Batch
+from combee_schemas.command import Command
 from combee_schemas.dead_letter import DeadLetter, Resolution
 from combee_schemas.playbook import Playbook
 from combee_schemas.scan import Update
+from combee_schemas.trace import Trace
 
 REFLECTIONS = topics.REFLECTIONS.name
-
-
-class Fate(IntEnum):
-    """Where a reflection is; of an id that was published several times, the highest counts."""
-
-    LOST = 0
-    PENDING = 1
-    APPLIED = 2
-    DEAD_LETTERED = 3
-    DROPPED = 4
+TRACES = topics.TRACES.name
+COMMANDS = topics.COMMANDS.name
 
 
 class Ledger:
     """Feed the facts topic by topic, each partition in order; then ask for the report.
 
     The topics come in this order: ``playbooks``, ``dead-letters``, ``batches``, ``history``, ``updates``,
-    ``reflections``. While the system runs, each must be read up to an end that was looked up after those of
-    what it causes: committed offsets, history, updates, batches, dead letters, reflections.
+    ``reflections``, ``traces``, ``commands``. While the system runs, each must be read up to an end that was
+    looked up after those of what it causes: committed offsets, history, updates, batches, dead letters,
+    reflections, traces.
 
     ``beginnings`` are the first retained offsets by topic and partition, ``committed`` the offsets of group
-    ``shuffle`` on ``reflections``, ``settled`` the ends of ``history`` before ``playbooks`` was read.
+    ``shuffle`` on ``reflections``, ``reflected`` those of group ``reflect`` on ``traces``, ``settled`` the ends of
+    ``history`` before ``playbooks`` was read.
     """
 
     def __init__(
@@ -44,6 +42,7 @@ class Ledger:
         *,
         beginnings: Mapping[str, Mapping[int, int]],
         committed: Mapping[int, int],
+        reflected: Mapping[int, int] = MappingProxyType({}),
         settled: Mapping[int, int] | None = None,
     ) -> None:
         self._horizon = Horizon(first_retained=beginnings)
@@ -58,6 +57,14 @@ class Ledger:
         self._updates = Updates(findings=self._findings, batches=self._batches)
         self._fates: dict[str, dict[str, Fate]] = {}
         self._lost: dict[tuple[str, str], str] = {}
+        self._conflicts = Findings()
+        self._contents = Contents(topic=REFLECTIONS, conflicts=self._conflicts)
+        self._commands = Contents(topic=COMMANDS, conflicts=self._conflicts)
+        self._traces = Traces(
+            findings=self._findings,
+            contents=Contents(topic=TRACES, conflicts=self._conflicts),
+            burials=Burials(committed=reflected),
+        )
         self._unseen: dict[str, set[str]] = {}
         """Members that ``reflections`` must still hold and that have not been met there yet."""
 
@@ -70,14 +77,18 @@ class Ledger:
         self._versions.snapshot(partition, offset, name, playbook)
 
     def dead_letter(self, letter: DeadLetter) -> None:
-        """Take a dead letter; only those of ``reflections`` matter here."""
+        """Take a dead letter; only those of ``reflections`` and ``traces`` matter here."""
         if letter.origin_topic == REFLECTIONS:
             self._burials.take(letter)
+        elif letter.origin_topic == TRACES:
+            self._traces.burials.take(letter)
 
     def resolution(self, resolution: Resolution) -> None:
         """Take what was decided about a dead letter."""
         if resolution.origin_topic == REFLECTIONS:
             self._burials.resolve(resolution)
+        elif resolution.origin_topic == TRACES:
+            self._traces.burials.resolve(resolution)
 
     def batch(self, partition: int, offset: int, batch: Batch) -> None:
         """Take a manifest."""
@@ -95,11 +106,22 @@ class Ledger:
         """Take an update."""
         self._updates.take(partition, offset, update)
 
-    def reflection(self, partition: int, offset: int, playbook: str, reflection_id: str) -> None:
-        """Take an acknowledged reflection."""
-        key, place = (playbook, reflection_id), (partition, offset)
-        self._burials.met(place, key)
+    def reflection(
+        self,
+        partition: int,
+        offset: int,
+        playbook: str,
+        reflection_id: str,
+        content: str = "",
+        known: Sequence[str] = (),
+    ) -> None:
+        """Take an acknowledged reflection; ``content`` is its fingerprint, ``known`` all ids it is a repeat under."""
         self._unseen.get(playbook, set()).discard(reflection_id)
+        batched = (one for one in (reflection_id, *known) if self._is_batched(playbook, one))
+        reflection_id = next(batched, reflection_id)
+        key, place = (playbook, reflection_id), (partition, offset)
+        self._contents.take(place, key, content)
+        self._burials.met(place, key)
         fates = self._fates.setdefault(playbook, {})
         fates[reflection_id] = max(self._fate(place, key), fates.get(reflection_id, Fate.LOST))
         if fates[reflection_id] == Fate.LOST:
@@ -115,28 +137,43 @@ class Ledger:
         if (attempt, sequence) == NOWHERE:
             grave = grave or self._burials.unread(key)
             waits = not self._burials.is_passed(place)
-            return self._buried(grave) if grave else Fate.PENDING if waits else Fate.LOST
+            return self._burials.fate(grave) if grave else Fate.PENDING if waits else Fate.LOST
         if grave is not None:
-            return self._buried(grave)
+            return self._burials.fate(grave)
         if sequence > self._versions.published.get(name, 0):
             return Fate.PENDING
         return Fate.LOST if (name, sequence, one) in self._updates.failed else Fate.APPLIED
 
-    def _buried(self, grave: Place) -> Fate:
-        """Return what became of a reflection whose last attempt in a batch, or only record, was buried."""
-        if self._burials.dropped(grave):
-            return Fate.DROPPED
-        again = self._burials.retried(grave)
-        if again is None:
-            return Fate.DEAD_LETTERED
-        # Shuffle took it for a repeat, or for nothing at all: the retry had no effect.
-        return Fate.LOST if self._burials.is_passed(again) else Fate.PENDING
+    def trace(self, partition: int, offset: int, trace: Trace) -> None:
+        """Take an acknowledged trace."""
+        name, one = trace.playbook, trace.trace_id
+        self._traces.take((partition, offset), (name, one), fingerprint(trace))
+        today, earlier = derived_ids(name, one)
+        if self._is_batched(name, today) and self._is_batched(name, earlier):
+            text = f"trace {one} of {name} counts twice, as {today} and as {earlier}"
+            self._batches.doubled((name, today), text)
 
-    def undecodable(self, partition: int, offset: int, reason: str) -> None:
-        """Take a record of ``reflections`` that is none: it must be a dead letter once it has been passed."""
+    def _is_batched(self, playbook: str, reflection_id: str) -> bool:
+        return self._batches.last_batch(playbook, reflection_id) != NOWHERE
+
+    def _is_reflected(self, playbook: str, reflection_id: str) -> bool:
+        return reflection_id in self._fates.get(playbook, ()) or self._is_batched(playbook, reflection_id)
+
+    def command(self, partition: int, offset: int, command: Command) -> None:
+        """Take a command."""
+        # A label remembers the ids of its own commands.
+        key = (
+            f"{command.playbook}#{command.label}" if command.label else command.playbook,
+            command.command_id,
+        )
+        self._commands.take((partition, offset), key, fingerprint(command))
+
+    def undecodable(self, partition: int, offset: int, reason: str, topic: str = REFLECTIONS) -> None:
+        """Take a record of ``reflections`` or ``traces`` that is none: once passed, it must be a dead letter."""
         place = (partition, offset)
-        if self._burials.is_passed(place) and not self._burials.holds(place):
-            where = f"{REFLECTIONS}[{partition}]@{offset}"
+        burials = self._traces.burials if topic == TRACES else self._burials
+        if burials.is_passed(place) and not burials.holds(place):
+            where = f"{topic}[{partition}]@{offset}"
             self._findings.add("unread", f"{where} cannot be read and is no dead letter: {reason}")
 
     def report(self) -> LedgerReport:
@@ -144,6 +181,7 @@ class Ledger:
         self._versions.close()
         self._close_updates()
         self._close_reflections()
+        traces = self._traces.counts(self._is_reflected)
         counts = Counter(fate for fates in self._fates.values() for fate in fates.values())
         return LedgerReport(
             reflections=counts.total(),
@@ -153,6 +191,9 @@ class Ledger:
             dropped=counts[Fate.DROPPED],
             lost=counts[Fate.LOST],
             double=len(self._batches.doubles),
+            duplicates=self._contents.duplicates,
+            traces=traces,
+            conflicts=self._conflicts.texts(),
             violations=self._findings.texts(),
             horizon=self._horizon,
             planned_calls=self._updates.planned_calls,

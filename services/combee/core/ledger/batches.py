@@ -64,13 +64,17 @@ class Batches:
             return
         attempts = self._retries.setdefault((name, one), {0: known[one]})
         if member.attempt in attempts:
-            self.doubles.add((name, one))
             text = (
                 f"{where}: {name}: {one} is in batch {batch.sequence} and in batch {attempts[member.attempt]}"
             )
-            self.findings.add("double", text)
+            self.doubled((name, one), text)
         attempts.setdefault(member.attempt, batch.sequence)
         self._also.setdefault((name, one), set()).add(batch.sequence)
+
+    def doubled(self, key: tuple[str, str], text: str) -> None:
+        """Note a reflection that counts twice."""
+        self.doubles.add(key)
+        self.findings.add("double", text)
 
     def _attempt(self, where: str, batch: Batch, member: Member) -> None:
         """Judge a retry: without a dead letter of the attempt before, it makes its reflection count twice."""

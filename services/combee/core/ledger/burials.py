@@ -1,22 +1,33 @@
-"""Dead letters of reflections, what was decided about them, and what that makes of a reflection."""
+"""Dead letters of a topic's records, what was decided about them, and what that makes of a record."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import IntEnum
 
 from combee_schemas.dead_letter import DeadLetter, Resolution
 
 Place = tuple[int, int]
-"""Partition and offset in ``reflections``."""
+"""Partition and offset in the topic."""
 Key = tuple[str, str]
-"""Playbook and reflection id."""
+"""Playbook and the record's id."""
+
+
+class Fate(IntEnum):
+    """Where a reflection is; of an id that was published several times, the highest counts."""
+
+    LOST = 0
+    PENDING = 1
+    APPLIED = 2
+    DEAD_LETTERED = 3
+    DROPPED = 4
 
 
 @dataclass(slots=True, kw_only=True)
 class Burials:
-    """All dead letters of reflections; a repeat counts once."""
+    """All dead letters of ``reflections``, or of ``traces``; a repeat counts once."""
 
     committed: Mapping[int, int]
-    """How far shuffle has passed ``reflections``, per partition."""
+    """How far the topic's reader has passed it, per partition."""
     _named: dict[Key, dict[int, Place]] = field(default_factory=dict)
     """By reflection, where the dead letter says it: how often it had failed → where it stood."""
     _unnamed: dict[Place, Key | None] = field(default_factory=dict)
@@ -27,7 +38,7 @@ class Burials:
     _resolved: dict[Place, Resolution] = field(default_factory=dict)
 
     def take(self, letter: DeadLetter) -> None:
-        """Take a dead letter of ``reflections``."""
+        """Take a dead letter of the topic."""
         place = (letter.origin_partition, letter.origin_offset)
         self._buried.add(place)
         if letter.record_id:
@@ -62,6 +73,16 @@ class Burials:
         """Return where a reflection stands that could not be read when it was buried."""
         return self._places.get(key)
 
+    def fate(self, grave: Place) -> Fate:
+        """Return what became of a record that was buried and is in no batch since."""
+        if self.dropped(grave):
+            return Fate.DROPPED
+        again = self.retried(grave)
+        if again is None:
+            return Fate.DEAD_LETTERED
+        # Its reader took it for a repeat, or for nothing at all: the retry had no effect.
+        return Fate.LOST if self.is_passed(again) else Fate.PENDING
+
     def dropped(self, place: Place) -> bool:
         """Return whether an operator let it go."""
         found = self._resolved.get(place)
@@ -75,5 +96,5 @@ class Burials:
         return found.retry_partition, found.retry_offset
 
     def is_passed(self, place: Place) -> bool:
-        """Return whether shuffle has read this far."""
+        """Return whether the topic's reader has read this far."""
         return place[1] < self.committed.get(place[0], 0)

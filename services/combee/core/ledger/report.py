@@ -1,7 +1,7 @@
 """What the ledger says: the counts, what is wrong and where, and how far back it could look."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from combee_schemas.base import Usage
 
@@ -35,10 +35,25 @@ class Horizon:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TraceCounts:
+    """``acknowledged`` = ``reflected`` + ``pending`` + ``dead_lettered`` + ``duplicates`` + ``lost``.
+
+    Of what is retained. ``duplicates`` are records under an id that their playbook had before.
+    """
+
+    acknowledged: int = 0
+    reflected: int = 0
+    pending: int = 0
+    dead_lettered: int = 0
+    duplicates: int = 0
+    lost: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerReport:
     """``reflections`` = ``applied`` + ``pending`` + ``dead_lettered`` + ``lost``; ``double`` is among applied.
 
-    ``dropped`` is among dead-lettered: an operator let these go.
+    ``dropped`` is among dead-lettered: an operator let these go. ``duplicates`` are further records under those ids.
     """
 
     reflections: int
@@ -50,6 +65,10 @@ class LedgerReport:
     violations: tuple[str, ...]
     horizon: Horizon
     dropped: int = 0
+    duplicates: int = 0
+    traces: TraceCounts = TraceCounts()
+    conflicts: tuple[str, ...] = ()
+    """Duplicates with other content than what came first under their id."""
     planned_calls: int = 0
     """Nodes of the batches that have an update."""
     usage: Usage = field(default_factory=Usage)
@@ -70,6 +89,9 @@ class LedgerReport:
             "dropped": self.dropped,
             "lost": self.lost,
             "double": self.double,
+            "duplicates": self.duplicates,
+            "traces": asdict(self.traces),
+            "conflicts": list(self.conflicts),
             "violations": list(self.violations),
             "model_calls": {
                 "planned": self.planned_calls,

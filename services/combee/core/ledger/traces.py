@@ -1,0 +1,79 @@
+"""Traces still retained: each has become a reflection, waits, is a dead letter or repeats another, or it is lost."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from combee.core.identity import derived_ids
+from combee.core.ledger.burials import Burials, Fate, Key, Place
+from combee.core.ledger.report import Findings, TraceCounts
+from combee_schemas import topics
+
+TRACES = topics.TRACES.name
+
+
+@dataclass(slots=True, kw_only=True)
+class Contents:
+    """What stood first under an id of a playbook; what comes later repeats it, or is in conflict with it."""
+
+    topic: str
+    conflicts: Findings
+    duplicates: int = 0
+    """Records under an id that was there before, conflicts included."""
+    _first: dict[Key, tuple[Place, str]] = field(default_factory=dict)
+
+    def take(self, place: Place, key: Key, content: str) -> None:
+        """Take a record in; ``content`` is its fingerprint, empty if unknown."""
+        known, first = self._first.setdefault(key, (place, content))
+        if known == place:
+            return
+        self.duplicates += 1
+        if content and first and content != first:
+            where, before = (f"{self.topic}[{partition}]@{offset}" for partition, offset in (place, known))
+            self.conflicts.add("conflict", f"{where}: {key[1]} of {key[0]} has other content than {before}")
+
+
+@dataclass(slots=True, kw_only=True)
+class Traces:
+    """Traces in order, after everything that became of them."""
+
+    findings: Findings
+    contents: Contents
+    burials: Burials
+    _last: dict[Key, Place] = field(default_factory=dict)
+    _waiting: set[Key] = field(default_factory=set)
+    """Of those with a record that reflect has not passed."""
+
+    def take(self, place: Place, key: Key, content: str) -> None:
+        """Take an acknowledged trace; the key is playbook and trace id."""
+        self.contents.take(place, key, content)
+        self.burials.met(place, key)
+        self._last[key] = place
+        if not self.burials.is_passed(place):
+            self._waiting.add(key)
+
+    def counts(self, is_reflected: Callable[[str, str], bool]) -> TraceCounts:
+        """Return what became of all; ``is_reflected`` tells whether a playbook has a reflection of an id."""
+        fates = Counter[Fate]()
+        for key, place in self._last.items():
+            fate = self._fate(key, is_reflected)
+            fates[fate] += 1
+            if fate == Fate.LOST:
+                text = f"{TRACES}[{place[0]}]@{place[1]}: trace {key[1]} of {key[0]}: reflect has passed it, and it"
+                self.findings.add("lost", f"{text} has no reflection and is no dead letter; send it again")
+        return TraceCounts(
+            acknowledged=fates.total() + self.contents.duplicates,
+            reflected=fates[Fate.APPLIED],
+            pending=fates[Fate.PENDING],
+            dead_lettered=fates[Fate.DEAD_LETTERED] + fates[Fate.DROPPED],
+            duplicates=self.contents.duplicates,
+            lost=fates[Fate.LOST],
+        )
+
+    def _fate(self, key: Key, is_reflected: Callable[[str, str], bool]) -> Fate:
+        name, trace_id = key
+        if any(is_reflected(name, one) for one in derived_ids(name, trace_id)):
+            return Fate.APPLIED
+        grave = self.burials.after(key, 0) or self.burials.unread(key)
+        fate = self.burials.fate(grave) if grave else Fate.LOST
+        return Fate.PENDING if fate == Fate.LOST and key in self._waiting else fate
