@@ -176,8 +176,14 @@ def _imported(current: Playbook, command: Command) -> Playbook:
     if command.holds == "components":
         check_components(command.entries)
     version = current.version + 1
+    since = {(entry.id, entry.content): entry.created_version for entry in current.entries}
     entries = tuple(
-        entry.model_copy(update={"created_version": version, "updated_version": version})
+        entry.model_copy(
+            update={
+                "created_version": since.get((entry.id, entry.content), version),
+                "updated_version": version,
+            }
+        )
         for entry in command.entries
     )
     return current.model_copy(

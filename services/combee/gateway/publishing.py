@@ -20,8 +20,9 @@ from combee.gateway.problems import BODY, Refusal, Wrong, problems, wrongs
 from combee.gateway.values import Item, Receipt, whole
 from combee.ports import Outgoing
 from combee_schemas import topics
-from combee_schemas.base import Message
+from combee_schemas.base import Message, Usage
 from combee_schemas.codec import CodecError, encode
+from combee_schemas.reflection import Reflection
 from combee_schemas.topics import Topic
 
 JSON = "application/json"
@@ -108,8 +109,10 @@ class Publishing:
             if fields.get(kind.id_field) is None:
                 fields[kind.id_field] = content_id(kind.prefix, to_json(fields).decode())
             message = kind.topic.message.model_validate_json(to_json(fields), strict=True)
+            own: dict[str, Any] = {"usage": Usage()} if isinstance(message, Reflection) else {}
             if not getattr(message, "created_at_ms", 0):
-                message = message.model_copy(update={"created_at_ms": self._context.clock.now_ms()})
+                own["created_at_ms"] = self._context.clock.now_ms()
+            message = message.model_copy(update=own)
             encode(message)
         except (ValidationError, RecursionError) as error:
             errors = wrongs(error) if isinstance(error, ValidationError) else ()
@@ -200,7 +203,8 @@ def _add(routes: APIRouter, publishing: Publishing, kind: Kind) -> None:
         description=(
             "Answers when Kafka has acknowledged. A repeat under the same id counts once; without an id the same"
             " content has the same id. Secrets in texts are replaced by `***`. Of a batch, what is refused does not"
-            " hold up the rest: the status is 207 then."
+            " hold up the rest: the status is 207 then. A reflection's `usage` is not taken over, and its"
+            " `bullet_tags` count only for entries of the version that its `shown` names."
         ),
         response_model=Receipt,
         responses={
