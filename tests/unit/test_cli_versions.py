@@ -1,5 +1,6 @@
 """Compare, label, edit, take back, delete: verbs that make versions, on a log with a real publisher."""
 
+import asyncio
 import stat
 import tempfile
 from pathlib import Path
@@ -15,7 +16,7 @@ from combee_schemas.playbook import Label, Playbook
 from combee_schemas.scan import OperationKind
 from support import ledger
 from support.deployment import Deployment
-from support.ledger import NAME
+from support.ledger import NAME, outgoing, reflection
 from support.reading import learned_from, publish_with, run, run_json, use_log
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
@@ -249,6 +250,31 @@ def test_revoke_removes_what_rests_on_the_reflection_alone(learned: Deployment) 
     assert (made["version"], made["entries"], made["revoked"]) == (3, 19, ["r-3"])
     assert run_json("playbook", "revoke", NAME, "r-3")["changed"] is False
     assert "lesson 3" not in {entry.content for entry in ledger.latest(learned.log).entries}
+
+
+def test_an_id_that_no_reflection_has_is_not_revoked(learned: Deployment) -> None:
+    result = run("playbook", "revoke", NAME, "r-3", "r-typo", "r-99")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert f"{NAME} has no reflection r-typo, r-99: 'combee why ENTRY --playbook {NAME}'" in result.stderr
+    assert len(ledger.versions(learned.log)) == 2
+
+
+def test_a_reflection_that_waits_for_its_batch_can_be_revoked(learned: Deployment) -> None:
+    asyncio.run(learned.log.produce(outgoing(reflection(99))))
+    assert run_json("playbook", "revoke", NAME, "r-99")["revoked"] == ["r-99"]
+
+
+def test_revoke_names_the_labels_that_still_serve_the_text(learned: Deployment) -> None:
+    run_json("playbook", "promote", NAME, "production", "2")
+    run_json("playbook", "promote", NAME, "staging", "1")
+    serving = {"production": 2}  # the first version knew nothing of it
+    assert run_json("playbook", "revoke", NAME, "r-13")["labels"] == serving
+    again = run("playbook", "revoke", NAME, "r-13")
+    assert "production still serves version 2" in again.stderr
+    assert "staging" not in again.stderr
+    run_json("playbook", "promote", NAME, "production")
+    assert run_json("playbook", "revoke", NAME, "r-13")["labels"] == {}
+    assert len(ledger.versions(learned.log)) == 3
 
 
 def test_delete_asks_first(learned: Deployment) -> None:

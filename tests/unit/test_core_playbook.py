@@ -472,7 +472,7 @@ def test_revoked_evidence_never_counts() -> None:
 
 def test_an_entry_keeps_the_last_ids_and_the_whole_count() -> None:
     ids = tuple(f"r-{n}" for n in range(100, 130))
-    kept = get(applied(op(ADD, "one", evidence=ids)), "calc-00001")
+    kept = get(after_update(an_update(op(ADD, "one", evidence=ids))), "calc-00001")
     assert kept.evidence == ids[-EVIDENCE_KEPT:]
     assert kept.evidence_count == 31
 

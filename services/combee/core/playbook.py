@@ -8,7 +8,7 @@ from combee.core.draft import Draft, united
 from combee.core.operations import TARGETS, normalise, union
 from combee.core.render import section_order
 from combee.core.similarity import same_lesson
-from combee_schemas.playbook import ACE_SECTIONS, EVIDENCE_KEPT, Entry, Playbook
+from combee_schemas.playbook import ACE_SECTIONS, Entry, Playbook
 from combee_schemas.scan import Echo, Operation, OperationKind, Seen
 
 SLUGS = {
@@ -216,7 +216,7 @@ def rest_on(entry: Entry, evidence: Sequence[str], version: int) -> Entry:
     return entry.model_copy(
         update={
             "evidence_count": entry.evidence_count + len(fresh),
-            "evidence": (*entry.evidence, *fresh)[-EVIDENCE_KEPT:],
+            "evidence": (*entry.evidence, *fresh),
             "updated_version": version,
         }
     )

@@ -109,10 +109,8 @@ class Publishing:
             if fields.get(kind.id_field) is None:
                 fields[kind.id_field] = content_id(kind.prefix, to_json(fields).decode())
             message = kind.topic.message.model_validate_json(to_json(fields), strict=True)
-            own: dict[str, Any] = {"usage": Usage()} if isinstance(message, Reflection) else {}
             if not getattr(message, "created_at_ms", 0):
-                own["created_at_ms"] = self._context.clock.now_ms()
-            message = message.model_copy(update=own)
+                message = message.model_copy(update={"created_at_ms": self._context.clock.now_ms()})
             encode(message)
         except (ValidationError, RecursionError) as error:
             errors = wrongs(error) if isinstance(error, ValidationError) else ()
@@ -124,7 +122,8 @@ class Publishing:
         playbook = getattr(message, "playbook", "")
         if not caller.may_touch(playbook):
             return Refusal(HTTPStatus.FORBIDDEN, f"this key's name spaces do not hold {playbook}")
-        return message
+        # What a client says that it spent would count against the playbook's cap.
+        return message.model_copy(update={"usage": Usage()}) if isinstance(message, Reflection) else message
 
     async def _write(self, kind: Kind, messages: Sequence[Message]) -> Mapping[str, bool]:
         """Write what was not acknowledged before; return by place which was."""
