@@ -83,8 +83,13 @@ def revoke(
 ) -> None:
     """Take reflections back: entries that rest on them alone go, and they never count again."""
     settings = load_settings(bootstrap_servers=bootstrap_servers)
-    made, changed, serving = asyncio.run(_revoke(settings, name, reflection_ids, command_id, timeout))
+    before, made, serving = asyncio.run(_revoke(settings, name, reflection_ids, command_id, timeout))
+    changed = made is not before
+    counts = {entry.id: entry.evidence_count for entry in made.entries}
+    fewer = sum(counts.get(one.id, one.evidence_count) < one.evidence_count for one in before.entries)
     _tell(made, {"revoked": list(made.revoked), "changed": changed, "labels": serving}, as_json=as_json)
+    if fewer:
+        remark(f"{fewer} entries rest on fewer reflections now")
     for label, version in serving.items():
         remark(
             f"{label} still serves version {version}, in which something rests on revoked reflections alone:"
@@ -94,7 +99,8 @@ def revoke(
 
 async def _revoke(
     settings: Settings, name: str, ids: list[str], command_id: str | None, timeout_s: float
-) -> tuple[Playbook, bool, dict[str, int]]:
+) -> tuple[Playbook, Playbook, dict[str, int]]:
+    """Return the version before, the newest one, and the labels that still serve what was revoked."""
     from combee.cli.log import open_log  # noqa: PLC0415 - --help stays quick
 
     async with open_log(settings) as (log, servers):
@@ -104,8 +110,7 @@ async def _revoke(
                 f"{name} has no reflection {', '.join(unknown)}: 'combee why ENTRY --playbook {name}' names those"
                 " that an entry rests on"
             )
-        changed = command_id not in current.commands and not set(ids) <= set(current.revoked)
-        if changed:
+        if command_id not in current.commands and not set(ids) <= set(current.revoked):
             command = _command("revoke", current, command_id, *ids, reflection_ids=tuple(ids))
             async with ensure_publisher(settings, servers):
                 made = await run_command(log, command, timeout_s)
@@ -115,7 +120,7 @@ async def _revoke(
         async def exactly(number: int) -> Playbook | None:
             return past.get(number)
 
-        return made, changed, await lineage.labels_serving(log, pointing, exactly, made.revoked)
+        return current, made, await lineage.labels_serving(log, pointing, exactly, made.revoked)
 
 
 def delete(

@@ -46,7 +46,9 @@ def followed(before: Playbook, version: Playbook, update: Update | None) -> Play
     """
     touched = {entry.id for entry in version.entries if entry.updated_version == version.version}
     known = {entry.id: entry for entry in before.entries}
-    if update is not None and any(not _has_all(one) and one.id in touched for one in version.entries):
+    merged = any(change.kind == "merge" for change in version.changes)
+    hiding = (one for one in version.entries if one.id in touched and not _has_all(one))
+    if update is not None and any(merged or not _shows_news(one, known.get(one.id)) for one in hiding):
         draft, _, _ = applied(
             before,
             update.operations,
@@ -92,6 +94,11 @@ def kept(entries: Iterable[Entry]) -> tuple[Entry, ...]:
 
 def _has_all(entry: Entry) -> bool:
     return entry.evidence_count <= len(entry.evidence)
+
+
+def _shows_news(entry: Entry, known: Entry | None) -> bool:
+    """Return whether a snapshot names all that came: ids come in order, so what follows a known one is all there."""
+    return known is not None and entry.evidence[:1] != () and entry.evidence[0] in known.evidence
 
 
 def _is_same(known: Entry | None, entry: Entry) -> bool:
