@@ -12,7 +12,7 @@ from combee.core.editing import edit_operations, editable
 from combee.core.formats import read_playbook
 from combee.ports import FatalError
 from combee_schemas import topics
-from combee_schemas.playbook import Label, Playbook
+from combee_schemas.playbook import Entry, Label, Playbook
 from combee_schemas.scan import OperationKind
 from support import ledger
 from support.deployment import Deployment
@@ -250,6 +250,14 @@ def test_revoke_removes_what_rests_on_the_reflection_alone(learned: Deployment) 
     assert (made["version"], made["entries"], made["revoked"]) == (3, 19, ["r-3"])
     assert run_json("playbook", "revoke", NAME, "r-3")["changed"] is False
     assert "lesson 3" not in {entry.content for entry in ledger.latest(learned.log).entries}
+
+
+def test_revoke_says_how_many_entries_rest_on_less(learned: Deployment, tmp_path: Path) -> None:
+    entry = Entry(id="misc-1", section="OTHERS", content="ask", evidence=("r-1", "r-2"), evidence_count=2)
+    (tmp_path / "p.json").write_text(Playbook(name=NAME, version=1, entries=(entry,)).model_dump_json())
+    run_json("playbook", "import", NAME, str(tmp_path / "p.json"), "--format", "json")
+    assert "1 entries rest on fewer reflections now" in run("playbook", "revoke", NAME, "r-1").stderr
+    assert ledger.latest(learned.log).entries[0].evidence == ("r-2",)
 
 
 def test_an_id_that_no_reflection_has_is_not_revoked(learned: Deployment) -> None:
