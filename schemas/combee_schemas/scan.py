@@ -40,6 +40,9 @@ class Seen(Value):
     survived: int = 0
     """Levels after which an operation still rests on it: 0 none, 1 its group's, 2 the first combine's too …"""
     tags: tuple[BulletTag, ...] = ()
+    """Of a reflection that says what its agent was shown."""
+    shown_version: int | None = None
+    """The version that its agent was shown, as its producer says; None: not said, as older writers never did."""
 
 
 class Echo(Value):

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from combee_schemas.playbook import Entry, Playbook
 from support.gateway import Asked, asked, publishing
 
 PATH = "/v1/playbooks/support/refunds"
@@ -53,6 +54,8 @@ async def test_a_playbook_lives_by_commands() -> None:
         assert (await done(gateway, "rollback", version=1))["version"] == 3
         assert await content(gateway) == ["ask for the receipt"]
 
+        lesson = {"reflection_id": "r1", "playbook": "support/refunds", "key_insight": "check the date"}
+        assert (await gateway.client.post("/v1/reflections", json=lesson)).status_code == 202
         assert (await done(gateway, "revoke", reflection_ids=["r1"]))["version"] == 4
         deleted = await done(gateway, "delete")
         assert deleted["version"] == 5
@@ -60,6 +63,22 @@ async def test_a_playbook_lives_by_commands() -> None:
         assert (await gateway.client.post(f"{PATH}/delete", json={})).status_code == 404
         assert (await done(gateway, "rollback", version=2))["version"] == 6
         assert await content(gateway) == ["ask for the date"]
+
+
+async def test_revoke_refuses_unknown_ids_and_names_the_labels_that_still_serve_the_text() -> None:
+    entry = Entry(id="misc-1", section="OTHERS", content="bad advice", evidence=("r1",), evidence_count=1)
+    text = Playbook(name="support/refunds", version=1, entries=(entry,)).model_dump_json()
+    async with running() as gateway:
+        await done(gateway, "import", text=text, format="json")
+        await done(gateway, "promote", label="production", version=1)
+        answer = await gateway.client.post(f"{PATH}/revoke", json={"reflection_ids": ["r1", "r2"]})
+        assert (answer.status_code, answer.json()["detail"]) == (404, "support/refunds has no reflection r2")
+        made = await done(gateway, "revoke", reflection_ids=["r1"])
+        again = await done(gateway, "revoke", reflection_ids=["r1"])
+        assert (made["version"], made["changed"], made["labels"]) == (2, True, {"production": 1})
+        assert (again["version"], again["changed"], again["labels"]) == (2, False, {"production": 1})
+        await done(gateway, "promote", label="production")
+        assert (await done(gateway, "revoke", reflection_ids=["r1"]))["labels"] == {}
 
 
 async def test_a_repeat_under_the_same_id_has_no_second_effect() -> None:

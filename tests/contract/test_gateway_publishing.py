@@ -11,6 +11,7 @@ from combee.adapters.memory import MemoryLog
 from combee.ports import Outgoing, TopicPartition, TransientError
 from combee.runtime.clock import SystemClock
 from combee_schemas import topics
+from combee_schemas.base import Usage
 from combee_schemas.codec import decode
 from combee_schemas.reflection import Reflection
 from combee_schemas.topics import Topic
@@ -197,6 +198,14 @@ async def test_secrets_in_texts_do_not_reach_the_log() -> None:
         (found,) = await written(gateway, topics.REFLECTIONS)
         assert found.reasoning == "used ***"
         assert found.side_info == {"password": "***"}
+
+
+async def test_the_usage_that_a_client_claims_is_discarded() -> None:
+    async with asked() as gateway:
+        body = {**LESSON, "usage": {"calls": 1, "tokens_in": 10**12, "seconds": 9.5}}
+        assert (await gateway.client.post("/v1/reflections", json=body)).status_code == 202
+        (lesson,) = await written(gateway, topics.REFLECTIONS)
+        assert lesson.usage == Usage()
 
 
 async def test_a_batch_has_a_size_limit() -> None:

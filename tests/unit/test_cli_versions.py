@@ -1,5 +1,6 @@
 """Compare, label, edit, take back, delete: verbs that make versions, on a log with a real publisher."""
 
+import asyncio
 import stat
 import tempfile
 from pathlib import Path
@@ -11,11 +12,11 @@ from combee.core.editing import edit_operations, editable
 from combee.core.formats import read_playbook
 from combee.ports import FatalError
 from combee_schemas import topics
-from combee_schemas.playbook import Label, Playbook
+from combee_schemas.playbook import Entry, Label, Playbook
 from combee_schemas.scan import OperationKind
 from support import ledger
 from support.deployment import Deployment
-from support.ledger import NAME
+from support.ledger import NAME, outgoing, reflection
 from support.reading import learned_from, publish_with, run, run_json, use_log
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
@@ -249,6 +250,39 @@ def test_revoke_removes_what_rests_on_the_reflection_alone(learned: Deployment) 
     assert (made["version"], made["entries"], made["revoked"]) == (3, 19, ["r-3"])
     assert run_json("playbook", "revoke", NAME, "r-3")["changed"] is False
     assert "lesson 3" not in {entry.content for entry in ledger.latest(learned.log).entries}
+
+
+def test_revoke_says_how_many_entries_rest_on_less(learned: Deployment, tmp_path: Path) -> None:
+    entry = Entry(id="misc-1", section="OTHERS", content="ask", evidence=("r-1", "r-2"), evidence_count=2)
+    (tmp_path / "p.json").write_text(Playbook(name=NAME, version=1, entries=(entry,)).model_dump_json())
+    run_json("playbook", "import", NAME, str(tmp_path / "p.json"), "--format", "json")
+    assert "1 entries rest on fewer reflections now" in run("playbook", "revoke", NAME, "r-1").stderr
+    assert ledger.latest(learned.log).entries[0].evidence == ("r-2",)
+
+
+def test_an_id_that_no_reflection_has_is_not_revoked(learned: Deployment) -> None:
+    result = run("playbook", "revoke", NAME, "r-3", "r-typo", "r-99")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert f"{NAME} has no reflection r-typo, r-99: 'combee why ENTRY --playbook {NAME}'" in result.stderr
+    assert len(ledger.versions(learned.log)) == 2
+
+
+def test_a_reflection_that_waits_for_its_batch_can_be_revoked(learned: Deployment) -> None:
+    asyncio.run(learned.log.produce(outgoing(reflection(99))))
+    assert run_json("playbook", "revoke", NAME, "r-99")["revoked"] == ["r-99"]
+
+
+def test_revoke_names_the_labels_that_still_serve_the_text(learned: Deployment) -> None:
+    run_json("playbook", "promote", NAME, "production", "2")
+    run_json("playbook", "promote", NAME, "staging", "1")
+    serving = {"production": 2}  # the first version knew nothing of it
+    assert run_json("playbook", "revoke", NAME, "r-13")["labels"] == serving
+    again = run("playbook", "revoke", NAME, "r-13")
+    assert "production still serves version 2" in again.stderr
+    assert "staging" not in again.stderr
+    run_json("playbook", "promote", NAME, "production")
+    assert run_json("playbook", "revoke", NAME, "r-13")["labels"] == {}
+    assert len(ledger.versions(learned.log)) == 3
 
 
 def test_delete_asks_first(learned: Deployment) -> None:

@@ -405,6 +405,28 @@ def test_tags_are_counted_as_a_multiset_one_for_each_reflection() -> None:
     assert (get(after, "calc-00002").helpful, get(after, "calc-00002").harmful) == (0, 2)
 
 
+@pytest.mark.parametrize(("version", "counted"), [(0, 0), (1, 0), (2, 1), (4, 1), (5, 0), (9, 0)])
+def test_a_tag_counts_for_an_entry_that_the_version_shown_did_contain(version: int, counted: int) -> None:
+    base = BASE.model_copy(update={"entries": (entry("a", "since the second version", created_version=2),)})
+    tagged = seen("r", ("a", "helpful")).model_copy(update={"shown_version": version})
+    assert apply_operations(base, (), [tagged]).entries["a"].helpful == counted
+
+
+def test_a_tag_counts_once_per_reflection_and_the_last_one_holds() -> None:
+    tagged = seen("r", *[("calc-00001", "helpful")] * 40, ("calc-00001", "harmful"))
+    after = get(applied(seen_=(tagged,)), "calc-00001")
+    assert (after.helpful, after.harmful) == (2, 1)
+
+
+def test_an_import_that_keeps_an_entry_s_words_keeps_since_when_it_is_there() -> None:
+    given = (entry("calc-00001", "one"), entry("calc-00002", "reworded"))
+    before = BASE.model_copy(
+        update={"entries": tuple(e.model_copy(update={"created_version": 2}) for e in BASE.entries)}
+    )
+    after = after_command(command("import", entries=given), before)
+    assert [one.created_version for one in after.entries] == [2, 5]
+
+
 def test_counters_come_first_so_that_a_merge_adds_them_up() -> None:
     after = applied(op(MERGE, "m", "calc-00001", "calc-00002"), seen_=(seen("a", ("calc-00002", "helpful")),))
     assert get(after, "calc-00001").helpful == 3
@@ -450,7 +472,7 @@ def test_revoked_evidence_never_counts() -> None:
 
 def test_an_entry_keeps_the_last_ids_and_the_whole_count() -> None:
     ids = tuple(f"r-{n}" for n in range(100, 130))
-    kept = get(applied(op(ADD, "one", evidence=ids)), "calc-00001")
+    kept = get(after_update(an_update(op(ADD, "one", evidence=ids))), "calc-00001")
     assert kept.evidence == ids[-EVIDENCE_KEPT:]
     assert kept.evidence_count == 31
 

@@ -1,21 +1,28 @@
 import asyncio
+from collections.abc import Mapping
 from random import Random
+from typing import Any
 
 import pytest
 
+from combee.cli.learning import Learning
+from combee.core.intake import Sample
+from combee.core.playbook import tokens
 from combee.ports import Outgoing, TopicPartition
+from combee.sdk.view import PlaybookView
 from combee_schemas import topics
+from combee_schemas.base import Shown
 from combee_schemas.codec import encode
 from combee_schemas.command import Command
 from combee_schemas.model import Prompt, Reply
-from combee_schemas.playbook import Entry
-from combee_schemas.reflection import BulletTag, Reflection
+from combee_schemas.playbook import Entry, Playbook
+from combee_schemas.reflection import BulletTag, Reflection, Tag
 from combee_schemas.topics import Topic
 from combee_schemas.trace import Trace
 from support import ledger
 from support.deployment import Deployment
 from support.ledger import NAME, lessons, outgoing, reflection
-from support.models import ScriptedModel
+from support.models import ModelClient, ScriptedModel, echo
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
 
@@ -79,20 +86,59 @@ async def test_a_reflection_published_three_times_counts_once_and_the_manifest_l
     assert all(entry.evidence_count == 1 for entry in ledger.latest(running.log).entries)
 
 
-async def test_a_tag_counts_once_however_many_copies_of_its_reflection_there_are() -> None:
-    entry = Entry(id="misc-00001", section="OTHERS", content="an old lesson")
-    tags = [("helpful",) * 2, ("harmful",), ("neutral",), ("helpful",), ("helpful",)]
-    tagged = [
-        reflection(n, bullet_tags=tuple(BulletTag(id=entry.id, tag=tag) for tag in some))
-        for n, some in enumerate(tags)
-    ]
-    async with Deployment(batch_size=5).running() as running:
-        await publish(running, Command(command_id="i", playbook=NAME, kind="import", entries=(entry,)))
+OLD = Entry(id="misc-00001", section="OTHERS", content="an old lesson", helpful=1)
+
+
+def tagged(n: int, *tags: Tag, **fields: Any) -> Reflection:
+    return reflection(n, bullet_tags=tuple(BulletTag(id=OLD.id, tag=tag) for tag in tags), **fields)
+
+
+async def after_tags(*reflections: Reflection, **settings: Any) -> Playbook:
+    """Return the version that follows when reflections speak of a playbook of one old entry."""
+    async with Deployment(batch_size=len(reflections), **settings).running() as running:
+        await publish(running, Command(command_id="i", playbook=NAME, kind="import", entries=(OLD,)))
         await running.until(lambda: len(ledger.versions(running.log)) == 1)
-        await publish(running, *tagged)
-        await settle(running, 5)
-    (kept,) = [one for one in ledger.latest(running.log).entries if one.id == entry.id]
+        await publish(running, *reflections, *reflections)
+        await settle(running, len(reflections))
+    return ledger.latest(running.log)
+
+
+async def test_a_tag_counts_once_however_many_copies_of_its_reflection_there_are() -> None:
+    tags: list[tuple[Tag, ...]] = [("helpful",) * 2, ("harmful",), ("neutral",), ("helpful",), ("helpful",)]
+    after = await after_tags(*(tagged(n, *some, shown=Shown(version=1)) for n, some in enumerate(tags)))
+    (kept,) = [one for one in after.entries if one.id == OLD.id]
     assert (kept.helpful, kept.harmful) == (4, 1)
+
+
+async def test_tags_without_what_was_shown_swing_no_counter_and_evict_nobody() -> None:
+    budget = tokens(OLD) + 20  # of the forty lessons most must go, or the honest entry
+    after = await after_tags(*(tagged(n, "harmful") for n in range(40)), budget_tokens=budget)
+    assert OLD in [
+        one.model_copy(update={"created_version": 0, "updated_version": 0}) for one in after.entries
+    ]
+    assert "evict" in [one.kind for one in after.changes]
+
+
+async def test_the_tags_of_a_reflection_that_reflect_made_of_a_trace_count() -> None:
+    def answer(prompt: Prompt) -> Mapping[str, Any]:
+        match prompt.reply_name:
+            case "answer":
+                return {"final_answer": "42"}
+            case "reflection":
+                return {**echo(prompt), "bullet_tags": [{"id": OLD.id, "tag": "helpful"}]}
+        return echo(prompt)
+
+    async with Deployment(batch_size=2, model=ScriptedModel(answer)).running() as running:
+        await publish(running, Command(command_id="i", playbook=NAME, kind="import", entries=(OLD,)))
+        await running.until(lambda: len(ledger.versions(running.log)) == 1)
+        newest = ledger.latest(running.log)
+        learning = Learning(running.log, ModelClient(running.model), running.clock, concurrency=1)
+        await learning._answer(Sample(trace_id="s", playbook=NAME, question="?", target="42"), newest)
+        shown = PlaybookView(name=NAME, snapshot=newest).shown()  # what the SDK puts into the trace of a run
+        trace = Trace(trace_id="t", playbook=NAME, task="a task", answer="forty-two", shown=shown)
+        await running.log.produce(Outgoing(topic="traces", key=b"t", value=encode(trace)))
+        await settle(running, 2)
+    assert next(one.helpful for one in ledger.latest(running.log).entries if one.id == OLD.id) == 3
 
 
 async def test_a_batch_in_flight_holds_the_next_one_back_and_the_next_one_sees_its_version() -> None:

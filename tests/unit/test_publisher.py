@@ -1,11 +1,14 @@
 import asyncio
 from collections.abc import AsyncIterator
+from itertools import count, islice
+from random import Random
 from typing import Any
 
 import pytest
 
-from combee.core import identity
+from combee.core import evidence, identity
 from combee.ports import FencedError, Outgoing
+from combee.runtime import lineage
 from combee_schemas import topics
 from combee_schemas.codec import encode
 from combee_schemas.command import Command
@@ -217,6 +220,98 @@ async def test_a_rollback_does_not_bring_back_what_was_revoked(publishing: Deplo
     await send(publishing, command("v", "revoke", reflection_ids=("r-1",)))
     await send(publishing, command("b", "rollback", version=1))
     assert contents(publishing) == ["good"]
+
+
+MANY = tuple(f"r-{n}" for n in range(30))
+
+
+async def test_thirty_reflections_that_say_the_same_all_revoked_leave_nothing_behind(
+    publishing: Deployment,
+) -> None:
+    await send(publishing, update(1, add("the same", *MANY), add("other", "r-x")))
+    await send(publishing, command("v", "revoke", reflection_ids=MANY))
+    assert contents(publishing) == ["other"]
+    assert latest(publishing.log).changes[0].kind == "remove"
+
+
+async def test_what_is_left_after_a_revocation_counts_what_the_updates_say(publishing: Deployment) -> None:
+    await send(publishing, update(1, add("the same", *MANY)), update(2, add("the same", "r-x", "r-y")))
+    await send(publishing, command("v", "revoke", reflection_ids=(*MANY[5:], "r-y")))
+    (entry,) = latest(publishing.log).entries
+    assert (entry.evidence, entry.evidence_count) == ((*MANY[:5], "r-x"), 6)
+    await send(publishing, command("w", "revoke", reflection_ids=MANY[:5]))
+    await send(publishing, command("b", "rollback", version=2))
+    (entry,) = latest(publishing.log).entries
+    assert (entry.evidence, entry.evidence_count) == (("r-x",), 1)
+
+
+async def published_and_revoked(seed: int) -> list[tuple[str, int]]:
+    """Return contents and evidence counts after a random life with merges, rollbacks, an import and revocations."""
+    rng, sent = Random(seed), list[Update | Command]()
+    ids = (f"e-{n}" for n in count())
+    sequence = 0
+    for step in range(14):
+        kind = rng.choice(["batch"] * 6 + ["rollback", "revoke"]) if step > 2 else "batch"
+        if kind == "batch":
+            sequence += 1
+            said = [add(f"lesson {rng.choice(WORDS)}", *islice(ids, rng.randrange(1, 6))) for _ in range(3)]
+            pair = tuple(f"misc-{n:05d}" for n in rng.sample(range(1, 5), 2))
+            merge = Operation(
+                kind=OperationKind.MERGE,
+                section=SECTION,
+                content=f"both {step}",
+                entry_ids=pair,
+                evidence=("e-1",),
+            )
+            sent.append(update(sequence, *said, *([merge] if rng.random() < 0.3 else [])))
+        elif kind == "rollback":
+            sent.append(command(f"c{step}", kind, version=rng.randrange(1, step + 1)))
+        else:
+            gone = tuple(f"e-{n}" for n in rng.sample(range(40), 8))
+            sent.append(command(f"c{step}", kind, reflection_ids=gone))
+    gone = tuple(f"e-{n}" for n in range(0, 200, 2))
+    async with Deployment(budget_tokens=60).running(["publish"]) as deployment:
+        await send(deployment, *sent, command("last", "revoke", reflection_ids=gone))
+    assert dead_letters(deployment.log) == []
+    return [(one.content, one.evidence_count) for one in latest(deployment.log).entries]
+
+
+WORDS = ("ask", "pay", "wait", "sign", "call", "sell", "post")
+
+
+@pytest.mark.parametrize("seed", range(10))
+async def test_counts_after_a_revocation_are_those_of_a_playbook_that_forgets_no_id(
+    monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    found = []
+    for kept in (10**9, 2):
+        monkeypatch.setattr(evidence, "EVIDENCE_KEPT", kept)
+        found.append(await published_and_revoked(seed))
+    assert found[0] == found[1]
+
+
+async def test_revoking_reads_no_history_where_the_snapshot_names_all(
+    publishing: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lineage, "_followed", None)
+    await send(publishing, update(1, add("bad", "r-1"), add("good", "r-2")))
+    await send(publishing, command("v", "revoke", reflection_ids=("r-1",)))
+    assert contents(publishing) == ["good"]
+
+
+async def test_a_revocation_that_takes_too_long_to_look_up_is_refused_and_holds_up_nobody(
+    publishing: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def slow(*_: Any) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(lineage, "LOOK_UP_S", 0.01)
+    monkeypatch.setattr(lineage, "_followed", slow)
+    await send(publishing, update(1, add("the same", *MANY)))
+    await send(publishing, command("v", "revoke", reflection_ids=MANY), update(2, add("b", "r-x")))
+    (letter,) = dead_letters(publishing.log)
+    assert letter.reason.endswith("could not be read in 0 s: try again when the broker is less busy")
+    assert contents(publishing) == ["the same", "b"]
 
 
 async def test_a_label_moves_to_the_version_it_is_told(publishing: Deployment) -> None:

@@ -1,6 +1,7 @@
 """Spend caps: what is counted, when a playbook pauses, and that a pause loses nothing."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -287,6 +288,25 @@ async def test_while_a_playbook_is_paused_its_bodies_stay_in_the_log() -> None:
         (state,) = [s for s in deployment.shuffler._states.values() if s.windows]  # type: ignore[union-attr]
         assert len(state.window(NAME)) == 195
         assert state.held_bytes <= 1000
+
+
+async def test_a_reflection_that_claims_a_fortune_does_not_pause_its_playbook() -> None:
+    one = await measured(1)
+    deployment = capped(one * 2 + 1_000)
+    deployment.spending = replace(deployment.spending, reflection_tokens=100)
+    with capture_logs() as logs:
+        async with deployment.running():
+            await publish(deployment, range(1), usage=Usage(calls=1, tokens_in=10**12))
+            await publish(deployment, range(1, 10))
+            await deployment.until(lambda: ledger.applied(deployment.log) == 10)
+    first, second = batches(deployment.log)
+    assert (first.reflect_usage.tokens_in, second.reflect_usage.tokens_in) == (100, 0)
+    (said,) = [one for one in logs if one["event"] == "usage_bounded"]
+    assert (said["playbook"], said["reflections"], said["most_tokens"]) == (NAME, ["r-0"], 100)
+
+
+def test_how_much_a_reflection_may_claim_is_a_setting() -> None:
+    assert load_settings(reflection_tokens=7).spend.policy(None).reflection_tokens == 7
 
 
 async def test_what_the_members_reflections_cost_is_in_manifest_and_version_and_counts() -> None:

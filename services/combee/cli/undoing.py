@@ -6,13 +6,14 @@ from typing import Annotated, Any
 import typer
 
 from combee.cli.console import confirmed, output, print_json, remark
-from combee.cli.lookup import newest_snapshots, resolved, versions, wanted
+from combee.cli.lookup import labels, newest_snapshots, resolved, versions, wanted
 from combee.cli.options import AsJson, CommandId, Name, Patience, Ref, Servers
 from combee.cli.playbook_view import version_title
 from combee.cli.sending import ensure_publisher, run_command
 from combee.core.formats import says_the_same
 from combee.core.identity import content_id
 from combee.ports import FatalError, Log
+from combee.runtime import lineage
 from combee.runtime.backlog import newest_batches
 from combee.runtime.clock import SystemClock
 from combee.runtime.settings import Settings, load_settings
@@ -82,22 +83,44 @@ def revoke(
 ) -> None:
     """Take reflections back: entries that rest on them alone go, and they never count again."""
     settings = load_settings(bootstrap_servers=bootstrap_servers)
-    made, changed = asyncio.run(_revoke(settings, name, reflection_ids, command_id, timeout))
-    _tell(made, {"revoked": list(made.revoked), "changed": changed}, as_json=as_json)
+    before, made, serving = asyncio.run(_revoke(settings, name, reflection_ids, command_id, timeout))
+    changed = made is not before
+    counts = {entry.id: entry.evidence_count for entry in made.entries}
+    fewer = sum(counts.get(one.id, one.evidence_count) < one.evidence_count for one in before.entries)
+    _tell(made, {"revoked": list(made.revoked), "changed": changed, "labels": serving}, as_json=as_json)
+    if fewer:
+        remark(f"{fewer} entries rest on fewer reflections now")
+    for label, version in serving.items():
+        remark(
+            f"{label} still serves version {version}, in which something rests on revoked reflections alone:"
+            f" 'combee playbook promote {name} {label}' lets it serve version {made.version}"
+        )
 
 
 async def _revoke(
     settings: Settings, name: str, ids: list[str], command_id: str | None, timeout_s: float
-) -> tuple[Playbook, bool]:
+) -> tuple[Playbook, Playbook, dict[str, int]]:
+    """Return the version before, the newest one, and the labels that still serve what was revoked."""
     from combee.cli.log import open_log  # noqa: PLC0415 - --help stays quick
 
     async with open_log(settings) as (log, servers):
-        current = await wanted(log, name)
-        if command_id in current.commands or set(ids) <= set(current.revoked):
-            return current, False
-        command = _command("revoke", current, command_id, *ids, reflection_ids=tuple(ids))
-        async with ensure_publisher(settings, servers):
-            return await run_command(log, command, timeout_s), True
+        made = current = await wanted(log, name)
+        if unknown := await lineage.unknown(log, current, ids):
+            raise FatalError(
+                f"{name} has no reflection {', '.join(unknown)}: 'combee why ENTRY --playbook {name}' names those"
+                " that an entry rests on"
+            )
+        if command_id not in current.commands and not set(ids) <= set(current.revoked):
+            command = _command("revoke", current, command_id, *ids, reflection_ids=tuple(ids))
+            async with ensure_publisher(settings, servers):
+                made = await run_command(log, command, timeout_s)
+        pointing = (await labels(log)).get(name, {})
+        past = {one.version: one async for one in versions(log, name) if one.version in pointing.values()}
+
+        async def exactly(number: int) -> Playbook | None:
+            return past.get(number)
+
+        return current, made, await lineage.labels_serving(log, pointing, exactly, made.revoked)
 
 
 def delete(

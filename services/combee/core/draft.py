@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from combee.core.operations import union
 from combee.core.retention import Landing
 from combee.core.similarity import Index
-from combee_schemas.playbook import EVIDENCE_KEPT, Change, ChangeKind, Entry, Playbook
+from combee_schemas.playbook import Change, ChangeKind, Entry, Playbook
 
 MAX_DETAIL_CHARS = 300
 MOST_IN_CONFLICT = 3
@@ -80,7 +80,7 @@ def united(kept: Entry, others: Iterable[Entry]) -> Entry:
                 "helpful": kept.helpful + other.helpful,
                 "harmful": kept.harmful + other.harmful,
                 "evidence_count": kept.evidence_count + other.evidence_count - shared,
-                "evidence": union(kept.evidence, other.evidence)[-EVIDENCE_KEPT:],
+                "evidence": union(kept.evidence, other.evidence),
             }
         )
     return kept

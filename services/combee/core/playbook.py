@@ -8,7 +8,7 @@ from combee.core.draft import Draft, united
 from combee.core.operations import TARGETS, normalise, union
 from combee.core.render import section_order
 from combee.core.similarity import same_lesson
-from combee_schemas.playbook import ACE_SECTIONS, EVIDENCE_KEPT, Entry, Playbook
+from combee_schemas.playbook import ACE_SECTIONS, Entry, Playbook
 from combee_schemas.scan import Echo, Operation, OperationKind, Seen
 
 SLUGS = {
@@ -128,11 +128,21 @@ def _note_echoes(draft: Draft, echoes: Iterable[Echo], gone: frozenset[str]) -> 
 
 
 def _count(draft: Draft, seen: Iterable[Seen]) -> None:
+    """Count each reflection's last tag of an entry, if the version that it says was shown had that entry."""
     for one in seen:
-        for tag in one.tags:
+        for tag in {tag.id: tag for tag in one.tags}.values():
             entry = draft.entries.get(tag.id)
-            if entry is not None and tag.tag != "neutral":
+            if (
+                entry is not None
+                and tag.tag != "neutral"
+                and _was_in(entry, one.shown_version, draft.version)
+            ):
                 draft.entries[tag.id] = entry.model_copy(update={tag.tag: getattr(entry, tag.tag) + 1})
+
+
+def _was_in(entry: Entry, version: int | None, before: int) -> bool:
+    """Return whether an entry was in a version, one of those ``before`` another; None: an older writer's."""
+    return version is None or max(1, entry.created_version) <= version < before
 
 
 def _add(draft: Draft, operation: Operation) -> None:
@@ -206,7 +216,7 @@ def rest_on(entry: Entry, evidence: Sequence[str], version: int) -> Entry:
     return entry.model_copy(
         update={
             "evidence_count": entry.evidence_count + len(fresh),
-            "evidence": (*entry.evidence, *fresh)[-EVIDENCE_KEPT:],
+            "evidence": (*entry.evidence, *fresh),
             "updated_version": version,
         }
     )

@@ -9,7 +9,7 @@ from combee_schemas.playbook import Spend
 DAY_MS = 24 * 3600 * 1000
 MILLION = 1_000_000
 MOST = 10**15
-"""Anybody may state the usage of a reflection: beyond this it is not believed, nor below 0."""
+"""What a sum holds at most, so that it fits a message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +20,8 @@ class SpendPolicy:
     price_out: float = 0.0
     daily_tokens: int | None = None
     daily_cost: float | None = None
+    reflection_tokens: int = 100_000
+    """Most that one reflection's own calls count for: its producer states their usage."""
 
     @property
     def is_capped(self) -> bool:
@@ -42,6 +44,11 @@ class Pause:
 
     reason: str
     until_ms: int
+
+
+def bounded(usage: Usage, most: int) -> Usage:
+    """Return what a reflection says that its calls took, every figure between 0 and ``most``."""
+    return Usage(**{name: min(max(getattr(usage, name), 0), most) for name in Usage.model_fields})
 
 
 def total(usages: Iterable[Usage]) -> Usage:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from combee.core import retention
+from combee.core import evidence, retention
 from combee.core.components import applied, check_components, held_after
 from combee.core.echo import retired
 from combee.core.playbook import empty
@@ -43,7 +43,7 @@ def after_update(
         update={
             "version": current.version + 1,
             "sections": sections,
-            "entries": entries,
+            "entries": evidence.kept(entries),
             "next_id": draft.next_id,
             "origin": "batch",
             "changes": tuple(draft.changes),
@@ -92,7 +92,8 @@ def after_command(
 ) -> Playbook:
     """Return the version that ``command`` makes of ``current``.
 
-    ``target`` is a rollback's old version, or the one that an edit was made on if that is not ``current``.
+    ``target`` is a rollback's old version, or the one that an edit was made on if that is not ``current``. Of a
+    revocation ``current``, and of a rollback ``target``, has all of its evidence (``combee.core.evidence``).
 
     Raises
     ------
@@ -110,7 +111,7 @@ def after_command(
         case "rollback" if target is not None:
             kept = {name: getattr(target, name) for name in ("entries", "sections", "counters", "holds")}
             changed = _revoked(current.model_copy(update=kept), current.revoked)
-            change = Change(kind="rollback", detail=f"to version {target.version}")
+            change = Change(kind="rollback", detail=evidence.RESTORED.format(version=target.version))
             changed = changed.model_copy(update={"changes": (change, *changed.changes)})
         case "delete" if current.version:
             changed = _deleted(current)
@@ -119,6 +120,7 @@ def after_command(
     return changed.model_copy(
         update={
             "version": current.version + 1,
+            "entries": evidence.kept(changed.entries),
             "origin": command.kind,
             "reflections": 0,
             "batch_size": 0,
@@ -176,8 +178,14 @@ def _imported(current: Playbook, command: Command) -> Playbook:
     if command.holds == "components":
         check_components(command.entries)
     version = current.version + 1
+    since = {(entry.id, entry.content): entry.created_version for entry in current.entries}
     entries = tuple(
-        entry.model_copy(update={"created_version": version, "updated_version": version})
+        entry.model_copy(
+            update={
+                "created_version": since.get((entry.id, entry.content), version),
+                "updated_version": version,
+            }
+        )
         for entry in command.entries
     )
     return current.model_copy(
@@ -239,16 +247,17 @@ def _edited(current: Playbook, command: Command, budget_tokens: int) -> Playbook
 
 def _revoked(current: Playbook, ids: Sequence[str]) -> Playbook:
     """Return the playbook without entries that rest on revoked reflections alone."""
-    gone = frozenset(ids)
-    kept: list[Entry] = []
-    changes: list[Change] = []
-    for entry in current.entries:
-        left = tuple(one for one in entry.evidence if one not in gone)
-        lost = len(entry.evidence) - len(left)
-        if lost and entry.evidence_count == lost:
-            changes.append(Change(kind="remove", entry_id=entry.id, detail="all of its evidence is revoked"))
-            continue
-        count = entry.evidence_count - lost
-        kept.append(entry.model_copy(update={"evidence": left, "evidence_count": count}) if lost else entry)
     revoked = tuple(dict.fromkeys([*current.revoked, *ids]))
-    return current.model_copy(update={"entries": tuple(kept), "changes": tuple(changes), "revoked": revoked})
+    gone = frozenset(revoked)
+    lost = {entry.id for entry in evidence.resting_on(current.entries, gone)}
+    return current.model_copy(
+        update={
+            "entries": tuple(evidence.without(one, gone) for one in current.entries if one.id not in lost),
+            "changes": tuple(
+                Change(kind="remove", entry_id=one.id, detail="all of its evidence is revoked")
+                for one in current.entries
+                if one.id in lost
+            ),
+            "revoked": revoked,
+        }
+    )

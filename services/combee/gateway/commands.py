@@ -1,5 +1,6 @@
 """Commands for publish: ``POST /v1/playbooks/{name}/promote`` and its like, idempotent by their ids."""
 
+from functools import partial
 from http import HTTPStatus
 from typing import Annotated, Any
 
@@ -15,9 +16,10 @@ from combee.gateway.bodies import Asked, Edit, Import, Promote, Revoke, Rollback
 from combee.gateway.context import Context
 from combee.gateway.keys import Caller
 from combee.gateway.names import Name
-from combee.gateway.problems import BODY, Refusal, not_found, problems
+from combee.gateway.problems import BODY, Refusal, not_found, problems, unavailable
 from combee.gateway.values import LATEST, Sent
-from combee.ports import Outgoing
+from combee.ports import Outgoing, PoisonError
+from combee.runtime import lineage
 from combee_schemas import topics
 from combee_schemas.codec import CodecError, encode
 from combee_schemas.command import Command, CommandKind
@@ -116,11 +118,23 @@ class Commands:
     ) -> Sent:
         """Take reflections back: entries that rest on them alone go, and they never count again."""
         current = await shelf.wanted(self._context, caller, name)
-        if set(body.reflection_ids) <= set(current.revoked) or body.command_id in current.commands:
-            return _unchanged(response, body.command_id, current.version)
-        command_id = body.command_id or _own("revoke", current, *body.reflection_ids)
-        command = self._command("revoke", current, command_id, reflection_ids=tuple(body.reflection_ids))
-        return await self._send(command, response, wait_s)
+        gone = {*current.revoked, *body.reflection_ids}
+        labels = {label: one.version for label, one in shelf.labels_of(self._context, name).items()}
+        exactly = partial(self._context.history.exactly, name)
+        try:
+            unknown = await lineage.unknown(self._context.log, current, body.reflection_ids)
+            serving = await lineage.labels_serving(self._context.log, labels, exactly, gone)
+        except PoisonError as error:
+            raise unavailable(str(error)) from error
+        if unknown:
+            raise not_found(f"{name} has no reflection {', '.join(unknown)}")
+        if len(gone) == len(current.revoked) or body.command_id in current.commands:
+            sent = _unchanged(response, body.command_id, current.version)
+        else:
+            command_id = body.command_id or _own("revoke", current, *body.reflection_ids)
+            command = self._command("revoke", current, command_id, reflection_ids=tuple(body.reflection_ids))
+            sent = await self._send(command, response, wait_s)
+        return sent.model_copy(update={"labels": serving})
 
     async def delete(
         self, caller: Admin, name: Name, body: Asked, response: Response, wait_s: WaitS = 0.0

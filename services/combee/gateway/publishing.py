@@ -19,8 +19,9 @@ from combee.gateway.problems import BODY, Refusal, Wrong, problems, wrongs
 from combee.gateway.values import Item, Receipt, whole
 from combee.ports import Outgoing
 from combee_schemas import topics
-from combee_schemas.base import Message
+from combee_schemas.base import Message, Usage
 from combee_schemas.codec import CodecError, encode
+from combee_schemas.reflection import Reflection
 from combee_schemas.topics import Topic
 
 JSON = "application/json"
@@ -123,7 +124,8 @@ class Publishing:
         playbook = getattr(message, "playbook", "")
         if not caller.may_touch(playbook):
             return Refusal(HTTPStatus.FORBIDDEN, f"this key's name spaces do not hold {playbook}")
-        return message
+        # What a client says that it spent would count against the playbook's cap.
+        return message.model_copy(update={"usage": Usage()}) if isinstance(message, Reflection) else message
 
     def _consistent(self, kind: Kind, found: Sequence[Message | Refusal]) -> list[Message | Refusal]:
         """Refuse what is other content than its playbook has under its id, as far as that is remembered."""
@@ -217,7 +219,8 @@ def _add(routes: APIRouter, publishing: Publishing, kind: Kind) -> None:
             "Answers when Kafka has acknowledged. A repeat under the same id of the same playbook counts once; other"
             " content under it is refused (409) while it is remembered. Without an id the same content has the same"
             " id. Secrets in texts are replaced by `***`. Of a batch, what is refused does not hold up the rest: the"
-            " status is 207 then."
+            " status is 207 then. A reflection's `usage` is not taken over, and its `bullet_tags` count only for"
+            " entries of the version that its `shown` names."
         ),
         response_model=Receipt,
         responses={

@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import Annotated, Any, Literal
 
-from pydantic import StringConstraints
+from pydantic import Field, StringConstraints
 
 from combee.core.formats import Format
 from combee.gateway.problems import Problem
@@ -141,6 +141,8 @@ class Sent(Value):
     """The newest version, once done; of a label, the version that it points at."""
     changed: bool = True
     """False: it said nothing new, and nothing was sent."""
+    labels: dict[str, int] = Field(default_factory=dict)
+    """After a revocation: labels that still serve what rests on revoked reflections alone, with their versions."""
 
 
 class LedgerCalls(Value):

@@ -21,6 +21,7 @@ from combee.ports import (
 from combee.publish.desk import Desk, Held, open_desk
 from combee.publish.held import found_again, unplanned
 from combee.runtime.dead_letters import dead_letter
+from combee.runtime.lineage import with_evidence
 from combee.runtime.planned import is_planned, manifest_of
 from combee_schemas import topics
 from combee_schemas.codec import CodecError, decode, encode
@@ -197,8 +198,12 @@ class Publisher:
             await self._promote(desk, record, command, current)
         else:
             target = await self._target(desk, command, current)
+            if command.kind == "revoke":
+                current = await with_evidence(self._log, current)
+            elif command.kind == "delete":
+                current = desk.ended(current)
             version = versions.after_command(
-                desk.ended(current) if command.kind == "delete" else current,
+                current,
                 command,
                 record.offset,
                 target=target,
@@ -235,7 +240,8 @@ class Publisher:
         if command.kind in {"delete", "revoke"} and current.origin == "delete":
             raise PoisonError(f"there is no playbook {command.playbook} any more")
         if command.kind == "rollback":
-            return await self._version(desk.partition, command.playbook, command.version)
+            old = await self._version(desk.partition, command.playbook, command.version)
+            return await with_evidence(self._log, old) if current.revoked else old
         if command.kind == "edit" and command.base_version not in {0, current.version}:
             return await self._version(desk.partition, command.playbook, command.base_version)
         return None

@@ -5,23 +5,38 @@ consumer group: the playbook's partitions of ``history`` and ``batches``, the ve
 ``traces`` the partitions that hold the wanted keys. ``combee why`` and the dashboard show the same answer.
 """
 
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import suppress
+import asyncio
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+)
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from combee.core import evidence
 from combee.core.identity import fingerprint
-from combee.ports import FatalError, Log, Record, TopicPartition
+from combee.core.playbook import empty
+from combee.ports import FatalError, Log, PoisonError, Record, TopicPartition
 from combee_schemas import topics
 from combee_schemas.base import Message
 from combee_schemas.batch import Batch
 from combee_schemas.codec import CodecError, decode
 from combee_schemas.playbook import Change, Entry, Playbook
 from combee_schemas.reflection import Reflection
+from combee_schemas.scan import Update
 from combee_schemas.topics import Topic
 from combee_schemas.trace import Trace
 
 TOLD_EVERY = 250
+LOOK_UP_S = 60.0
+"""Looking up evidence takes no longer: publish does nothing else meanwhile."""
 M = TypeVar("M", bound=Message)
 OnProgress = Callable[[str, int, int], None]
 
@@ -58,20 +73,156 @@ async def lineage(log: Log, name: str, entry_id: str, *, traces: bool, on_progre
     FatalError
         If the playbook never had such an entry.
     """
-    found, evidence, is_live = None, dict[str, None](), False
+    newest, ids, is_live = None, dict[str, None](), False
     changes: list[tuple[Playbook, Change]] = []
     async for version in _messages(log, topics.HISTORY, Playbook, name):
         entry = next((one for one in version.entries if one.id == entry_id), None)
         is_live = entry is not None
         if entry is not None:
-            found = Lineage(playbook=name, version=version.version, entry=entry)
-            evidence |= dict.fromkeys(entry.evidence)
+            newest = version
+            ids |= dict.fromkeys(entry.evidence)
         changes += [(version, change) for change in version.changes if change.entry_id == entry_id]
-    if found is None:
+    if newest is None:
         raise FatalError(f"{name} has and had no entry {entry_id}; 'combee playbook show {name}' lists them")
-    found.is_live, found.changes = is_live, changes
-    found.sources = await _sources(log, name, evidence, traces=traces, on_progress=on_progress)
-    return found
+    (entry,) = (one for one in newest.entries if one.id == entry_id)
+    if entry.evidence_count > len(entry.evidence):
+        whole = await with_evidence(log, newest)
+        ids = (
+            dict.fromkeys(one for found in whole.entries if found.id == entry_id for one in found.evidence)
+            | ids
+        )
+    return Lineage(
+        playbook=name,
+        version=newest.version,
+        entry=entry,
+        is_live=is_live,
+        changes=changes,
+        sources=await _sources(log, name, ids, traces=traces, on_progress=on_progress),
+    )
+
+
+# ---- evidence that a snapshot no longer names
+
+
+async def with_evidence(log: Log, version: Playbook) -> Playbook:
+    """Return a version whose entries have all of their evidence, what was revoked since included.
+
+    Nothing is read for one that names it all itself. Else it follows from the playbook's ``history`` and
+    ``updates``, so that it is the same whenever it is looked up.
+
+    Raises
+    ------
+    PoisonError
+        If that takes longer than a minute.
+    """
+    if evidence.is_whole(version):
+        return version
+    async with _in_time(version):
+        return await _followed(log, version)
+
+
+@asynccontextmanager
+async def _in_time(version: Playbook) -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(LOOK_UP_S):
+            yield
+    except TimeoutError as error:
+        raise PoisonError(
+            f"what version {version.version} of {version.name} rests on could not be read in {LOOK_UP_S:.0f} s:"
+            " try again when the broker is less busy"
+        ) from error
+
+
+async def _followed(log: Log, version: Playbook) -> Playbook:
+    before, whole = {0: 0}, {0}
+    async with aclosing(_versions(log, version)) as past:
+        async for one in past:
+            before[one.version] = evidence.began_with(one)
+            if evidence.is_whole(one):
+                whole.add(one.version)
+    path = frozenset(evidence.ancestry(version.version, before, whole))
+    found = empty(version.name) if 0 in path else None
+    async with aclosing(_versions(log, version)) as past, aclosing(_Updates(log, version.name)) as updates:
+        async for one in past:
+            if one.version in path:
+                update = await updates.of(one) if found and one.origin == "batch" else None
+                found = evidence.followed(found, one, update) if found else one
+    return found or version
+
+
+async def _versions(log: Log, upto: Playbook) -> AsyncGenerator[Playbook, None]:
+    async with aclosing(_messages(log, topics.HISTORY, Playbook, upto.name)) as messages:
+        async for one in messages:
+            yield one
+            if one.version == upto.version:
+                return
+
+
+class _Updates:
+    """The updates of one playbook, for versions that are asked for in order."""
+
+    def __init__(self, log: Log, name: str) -> None:
+        self._messages = _messages(log, topics.UPDATES, Update, name)
+        self._early: dict[tuple[int, int], Update] = {}
+        """By sequence and place of the manifest; with overlapping batches some come before their turn."""
+
+    async def of(self, version: Playbook) -> Update | None:
+        """Return the update that made a version: the first in the log is the one that was applied."""
+        wanted = (version.batch_sequence, version.manifest_offset)
+        self._early = {key: update for key, update in self._early.items() if key >= wanted}
+        while wanted not in self._early:
+            update = await anext(self._messages, None)
+            if update is None:
+                return None
+            key = (update.plan.sequence, update.plan.manifest_offset)
+            if key >= wanted:
+                self._early.setdefault(key, update)
+        return self._early[wanted]
+
+    async def aclose(self) -> None:
+        """Stop reading."""
+        await self._messages.aclose()
+
+
+async def unknown(log: Log, current: Playbook, ids: Collection[str]) -> list[str]:
+    """Return the ids that no reflection of a playbook has: in no batch, and none that waits for one.
+
+    Raises
+    ------
+    PoisonError
+        If looking them up takes longer than a minute.
+    """
+    known = {*current.revoked, *(one for entry in current.entries for one in entry.evidence)}
+    left = dict.fromkeys(one for one in ids if one not in known)
+    if not left:
+        return []
+    async with _in_time(current):
+        batched = await _places(log, current.name, left)
+        waiting = _messages(log, topics.REFLECTIONS, Reflection, current.name, current.through_offset + 1)
+        async with aclosing(waiting) as messages:
+            there = {one.reflection_id async for one in messages}
+    return [one for one in left if one not in batched and one not in there]
+
+
+async def labels_serving(
+    log: Log,
+    labels: Mapping[str, int],
+    version_of: Callable[[int], Awaitable[Playbook | None]],
+    gone: Collection[str],
+) -> dict[str, int]:
+    """Return the labels whose versions have an entry that rests on reflections which are ``gone`` alone."""
+    found: dict[int, bool] = {}
+    for number in sorted(set(labels.values())):
+        version = await version_of(number)
+        found[number] = version is not None and await _rests_on(log, version, frozenset(gone))
+    return {label: number for label, number in sorted(labels.items()) if found[number]}
+
+
+async def _rests_on(log: Log, version: Playbook, gone: frozenset[str]) -> bool:
+    if evidence.resting_on(version.entries, gone):
+        return True
+    doubtful = any(gone.issuperset(entry.evidence) and entry.evidence_count for entry in version.entries)
+    return doubtful and bool(evidence.resting_on((await with_evidence(log, version)).entries, gone))
 
 
 async def _sources(
@@ -128,12 +279,15 @@ async def _traces(log: Log, name: str, ids: Mapping[str, str], on_progress: OnPr
     return found
 
 
-async def _messages(log: Log, topic: Topic, kind: type[M], name: str) -> AsyncIterator[M]:
+async def _messages(
+    log: Log, topic: Topic, kind: type[M], name: str, start: int = 0
+) -> AsyncGenerator[M, None]:
     """Yield a playbook's messages in a topic that is keyed by playbook."""
     number = await log.partition_for(topic.name, name.encode())
-    async for record in log.read(TopicPartition(topic=topic.name, partition=number), 0):
-        for message in _readable([record], kind, name):
-            yield message
+    async with aclosing(log.read(TopicPartition(topic=topic.name, partition=number), start)) as records:
+        async for record in records:
+            for message in _readable([record], kind, name):
+                yield message
 
 
 def _readable(records: Iterable[Record], kind: type[M], key: str) -> Iterator[M]:

@@ -32,6 +32,13 @@ class SpendSettings(Group):
     price_out: float | None = Field(
         None, ge=0, le=MOST_PRICE, description="a million tokens written by the model (money)"
     )
+    reflection_tokens: int = Field(
+        100_000,
+        ge=0,
+        le=10**9,
+        description="most that one reflection's own calls count for, read and written each: its producer states"
+        " them (tokens)",
+    )
     prices: dict[str, Price] = Field(
         default_factory=dict,
         description='the same per model, in `combee.toml`: `[prices."openai/gpt-4.1-mini"]` with `in` and `out`',
@@ -57,4 +64,8 @@ class SpendSettings(Group):
 
     def caps(self) -> SpendPolicy:
         """Return the caps alone, for whoever spends nothing."""
-        return SpendPolicy(daily_tokens=self.daily_tokens, daily_cost=self.daily_cost)
+        return SpendPolicy(
+            daily_tokens=self.daily_tokens,
+            daily_cost=self.daily_cost,
+            reflection_tokens=self.reflection_tokens,
+        )

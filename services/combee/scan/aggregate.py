@@ -12,7 +12,7 @@ from combee.core.method import Answer, Method
 from combee.core.methods import ace
 from combee.ports import LanguageModel, PoisonError, PromptTooLongError
 from combee.scan.outcome import SKIPPED, SPLIT, Outcome, reasons, spent
-from combee_schemas.base import Usage
+from combee_schemas.base import Shown, Usage
 from combee_schemas.model import Reply
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import Reflection
@@ -194,12 +194,14 @@ def _failed(members: Sequence[GroupMember], reason: str, usage: Usage) -> Outcom
 
 
 def _seen(members: Sequence[GroupMember], *, ok: bool) -> tuple[Seen, ...]:
-    return tuple(
-        Seen(
-            reflection_id=member.reflection.reflection_id,
-            offset=member.offset,
-            ok=ok,
-            tags=member.reflection.bullet_tags if ok else (),
-        )
-        for member in members
+    return tuple(_one_seen(member, member.reflection.shown if ok else None, ok=ok) for member in members)
+
+
+def _one_seen(member: GroupMember, shown: Shown | None, *, ok: bool) -> Seen:
+    return Seen(
+        reflection_id=member.reflection.reflection_id,
+        offset=member.offset,
+        ok=ok,
+        tags=member.reflection.bullet_tags if shown else (),
+        shown_version=shown.version if shown else None,
     )

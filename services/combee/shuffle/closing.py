@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import structlog
 
 from combee.core import plan
-from combee.core.spend import total
+from combee.core.spend import bounded, total
 from combee.core.window import Close, Waiting, WindowPolicy, due
 from combee.ports import Clock, Log, Outgoing, TopicPartition, Transaction
 from combee.runtime.methods import chosen
@@ -175,9 +175,24 @@ class Closer:
                 "oldest_unpublished_offset": state.manifests.oldest_unpublished,
                 "max_inflight_batches": self._settings.max_inflight_batches,
                 "waiting": len(state.window(name)),
-                "reflect_usage": total(bodies[member.offset].usage for member in batch.members),
+                "reflect_usage": total(self._usages([bodies[one.offset] for one in batch.members])),
             }
         )
+
+    def _usages(self, members: Sequence[Reflection]) -> list[Usage]:
+        """Return what the reflections took, as far as that is believed; what is not is said aloud."""
+        most = self._pauses.policy.reflection_tokens
+        usages = [bounded(one.usage, most) for one in members]
+        beyond = [
+            one.reflection_id
+            for one, usage in zip(members, usages, strict=True)
+            if usage.tokens_in != one.usage.tokens_in or usage.tokens_out != one.usage.tokens_out
+        ]
+        if beyond:
+            logger.warning(
+                "usage_bounded", playbook=members[0].playbook, reflections=beyond, most_tokens=most
+            )
+        return usages
 
     async def _bodies(self, number: int, taken: Sequence[Waiting]) -> dict[int, Reflection]:
         held = {item.member.offset: item.body for item in taken if item.body is not None}

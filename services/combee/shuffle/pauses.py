@@ -15,24 +15,24 @@ class Pauses:
     """Asks ``core`` whether a playbook's next batch may go; remembers only what it has said."""
 
     def __init__(self, policy: SpendPolicy, playbooks: Playbooks, clock: Clock) -> None:
-        self._policy = policy
+        self.policy = policy
         self._playbooks = playbooks
         self._clock = clock
         self._paused: dict[str, Pause] = {}
 
     def at_once(self, playbook: str, limit: int) -> int:
         """Return how many batches of a playbook may be in flight."""
-        if not self._policy.is_capped:
+        if not self.policy.is_capped:
             return limit
-        return spend.at_once(self._playbooks.latest(playbook).spend, self._policy, limit)
+        return spend.at_once(self._playbooks.latest(playbook).spend, self.policy, limit)
 
     def holds(self, playbook: str, *, in_flight: int, batch_size: int) -> bool:
         """Return whether the next batch, which is due, must wait."""
-        if not self._policy.is_capped:
+        if not self.policy.is_capped:
             return False
         found = spend.pause(
             self._playbooks.latest(playbook).spend,
-            self._policy,
+            self.policy,
             in_flight=in_flight,
             batch_size=batch_size,
             now_ms=self._clock.now_ms(),
