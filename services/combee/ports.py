@@ -28,6 +28,10 @@ class FatalError(CombeeError):
     """Nothing can go on until somebody acts; the message names the remedy. The process exits non-zero."""
 
 
+class SettingsError(FatalError):
+    """A setting or flag is wrong or missing, or what it names cannot be used; the command line exits with 2."""
+
+
 class FencedError(CombeeError):
     """A newer owner of this transactional id exists: drop that partition's state and carry on."""
 

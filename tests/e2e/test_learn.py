@@ -82,7 +82,7 @@ async def test_bad_lines_are_named_and_the_rest_is_learned(tmp_path: Path) -> No
 async def test_without_a_model_it_refuses_and_names_the_choices(tmp_path: Path) -> None:
     ended = await combee("learn", "-", data_dir=tmp_path, stdin='{"key_insight": "x"}')
 
-    assert ended.code == 1
+    assert ended.code == 2
     assert "COMBEE_MODEL" in ended.err
     assert "--simulated" in ended.err
 

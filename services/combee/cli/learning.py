@@ -32,6 +32,13 @@ class Progress:
     reflected: int
     batched: int
     applied: int
+    dead: int = 0
+
+    @property
+    def left(self) -> dict[str, int]:
+        """How many are still to pass each stage."""
+        passed = {"reflected": self.reflected, "batched": self.batched, "applied": self.applied}
+        return {stage: max(0, self.total - self.dead - count) for stage, count in passed.items()}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -260,7 +267,9 @@ def _all_reflected(tracker: Tracker, new: Mapping[str, Item], trace_of: Mapping[
 
 
 def _progress(tracker: Tracker, new: Mapping[str, Item]) -> Progress:
+    trace_of = _traces(new)
     return Progress(
+        dead=sum(one in tracker.dead or trace_of.get(one) in tracker.dead for one in new),
         total=len(new),
         reflected=sum(one in tracker.reflections or one in tracker.batch_of for one in new),
         batched=sum(one in tracker.batch_of for one in new),

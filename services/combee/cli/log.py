@@ -8,7 +8,8 @@ from contextlib import asynccontextmanager
 from combee import compose
 from combee.adapters.kafka import KafkaAdmin, KafkaLog, is_ready
 from combee.cli.console import diagnostics
-from combee.ports import FatalError, TransientError
+from combee.cli.preflight import require_data_dir
+from combee.ports import FatalError, SettingsError, TransientError
 from combee.runtime.logs import configure_logs
 from combee.runtime.settings import Settings, environment
 
@@ -44,6 +45,8 @@ async def open_broker(settings: Settings) -> AsyncIterator[str]:
     ------
     FatalError
         If none answers or can be started.
+    SettingsError
+        If the embedded one is not installed, or its directory cannot be written.
     """
     # A broker that is away is told once, by us; libraries repeat it for every attempt.
     configure_logs("warning", json=False, libraries=logging.CRITICAL)
@@ -56,11 +59,12 @@ async def open_broker(settings: Settings) -> AsyncIterator[str]:
     try:
         from combee.adapters.embedded_kafka import open_user_broker  # noqa: PLC0415
     except ModuleNotFoundError as error:
-        raise FatalError(
+        raise SettingsError(
             "no Kafka is configured and the embedded one is not installed: set COMBEE_BOOTSTRAP_SERVERS,"
             " or pip install 'combee[embedded]'"
         ) from error
 
+    require_data_dir(settings)
     status = diagnostics().status("starting Apache Kafka on loopback")
 
     def progress(present: int, total: int) -> None:

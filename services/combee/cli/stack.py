@@ -1,5 +1,6 @@
 """All services of one machine as processes; ``combee up``."""
 
+import hashlib
 import json
 import os
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -138,12 +139,14 @@ def data_dir(settings: Settings) -> Path:
 
 
 def stack_file(settings: Settings) -> Path:
-    """Return where ``combee up`` says that it serves the embedded broker of this user."""
-    return data_dir(settings) / f"stack-{settings.kafka.topic_prefix}.json"
+    """Return where ``combee up`` says what it runs for the brokers of these settings."""
+    servers = settings.kafka.bootstrap_servers
+    cluster = f"@{hashlib.sha256(servers.encode()).hexdigest()[:16]}" if servers else ""
+    return data_dir(settings) / f"stack-{settings.kafka.topic_prefix}{cluster}.json"
 
 
 def stack_is_running(settings: Settings) -> bool:
-    """Return whether ``combee up`` serves this user's embedded broker."""
+    """Return whether ``combee up`` serves the brokers of these settings."""
     try:
         pid = json.loads(stack_file(settings).read_text())["pid"]
         os.kill(int(pid), 0)

@@ -1,13 +1,10 @@
 """``combee up``: everything on this machine until Ctrl-C."""
 
 import asyncio
-import json
-import os
 import signal
 import tempfile
 from collections.abc import Coroutine
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,10 +13,10 @@ from rich.console import Console
 from rich.markup import escape
 
 from combee.cli.console import remark
-from combee.ports import FatalError
+from combee.cli.extras import pip_install, without
+from combee.cli.preflight import check, model_flag, stands_in
 from combee.runtime.settings import Settings, load_settings
 
-GATEWAY_NEEDS = ("fastapi", "uvicorn", "sse_starlette")
 COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "red")
 
 
@@ -47,17 +44,14 @@ def up(
 ) -> None:
     """Run the broker (unless one is configured), all services and the gateway; restart what ends; one log."""
     settings = load_settings(
-        model="simulated" if simulated else model,
+        model=model_flag(simulated=simulated, model=model, base_url=base_url),
         base_url=base_url,
         bootstrap_servers=bootstrap_servers,
         metrics_port=metrics_port,
     )
     if settings.worker.metrics_port is None:
         settings = replace(settings, worker=settings.worker.model_copy(update={"metrics_port": 0}))
-    from combee.compose import NO_MODEL  # noqa: PLC0415 - --help stays quick
-
-    if settings.model.model is None:
-        raise FatalError(NO_MODEL)
+    simulated = stands_in(settings.model, simulated=simulated)
     asyncio.run(_up(settings, _fronts(wanted=gateway), simulated=simulated, scan_workers=scan_workers))
 
 
@@ -65,16 +59,17 @@ def _fronts(*, wanted: bool) -> tuple[str, ...]:
     """Return what to run beside the services, as far as it is installed."""
     from combee.compose import FRONTS  # noqa: PLC0415 - --help stays quick
 
-    if wanted and all(find_spec(name) for name in GATEWAY_NEEDS):
+    if wanted and not without("gateway"):
         return tuple(FRONTS)
     if wanted:
-        remark("no gateway: pip install 'combee[gateway]' adds HTTP, 'combee[dashboard]' the dashboard")
+        remark(f"no gateway: {pip_install('gateway')} adds HTTP, {pip_install('dashboard')} the dashboard")
     return ()
 
 
 async def _up(settings: Settings, fronts: tuple[str, ...], *, simulated: bool, scan_workers: int) -> None:
+    from combee.cli.deployment import Deployment, announced  # noqa: PLC0415 - --help stays quick
     from combee.cli.log import open_log  # noqa: PLC0415
-    from combee.cli.stack import StackOptions, model_environment, stack, stack_file  # noqa: PLC0415
+    from combee.cli.stack import StackOptions, model_environment, stack  # noqa: PLC0415
     from combee.compose import ROLES  # noqa: PLC0415
 
     console = Console(stderr=True, highlight=False)
@@ -82,6 +77,7 @@ async def _up(settings: Settings, fronts: tuple[str, ...], *, simulated: bool, s
     for sign in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(sign, stop.set)
     embedded = settings.kafka.bootstrap_servers is None
+    await check(settings, simulated=simulated, gateway=bool(fronts))
     async with open_log(settings, create=embedded) as (_, bootstrap):
         with tempfile.TemporaryDirectory(prefix="combee-up-") as folder:
             options = StackOptions(
@@ -101,15 +97,15 @@ async def _up(settings: Settings, fronts: tuple[str, ...], *, simulated: bool, s
                 console.print("health (/healthz, /readyz) and metrics (/metrics):")
                 for name, address in addresses.items():
                     console.print(f"  {name:>10}  {address}")
-                marker = stack_file(settings) if embedded else Path(folder) / "stack.json"
-                state = {"pid": os.getpid(), "workers": addresses, "simulated": simulated}
-                if simulated:
-                    state |= model_environment(supervisor)
-                marker.write_text(json.dumps(state))
-                try:
+                where = model_environment(supervisor) if simulated else {}
+                found = Deployment(
+                    bootstrap_servers=bootstrap,
+                    model=settings.model.model or "",
+                    base_url=where.get("base_url", settings.model.base_url),
+                    workers=addresses,
+                )
+                with announced(settings, found):
                     await _first(stop, supervisor.failed())
-                finally:
-                    marker.unlink(missing_ok=True)
 
 
 async def _first(stop: asyncio.Event, failed: Coroutine[Any, Any, None]) -> None:

@@ -8,6 +8,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_group
 
+from combee.cli import extras
 from combee.cli.errors import FAILED, USAGE, told
 
 VERBS = (
@@ -69,13 +70,16 @@ class Verbs(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the verb."""
-        from combee.ports import CombeeError  # noqa: PLC0415 - --help stays quick
-        from combee.runtime.group import SettingsError  # noqa: PLC0415
+        from combee.ports import CombeeError, SettingsError  # noqa: PLC0415 - --help stays quick
 
         try:
             return super().invoke(ctx)
         except SettingsError as error:
             raise told(str(error), USAGE) from error
+        except ModuleNotFoundError as error:
+            if (text := extras.told(error)) is None:
+                raise
+            raise told(text, USAGE) from error
         except CombeeError as error:
             raise told(str(error), FAILED) from error
         except TimeoutError as error:

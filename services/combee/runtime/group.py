@@ -9,13 +9,11 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-from combee.ports import FatalError
+from combee.ports import SettingsError
+
+__all__ = ["TOML_FILE", "Group", "SettingsError"]
 
 TOML_FILE = "combee.toml"
-
-
-class SettingsError(FatalError):
-    """A setting is wrong; the command line exits with 2, as for a wrong option."""
 
 
 class Group(BaseSettings):

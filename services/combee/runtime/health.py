@@ -25,6 +25,13 @@ class Condition:
     name: str
     good: bool
     says: str
+    waits: bool = False
+    """Whether the process is ready and waits all the same for something that heals by itself."""
+
+    @property
+    def mark(self) -> str:
+        """How its line in a health page begins."""
+        return "RED" if not self.good else "WAIT" if self.waits else "ok "
 
 
 class Current(Protocol):
@@ -44,6 +51,7 @@ class Health:
         *,
         dead_letters_per_minute: int,
         refusal: Callable[[], str | None] = lambda: None,
+        trouble: Callable[[], str | None] = lambda: None,
         paused: Callable[[], Mapping[str, float]] = dict,
     ) -> None:
         self._clock = clock
@@ -52,6 +60,7 @@ class Health:
         self._buried: deque[float] = deque(maxlen=dead_letters_per_minute)
         self.views: Sequence[Current] = ()
         self._refusal = refusal
+        self._trouble = trouble
         self._paused = paused
 
     async def beat(self) -> None:
@@ -104,8 +113,9 @@ class Health:
         return Condition(name="views", good=not behind, says=says)
 
     def _model(self) -> Condition:
-        refusal = self._refusal()
-        return Condition(name="model", good=refusal is None, says=refusal or "the model does not refuse")
+        refusal, trouble = self._refusal(), self._trouble()
+        says = refusal or trouble or "the model does not refuse"
+        return Condition(name="model", good=refusal is None, says=says, waits=trouble is not None)
 
     def _dead_letters(self) -> Condition:
         limit = self._buried.maxlen or 0

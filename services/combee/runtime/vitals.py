@@ -25,6 +25,8 @@ class Vitals:
         """The batches without a version, where somebody knows them."""
         self.refusal: Callable[[], str | None] = lambda: None
         """Why the model refuses for good, if it does."""
+        self.trouble: Callable[[], str | None] = lambda: None
+        """Why the model does not answer just now, if it does not."""
         self.paused: Callable[[], Mapping[str, float]] = dict
         """Which playbooks' records are held back, and for how many seconds still."""
         self._ready_file = ready_file

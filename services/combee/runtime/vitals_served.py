@@ -38,6 +38,7 @@ class ServedVitals(Vitals):
         self.health = Health(
             clock,
             refusal=lambda: self.refusal(),  # noqa: PLW0108 - it is set after this
+            trouble=lambda: self.trouble(),  # noqa: PLW0108 - as this is
             paused=lambda: self.paused(),  # noqa: PLW0108 - so is this
             dead_letters_per_minute=settings.dead_letters_per_minute,
         )
