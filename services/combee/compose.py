@@ -12,7 +12,7 @@ import structlog
 from combee.adapters.kafka import KafkaAdmin, KafkaLog
 from combee.adapters.kafka.connection import Connection
 from combee.core import layout
-from combee.ports import FatalError, LanguageModel, Log, OnModelCall, SettingsError
+from combee.ports import ConfigurationError, FatalError, LanguageModel, Log, OnModelCall
 from combee.runtime.clock import SystemClock
 from combee.runtime.floodgate import Floodgate
 from combee.runtime.loop import Loop
@@ -57,13 +57,13 @@ def language_model(settings: ModelSettings, on_call: OnModelCall = lambda _call:
 
     Raises
     ------
-    SettingsError
+    ConfigurationError
         If none is configured, or it cannot be asked.
     """
     from combee.adapters.openai import OpenAIModel  # noqa: PLC0415 - only workers that ask load the SDK
 
     if settings.model is None:
-        raise SettingsError(NO_MODEL)
+        raise ConfigurationError(NO_MODEL)
     return OpenAIModel(
         model=settings.model,
         base_url=settings.base_url,
@@ -260,7 +260,7 @@ async def _gateway(log: Log, settings: Settings, _: str, stop: asyncio.Event, vi
     try:
         from combee.gateway import service  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
-        raise SettingsError(f"the gateway needs {error.name}: pip install 'combee[gateway]'") from error
+        raise ConfigurationError(f"the gateway needs {error.name}: pip install 'combee[gateway]'") from error
     mounts = []
     try:
         if settings.gateway.dashboard:

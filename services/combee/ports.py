@@ -28,8 +28,8 @@ class FatalError(CombeeError):
     """Nothing can go on until somebody acts; the message names the remedy. The process exits non-zero."""
 
 
-class SettingsError(FatalError):
-    """A setting or flag is wrong or missing, or what it names cannot be used; the command line exits with 2."""
+class ConfigurationError(FatalError):
+    """Waiting helps nothing: settings, credentials, TLS or rights are wrong. The command line exits with 2."""
 
 
 class FencedError(CombeeError):

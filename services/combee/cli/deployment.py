@@ -15,7 +15,7 @@ from pydantic import SecretStr
 from combee.adapters.openai import resolve_model
 from combee.cli.preflight import SIMULATED
 from combee.cli.stack import stack_file, stack_is_running
-from combee.ports import SettingsError
+from combee.ports import ConfigurationError
 from combee.runtime.settings import Settings
 
 ANY_KEY = "any"
@@ -119,7 +119,7 @@ def beside(
 
     Raises
     ------
-    SettingsError
+    ConfigurationError
         If a flag names another model than the deployment's.
     """
     if running is None:
@@ -127,7 +127,7 @@ def beside(
     theirs = resolve_model(running.model, running.base_url, ANY_KEY)[:2]
     if resolve_model(model or running.model, base_url or running.base_url, ANY_KEY)[:2] != theirs:
         flags = f"--{SIMULATED}" if model == SIMULATED else _named(model or running.model, base_url)
-        raise SettingsError(
+        raise ConfigurationError(
             f"'combee up' runs with the model {running.model_named}, and {flags} is another: leave the flag out,"
             " or stop 'combee up' and start it with that model"
         )

@@ -146,12 +146,19 @@ async def batches(log: Log, settings: Settings) -> list[Check]:
     return [flow.judge_batches(found, timeout_s=limits.batch_timeout_s, retries=limits.batch_retries)]
 
 
+async def retention(log: Log) -> list[Check]:
+    """Look how much of their last batches the playbooks kept."""
+    playbooks = await newest_playbooks(log)
+    return [flow.judge_retention({name: one.retention_recent for name, one in playbooks.items()})]
+
+
 async def flows(log: KafkaLog, settings: Settings, connected: Connection, timeout_s: float) -> list[Check]:
     """Look at everything that topics in order are needed for."""
     probes: list[tuple[str, Probe]] = [
         *((f"lag of {one}", lambda one=one: lag(log, connected, one)) for one in INPUTS),
         ("dead letters", lambda: dead_letters(log)),
         ("batches", lambda: batches(log, settings)),
+        ("retention", lambda: retention(log)),
     ]
     found = await asyncio.gather(*(within(timeout_s, name, probe) for name, probe in probes))
     return [check for checks in found for check in checks]

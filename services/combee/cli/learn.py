@@ -5,11 +5,11 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -20,12 +20,13 @@ from combee.cli.files import save, written
 from combee.cli.lookup import newest_playbook
 from combee.cli.options import as_format, checked_form, checked_name
 from combee.cli.preflight import check, model_flag, require_model, stands_in
+from combee.core import retention
 from combee.core.components import misfit
 from combee.core.diagnosis import flow
 from combee.core.formats import Format, natural_form
 from combee.core.intake import Item, Sample
 from combee.core.method import Method
-from combee.ports import FatalError, Log, SettingsError, TransientError
+from combee.ports import ConfigurationError, FatalError, Log, TransientError
 from combee.runtime.settings import Settings, load_settings
 from combee_schemas.playbook import Playbook
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from combee.cli.learning import Progress as Moved
 
 SERVICES = ("reflect", "shuffle", "scan", "publish")
+NAMED = 3
 LOOK_S = 0.5
 QUIET_S = 2.0
 """Nothing has moved for so long: a run says what it waits for."""
@@ -109,12 +111,12 @@ def learn(
     settings = beside(running, settings, model=flag, base_url=base_url)
     ours = start_workers or (running is None and settings.kafka.bootstrap_servers is None)
     if simulated and running is None and not ours:
-        raise SettingsError(
+        raise ConfigurationError(
             f"the services on {settings.kafka.bootstrap_servers} use a model of their own: leave --simulated out,"
             " or add --start-workers to start services for this run"
         )
     if sim_option and not (ours and stands_in(settings.model, simulated=simulated)):
-        raise SettingsError("--sim-option is for a stand-in that this run starts, and it starts none")
+        raise ConfigurationError("--sim-option is for a stand-in that this run starts, and it starts none")
     options = LearnOptions(
         settings=settings,
         simulated=ours and running is None and stands_in(settings.model, simulated=simulated),
@@ -331,7 +333,19 @@ def _print(
         return
     if out is None:
         typer.echo(text, nl=False)
-    Console(stderr=True).print(_summary(report))
+    console = Console(stderr=True, highlight=False)
+    console.print(_summary(report), soft_wrap=True)
+    for line in _left_nothing(report["left_nothing"]):
+        console.print(line, markup=False, soft_wrap=True)
+    if warning := retention.warning(playbook.retention_recent):
+        console.print(f"warning: {warning}", style="yellow", soft_wrap=True)
+
+
+def _left_nothing(found: Any) -> Iterator[str]:
+    """Yield which reflections left nothing in the playbook, a line per reason."""
+    for why, ids in found.items():
+        more = f" and {len(ids) - NAMED} more" if len(ids) > NAMED else ""
+        yield f"{len(ids)} left nothing in the playbook: {why} ({', '.join(ids[:NAMED])}{more})"
 
 
 def _summary(report: dict[str, object]) -> str:

@@ -1,17 +1,21 @@
 """What ``combee learn`` does once a log is open: publish, wait until all is applied, report."""
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 from uuid import uuid4
 
+from combee.cli.lookup import decoded
 from combee.core.identity import reflection_id
 from combee.core.intake import Item, LineError, Sample, read_line, verdict
 from combee.core.method import Method
 from combee.core.methods import ace
 from combee.core.playbook import empty
 from combee.core.spend import UNCAPPED, SpendPolicy
-from combee.ports import Clock, LanguageModel, Log, Outgoing, PoisonError
+from combee.core.versions import left_nothing
+from combee.ports import Clock, LanguageModel, Log, Outgoing, PoisonError, TopicPartition
 from combee.runtime.tracker import Tracker
 from combee_schemas import topics
 from combee_schemas.base import Message, Shown, Usage
@@ -19,9 +23,12 @@ from combee_schemas.codec import CodecError, encode
 from combee_schemas.command import Command
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import Reflection
+from combee_schemas.scan import Update
+from combee_schemas.topics import Topic
 from combee_schemas.trace import Trace
 
 CHUNK = 200
+M = TypeVar("M", Playbook, Update)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +61,8 @@ class Report:
     batches: int = 0
     usage: Usage = field(default_factory=Usage)
     seconds: float = 0.0
+    left_nothing: dict[str, list[str]] = field(default_factory=dict)
+    """Why → the reflections (by the ids of their traces, where they have one) that the playbook shows no trace of."""
 
     def as_json(self) -> dict[str, object]:
         """Return the stable shape of ``learn --json``."""
@@ -72,6 +81,7 @@ class Report:
             "model_calls": self.usage.calls,
             "tokens": {"in": self.usage.tokens_in, "out": self.usage.tokens_out},
             "seconds": round(self.seconds, 3),
+            "left_nothing": self.left_nothing,
         }
 
 
@@ -141,9 +151,11 @@ class Learning:
         began = self._clock.monotonic()
         async with Tracker(self._log, playbook, self._clock, self._spending).running() as tracker:
             new = new_items(items, tracker)
+            base, since = tracker.newest or empty(playbook), await _ends(self._log)
             await self._publish(list(new.values()), tracker)
             await self.settle(tracker, new, stall_s=stall_s, on_progress=on_progress)
             report = self.report(tracker, new)
+            report.left_nothing = await _left_nothing(self._log, base, since, new)
         report.duplicates = len(items) - len(new)
         report.seconds = self._clock.monotonic() - began
         return report
@@ -275,3 +287,34 @@ def _progress(tracker: Tracker, new: Mapping[str, Item]) -> Progress:
         batched=sum(one in tracker.batch_of for one in new),
         applied=sum(tracker.is_applied(one) for one in new),
     )
+
+
+async def _ends(log: Log) -> dict[str, Mapping[int, int]]:
+    return {topic.name: dict(await log.ends(topic.name)) for topic in (topics.UPDATES, topics.HISTORY)}
+
+
+async def _left_nothing(
+    log: Log, base: Playbook, since: Mapping[str, Mapping[int, int]], new: Mapping[str, Item]
+) -> dict[str, list[str]]:
+    """Return which of ``new`` left nothing in the versions made since, by reason."""
+    updates: dict[int, Update] = {}
+    for update in await _read(log, topics.UPDATES, Update, base.name, since):
+        updates.setdefault(update.plan.sequence, update)
+    trace_of, found = _traces(new), defaultdict[str, list[str]](list)
+    before = base
+    for after in await _read(log, topics.HISTORY, Playbook, base.name, since):
+        made_by = updates.get(after.batch_sequence) if after.origin == "batch" else None
+        for one, why in (left_nothing(before, made_by, after) if made_by else {}).items():
+            if one in new:
+                found[why].append(trace_of.get(one, one))
+        before = after
+    return dict(found)
+
+
+async def _read(
+    log: Log, topic: Topic, kind: type[M], name: str, since: Mapping[str, Mapping[int, int]]
+) -> list[M]:
+    number = await log.partition_for(topic.name, name.encode())
+    source = TopicPartition(topic=topic.name, partition=number)
+    records = [record async for record in log.read(source, since[topic.name][number])]
+    return list(decoded(records, kind, name))

@@ -9,7 +9,7 @@ from combee import compose
 from combee.adapters.kafka import KafkaAdmin, KafkaLog, is_ready
 from combee.cli.console import diagnostics
 from combee.cli.preflight import require_data_dir
-from combee.ports import FatalError, SettingsError, TransientError
+from combee.ports import ConfigurationError, FatalError, TransientError
 from combee.runtime.logs import configure_logs
 from combee.runtime.settings import Settings, environment
 
@@ -45,7 +45,7 @@ async def open_broker(settings: Settings) -> AsyncIterator[str]:
     ------
     FatalError
         If none answers or can be started.
-    SettingsError
+    ConfigurationError
         If the embedded one is not installed, or its directory cannot be written.
     """
     # A broker that is away is told once, by us; libraries repeat it for every attempt.
@@ -59,7 +59,7 @@ async def open_broker(settings: Settings) -> AsyncIterator[str]:
     try:
         from combee.adapters.embedded_kafka import open_user_broker  # noqa: PLC0415
     except ModuleNotFoundError as error:
-        raise SettingsError(
+        raise ConfigurationError(
             "no Kafka is configured and the embedded one is not installed: set COMBEE_BOOTSTRAP_SERVERS,"
             " or pip install 'combee[embedded]'"
         ) from error

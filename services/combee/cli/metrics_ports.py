@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from secrets import randbelow
 
-from combee.ports import FatalError, SettingsError
+from combee.ports import ConfigurationError, FatalError
 
 LOWEST, HIGHEST = 16_000, 32_000
 """Below the ranges that systems give to outgoing connections: a worker that restarts finds its port free."""
@@ -49,12 +49,12 @@ def require_port(host: str, port: int, remedy: str) -> None:
 
     Raises
     ------
-    SettingsError
+    ConfigurationError
         If it cannot be listened on; the message says who does, where the system tells.
     """
     if (error := _error(host, port)) is not None:
         why = _listener(port) or error.strerror or str(error)
-        raise SettingsError(f"{host}:{port} cannot be used ({why}): {remedy}") from error
+        raise ConfigurationError(f"{host}:{port} cannot be used ({why}): {remedy}") from error
 
 
 def _listener(port: int) -> str | None:

@@ -4,7 +4,7 @@ import tempfile
 
 from combee.cli.extras import pip_install, without
 from combee.cli.metrics_ports import require_port
-from combee.ports import SettingsError
+from combee.ports import ConfigurationError
 from combee.runtime.settings import ModelSettings, Settings
 
 SIMULATED = "simulated"
@@ -19,12 +19,12 @@ def model_flag(*, simulated: bool, model: str | None, base_url: str | None = Non
 
     Raises
     ------
-    SettingsError
+    ConfigurationError
         If they name two.
     """
     if simulated and (model or base_url):
         other = f"--model {model}" if model else f"--base-url {base_url}"
-        raise SettingsError(f"--simulated and {other} name two models: give one of them")
+        raise ConfigurationError(f"--simulated and {other} name two models: give one of them")
     return SIMULATED if simulated else model
 
 
@@ -38,7 +38,7 @@ async def check(settings: Settings, *, simulated: bool, gateway: bool = False) -
 
     Raises
     ------
-    SettingsError
+    ConfigurationError
         If it cannot; the message names the remedy.
     """
     embedded = settings.kafka.bootstrap_servers is None
@@ -56,11 +56,11 @@ def require_extras(*extras: str) -> None:
 
     Raises
     ------
-    SettingsError
+    ConfigurationError
         If something is missing; one command installs all of it.
     """
     if absent := without(*extras):
-        raise SettingsError(f"parts of Combee that this needs are not installed: {pip_install(*absent)}")
+        raise ConfigurationError(f"parts of Combee that this needs are not installed: {pip_install(*absent)}")
 
 
 def require_model(settings: ModelSettings) -> None:
@@ -68,14 +68,14 @@ def require_model(settings: ModelSettings) -> None:
 
     Raises
     ------
-    SettingsError
+    ConfigurationError
         If no model is named, its address is none, or its key is missing.
     """
     from combee.adapters.openai import resolve_model  # noqa: PLC0415 - --help stays quick
     from combee.compose import NO_MODEL  # noqa: PLC0415
 
     if settings.model is None:
-        raise SettingsError(NO_MODEL)
+        raise ConfigurationError(NO_MODEL)
     resolve_model(settings.model, settings.base_url, _key(settings))
 
 
@@ -84,7 +84,7 @@ async def require_answer(settings: ModelSettings) -> None:
 
     Raises
     ------
-    SettingsError
+    ConfigurationError
         As above.
     """
     from combee.adapters.openai.probe import model_trouble  # noqa: PLC0415 - --help stays quick
@@ -96,7 +96,7 @@ async def require_answer(settings: ModelSettings) -> None:
         timeout_s=min(MODEL_S, settings.model_timeout_s),
     )
     if trouble:
-        raise SettingsError(f"the model {settings.model} cannot be used: {trouble}")
+        raise ConfigurationError(f"the model {settings.model} cannot be used: {trouble}")
 
 
 def _key(settings: ModelSettings) -> str | None:
@@ -108,7 +108,7 @@ def require_data_dir(settings: Settings) -> None:
 
     Raises
     ------
-    SettingsError
+    ConfigurationError
         If it cannot be made or written.
     """
     from combee.cli.stack import data_dir  # noqa: PLC0415 - --help stays quick
@@ -119,7 +119,7 @@ def require_data_dir(settings: Settings) -> None:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        raise SettingsError(
+        raise ConfigurationError(
             f"the data directory {folder} cannot be written ({error.strerror}): correct its rights, or name"
             " another with COMBEE_DATA_DIR"
         ) from error

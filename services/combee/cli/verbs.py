@@ -70,11 +70,11 @@ class Verbs(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the verb."""
-        from combee.ports import CombeeError, SettingsError  # noqa: PLC0415 - --help stays quick
+        from combee.ports import CombeeError, ConfigurationError  # noqa: PLC0415 - --help stays quick
 
         try:
             return super().invoke(ctx)
-        except SettingsError as error:
+        except ConfigurationError as error:
             raise told(str(error), USAGE) from error
         except ModuleNotFoundError as error:
             if (text := extras.told(error)) is None:

@@ -37,12 +37,12 @@ def worker(
     if die_with_parent_:
         die_with_parent()
     from combee.compose import run_worker  # noqa: PLC0415 - --help stays quick
-    from combee.ports import SettingsError  # noqa: PLC0415
+    from combee.ports import ConfigurationError  # noqa: PLC0415
 
     settings = load_settings(slot=slot, bootstrap_servers=bootstrap_servers, metrics_port=metrics_port)
     servers = settings.kafka.bootstrap_servers
     if servers is None:
-        raise SettingsError(
+        raise ConfigurationError(
             "a single worker needs a broker: set COMBEE_BOOTSTRAP_SERVERS, or use 'combee up',"
             " which starts everything on this machine"
         )

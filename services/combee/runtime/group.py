@@ -9,11 +9,13 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-from combee.ports import SettingsError
-
-__all__ = ["TOML_FILE", "Group", "SettingsError"]
+from combee.ports import ConfigurationError
 
 TOML_FILE = "combee.toml"
+
+
+class SettingsError(ConfigurationError):
+    """A setting is wrong; the command line exits with 2, as for a wrong option."""
 
 
 class Group(BaseSettings):

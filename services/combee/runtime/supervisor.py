@@ -17,10 +17,10 @@ logger = structlog.get_logger()
 RESTART_S = 0.2
 QUICK_DEATH_S = 5.0
 QUICK_DEATHS_LIMIT = 5
+MISCONFIGURED = 2
+"""Exit code of a process that nobody but an operator can help: it is not tried again."""
 KILLED_S = 5.0
 """A process that was killed has ended by then; what it started may hold its output open longer."""
-WRONG_SETTING = 2
-"""The exit code of what would end the same way however often it is started."""
 PR_SET_PDEATHSIG = 1
 TAIL_LINES = 15
 
@@ -100,7 +100,7 @@ class Supervisor:
             quick = self._clock.monotonic() - child.started_at < QUICK_DEATH_S
             child.deaths = child.deaths + 1 if quick else 1
             logger.warning("process_ended", process=child.process.name, code=code, deaths=child.deaths)
-            if code == WRONG_SETTING or (code == 1 and child.deaths >= QUICK_DEATHS_LIMIT):
+            if code == MISCONFIGURED or (code == 1 and child.deaths >= QUICK_DEATHS_LIMIT):
                 self._fail(f"{child.process.name} cannot run:\n{self.tail(child.process.name)}")
                 return
             child.process.ready_file.unlink(missing_ok=True)

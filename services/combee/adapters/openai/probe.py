@@ -47,7 +47,7 @@ async def model_trouble(
 
     Raises
     ------
-    SettingsError
+    ConfigurationError
         If the settings make no sense.
     """
     name, url, key = resolve_model(model, base_url, api_key)

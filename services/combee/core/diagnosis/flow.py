@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from combee.core import retention
 from combee.core.diagnosis.check import Check
 
 OLD_S = 300.0
@@ -85,6 +86,22 @@ def judge_dead_letters(*, total: int, recent: int, reasons: Sequence[str]) -> Ch
     last = f"; the last: {reasons[-1]}" if reasons else ""
     remedy = "see 'combee dlq list', mend the cause, then 'combee dlq retry --all'"
     return Check(name="dead letters", verdict="warn", says=f"{says}{last}", remedy=remedy)
+
+
+def judge_retention(recent: Mapping[str, Sequence[float]]) -> Check:
+    """Judge by playbook which share of its last batches' reflections the playbook kept."""
+    told = {name: retention.warning(shares) for name, shares in recent.items()}
+    falling = [f"{name}: {text}" for name, text in told.items() if text]
+    if not falling:
+        return Check(name="retention", verdict="ok", says="falls nowhere")
+    more = f" and {len(falling) - NAMED} more" if len(falling) > NAMED else ""
+    return Check(
+        name="retention",
+        verdict="warn",
+        says="; ".join(falling[:NAMED]) + more,
+        remedy="see 'combee playbook show NAME' for where they are lost; a smaller COMBEE_BATCH_SIZE, a larger"
+        " COMBEE_PLAYBOOK_TOKENS or a stronger model keeps more",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
