@@ -3,10 +3,10 @@
 import asyncio
 import signal
 import tempfile
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -17,6 +17,11 @@ from combee.cli.extras import pip_install, without
 from combee.cli.preflight import check, model_flag, stands_in
 from combee.runtime.settings import Settings, load_settings
 
+if TYPE_CHECKING:
+    from combee.cli.deployment import Deployment
+
+INFORMATION = ("[info ", '"level": "info"')
+"""How lines say that they are, as text and as JSON."""
 COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "red")
 
 
@@ -88,22 +93,20 @@ async def _up(settings: Settings, fronts: tuple[str, ...], *, simulated: bool, s
                 scan_workers=scan_workers,
                 roles=(*ROLES, *fronts),
             )
-            async with stack(options, _Lines(console)) as supervisor:
-                console.print(f"combee is up at {bootstrap}; Ctrl-C stops it")
-                addresses = supervisor.addresses()
-                if fronts:
-                    served = (Path(folder) / "gateway.ready").read_text().strip()
-                    console.print(f"HTTP and dashboard: {served}", soft_wrap=True)
-                console.print("health (/healthz, /readyz) and metrics (/metrics):")
-                for name, address in addresses.items():
-                    console.print(f"  {name:>10}  {address}")
+            lines = _Lines(console, wordy=settings.worker.log_level == "debug")
+            console.print(f"starting {len(options.roles)} services on Kafka at {bootstrap}", soft_wrap=True)
+            async with stack(options, lines) as supervisor:
                 where = model_environment(supervisor) if simulated else {}
                 found = Deployment(
                     bootstrap_servers=bootstrap,
                     model=settings.model.model or "",
                     base_url=where.get("base_url", settings.model.base_url),
-                    workers=addresses,
+                    workers=supervisor.addresses(),
                 )
+                served = (Path(folder) / "gateway.ready").read_text().strip() if fronts else ""
+                for line in banner(found, served):
+                    console.print(line, markup=False, soft_wrap=True)
+                lines.all()
                 with announced(settings, found):
                     await _first(stop, supervisor.failed())
 
@@ -118,14 +121,35 @@ async def _first(stop: asyncio.Event, failed: Coroutine[Any, Any, None]) -> None
         task.result()
 
 
-class _Lines:
-    """Prints the lines of all services, each with its name in a colour of its own."""
+def banner(found: "Deployment", served: str) -> Iterator[str]:
+    """Yield what runs and where; ``served`` is the gateway's address, empty without one."""
+    yield "combee is up; Ctrl-C stops it"
+    if served:
+        yield f"  HTTP, dashboard  {served}"
+    yield f"  Kafka            {found.bootstrap_servers}"
+    yield f"  model            {found.model_named}"
+    workers = ", ".join(f"{name} {address}" for name, address in found.workers.items())
+    yield f"  health, metrics  {workers}"
 
-    def __init__(self, console: Console) -> None:
+
+class _Lines:
+    """Prints the lines of all services, each with its name in a colour of its own.
+
+    What is only information is passed over while they start, unless ``wordy``: who fails is quoted from its file.
+    """
+
+    def __init__(self, console: Console, *, wordy: bool = False) -> None:
         self._console = console
         self._colours: dict[str, str] = {}
+        self._wordy = wordy
+
+    def all(self) -> None:
+        """Print everything from now on."""
+        self._wordy = True
 
     def __call__(self, name: str, line: str) -> None:
         """Print one line."""
+        if not self._wordy and any(mark in line for mark in INFORMATION):
+            return
         colour = self._colours.setdefault(name, COLOURS[len(self._colours) % len(COLOURS)])
         self._console.print(f"[{colour}]{name:>10}[/] {escape(line)}", soft_wrap=True)
