@@ -60,7 +60,7 @@ async def test_formula_samples_are_answered_reflected_and_applied(shared: Path, 
     assert (ledger.code, ledger.json()["applied"], ledger.json()["violations"]) == (0, 500, [])
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(300)
 async def test_beside_a_simulated_deployment_learn_uses_its_stand_in_with_the_flag_and_without(
     tmp_path: Path,
 ) -> None:
