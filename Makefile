@@ -15,17 +15,19 @@ help: ## Show this help
 
 $(READY): pyproject.toml requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Combee needs Python 3.11 or newer: make PYTHON=python3.12 …"; exit 1; }
-	$(PYTHON) -m venv $(VENV)
+	@echo "setup 1/3: virtual environment"
+	@$(PYTHON) -m venv $(VENV)
 	@mkdir -p "$(WHEELS)"
-	@# Wheels are kept, so a second clone installs without network.
-	@$(BIN)/pip install -q --no-index --find-links "$(WHEELS)" -r requirements.lock 2>/dev/null \
-	  || { echo "fetching packages …"; \
-	       $(BIN)/pip wheel -q -w "$(WHEELS)" -r requirements.lock \
-	       && $(BIN)/pip install -q --no-index --find-links "$(WHEELS)" -r requirements.lock; }
-	$(BIN)/pip install -q --no-deps --no-build-isolation --no-index -e .
+	@echo "setup 2/3: $$(grep -c == requirements.lock) packages; fetching them takes some minutes, the first time only"
+	@# Wheels are kept, so a second clone installs without network. pip says what it does: minutes of silence look dead.
+	@$(BIN)/pip install --no-index --find-links "$(WHEELS)" -r requirements.lock 2>/dev/null \
+	  || { $(BIN)/pip wheel -w "$(WHEELS)" -r requirements.lock \
+	       && $(BIN)/pip install --no-index --find-links "$(WHEELS)" -r requirements.lock; }
+	@$(BIN)/pip install -q --no-deps --no-build-isolation --no-index -e .
 	@touch $@
 
 setup: $(READY) ## Make the virtual environment and fetch the broker's jars
+	@echo "setup 3/3: the broker's jars"
 	@$(BIN)/combee broker fetch
 
 demo: setup ## The main job, end to end, with simulated agents and a simulated model

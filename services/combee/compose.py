@@ -12,7 +12,7 @@ import structlog
 from combee.adapters.kafka import KafkaAdmin, KafkaLog, Presence
 from combee.adapters.kafka.connection import Connection, security_options
 from combee.core import layout
-from combee.ports import FatalError, LanguageModel, Log, OnModelCall
+from combee.ports import ConfigurationError, FatalError, LanguageModel, Log, OnModelCall
 from combee.runtime.clock import SystemClock
 from combee.runtime.floodgate import Floodgate
 from combee.runtime.loop import Loop
@@ -64,13 +64,13 @@ def language_model(settings: ModelSettings, on_call: OnModelCall = lambda _call:
 
     Raises
     ------
-    FatalError
-        If none is configured.
+    ConfigurationError
+        If none is configured, or it cannot be asked.
     """
     from combee.adapters.openai import OpenAIModel  # noqa: PLC0415 - only workers that ask load the SDK
 
     if settings.model is None:
-        raise FatalError(NO_MODEL)
+        raise ConfigurationError(NO_MODEL)
     return OpenAIModel(
         model=settings.model,
         base_url=settings.base_url,
@@ -150,6 +150,7 @@ def _model(settings: Settings, vitals: Vitals) -> LanguageModel:
     """Return the model, watched; with a failpoint set, one around whose calls this process dies."""
     asked = language_model(settings.model, vitals.called)
     vitals.refusal = lambda: asked.refusal
+    vitals.trouble = lambda: asked.trouble
     model = vitals.counted_model(asked)
     if settings.worker.failpoint is None:
         return model
@@ -271,7 +272,7 @@ async def _gateway(log: Log, settings: Settings, _: str, stop: asyncio.Event, vi
     try:
         from combee.gateway import service  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
-        raise FatalError(f"the gateway needs {error.name}: pip install 'combee[gateway]'") from error
+        raise ConfigurationError(f"the gateway needs {error.name}: pip install 'combee[gateway]'") from error
     mounts = []
     try:
         if settings.gateway.dashboard:

@@ -15,7 +15,7 @@ from combee.cli.doctor_probes import TRIAL, model
 from combee.core.diagnosis import Check
 from combee.core.methods import ace
 from combee.ports import ModelCall
-from combee.runtime.settings import load_settings
+from combee.runtime.settings import ModelSettings, load_settings
 from combee.sim.faults import fault_rates
 from combee.sim.options import SimOptions
 from combee.sim.server import running
@@ -33,8 +33,12 @@ TIMEOUT_S = 0.5
 
 async def ask(url: str, timeout_s: float = 5.0) -> Check:
     settings = load_settings(model="some", base_url=url)
-    (check,) = await model(settings, None, timeout_s)
+    (check,) = await model(settings.model, timeout_s)
     return check
+
+
+def stand_in(url: str) -> ModelSettings:
+    return load_settings(model="simulated", base_url=url).model
 
 
 async def answers(exchange: Exchange, *, refused: tuple[str, ...]) -> None:
@@ -101,11 +105,11 @@ async def test_a_model_that_hangs_is_given_up(server: FakeOpenAI) -> None:
 
 async def test_the_stand_in_passes_as_a_simulation_and_its_faults_do_not() -> None:
     async with running(SimOptions()) as url:
-        (check,) = await model(load_settings(), url, 5.0)
+        (check,) = await model(stand_in(url), 5.0)
     assert (check.verdict, check.says.split()[0]) == ("ok", "simulated")
     for fault in ("hang", "500", "malformed", "empty", "truncated"):
         async with running(SimOptions(faults=fault_rates({fault: 1.0}))) as url:
-            (check,) = await model(load_settings(), url, TIMEOUT_S)
+            (check,) = await model(stand_in(url), TIMEOUT_S)
         assert check.verdict == "fail", fault
         assert check.remedy
 
@@ -134,7 +138,7 @@ async def test_the_doctor_never_hangs() -> None:
         )
         began_s = time.monotonic()
         async with asyncio.timeout(20):
-            checks = {check.name: check for check in await examine(settings, TIMEOUT_S)}
+            checks = {check.name: check for check in await examine(settings, None, TIMEOUT_S)}
     assert time.monotonic() - began_s < 10
     assert checks["broker"].verdict == "fail"
     assert checks["broker"].says == "no answer within 0.5 s"

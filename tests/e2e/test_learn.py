@@ -1,11 +1,14 @@
 """``combee learn`` on real inputs, on a broker of its own that keeps its topics from one command to the next."""
 
+import asyncio
 import json
+import signal
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from support.cli import Ended, combee
+from support.cli import Ended, combee, start
 
 SIMULATED = ("--simulated", "--json")
 
@@ -57,6 +60,40 @@ async def test_formula_samples_are_answered_reflected_and_applied(shared: Path, 
     assert (ledger.code, ledger.json()["applied"], ledger.json()["violations"]) == (0, 500, [])
 
 
+@pytest.mark.timeout(300)
+async def test_beside_a_simulated_deployment_learn_uses_its_stand_in_with_the_flag_and_without(
+    tmp_path: Path,
+) -> None:
+    runs = json.dumps({"context": "What is 2 + 2?", "target": "4"})  # answered by learn itself, too
+    up = await start("up", "--simulated", data_dir=tmp_path, COMBEE_GATEWAY_PORT="0")
+    assert up.stderr is not None
+    try:
+        async with asyncio.timeout(120):
+            shown = [line.decode() async for line in up_to(up.stderr, b"health, metrics")]
+        beside = [
+            await combee("learn", "-", "--playbook", name, "--json", *flags, data_dir=tmp_path, stdin=runs)
+            for name, flags in (("with/flag", ["--simulated"]), ("without/flag", []))
+        ]
+        other = await combee("learn", "-", "--model", "gpt-x", data_dir=tmp_path, stdin=runs)
+    finally:
+        up.send_signal(signal.SIGINT)
+        await up.wait()
+
+    assert [one.err for one in beside if one.code] == []
+    assert [_counts(one)["applied"] for one in beside] == [1, 1]
+    assert (other.code, "simulated" in other.err, "gpt-x" in other.err) == (2, True, True)
+    # It begins with a banner, not with what services and libraries say to themselves.
+    assert shown[1].startswith("combee is up")
+    assert all(line.startswith("  ") for line in shown[2:])
+
+
+async def up_to(lines: asyncio.StreamReader, last: bytes) -> AsyncIterator[bytes]:
+    async for line in lines:
+        yield line
+        if last in line:
+            return
+
+
 @pytest.mark.timeout(120)
 async def test_bad_lines_are_named_and_the_rest_is_learned(tmp_path: Path) -> None:
     good = [json.dumps({"key_insight": f"When lost, look at sign {n}."}) for n in range(6)]
@@ -82,7 +119,7 @@ async def test_bad_lines_are_named_and_the_rest_is_learned(tmp_path: Path) -> No
 async def test_without_a_model_it_refuses_and_names_the_choices(tmp_path: Path) -> None:
     ended = await combee("learn", "-", data_dir=tmp_path, stdin='{"key_insight": "x"}')
 
-    assert ended.code == 1
+    assert ended.code == 2
     assert "COMBEE_MODEL" in ended.err
     assert "--simulated" in ended.err
 

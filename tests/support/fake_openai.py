@@ -155,6 +155,8 @@ class FakeOpenAI:
     def __init__(self) -> None:
         self.seen: list[Exchange] = []
         self.always: Script = says('{"text": "fine"}')
+        self.lists: Script = refuses(404)
+        """How it answers who asks for its models; many servers have no such list."""
         self.in_flight = 0
         self.most_in_flight = 0
         self.url = ""
@@ -197,10 +199,13 @@ class FakeOpenAI:
         await until(lambda: not self._handlers)
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode().splitlines()[1:]
+        first, *head = (await reader.readuntil(b"\r\n\r\n")).decode().splitlines()
         headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in head if line)}
-        body = json.loads(await reader.readexactly(int(headers["content-length"])))
+        body = json.loads(await reader.readexactly(int(headers.get("content-length", 0))) or b"{}")
         exchange = Exchange(body=body, headers=headers, at_s=time.monotonic(), reader=reader, writer=writer)
+        if first.startswith("GET "):
+            await self.lists(exchange)
+            return
         self.seen.append(exchange)
         script = self._next.popleft() if self._next else self.always
         self.in_flight += 1

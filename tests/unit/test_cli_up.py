@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from combee import compose
-from combee.cli import up, worker
+from combee.cli import extras, up, worker
 from combee.cli.stack import StackOptions, child_environment
 from combee.runtime.settings import load_settings
 from support.reading import run
@@ -21,10 +21,10 @@ def test_every_role_can_be_run_alone() -> None:
 def test_the_gateway_runs_where_it_is_installed_and_wanted(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(up, "find_spec", lambda _name: object())
+    monkeypatch.setattr(extras, "find_spec", lambda _name: object())
     assert up._fronts(wanted=True) == ("gateway",)
     assert up._fronts(wanted=False) == ()
-    monkeypatch.setattr(up, "find_spec", lambda _name: None)
+    monkeypatch.setattr(extras, "find_spec", lambda _name: None)
     assert up._fronts(wanted=True) == ()
     assert "pip install 'combee[gateway]'" in capsys.readouterr().err
 

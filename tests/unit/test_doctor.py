@@ -156,8 +156,8 @@ def test_a_disk_must_have_room(free_mib: int, verdict: str) -> None:
 
 
 def test_a_worker_is_not_ready_for_the_reasons_it_gives() -> None:
-    assert judge_workers({"scan": [], "publish": []})[0].says == "all ready: scan, publish"
-    (check,) = judge_workers({"scan": ["model: 401"], "publish": []})
+    assert judge_workers({"scan": [], "publish": []}, {})[0].says == "all ready: scan, publish"
+    (check,) = judge_workers({"scan": ["model: 401"], "publish": []}, {"scan": []})
     assert (check.verdict, check.says) == ("fail", "scan is not ready: model: 401")
 
 
@@ -247,7 +247,7 @@ async def test_an_error_of_a_probe_is_a_finding() -> None:
 
 
 def speak(monkeypatch: pytest.MonkeyPatch, *checks: Check) -> None:
-    async def examine(_: Settings, __: float) -> list[Check]:
+    async def examine(_: Settings, __: object, ___: float) -> list[Check]:
         return list(checks)
 
     monkeypatch.setattr(doctor_checks, "examine", examine)

@@ -1,17 +1,34 @@
 """The retention audit: what of a batch survives each level, and when that is a warning."""
 
+import io
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
+from combee.cli.diff import lines
+from combee.cli.learning import Learning
+from combee.cli.playbook_view import changes_text, full_view
+from combee.core.comparison import compare
+from combee.core.diagnosis.flow import judge_retention
 from combee.core.playbook import apply_operations, empty, finish
-from combee.core.retention import FALLEN_BELOW, RECENT_KEPT, is_falling, recent, shares, surviving
-from combee.core.versions import after_update
+from combee.core.retention import (
+    FALLEN_BELOW,
+    RECENT_KEPT,
+    falling,
+    is_falling,
+    recent,
+    shares,
+    surviving,
+    warning,
+)
+from combee.core.versions import after_update, left_nothing
+from combee.runtime.clock import SystemClock
 from combee_schemas.model import Prompt
-from combee_schemas.playbook import Playbook
+from combee_schemas.playbook import Change, Playbook
 from combee_schemas.scan import Echo, Operation, OperationKind, Plan, Seen, Update
 from support import ledger
 from support.deployment import Deployment
@@ -246,3 +263,85 @@ class TestServices:
         version = ledger.latest(deployment.log)
         assert version.retention == (1.0, 1.0, round(len(version.entries) / 9, 4))
         assert len(version.entries) < 9
+
+
+# ---- one judgement, one wording
+
+
+def test_retention_is_judged_once_and_told_in_the_same_words_everywhere() -> None:
+    falls = (0.9, 0.9, 0.9, 0.14)
+    assert warning((0.9, 0.9, 0.9, 0.9)) is None
+    assert warning(falls) == falling(0.14)
+    check = judge_retention({"good": (0.9,), "bad": falls})
+    assert (check.verdict, check.says) == ("warn", f"bad: {falling(0.14)}")
+    assert "14 % of the last batch's reflections" in check.says
+    assert judge_retention({"good": (0.9,)}).verdict == "ok"
+    shown = Console(width=200, record=True, file=io.StringIO())
+    shown.print(full_view(empty("bad").model_copy(update={"retention_recent": falls})))
+    assert falling(0.14) in shown.export_text()
+
+
+# ---- who left nothing, and why
+
+
+def test_each_reflection_that_left_nothing_is_told_with_the_reason() -> None:
+    plan = Plan(batch_id="b", playbook="p", sequence=1, widths=(2, 1), base_version=0, reflections=6)
+    update = Update(
+        plan=plan,
+        node_id="root",
+        status="ok",
+        operations=(
+            op("x" * 400, "evicted"),
+            op("new", "kept"),
+            op("gone", "late", kind="UPDATE", ids=("none-00001",)),
+        ),
+        seen=(
+            *seen(kept=2, evicted=2, late=2, silent=0, combined=1),
+            Seen(reflection_id="dead", offset=0, ok=False),
+        ),
+    )
+    after = after_update(empty("p"), update, budget_tokens=60, now_ms=0)
+    why = left_nothing(empty("p"), update, after)
+    assert why.keys() == {"evicted", "late", "silent", "combined"}
+    assert "token budget" in why["evicted"]
+    assert "no longer applied" in why["late"]
+    assert "the model proposed nothing" in why["silent"]
+    assert "combined (level 1)" in why["combined"]
+
+
+async def test_learn_says_which_reflections_left_nothing_and_why(quick_polls: None) -> None:  # noqa: ARG001
+    given = [reflection(n) for n in range(4)]
+
+    def forgets_one(prompt: Prompt) -> Mapping[str, Any]:
+        said = dict(echo(prompt))
+        said["operations"] = [one for one in said["operations"] if one["content"] != given[0].key_insight]
+        return said
+
+    deployment = Deployment(batch_size=4, model=ScriptedModel(forgets_one))
+    async with deployment.running():
+        learning = Learning(deployment.log, None, SystemClock(), concurrency=1)
+        report = await learning.run(given, given[0].playbook, stall_s=20)
+    assert report.as_json()["left_nothing"] == {"the model proposed nothing for it": [given[0].reflection_id]}
+
+
+# ---- how an entry left
+
+
+def test_a_diff_says_evicted_where_the_history_does() -> None:
+    before = with_entries("one thing", "two things", "x" * 400)
+    gone, kept, large = before.entries
+    after = before.model_copy(
+        update={
+            "version": before.version + 1,
+            "entries": (kept,),
+            "changes": (Change(kind="evict", entry_id=large.id), Change(kind="remove", entry_id=gone.id)),
+        }
+    )
+    found = compare(before, after)
+    assert found.counts() == {"removed": 1, "evicted": 1}
+    text = "\n".join(map(str, lines(found)))
+    assert f"[{large.id}] (evicted)" in text
+    assert "1 removed, 1 evicted" in text
+    assert changes_text({"evict": 1, "remove": 1}) == "1 evicted, 1 removed"
+    later = after.model_copy(update={"version": after.version + 1, "changes": ()})
+    assert compare(before, later, [after]).counts() == found.counts()

@@ -2,9 +2,14 @@
 
 from typing import Annotated
 
-import typer
+from combee.cli import extras
 
-from combee.cli.verbs import Verbs
+try:
+    import typer
+
+    from combee.cli.verbs import Verbs
+except ModuleNotFoundError as error:  # 'pip install combee' alone brings the SDK, and this script
+    raise extras.end(error) from None
 
 app = typer.Typer(
     cls=Verbs,

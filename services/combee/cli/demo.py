@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from combee.cli.preflight import require_extras
 from combee.runtime.settings import load_settings
 
 LATENCY = "0.25"
@@ -27,6 +28,7 @@ def demo(
     ] = LATENCY,
 ) -> None:
     """Start a throw-away Kafka, all services and a simulated fleet; watch it learn; prove nothing was lost."""
+    require_extras("embedded", "sim")
     from combee.cli.demo_run import DemoOptions, run_demo  # noqa: PLC0415 - --help stays quick
 
     options = DemoOptions(

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from combee.cli.completing import refs
 from combee.cli.console import clean, output, print_json
-from combee.cli.lookup import resolved, wanted
+from combee.cli.lookup import resolved, versions, wanted
 from combee.cli.options import AsJson, Name, Servers
 from combee.core.comparison import Comparison, Counted, Reworded, compare
 from combee.core.playbook import empty
@@ -54,7 +54,14 @@ async def _diff(settings: Settings, name: str, before: str | None, after: str | 
     async with open_log(settings) as (log, _):
         newer = await resolved(log, name, after) if after else await wanted(log, name)
         older = await resolved(log, name, before) if before else await _before(log, newer)
-    return compare(older, newer)
+        return await compared(log, older, newer)
+
+
+async def compared(log: Log, older: Playbook, newer: Playbook) -> Comparison:
+    """Return what differs; the versions in between say how entries left."""
+    inside = range(older.version + 1, newer.version)
+    between = [one async for one in versions(log, newer.name) if one.version in inside] if inside else []
+    return compare(older, newer, between)
 
 
 async def _before(log: Log, newer: Playbook) -> Playbook:
@@ -63,14 +70,13 @@ async def _before(log: Log, newer: Playbook) -> Playbook:
 
 def as_document(found: Comparison) -> dict[str, Any]:
     """Return the stable shape of ``diff --json``."""
-    parts = found.model_dump(mode="json", exclude={"before", "after", "sections"})
+    parts = found.model_dump(mode="json", exclude={"before", "after", "sections"}, exclude_none=True)
     return {"name": parts.pop("name"), "from": found.before, "to": found.after, **parts}
 
 
 def lines(found: Comparison) -> Iterator[Text]:
     """Yield the comparison for people: a title, then sections with what left, came or reads otherwise."""
-    told = {name: len(getattr(found, name)) for name in ("added", "removed", "changed", "counted")}
-    counts = ", ".join(f"{count} {name}" for name, count in told.items() if count) or "nothing differs"
+    counts = ", ".join(f"{count} {told}" for told, count in found.counts().items()) or "nothing differs"
     title = f"{found.name} version {found.before} → {found.after}: {counts}, {found.unchanged} unchanged"
     yield Text(clean(title), style="bold")
     for section in found.sections:
@@ -84,9 +90,10 @@ def lines(found: Comparison) -> Iterator[Text]:
 
 
 def _section(found: Comparison, section: str) -> Iterator[Text]:
-    for one in found.removed:
-        if one.section == section:
-            yield from _whole("-", one.id, one.content)
+    for gone in found.removed:
+        if gone.section == section:
+            remark = "" if gone.told == "removed" else f" ({gone.told})"
+            yield from _whole("-", gone.id, gone.content, remark)
     for change in found.changed:
         if change.section == section:
             yield from _change(change)
@@ -95,9 +102,9 @@ def _section(found: Comparison, section: str) -> Iterator[Text]:
             yield from _whole("+", one.id, one.content)
 
 
-def _whole(sign: str, entry_id: str, content: str) -> Iterator[Text]:
+def _whole(sign: str, entry_id: str, content: str, remark: str = "") -> Iterator[Text]:
     first, *rest = split_lines(content)
-    yield _line(sign, f"[{entry_id}] {first}")
+    yield _line(sign, f"[{entry_id}]{remark} {first}")
     yield from (_line(sign, f"  {line}") for line in rest)
 
 

@@ -46,9 +46,12 @@ def doctor(
         remedy = "correct it; docs/settings.md has every setting"
         checks = [Check(name="settings", verdict="fail", says=redacted(str(error)), remedy=remedy)]
     else:
-        from combee.cli.doctor_checks import examine  # noqa: PLC0415 - --help stays quick
+        from combee.cli.deployment import beside, deployment  # noqa: PLC0415 - --help stays quick
+        from combee.cli.doctor_checks import examine  # noqa: PLC0415
 
-        found = asyncio.run(examine(settings, timeout))
+        up = deployment(settings)
+        settings = beside(up, settings, model=model, base_url=base_url)
+        found = asyncio.run(examine(settings, up, timeout))
         checks = [_without_secrets(check, _secrets(settings)) for check in found]
     if as_json:
         print_json({"healthy": not failed(checks), "checks": [asdict(check) for check in checks]})

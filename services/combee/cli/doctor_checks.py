@@ -8,6 +8,7 @@ from combee.adapters.kafka import KafkaLog
 from combee.adapters.kafka.connection import Connection
 from combee.cli import doctor_probes as probes
 from combee.cli import doctor_surroundings as around
+from combee.cli.deployment import Deployment
 from combee.cli.log import open_broker
 from combee.core.diagnosis import Check, failed, skipped
 from combee.core.diagnosis.cluster import NONE_YET
@@ -21,26 +22,25 @@ CLOSE_S = 2.0
 SILENT = 100
 """Above every level of the logging library: what fails here is told once, as a check."""
 
-ON_TOPICS = ("lag", "dead letters", "batches")
+ON_TOPICS = ("lag", "dead letters", "batches", "retention")
 START_IT = (
     "start Kafka there, or correct COMBEE_BOOTSTRAP_SERVERS / --bootstrap-servers (and COMBEE_SECURITY_PROTOCOL,"
     " COMBEE_SASL_*); without an address Combee starts an embedded broker"
 )
 
 
-async def examine(settings: Settings, timeout_s: float) -> list[Check]:
+async def examine(settings: Settings, up: Deployment | None, timeout_s: float) -> list[Check]:
     """Look at everything; no check takes longer than ``timeout_s``, the start of an embedded broker START_S."""
     configure_logs("error", json=False, libraries=SILENT)
     checks = around.settings_checks()
     if settings.kafka.bootstrap_servers is None:
         checks.append(around.disk_check(settings))
-    up = around.running(settings)
     model = asyncio.ensure_future(
-        probes.within(timeout_s, "model", lambda: probes.model(settings, up.simulated_url, timeout_s))
+        probes.within(timeout_s, "model", lambda: probes.model(settings.model, timeout_s))
     )
     checks += await _kafka(settings, timeout_s)
-    if up.workers:
-        checks += await probes.within(timeout_s, "workers", lambda: around.worker_checks(up.workers))
+    if up is not None and (workers := up.workers):
+        checks += await probes.within(timeout_s, "workers", lambda: around.worker_checks(workers))
     return checks + await model
 
 

@@ -18,7 +18,7 @@ from combee.runtime.backlog import INPUTS, unpublished
 from combee.runtime.clock import SystemClock
 from combee.runtime.lag import Lags
 from combee.runtime.letters import as_found, as_resolution
-from combee.runtime.settings import Settings
+from combee.runtime.settings import ModelSettings, Settings
 from combee_schemas import topics
 from combee_schemas.dead_letter import LetterId
 from combee_schemas.trace import Trace
@@ -146,34 +146,39 @@ async def batches(log: Log, settings: Settings) -> list[Check]:
     return [flow.judge_batches(found, timeout_s=limits.batch_timeout_s, retries=limits.batch_retries)]
 
 
+async def retention(log: Log) -> list[Check]:
+    """Look how much of their last batches the playbooks kept."""
+    playbooks = await newest_playbooks(log)
+    return [flow.judge_retention({name: one.retention_recent for name, one in playbooks.items()})]
+
+
 async def flows(log: KafkaLog, settings: Settings, connected: Connection, timeout_s: float) -> list[Check]:
     """Look at everything that topics in order are needed for."""
     probes: list[tuple[str, Probe]] = [
         *((f"lag of {one}", lambda one=one: lag(log, connected, one)) for one in INPUTS),
         ("dead letters", lambda: dead_letters(log)),
         ("batches", lambda: batches(log, settings)),
+        ("retention", lambda: retention(log)),
     ]
     found = await asyncio.gather(*(within(timeout_s, name, probe) for name, probe in probes))
     return [check for checks in found for check in checks]
 
 
-async def model(settings: Settings, simulated_url: str | None, timeout_s: float) -> list[Check]:
-    """Ask the model three small questions; without one, that of 'combee up --simulated'."""
-    chosen = settings.model
-    name, url, key = chosen.model, chosen.base_url, chosen.api_key
-    if name is None and simulated_url is None:
+async def model(chosen: ModelSettings, timeout_s: float) -> list[Check]:
+    """Ask the model three small questions."""
+    if chosen.model is None:
         return [around.NO_MODEL]
     tried = await try_forms(
         ace.reflect_prompt(TRIAL, ()),
-        model=name or "simulated",
-        base_url=url if name else simulated_url,
-        api_key=key.get_secret_value() if key and name else None,
+        model=chosen.model,
+        base_url=chosen.base_url,
+        api_key=chosen.api_key.get_secret_value() if chosen.api_key else None,
         timeout_s=min(SOONER * timeout_s, chosen.model_timeout_s),
     )
     answered = [one for one in tried.values() if one.outcome != "failed"]
     trouble = next((one.trouble for one in tried.values() if one.outcome == "failed"), None)
     found = around.ModelFound(
-        model=name or "simulated",
+        model=chosen.model,
         works=frozenset(NAMES[form] for form, one in tried.items() if one.outcome == "works"),
         seconds=max((one.seconds for one in tried.values()), default=0.0),
         trouble=None if answered else trouble,

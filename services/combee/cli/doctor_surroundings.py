@@ -1,36 +1,23 @@
 """What ``combee doctor`` looks at on this machine: settings, disk, the workers of ``combee up``."""
 
-import asyncio
-import http.client
-import json
 import shutil
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from pydantic import AliasChoices
 
-from combee.cli.stack import data_dir, stack_file, stack_is_running
+from combee.cli.deployment import complaints
+from combee.cli.stack import data_dir
 from combee.core.diagnosis import Check
 from combee.core.diagnosis.surroundings import judge_disk, judge_settings, judge_workers, strangers
 from combee.runtime.group import TOML_FILE
 from combee.runtime.settings import GROUPS, Settings, environment
+from combee.sdk.environment import VARIABLES
 
 SECRETS = ("api_key", "sasl_password")
-READ_ELSEWHERE = ("COMBEE_JAVA",)
+READ_ELSEWHERE = ("COMBEE_JAVA", *VARIABLES)
 PREFIX = "COMBEE_"
-WORKER_TIMEOUT_S = 3.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Running:
-    """What ``combee up`` on the embedded broker says of itself."""
-
-    workers: Mapping[str, str] = field(default_factory=dict)
-    """Name → address."""
-    simulated_url: str | None = None
 
 
 def settings_checks() -> list[Check]:
@@ -55,31 +42,9 @@ def disk_check(settings: Settings) -> Check:
     return judge_disk(free_bytes=usage.free, total_bytes=usage.total)
 
 
-def running(settings: Settings) -> Running:
-    """Return what runs on this user's embedded broker."""
-    if settings.kafka.bootstrap_servers is not None or not stack_is_running(settings):
-        return Running()
-    state = json.loads(stack_file(settings).read_text())
-    return Running(workers=state.get("workers", {}), simulated_url=state.get("base_url"))
-
-
 async def worker_checks(workers: Mapping[str, str]) -> list[Check]:
     """Ask every worker whether it is ready."""
-    red = await asyncio.gather(*(asyncio.to_thread(_red, address) for address in workers.values()))
-    return judge_workers(dict(zip(workers, red, strict=True)))
-
-
-def _red(address: str) -> list[str]:
-    """Return the red lines of a worker's ``/readyz``."""
-    where = urlsplit(address)
-    connection = http.client.HTTPConnection(
-        where.hostname or "", where.port or None, timeout=WORKER_TIMEOUT_S
+    told = await complaints(workers)
+    return judge_workers(
+        {name: one.red for name, one in told.items()}, {name: one.waits for name, one in told.items()}
     )
-    try:
-        connection.request("GET", "/readyz")
-        body = connection.getresponse().read().decode(errors="replace")
-    except (OSError, http.client.HTTPException) as error:
-        return [f"it does not answer ({type(error).__name__})"]
-    finally:
-        connection.close()
-    return [line.removeprefix("RED ") for line in body.splitlines() if line.startswith("RED ")]

@@ -1,5 +1,6 @@
 """``combee experiment``: the paper's experiments re-run, on the stand-in (simulated) or on a real model."""
 
+import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,6 +13,7 @@ from rich.progress import Progress
 
 from combee.cli.console import COLUMNS, diagnostics, output, print_json, remark
 from combee.cli.options import AsJson
+from combee.cli.preflight import SIMULATED, model_flag, require_answer, require_model
 from combee.cli.sim import parse
 from combee.runtime.settings import load_settings
 
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
     from combee.experiments.setup import Setup
 
 LIST = "list"
-STAND_IN = "simulated"
 INTERRUPTED = 130
 
 
@@ -68,13 +69,16 @@ def experiment(
     from combee.sim.latency import parse_latency  # noqa: PLC0415
 
     settings = load_settings(
-        model=STAND_IN if simulated else model,
+        model=model_flag(simulated=simulated, model=model, base_url=base_url),
         base_url=base_url,
         llm_concurrency=concurrency,
         price_in=price_in,
         price_out=price_out,
     )
-    asks_real = settings.model.model not in (None, STAND_IN)
+    asks_real = settings.model.model not in (None, SIMULATED)
+    if asks_real:
+        require_model(settings.model)
+        asyncio.run(require_answer(settings.model))
     setup = Setup(
         model=settings.model if asks_real else None,
         data=_data(data or [], family=family, samples=samples, questions=questions),

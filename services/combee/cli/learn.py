@@ -4,29 +4,41 @@ import asyncio
 import json
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable, Sequence
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from combee.cli.console import clean
+from combee.cli.errors import REJECTED, USAGE, told
 from combee.cli.files import save, written
 from combee.cli.lookup import newest_playbook
-from combee.cli.options import as_format, checked_form
+from combee.cli.options import as_format, checked_form, checked_name
+from combee.cli.preflight import check, model_flag, require_model, stands_in
+from combee.core import retention
 from combee.core.components import misfit
+from combee.core.diagnosis import flow
 from combee.core.formats import Format, natural_form
 from combee.core.intake import Item, Sample
 from combee.core.method import Method
-from combee.ports import FatalError, Log
+from combee.ports import ConfigurationError, FatalError, Log, TransientError
 from combee.runtime.settings import Settings, load_settings
 from combee_schemas.playbook import Playbook
 
-REJECTED = 3
+if TYPE_CHECKING:
+    from combee.cli.learning import Progress as Moved
+
+SERVICES = ("reflect", "shuffle", "scan", "publish")
+NAMED = 3
+LOOK_S = 0.5
+QUIET_S = 2.0
+"""Nothing has moved for so long: a run says what it waits for."""
 COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
 
 
@@ -37,7 +49,10 @@ class LearnOptions:
     settings: Settings
     simulated: bool
     sim_arguments: tuple[str, ...]
-    start_workers: bool
+    ours: bool
+    """Whether this run starts the services."""
+    workers: Mapping[str, str]
+    """Where the workers of 'combee up' tell of themselves, by name."""
     stall_s: float
 
 
@@ -53,7 +68,7 @@ def learn(
         str, typer.Argument(help="JSON lines: traces, ACE samples or reflections; - reads stdin")
     ],
     *,
-    playbook: Annotated[str, typer.Option(help="name of the playbook")] = "default",
+    playbook: Annotated[str, typer.Option(help="name of the playbook", callback=checked_name)] = "default",
     model: Annotated[str | None, typer.Option(help="such as openai/gpt-4.1-mini or ollama/llama3")] = None,
     base_url: Annotated[str | None, typer.Option(help="any OpenAI-compatible server")] = None,
     simulated: Annotated[
@@ -82,19 +97,33 @@ def learn(
     ] = None,
 ) -> None:
     """Learn from a file: publish what is new, wait until all of it is applied, print the playbook."""
+    flag = model_flag(simulated=simulated, model=model, base_url=base_url)
     settings = load_settings(
-        model="simulated" if simulated else model,
+        model=flag,
         base_url=base_url,
         batch_size=batch_size,
         copies=copies,
         method=method,
         bootstrap_servers=bootstrap_servers,
     )
+    from combee.cli.deployment import beside, deployment  # noqa: PLC0415 - --help stays quick
+
+    running = deployment(settings)
+    settings = beside(running, settings, model=flag, base_url=base_url)
+    ours = start_workers or (running is None and settings.kafka.bootstrap_servers is None)
+    if simulated and running is None and not ours:
+        raise ConfigurationError(
+            f"the services on {settings.kafka.bootstrap_servers} use a model of their own: leave --simulated out,"
+            " or add --start-workers to start services for this run"
+        )
+    if sim_option and not (ours and stands_in(settings.model, simulated=simulated)):
+        raise ConfigurationError("--sim-option is for a stand-in that this run starts, and it starts none")
     options = LearnOptions(
         settings=settings,
-        simulated=simulated,
+        simulated=ours and running is None and stands_in(settings.model, simulated=simulated),
         sim_arguments=tuple(f"--{one}" for one in sim_option or ()),
-        start_workers=start_workers,
+        ours=ours,
+        workers=running.workers if running else {},
         stall_s=stall_timeout,
     )
     from combee.cli.learning import read_items  # noqa: PLC0415 - --help stays quick
@@ -104,6 +133,9 @@ def learn(
     items, rejected = read_items(
         _lines(file), playbook, lambda line, why: err.print(f"{name}:{line}: {why}", markup=False)
     )
+    if not items:
+        why = f"all {rejected} lines of {name} were rejected" if rejected else f"{name} is empty"
+        raise told(f"{why}: nothing to learn", REJECTED if rejected else USAGE)
     report, learned = asyncio.run(_learn(options, items, playbook, err))
     _print(
         report | {"reflections": {**_counts(report), "rejected": rejected}},
@@ -148,19 +180,18 @@ async def _learn(
 ) -> tuple[dict[str, object], Playbook]:
     from combee.cli.learning import Learning  # noqa: PLC0415
     from combee.cli.log import open_log  # noqa: PLC0415
-    from combee.cli.stack import stack_is_running  # noqa: PLC0415
-    from combee.compose import NO_MODEL, language_model  # noqa: PLC0415
+    from combee.compose import language_model  # noqa: PLC0415
     from combee.runtime.clock import SystemClock  # noqa: PLC0415
     from combee.runtime.methods import chosen  # noqa: PLC0415
 
     settings = options.settings
     method = chosen(settings.batch)
     asks = any(isinstance(item, Sample) for item in items)
-    ours = options.start_workers or (
-        settings.kafka.bootstrap_servers is None and not stack_is_running(settings)
-    )
-    if (ours or asks) and settings.model.model is None:
-        raise FatalError(NO_MODEL)
+    ours = options.ours
+    if ours:
+        await check(settings, simulated=options.simulated)
+    elif asks:
+        require_model(settings.model)
     concurrency = settings.model.llm_concurrency
     async with open_log(settings, create=ours) as (log, bootstrap):
         known = await Learning(log, None, SystemClock(), concurrency=concurrency).known(items, playbook)
@@ -170,8 +201,9 @@ async def _learn(
             await _require_fit(settings, log, playbook, method)
         else:
             await _require_services(settings, bootstrap)
-        async with _workers(options, bootstrap, ours=ours) as where:
-            model = language_model(settings.model.model_copy(update=where)) if asks else None
+        async with _workers(options, bootstrap) as (where, workers):
+            chosen_model = settings.model.model_copy(update=where)
+            model = language_model(chosen_model) if asks else None
             learning = Learning(
                 log,
                 model,
@@ -181,11 +213,56 @@ async def _learn(
                 method=method,
             )
             with Progress(*COLUMNS, console=err, transient=True) as progress:
-                show = _bars(progress)
-                report = await learning.run(items, playbook, stall_s=options.stall_s, on_progress=show)
+                bars = _Bars(progress)
+
+                async def look() -> str:
+                    if bars.moved is None and model is not None:
+                        return f"waiting for answers to the samples: {model.trouble or chosen_model.model}"
+                    return await _waited_for(settings, bootstrap, bars.moved, workers)
+
+                watching = asyncio.create_task(_tell_waits(bars, look))
+                try:
+                    report = await learning.run(
+                        items, playbook, stall_s=options.stall_s, on_progress=bars.show
+                    )
+                finally:
+                    watching.cancel()
+                    await asyncio.gather(watching, return_exceptions=True)
             if model is not None:
                 await model.close()
     return report.as_json(), report.playbook
+
+
+async def _tell_waits(bars: "_Bars", look: Callable[[], Awaitable[str]]) -> None:
+    """Say what the run waits for, whenever nothing has moved for a while; the same only once."""
+    said = ""
+    while True:
+        await asyncio.sleep(LOOK_S)
+        if time.monotonic() - bars.moved_at < QUIET_S:
+            continue
+        text = await look()
+        if text != said:
+            bars.console.print(text, markup=False, soft_wrap=True)
+            said = text
+
+
+async def _waited_for(
+    settings: Settings, bootstrap: str, moved: "Moved | None", workers: Mapping[str, str]
+) -> str:
+    from combee.adapters.kafka import KafkaAdmin  # noqa: PLC0415
+    from combee.cli.deployment import complaints  # noqa: PLC0415
+    from combee.compose import connection  # noqa: PLC0415
+
+    if moved is None:
+        return f"waiting for {bootstrap} to answer"
+    admin = KafkaAdmin(connection(settings, bootstrap))
+    try:
+        async with asyncio.timeout(QUIET_S):
+            members = {role: await admin.members(role) for role in SERVICES}
+    except (TransientError, TimeoutError):
+        return f"waiting for the broker at {bootstrap}, which does not answer"
+    said = {name: (*one.red, *one.waits) for name, one in (await complaints(workers)).items()}
+    return flow.waited_for(moved.left, members, said, f"its model {settings.model.model or ''}".rstrip())
 
 
 async def _require_fit(settings: Settings, log: Log, playbook: str, method: Method) -> None:
@@ -197,40 +274,55 @@ async def _require_fit(settings: Settings, log: Log, playbook: str, method: Meth
 
 
 async def _require_services(settings: Settings, bootstrap: str) -> None:
-    """Refuse to wait for services that are not there."""
+    """Refuse to wait where no service runs at all; one that is away may come back."""
     from combee.adapters.kafka import KafkaAdmin  # noqa: PLC0415
     from combee.compose import connection  # noqa: PLC0415
 
     admin = KafkaAdmin(connection(settings, bootstrap))
-    absent = [group for group in ("shuffle", "scan", "publish") if not await admin.members(group)]
-    if absent:
-        raise FatalError(
-            f"nobody runs {', '.join(absent)} on {bootstrap}: start 'combee up' or 'combee worker ROLE' there,"
-            " or add --start-workers to start them for this run"
-        )
+    for group in SERVICES:
+        if await admin.members(group):
+            return
+    raise FatalError(
+        f"nobody runs {', '.join(SERVICES)} on {bootstrap}: start 'combee up' or 'combee worker ROLE' there,"
+        " or add --start-workers to start them for this run"
+    )
 
 
-def _bars(progress: Progress) -> Callable[[Any], None]:
-    bars = {stage: progress.add_task(stage, total=None) for stage in ("reflected", "batched", "applied")}
+class _Bars:
+    """How far a run is, and when it last moved."""
 
-    def show(moved: Any) -> None:
-        for stage, bar in bars.items():
-            progress.update(bar, total=moved.total, completed=getattr(moved, stage))
+    def __init__(self, progress: Progress) -> None:
+        self.console = progress.console
+        self.moved: Moved | None = None
+        self.moved_at = time.monotonic()
+        self._progress = progress
+        self._bars = {stage: progress.add_task(stage, total=None) for stage in flow.STAGES}
 
-    return show
+    def show(self, moved: "Moved") -> None:
+        """Show how far it is now."""
+        if moved == self.moved:
+            return
+        self.moved, self.moved_at = moved, time.monotonic()
+        for stage, bar in self._bars.items():
+            self._progress.update(bar, total=moved.total, completed=getattr(moved, stage))
 
 
 @asynccontextmanager
-async def _workers(options: LearnOptions, bootstrap: str, *, ours: bool) -> AsyncIterator[dict[str, str]]:
-    """Run the services for the occasion if they are ours to run; yield where the model is, if simulated."""
+async def _workers(
+    options: LearnOptions, bootstrap: str
+) -> AsyncIterator[tuple[Mapping[str, str], Mapping[str, str]]]:
+    """Run the services if they are ours to run; yield where the stand-in is, if one was started, and the workers."""
     from combee.cli.stack import StackOptions, model_environment, sole_stack, stack  # noqa: PLC0415
 
-    if not ours:
-        yield {}
+    if not options.ours:
+        yield {}, options.workers
         return
+    settings = options.settings
+    if settings.worker.metrics_port is None:
+        settings = replace(settings, worker=settings.worker.model_copy(update={"metrics_port": 0}))
     with tempfile.TemporaryDirectory(prefix="combee-learn-") as folder:
         stack_options = StackOptions(
-            settings=options.settings,
+            settings=settings,
             bootstrap_servers=bootstrap,
             folder=Path(folder),
             simulated=options.simulated,
@@ -240,7 +332,7 @@ async def _workers(options: LearnOptions, bootstrap: str, *, ours: bool) -> Asyn
             sole_stack(options.settings, "combee learn", Path(folder), wait_s=options.stall_s),
             stack(stack_options) as supervisor,
         ):
-            yield model_environment(supervisor) if options.simulated else {}
+            yield (model_environment(supervisor) if options.simulated else {}), supervisor.addresses()
 
 
 def _print(
@@ -254,7 +346,19 @@ def _print(
         return
     if out is None:
         typer.echo(text, nl=False)
-    Console(stderr=True).print(_summary(report))
+    console = Console(stderr=True, highlight=False)
+    console.print(_summary(report), soft_wrap=True)
+    for line in _left_nothing(report["left_nothing"]):
+        console.print(line, markup=False, soft_wrap=True)
+    if warning := retention.warning(playbook.retention_recent):
+        console.print(f"warning: {warning}", style="yellow", soft_wrap=True)
+
+
+def _left_nothing(found: Any) -> Iterator[str]:
+    """Yield which reflections left nothing in the playbook, a line per reason."""
+    for why, ids in found.items():
+        more = f" and {len(ids) - NAMED} more" if len(ids) > NAMED else ""
+        yield f"{len(ids)} left nothing in the playbook: {why} ({', '.join(ids[:NAMED])}{more})"
 
 
 def _summary(report: dict[str, object]) -> str:

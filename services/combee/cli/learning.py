@@ -1,17 +1,21 @@
 """What ``combee learn`` does once a log is open: publish, wait until all is applied, report."""
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 from uuid import uuid4
 
+from combee.cli.lookup import decoded
 from combee.core.identity import earlier_reflection_id, fingerprint, reflection_id
 from combee.core.intake import Item, LineError, Sample, read_line, verdict
 from combee.core.method import Method
 from combee.core.methods import ace
 from combee.core.playbook import empty
 from combee.core.spend import UNCAPPED, SpendPolicy
-from combee.ports import Clock, LanguageModel, Log, Outgoing, PoisonError
+from combee.core.versions import left_nothing
+from combee.ports import Clock, LanguageModel, Log, Outgoing, PoisonError, TopicPartition
 from combee.runtime.tracker import Tracker
 from combee_schemas import topics
 from combee_schemas.base import Message, Shown, Usage
@@ -20,9 +24,12 @@ from combee_schemas.command import Command
 from combee_schemas.model import Reply
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import Reflection
+from combee_schemas.scan import Update
+from combee_schemas.topics import Topic
 from combee_schemas.trace import Trace
 
 CHUNK = 200
+M = TypeVar("M", Playbook, Update)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +40,13 @@ class Progress:
     reflected: int
     batched: int
     applied: int
+    dead: int = 0
+
+    @property
+    def left(self) -> dict[str, int]:
+        """How many are still to pass each stage."""
+        passed = {"reflected": self.reflected, "batched": self.batched, "applied": self.applied}
+        return {stage: max(0, self.total - self.dead - count) for stage, count in passed.items()}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -50,6 +64,8 @@ class Report:
     batches: int = 0
     usage: Usage = field(default_factory=Usage)
     seconds: float = 0.0
+    left_nothing: dict[str, list[str]] = field(default_factory=dict)
+    """Why → the reflections (by the ids of their traces, where they have one) that the playbook shows no trace of."""
 
     def as_json(self) -> dict[str, object]:
         """Return the stable shape of ``learn --json``."""
@@ -69,6 +85,7 @@ class Report:
             "model_calls": self.usage.calls,
             "tokens": {"in": self.usage.tokens_in, "out": self.usage.tokens_out},
             "seconds": round(self.seconds, 3),
+            "left_nothing": self.left_nothing,
         }
 
 
@@ -148,9 +165,11 @@ class Learning:
         tracker = Tracker(self._log, playbook, self._clock, self._spending, earlier=earlier_ids(items))
         async with tracker.running():
             new = new_items(items, tracker)
+            base, since = tracker.newest or empty(playbook), await _ends(self._log)
             await self._publish([new[one] for one in new if not tracker.is_reflected(one)], tracker)
             await self.settle(tracker, new, stall_s=stall_s, on_progress=on_progress)
             report = self.report(tracker, new)
+            report.left_nothing = await _left_nothing(self._log, base, since, new)
             conflicts = await conflicting(items, tracker)
         report.conflicts = tuple(_own_id(one) for one in conflicts)
         report.applied -= sum(new.get(learned_id(one)) is one for one in conflicts)
@@ -274,7 +293,7 @@ async def conflicting(items: Sequence[Item], tracker: Tracker) -> list[Trace | R
     return [item for item in comparable if fingerprint(item) != counted[learned_id(item)]]
 
 
-def _own_id(item: Trace | Reflection) -> str:
+def _own_id(item: Item) -> str:
     return item.reflection_id if isinstance(item, Reflection) else item.trace_id
 
 
@@ -293,8 +312,39 @@ def _all_reflected(tracker: Tracker, new: Iterable[str]) -> bool:
 
 def _progress(tracker: Tracker, new: Mapping[str, Item]) -> Progress:
     return Progress(
+        dead=sum(one in tracker.dead for one in new),
         total=len(new),
         reflected=sum(tracker.is_reflected(one) for one in new),
         batched=sum(one in tracker.batch_of for one in new),
         applied=sum(tracker.is_applied(one) for one in new),
     )
+
+
+async def _ends(log: Log) -> dict[str, Mapping[int, int]]:
+    return {topic.name: dict(await log.ends(topic.name)) for topic in (topics.UPDATES, topics.HISTORY)}
+
+
+async def _left_nothing(
+    log: Log, base: Playbook, since: Mapping[str, Mapping[int, int]], new: Mapping[str, Item]
+) -> dict[str, list[str]]:
+    """Return which of ``new`` left nothing in the versions made since, by reason."""
+    updates: dict[int, Update] = {}
+    for update in await _read(log, topics.UPDATES, Update, base.name, since):
+        updates.setdefault(update.plan.sequence, update)
+    before, found = base, defaultdict[str, list[str]](list)
+    for after in await _read(log, topics.HISTORY, Playbook, base.name, since):
+        made_by = updates.get(after.batch_sequence) if after.origin == "batch" else None
+        for one, why in (left_nothing(before, made_by, after) if made_by else {}).items():
+            if one in new:
+                found[why].append(_own_id(new[one]))
+        before = after
+    return dict(found)
+
+
+async def _read(
+    log: Log, topic: Topic, kind: type[M], name: str, since: Mapping[str, Mapping[int, int]]
+) -> list[M]:
+    number = await log.partition_for(topic.name, name.encode())
+    source = TopicPartition(topic=topic.name, partition=number)
+    records = [record async for record in log.read(source, since[topic.name][number])]
+    return list(decoded(records, kind, name))

@@ -8,7 +8,8 @@ from contextlib import asynccontextmanager, suppress
 from combee import compose
 from combee.adapters.kafka import KafkaAdmin, KafkaLog, Presence, is_ready
 from combee.cli.console import diagnostics, remark
-from combee.ports import FatalError, TransientError
+from combee.cli.preflight import require_data_dir
+from combee.ports import ConfigurationError, FatalError, TransientError
 from combee.runtime.clock import SystemClock
 from combee.runtime.logs import configure_logs
 from combee.runtime.patience import Watch
@@ -63,6 +64,8 @@ async def open_broker(settings: Settings, told: Callable[[str], None] = remark) 
     ------
     FatalError
         If none answers in time or can be started.
+    ConfigurationError
+        If the embedded one is not installed, or its directory cannot be written.
     """
     # A broker that is away is told once, by us; libraries repeat it for every attempt.
     configure_logs("warning", json=False, libraries=logging.CRITICAL)
@@ -79,11 +82,12 @@ async def open_broker(settings: Settings, told: Callable[[str], None] = remark) 
     try:
         from combee.adapters.embedded_kafka import open_user_broker  # noqa: PLC0415
     except ModuleNotFoundError as error:
-        raise FatalError(
+        raise ConfigurationError(
             "no Kafka is configured and the embedded one is not installed: set COMBEE_BOOTSTRAP_SERVERS,"
             " or pip install 'combee[embedded]'"
         ) from error
 
+    require_data_dir(settings)
     status = diagnostics().status("starting Apache Kafka on loopback")
 
     def progress(present: int, total: int) -> None:

@@ -1,14 +1,15 @@
-"""Which port each worker of a stack tells of itself on."""
+"""Which ports are free, and on which each worker of a stack tells of itself."""
 
 import socket
 from collections.abc import Iterator
 from contextlib import closing
 from secrets import randbelow
 
-from combee.ports import FatalError
+from combee.ports import ConfigurationError, FatalError
 
 LOWEST, HIGHEST = 16_000, 32_000
 """Below the ranges that systems give to outgoing connections: a worker that restarts finds its port free."""
+METRICS_REMEDY = "end that, or choose others with COMBEE_METRICS_PORT (--metrics-port; 0: free ones)"
 
 
 def metrics_ports(first: int | None, host: str, count: int) -> list[int | None]:
@@ -16,7 +17,9 @@ def metrics_ports(first: int | None, host: str, count: int) -> list[int | None]:
     if first is None:
         return [None] * count
     if first:
-        return [first + number for number in range(count)]
+        for port in range(first, first + count):
+            require_port(host, port, METRICS_REMEDY)
+        return list(range(first, first + count))
     free = _free(host)
     return [next(free) for _ in range(count)]
 
@@ -36,17 +39,39 @@ def _free(host: str) -> Iterator[int]:
     start = randbelow(HIGHEST - LOWEST)
     for step in range(HIGHEST - LOWEST):
         port = LOWEST + (start + step) % (HIGHEST - LOWEST)
-        if _is_free(host, port):
+        if _error(host, port) is None:
             yield port
     raise FatalError("no free port for metrics: set COMBEE_METRICS_PORT")
 
 
-def _is_free(host: str, port: int) -> bool:
+def require_port(host: str, port: int, remedy: str) -> None:
+    """Refuse a port that another process has.
+
+    Raises
+    ------
+    ConfigurationError
+        If it cannot be listened on; the message says who does, where the system tells.
+    """
+    if (error := _error(host, port)) is not None:
+        why = _listener(port) or error.strerror or str(error)
+        raise ConfigurationError(f"{host}:{port} cannot be used ({why}): {remedy}") from error
+
+
+def _listener(port: int) -> str | None:
+    try:
+        from combee.adapters.embedded_kafka.process import listener  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError:
+        return None
+    return listener(port)
+
+
+def _error(host: str, port: int) -> OSError | None:
+    """Return why a port cannot be listened on."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with closing(socket.socket(family, socket.SOCK_STREAM)) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
-        except OSError:
-            return False
-    return True
+        except OSError as error:
+            return error
+    return None

@@ -5,13 +5,17 @@ from typing import Annotated
 import typer
 
 from combee.cli.completing import label_names, playbook_names, refs
-from combee.core.formats import FORMATS, Format, is_name
+from combee.core.formats import FORMATS, Format, is_name, similar_name
+from combee.ports import ConfigurationError
 
 
 def checked_name(value: str) -> str:
     """Return a playbook's name, or refuse it as wrong usage."""
     if not is_name(value):
-        raise typer.BadParameter(f"{value!r} is no playbook name: letters, digits and . _ - / (at most 200)")
+        raise ConfigurationError(
+            f"{value!r} is no playbook name: letters, digits and . _ - / (at most 200, the first a letter or"
+            f" digit); how about {similar_name(value)!r}?"
+        )
     return value
 
 

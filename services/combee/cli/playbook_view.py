@@ -9,8 +9,10 @@ from rich.table import Table
 from rich.text import Text
 
 from combee.cli.console import clean, moment
+from combee.core import retention
+from combee.core.comparison import TOLD
 from combee.core.render import section_order
-from combee.core.retention import is_falling
+from combee.core.retention import percent
 from combee_schemas.base import Usage
 from combee_schemas.playbook import Change, Entry, Playbook
 
@@ -26,7 +28,6 @@ SIGNS = {
     "delete": "-",
 }
 LONG = 100
-FALLING = "retention is falling: {} of the last batch's reflections have evidence in the playbook"
 
 
 def list_row(playbook: Playbook, labels: dict[str, int]) -> dict[str, Any]:
@@ -103,7 +104,7 @@ def history_table(rows: list[dict[str, Any]]) -> Table:
 
 def changes_text(counts: Mapping[str, int]) -> str:
     """Return how many changes of each kind a version made."""
-    return ", ".join(f"{count} {kind}" for kind, count in counts.items()) or "no change"
+    return ", ".join(f"{count} {TOLD.get(kind, kind)}" for kind, count in counts.items()) or "no change"
 
 
 def version_title(playbook: Playbook) -> str:
@@ -121,11 +122,6 @@ def version_title(playbook: Playbook) -> str:
     )
 
 
-def percent(share: float | None) -> str:
-    """Return a share for people; empty where there is none."""
-    return "" if share is None else f"{100 * share:.0f} %"
-
-
 def calls_text(used: Usage, planned: int) -> str:
     """Return planned model calls beside those made, and what makes the difference."""
     why = {"skipped": used.skips, "split": used.splits, "asked again": used.re_asks}
@@ -140,8 +136,8 @@ def _audit(playbook: Playbook) -> Iterator[Text]:
         path = " → ".join(f"{share} after level {level}" for level, share in enumerate(levels))
         carried = f"; {playbook.carried} proposals carried" if playbook.carried else ""
         yield Text(f"retention: {path} → {last} in the playbook{carried}")
-    if is_falling(playbook.retention_recent):
-        yield Text(f"warning: {FALLING.format(percent(playbook.retention_recent[-1]))}", style="yellow")
+    if told := retention.warning(playbook.retention_recent):
+        yield Text(f"warning: {told}", style="yellow")
     if playbook.widths:
         yield Text(calls_text(playbook.usage, sum(playbook.widths)))
 
@@ -158,7 +154,7 @@ def _change_line(change: Change, contents: dict[str, str]) -> str:
     told = contents.get(change.entry_id, "") if sign in "+~" else change.detail
     text = " ".join(clean(told).split())
     short = text if len(text) <= LONG else text[: LONG - 1] + "…"
-    return f"  {sign} {change.kind} {change.entry_id} {short}".rstrip()
+    return f"  {sign} {TOLD.get(change.kind, change.kind)} {change.entry_id} {short}".rstrip()
 
 
 def _component(entry: Entry) -> Iterator[Text]:

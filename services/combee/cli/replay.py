@@ -15,7 +15,8 @@ from rich.progress import Progress
 from combee.cli.console import COLUMNS, diagnostics, output, print_json
 from combee.cli.errors import FAILED
 from combee.cli.options import AsJson, Name, Servers
-from combee.ports import FatalError, Log
+from combee.cli.preflight import check, model_flag, stands_in
+from combee.ports import Log
 from combee.runtime.settings import Settings, load_settings
 from combee_schemas import topics
 from combee_schemas.batch import Batch
@@ -57,9 +58,16 @@ def replay(
     as_json: AsJson = False,
 ) -> None:
     """Give a copy the same input; exit 1 if it is planned otherwise, or says otherwise on the same answers."""
-    settings = load_settings(bootstrap_servers=bootstrap_servers, model="simulated" if simulated else model)
+    flag = model_flag(simulated=simulated, model=model)
+    settings = load_settings(bootstrap_servers=bootstrap_servers, model=flag)
     if to == settings.kafka.topic_prefix:
         raise typer.BadParameter("--to names the prefix to replay from: choose another")
+    if flag is None:
+        from combee.cli.deployment import beside, deployment  # noqa: PLC0415 - --help stays quick
+
+        settings = beside(deployment(settings), settings)
+    elif not ask:
+        raise typer.BadParameter("--model and --simulated choose whom --ask asks: add --ask")
     found = asyncio.run(_replay(settings, name, to, timeout, ask=ask, simulated=simulated))
     differs = bool(found.plans_differ or (found.contents_differ and not ask))
     if as_json:
@@ -97,10 +105,11 @@ async def _replay(
 ) -> "Replayed":
     from combee.cli.log import open_log  # noqa: PLC0415 - --help stays quick
     from combee.cli.replaying import Replay  # noqa: PLC0415
-    from combee.compose import NO_MODEL, connection, create_topics, opened  # noqa: PLC0415
+    from combee.compose import connection, create_topics, opened  # noqa: PLC0415
 
-    if ask and settings.model.model is None:
-        raise FatalError(NO_MODEL)
+    simulated = ask and stands_in(settings.model, simulated=simulated)
+    if ask:
+        await check(settings, simulated=simulated)
     async with open_log(settings) as (log, servers):
         reading = Replay(log, name, recorded=not ask, timeout_s=timeout_s)
         there = await _settings(settings, log, to, await reading.read())

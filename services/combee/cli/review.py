@@ -7,11 +7,11 @@ import typer
 
 from combee.cli.completing import label_names
 from combee.cli.console import confirmed, output, print_json, remark
-from combee.cli.diff import as_document, lines
+from combee.cli.diff import as_document, compared, lines
 from combee.cli.labelling import checked_label, promoted
 from combee.cli.lookup import LATEST, labels, resolved, wanted
 from combee.cli.options import AsJson, Name, Patience, Ref, Servers
-from combee.core.comparison import Comparison, compare
+from combee.core.comparison import Comparison
 from combee.core.playbook import empty
 from combee.runtime.settings import Settings, load_settings
 
@@ -58,4 +58,4 @@ async def _compared(settings: Settings, name: str, label: str, ref: str) -> Comp
     async with open_log(settings) as (log, _):
         newer = await resolved(log, name, ref)
         at = (await labels(log)).get(name, {}).get(label)
-        return compare(await wanted(log, name, at) if at else empty(name), newer)
+        return await compared(log, await wanted(log, name, at) if at else empty(name), newer)

@@ -2,11 +2,12 @@
 
 import asyncio
 import fcntl
+import hashlib
 import json
 import os
 import shutil
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -148,36 +149,44 @@ def data_dir(settings: Settings) -> Path:
 
 
 def stack_file(settings: Settings) -> Path:
-    """Return where whoever runs services on this user's embedded broker says so."""
-    return data_dir(settings) / f"stack-{settings.kafka.topic_prefix}.json"
+    """Return where whoever runs services for the brokers of these settings says so."""
+    servers = settings.kafka.bootstrap_servers
+    cluster = f"@{hashlib.sha256(servers.encode()).hexdigest()[:16]}" if servers else ""
+    return data_dir(settings) / f"stack-{settings.kafka.topic_prefix}{cluster}.json"
 
 
 @asynccontextmanager
 async def sole_stack(
     settings: Settings, command: str, folder: Path, *, wait_s: float = 0.0
 ) -> AsyncIterator[Callable[[Mapping[str, object]], None]]:
-    """Be the one that runs services on this user's embedded broker; what a killed one left behind is ended.
+    """Be the one that runs services here for the brokers of these settings; what a killed one left behind is ended.
 
-    Yields what adds to the stack's file, which holds pid and ``command`` from the start. Waits up to ``wait_s`` for
-    another command, but not for ``combee up``. On a configured cluster nothing is held.
+    Yields what adds to the stack's file, which holds pid and ``command`` from the start, and no secret. Waits up to
+    ``wait_s`` for another command, but not for ``combee up``. On a cluster, such as in a container, nothing needs a
+    folder here: without one nothing is held.
 
     Raises
     ------
     ConfigurationError
         If somebody else runs services there.
     """
-    if settings.kafka.bootstrap_servers is not None:
+    try:
+        path = stack_file(settings)
+        lock = _open_lock(path)
+    except (OSError, ModuleNotFoundError):
+        if settings.kafka.bootstrap_servers is None:
+            raise
         yield lambda _: None
         return
-    path = stack_file(settings)
-    with _opened_lock(path) as lock:
+    try:
         await _take(lock, path, wait_s)
-        await asyncio.to_thread(_end_orphans, _state(path))
+        await asyncio.to_thread(_end_orphans, stack_state(path))
         state: dict[str, object] = {"pid": os.getpid(), "command": command, "folder": str(folder)}
 
         def add(more: Mapping[str, object]) -> None:
             state.update(more)
             partial = path.with_suffix(".partial")
+            partial.touch(mode=0o600)
             partial.write_text(json.dumps(state))
             partial.replace(path)
 
@@ -186,17 +195,14 @@ async def sole_stack(
             yield add
         finally:
             path.unlink(missing_ok=True)
-
-
-@contextmanager
-def _opened_lock(path: Path) -> Iterator[int]:
-    """Open the lock beside a stack's file; the kernel drops what is taken when this process ends, however it ends."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    lock = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        yield lock
     finally:
         os.close(lock)
+
+
+def _open_lock(path: Path) -> int:
+    """Open the lock beside a stack's file; the kernel drops what is taken when this process ends, however it ends."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
 async def _take(lock: int, path: Path, wait_s: float) -> None:
@@ -204,13 +210,13 @@ async def _take(lock: int, path: Path, wait_s: float) -> None:
     told = wait_s <= 0
     while not _locked(lock, fcntl.LOCK_EX):
         holder = _holder(path)
-        is_up = _state(path).get("command") == UP
+        is_up = stack_state(path).get("command") == UP
         if SystemClock().monotonic() > deadline or (is_up and wait_s > 0):
             raise ConfigurationError(
                 f"{holder} runs the services of {path.parent} already: use it, or stop it first; a deployment of its"
                 " own takes another COMBEE_DATA_DIR, or another COMBEE_TOPIC_PREFIX"
             )
-        if not told and _state(path):
+        if not told and stack_state(path):
             remark(f"waiting for {holder}, which runs the services of {path.parent} until it is done")
             told = True
         await asyncio.sleep(LOOK_S)
@@ -224,7 +230,7 @@ def _locked(lock: int, kind: int) -> bool:
     return True
 
 
-def _state(path: Path) -> dict[str, Any]:
+def stack_state(path: Path) -> dict[str, Any]:
     """Return what a stack's file says; empty without a readable one."""
     try:
         found = json.loads(path.read_text())
@@ -235,7 +241,7 @@ def _state(path: Path) -> dict[str, Any]:
 
 def _holder(path: Path) -> str:
     """Return who runs services there, for people."""
-    state = _state(path)
+    state = stack_state(path)
     where = state.get("http") or state.get("bootstrap_servers") or "still starting"
     return f"{state.get('command', 'another command')} (process {state.get('pid', 'unknown')}, {where})"
 
@@ -261,9 +267,12 @@ def _end_orphans(state: Mapping[str, Any]) -> None:
 
 
 def stack_is_running(settings: Settings) -> bool:
-    """Return whether ``combee up`` serves this user's embedded broker."""
+    """Return whether ``combee up`` serves the brokers of these settings."""
     path = stack_file(settings)
-    if _state(path).get("command") != UP:
+    if stack_state(path).get("command") != UP:
         return False
-    with _opened_lock(path) as lock:
+    lock = _open_lock(path)
+    try:
         return not _locked(lock, fcntl.LOCK_SH)
+    finally:
+        os.close(lock)

@@ -9,10 +9,9 @@ from rich.table import Table
 from combee.cli.console import moment, output, print_json
 from combee.cli.lookup import newest_snapshots, whole
 from combee.cli.options import AsJson, Servers
-from combee.cli.playbook_view import FALLING, percent
 from combee.cli.spend_view import pause_lines, spend_row, spend_text
 from combee.core.playbook import empty
-from combee.core.retention import is_falling
+from combee.core.retention import falling, is_falling, percent
 from combee.core.spend import UNCAPPED, SpendPolicy
 from combee.ports import Log
 from combee.runtime.backlog import INPUTS, backlog, newest_batches
@@ -138,5 +137,5 @@ def _print(state: dict[str, Any]) -> None:
         console.print(line, style="yellow", soft_wrap=True)
     for row in state["playbooks"]:
         if row["retention_falling"]:
-            kept = percent(row["retention"])
-            console.print(f"warning: {row['name']}: {FALLING.format(kept)}", style="yellow", soft_wrap=True)
+            text = f"warning: {row['name']}: {falling(row['retention'])}"
+            console.print(text, style="yellow", soft_wrap=True)

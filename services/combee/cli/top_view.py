@@ -8,8 +8,8 @@ from rich.text import Text
 from rich.tree import Tree
 
 from combee.cli.console import clean, moment
-from combee.cli.playbook_view import percent
 from combee.core.live.values import LiveBatch, LiveNode, LivePlaybook, Snapshot, Stage
+from combee.core.retention import percent
 
 BAR = 12
 MOST_PLAYBOOKS = 8

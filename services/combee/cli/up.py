@@ -3,21 +3,26 @@
 import asyncio
 import signal
 import tempfile
-from collections.abc import Coroutine
-from dataclasses import replace
-from importlib.util import find_spec
+from collections.abc import Coroutine, Iterator
+from contextlib import AsyncExitStack
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 
 from combee.cli.console import remark
-from combee.ports import FatalError
+from combee.cli.extras import pip_install, without
+from combee.cli.preflight import check, model_flag, require_data_dir, stands_in
 from combee.runtime.settings import Settings, load_settings
 
-GATEWAY_NEEDS = ("fastapi", "uvicorn", "sse_starlette")
+if TYPE_CHECKING:
+    from combee.cli.deployment import Deployment
+
+INFORMATION = ("[info ", '"level": "info"')
+"""How lines say that they are, as text and as JSON."""
 COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "red")
 
 
@@ -45,17 +50,14 @@ def up(
 ) -> None:
     """Run the broker (unless one is configured), all services and the gateway; restart what ends; one log."""
     settings = load_settings(
-        model="simulated" if simulated else model,
+        model=model_flag(simulated=simulated, model=model, base_url=base_url),
         base_url=base_url,
         bootstrap_servers=bootstrap_servers,
         metrics_port=metrics_port,
     )
     if settings.worker.metrics_port is None:
         settings = replace(settings, worker=settings.worker.model_copy(update={"metrics_port": 0}))
-    from combee.compose import NO_MODEL  # noqa: PLC0415 - --help stays quick
-
-    if settings.model.model is None:
-        raise FatalError(NO_MODEL)
+    simulated = stands_in(settings.model, simulated=simulated)
     asyncio.run(_up(settings, _fronts(wanted=gateway), simulated=simulated, scan_workers=scan_workers))
 
 
@@ -63,14 +65,15 @@ def _fronts(*, wanted: bool) -> tuple[str, ...]:
     """Return what to run beside the services, as far as it is installed."""
     from combee.compose import FRONTS  # noqa: PLC0415 - --help stays quick
 
-    if wanted and all(find_spec(name) for name in GATEWAY_NEEDS):
+    if wanted and not without("gateway"):
         return tuple(FRONTS)
     if wanted:
-        remark("no gateway: pip install 'combee[gateway]' adds HTTP, 'combee[dashboard]' the dashboard")
+        remark(f"no gateway: {pip_install('gateway')} adds HTTP, {pip_install('dashboard')} the dashboard")
     return ()
 
 
 async def _up(settings: Settings, fronts: tuple[str, ...], *, simulated: bool, scan_workers: int) -> None:
+    from combee.cli.deployment import Deployment  # noqa: PLC0415 - --help stays quick
     from combee.cli.log import open_log  # noqa: PLC0415
     from combee.cli.stack import UP, StackOptions, model_environment, sole_stack, stack  # noqa: PLC0415
     from combee.compose import ROLES  # noqa: PLC0415
@@ -79,12 +82,18 @@ async def _up(settings: Settings, fronts: tuple[str, ...], *, simulated: bool, s
     stop = asyncio.Event()
     for sign in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(sign, stop.set)
-    lines = _Lines(console)
+    embedded = settings.kafka.bootstrap_servers is None
+    lines = _Lines(console, wordy=settings.worker.log_level == "debug")
+    if embedded:
+        require_data_dir(settings)
     with tempfile.TemporaryDirectory(prefix="combee-up-", ignore_cleanup_errors=True) as folder:
-        async with (
-            sole_stack(settings, UP, Path(folder)) as tell_verbs,
-            open_log(settings, told=lambda line: lines("broker", line)) as (_, bootstrap),
-        ):
+        async with AsyncExitStack() as opened:
+            # First of all: of a second one the first has the port, too.
+            tell_verbs = await opened.enter_async_context(sole_stack(settings, UP, Path(folder)))
+            await check(settings, simulated=simulated, gateway=bool(fronts))
+            _, bootstrap = await opened.enter_async_context(
+                open_log(settings, told=lambda line: lines("broker", line))
+            )
             tell_verbs({"bootstrap_servers": bootstrap})
             options = StackOptions(
                 settings=settings,
@@ -94,19 +103,20 @@ async def _up(settings: Settings, fronts: tuple[str, ...], *, simulated: bool, s
                 scan_workers=scan_workers,
                 roles=(*ROLES, *fronts),
             )
+            console.print(f"starting {len(options.roles)} services on Kafka at {bootstrap}", soft_wrap=True)
             async with stack(options, lines) as supervisor:
-                console.print(f"combee is up at {bootstrap}; Ctrl-C stops it")
-                addresses = supervisor.addresses()
-                state = {"workers": addresses, "simulated": simulated}
-                if fronts:
-                    state["http"] = served = (Path(folder) / "gateway.ready").read_text().strip()
-                    console.print(f"HTTP and dashboard: {served}", soft_wrap=True)
-                console.print("health (/healthz, /readyz) and metrics (/metrics):")
-                for name, address in addresses.items():
-                    console.print(f"  {name:>10}  {address}")
-                if simulated:
-                    state |= model_environment(supervisor)
-                tell_verbs(state)
+                where = model_environment(supervisor) if simulated else {}
+                found = Deployment(
+                    bootstrap_servers=bootstrap,
+                    model=settings.model.model or "",
+                    base_url=where.get("base_url", settings.model.base_url),
+                    workers=supervisor.addresses(),
+                )
+                served = (Path(folder) / "gateway.ready").read_text().strip() if fronts else ""
+                for line in banner(found, served):
+                    console.print(line, markup=False, soft_wrap=True)
+                lines.all()
+                tell_verbs(asdict(found) | {"http": served})
                 await _first(stop, supervisor.failed())
 
 
@@ -120,14 +130,35 @@ async def _first(stop: asyncio.Event, failed: Coroutine[Any, Any, None]) -> None
         task.result()
 
 
-class _Lines:
-    """Prints the lines of all services, each with its name in a colour of its own."""
+def banner(found: "Deployment", served: str) -> Iterator[str]:
+    """Yield what runs and where; ``served`` is the gateway's address, empty without one."""
+    yield "combee is up; Ctrl-C stops it"
+    if served:
+        yield f"  HTTP, dashboard  {served}"
+    yield f"  Kafka            {found.bootstrap_servers}"
+    yield f"  model            {found.model_named}"
+    workers = ", ".join(f"{name} {address}" for name, address in found.workers.items())
+    yield f"  health, metrics  {workers}"
 
-    def __init__(self, console: Console) -> None:
+
+class _Lines:
+    """Prints the lines of all services, each with its name in a colour of its own.
+
+    What is only information is passed over while they start, unless ``wordy``: who fails is quoted from its file.
+    """
+
+    def __init__(self, console: Console, *, wordy: bool = False) -> None:
         self._console = console
         self._colours: dict[str, str] = {}
+        self._wordy = wordy
+
+    def all(self) -> None:
+        """Print everything from now on."""
+        self._wordy = True
 
     def __call__(self, name: str, line: str) -> None:
         """Print one line."""
+        if not self._wordy and any(mark in line for mark in INFORMATION):
+            return
         colour = self._colours.setdefault(name, COLOURS[len(self._colours) % len(COLOURS)])
         self._console.print(f"[{colour}]{name:>10}[/] {escape(line)}", soft_wrap=True)

@@ -8,6 +8,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_group
 
+from combee.cli import extras
 from combee.cli.errors import FAILED, USAGE, told
 
 VERBS = (
@@ -75,6 +76,10 @@ class Verbs(TyperGroup):
             return super().invoke(ctx)
         except ConfigurationError as error:
             raise told(str(error), USAGE) from error
+        except ModuleNotFoundError as error:
+            if (text := extras.told(error)) is None:
+                raise
+            raise told(text, USAGE) from error
         except CombeeError as error:
             raise told(str(error), FAILED) from error
         except TimeoutError as error:

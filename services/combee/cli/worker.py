@@ -9,6 +9,8 @@ from combee.runtime.logs import configure_logs
 from combee.runtime.settings import load_settings
 from combee.runtime.supervisor import die_with_parent
 
+ASKING = ("scan", "reflect")
+"""Those that ask the model."""
 ROLES = ("control", "publish", "scan", "shuffle", "reflect", "gateway")
 
 
@@ -35,13 +37,21 @@ def worker(
     if die_with_parent_:
         die_with_parent()
     from combee.compose import run_worker  # noqa: PLC0415 - --help stays quick
-    from combee.ports import FatalError  # noqa: PLC0415
+    from combee.ports import ConfigurationError  # noqa: PLC0415
 
     settings = load_settings(slot=slot, bootstrap_servers=bootstrap_servers, metrics_port=metrics_port)
-    configure_logs(settings.worker.log_level, json=settings.worker.log_json)
-    if settings.kafka.bootstrap_servers is None:
-        raise FatalError(
+    servers = settings.kafka.bootstrap_servers
+    if servers is None:
+        raise ConfigurationError(
             "a single worker needs a broker: set COMBEE_BOOTSTRAP_SERVERS, or use 'combee up',"
             " which starts everything on this machine"
         )
-    asyncio.run(run_worker(role, settings, settings.kafka.bootstrap_servers))
+    if role in ASKING:
+        from combee.cli.deployment import beside, deployment  # noqa: PLC0415
+        from combee.cli.preflight import require_model  # noqa: PLC0415
+
+        if settings.model.model is None:
+            settings = beside(deployment(settings), settings)
+        require_model(settings.model)
+    configure_logs(settings.worker.log_level, json=settings.worker.log_json)
+    asyncio.run(run_worker(role, settings, servers))

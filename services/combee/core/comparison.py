@@ -1,10 +1,27 @@
 """What differs between two versions of a playbook, entry by entry; pure."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 
 from combee.core.render import section_order
 from combee_schemas.base import Value
-from combee_schemas.playbook import Entry, Playbook
+from combee_schemas.playbook import ChangeKind, Entry, Playbook
+
+TOLD: Mapping[str, str] = {
+    "add": "added",
+    "update": "changed",
+    "merge": "merged",
+    "remove": "removed",
+    "evict": "evicted",
+    "duplicate": "repeated",
+    "echo": "echoed",
+    "conflict": "in conflict",
+    "import": "imported",
+    "rollback": "rolled back",
+    "delete": "deleted",
+}
+"""What a change of each kind is called wherever people read of it; other kinds are called by their names."""
+LEAVING: tuple[ChangeKind, ...] = ("remove", "evict", "merge")
 
 
 class Said(Value):
@@ -13,6 +30,17 @@ class Said(Value):
     id: str
     section: str
     content: str
+
+
+class Gone(Said):
+    """An entry that is no longer there; ``how`` is the kind of the change that took it, where that was looked up."""
+
+    how: ChangeKind | None = None
+
+    @property
+    def told(self) -> str:
+        """How it left, for people."""
+        return TOLD[self.how or "remove"]
 
 
 class Reworded(Value):
@@ -41,16 +69,34 @@ class Comparison(Value):
     before: int
     after: int
     added: tuple[Said, ...] = ()
-    removed: tuple[Said, ...] = ()
+    removed: tuple[Gone, ...] = ()
+    """Those that left, however."""
     changed: tuple[Reworded, ...] = ()
     counted: tuple[Counted, ...] = ()
     unchanged: int = 0
     sections: tuple[str, ...] = ()
     """Those of either version, in order."""
 
+    def counts(self) -> dict[str, int]:
+        """Return how many entries differ in each way, in the words of ``TOLD``."""
+        left = Counter(one.told for one in self.removed)
+        leaving = {TOLD[how]: left[TOLD[how]] for how in LEAVING}
+        found = {
+            "added": len(self.added),
+            **leaving,
+            "changed": len(self.changed),
+            "counted": len(self.counted),
+        }
+        return {told: count for told, count in found.items() if count}
 
-def compare(before: Playbook, after: Playbook) -> Comparison:
-    """Return what ``after`` says otherwise than ``before``; entries are told apart by their ids."""
+
+def compare(before: Playbook, after: Playbook, between: Iterable[Playbook] = ()) -> Comparison:
+    """Return what ``after`` says otherwise than ``before``; entries are told apart by their ids.
+
+    The versions ``between`` the two say how entries left that ``after`` itself did not take.
+    """
+    versions = (*between, after) if after.version > before.version else ()
+    how = {one.entry_id: one.kind for made in versions for one in made.changes if one.kind in LEAVING}
     old = {entry.id: entry for entry in before.entries}
     new = {entry.id: entry for entry in after.entries}
     both = [(old[one], new[one]) for one in new if one in old]
@@ -61,7 +107,11 @@ def compare(before: Playbook, after: Playbook) -> Comparison:
         before=before.version,
         after=after.version,
         added=tuple(_said(entry) for entry in after.entries if entry.id not in old),
-        removed=tuple(_said(entry) for entry in before.entries if entry.id not in new),
+        removed=tuple(
+            Gone(**_said(entry).model_dump(), how=how.get(entry.id))
+            for entry in before.entries
+            if entry.id not in new
+        ),
         changed=changed,
         counted=counted,
         unchanged=len(both) - len(changed) - len(counted),

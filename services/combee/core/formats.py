@@ -3,6 +3,7 @@
 ACE text, Markdown, JSON, GEPA's candidates, Kayba's skillbooks, skill files.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeVar
 
@@ -134,6 +135,11 @@ def is_name(text: str) -> bool:
     except ValidationError:
         return False
     return True
+
+
+def similar_name(text: str) -> str:
+    """Return the name a playbook may have that is most like a text."""
+    return re.sub(r"[^A-Za-z0-9._/-]+", "-", text).strip("-._/")[:200] or "default"
 
 
 class _Named(Playbook):

@@ -51,6 +51,24 @@ def is_falling(recent_shares: Sequence[float]) -> bool:
     return len(before) >= FALLING_FROM and newest < FALLEN_BELOW * median(before)
 
 
+def percent(share: float | None) -> str:
+    """Return a share for people; empty where there is none."""
+    return "" if share is None else f"{100 * share:.0f} %"
+
+
+def warning(recent_shares: Sequence[float]) -> str | None:
+    """Return what to say where retention falls, in the words of every view; None while it does not."""
+    if not is_falling(recent_shares):
+        return None
+    return falling(recent_shares[-1])
+
+
+def falling(newest: float) -> str:
+    """Return the words for a share that is much below what it used to be."""
+    kept = percent(newest)
+    return f"retention is falling: {kept} of the last batch's reflections have evidence in the playbook"
+
+
 @dataclass(slots=True)
 class Landing:
     """Where the evidence of applied operations came to rest: entry id → reflections."""

@@ -14,6 +14,7 @@ from combee_schemas.playbook import EVIDENCE_KEPT, Change, Entry, Label, Playboo
 from combee_schemas.scan import Operation, Update
 
 COMMANDS_REMEMBERED = 50
+UNLIMITED = 1 << 60
 
 
 def after_update(
@@ -79,6 +80,40 @@ def after_update(
             "created_at_ms": now_ms,
         }
     )
+
+
+def left_nothing(before: Playbook, update: Update, after: Playbook) -> dict[str, str]:
+    """Return the reflections of ``update`` on which nothing rests in ``after``, the version it made: id → why."""
+    draft, _, entries = applied(
+        before,
+        update.operations,
+        update.seen,
+        holds=update.plan.holds,
+        budget_tokens=UNLIMITED,
+        revoked=before.revoked,
+        echoes=update.echoes,
+    )
+    live = {entry.id for entry in entries}
+    echoed = {one for echo in update.echoes if echo.entry_id in live for one in echo.evidence}
+    landed = draft.landing.reflections()
+    for change in after.changes:
+        if change.kind == "evict":
+            draft.landing.evict(change.entry_id)
+    stayed = draft.landing.reflections() | echoed
+    levels = len(update.plan.widths)
+    why: dict[str, str] = {}
+    for one in update.seen:
+        if not one.ok or (one.survived >= levels and one.reflection_id in stayed):
+            continue
+        if one.survived == 0:
+            why[one.reflection_id] = "the model proposed nothing for it"
+        elif one.survived < levels:
+            why[one.reflection_id] = f"left out when proposals were combined (level {one.survived})"
+        elif one.reflection_id in landed:
+            why[one.reflection_id] = "evicted at once: the playbook's token budget is used up"
+        else:
+            why[one.reflection_id] = "its proposal lost to one with newer evidence, or no longer applied"
+    return why
 
 
 def after_command(

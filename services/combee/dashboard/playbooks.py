@@ -141,7 +141,7 @@ class _Browser:
             for entry in inside:
                 self._entry(entry, new.get(entry.id, ""))
         for gone in difference.removed:
-            _line("removed", gone.id, gone.content)
+            _line("removed", gone.id, gone.content, gone.told)
 
     def _entry(self, entry: Entry, kind: str) -> None:
         async def opened() -> None:
@@ -175,12 +175,12 @@ def _changes(difference: Comparison) -> None:
     for one in difference.added:
         _line("added", one.id, f"+ {one.content}")
     for gone in difference.removed:
-        _line("removed", gone.id, f"− {gone.content}")
+        _line("removed", gone.id, f"− {gone.content}", gone.told)
     for both in difference.changed:
         _line("changed", both.id, f"− {both.before}\n+ {both.after}")
 
 
-def _line(kind: str, entry_id: str, text: str) -> None:
+def _line(kind: str, entry_id: str, text: str, told: str = "") -> None:
     with ui.element("div").classes(f"entry {kind}"):
         ui.label(text).classes("words")
-        ui.label(f"[{entry_id}] {kind}").classes("quiet")
+        ui.label(f"[{entry_id}] {told or kind}").classes("quiet")

@@ -20,7 +20,6 @@ from combee.runtime.stopping import unless
 
 logger = structlog.get_logger()
 
-USUAL_PORT = 8750
 STOP_WITHIN_S = 5.0
 BACKLOG = 1024
 CURRENT_S = 60.0
@@ -46,7 +45,7 @@ async def listening(app: ASGIApp, context: Context) -> AsyncIterator[str]:
     """
     settings = context.settings.gateway
     check_bind(settings)
-    with contextlib.closing(_bound(settings)) as bound:
+    with contextlib.closing(_bind(settings.gateway_host, settings.gateway_port)) as bound:
         server = _Server(
             uvicorn.Config(
                 app,
@@ -152,16 +151,6 @@ def check_bind(settings: GatewaySettings) -> None:
             f"the gateway would be open to everybody who reaches {host}: set COMBEE_GATEWAY_KEYS or"
             " COMBEE_GATEWAY_KEYS_FILE (docs/http.md), or listen on 127.0.0.1"
         )
-
-
-def _bound(settings: GatewaySettings) -> socket.socket:
-    host = settings.gateway_host
-    if settings.gateway_port is not None:
-        return _bind(host, settings.gateway_port)
-    try:
-        return _bind(host, USUAL_PORT)
-    except FatalError:
-        return _bind(host, 0)
 
 
 def _bind(host: str, port: int) -> socket.socket:

@@ -13,12 +13,7 @@ class GatewaySettings(Group):
     """Where the gateway listens, who may ask it, and how much at once."""
 
     gateway_host: str = Field("127.0.0.1", min_length=1, description="the address the gateway listens on")
-    gateway_port: int | None = Field(
-        None,
-        ge=0,
-        le=65_535,
-        description="its port; 0: a free one; empty: 8750 if that is free, else a free one",
-    )
+    gateway_port: int = Field(8750, ge=0, le=65_535, description="its port; 0: a free one")
     gateway_keys: SecretStr | None = Field(
         None, description="API keys as JSON, as in docs/http.md; environment only"
     )

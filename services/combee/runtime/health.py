@@ -25,6 +25,13 @@ class Condition:
     name: str
     good: bool
     says: str
+    waits: bool = False
+    """Whether the process is ready and waits all the same for something that heals by itself."""
+
+    @property
+    def mark(self) -> str:
+        """How its line in a health page begins."""
+        return "RED" if not self.good else "WAIT" if self.waits else "ok "
 
 
 class Current(Protocol):
@@ -45,6 +52,7 @@ class Health:
         dead_letters_per_minute: int,
         away: Callable[[], str | None] = lambda: None,
         refusal: Callable[[], str | None] = lambda: None,
+        trouble: Callable[[], str | None] = lambda: None,
         paused: Callable[[], Mapping[str, float]] = dict,
     ) -> None:
         self._clock = clock
@@ -55,6 +63,7 @@ class Health:
         self.away = away
         """Why the log cannot be used now, if so."""
         self._refusal = refusal
+        self._trouble = trouble
         self._paused = paused
 
     async def beat(self) -> None:
@@ -112,8 +121,9 @@ class Health:
         return Condition(name="views", good=not behind, says=says)
 
     def _model(self) -> Condition:
-        refusal = self._refusal()
-        return Condition(name="model", good=refusal is None, says=refusal or "the model does not refuse")
+        refusal, trouble = self._refusal(), self._trouble()
+        says = refusal or trouble or "the model does not refuse"
+        return Condition(name="model", good=refusal is None, says=says, waits=trouble is not None)
 
     def _dead_letters(self) -> Condition:
         limit = self._buried.maxlen or 0

@@ -32,7 +32,7 @@ def pages(health: Health, metrics: Callable[[], tuple[str, bytes]]) -> dict[str,
 
 def _told(conditions: Sequence[Condition]) -> Page:
     good = all(one.good for one in conditions)
-    lines = [f"{'ok ' if one.good else 'RED'} {one.name}: {one.says}\n" for one in conditions]
+    lines = [f"{one.mark} {one.name}: {one.says}\n" for one in conditions]
     status = HTTPStatus.OK if good else HTTPStatus.SERVICE_UNAVAILABLE
     return status, TEXT, "".join(lines).encode()
 

@@ -27,6 +27,8 @@ class Vitals:
         """Why the log cannot be used now, if so."""
         self.refusal: Callable[[], str | None] = lambda: None
         """Why the model refuses for good, if it does."""
+        self.trouble: Callable[[], str | None] = lambda: None
+        """Why the model does not answer just now, if it does not."""
         self.paused: Callable[[], Mapping[str, float]] = dict
         """Which playbooks' records are held back, and for how many seconds still."""
         self._ready_file = ready_file

@@ -39,6 +39,7 @@ class ServedVitals(Vitals):
             clock,
             away=lambda: self.away(),  # noqa: PLW0108 - it is set after this
             refusal=lambda: self.refusal(),  # noqa: PLW0108 - so is this
+            trouble=lambda: self.trouble(),  # noqa: PLW0108 - so is this
             paused=lambda: self.paused(),  # noqa: PLW0108 - so is this
             dead_letters_per_minute=settings.dead_letters_per_minute,
         )

@@ -7,6 +7,8 @@ from typing import Any
 
 from combee.ports import FatalError
 
+VARIABLES = ("COMBEE_GATEWAY_URL", "COMBEE_GATEWAY_KEY")
+"""What agents set and no service reads."""
 NO_ADDRESS = (
     "no deployment is configured: give Client an address (Kafka's 'host:port' or the gateway's 'http://…'),"
     " or set COMBEE_GATEWAY_URL or COMBEE_BOOTSTRAP_SERVERS"

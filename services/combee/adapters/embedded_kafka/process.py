@@ -1,4 +1,4 @@
-"""One broker process, known by its id and by a word of its command line (psutil)."""
+"""Processes of this machine: a broker, known by its id and a word of its command line; who has a port (psutil)."""
 
 import os
 import signal
@@ -54,3 +54,13 @@ class BrokerProcess:
     async def gone(self, timeout_s: float) -> bool:
         """Wait until it is gone; return False if it still runs after ``timeout_s``."""
         return await until(lambda: not self.alive(), timeout_s)
+
+
+def listener(port: int) -> str | None:
+    """Return which process listens on a port, as far as this user may know."""
+    with suppress(OSError, psutil.Error):
+        for one in psutil.net_connections("tcp"):
+            if one.status == psutil.CONN_LISTEN and one.laddr.port == port and one.pid:
+                # Not its arguments: there may be a secret among them.
+                return f"{psutil.Process(one.pid).name()}, process {one.pid}, listens there"
+    return None

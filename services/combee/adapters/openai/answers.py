@@ -57,6 +57,17 @@ def read_answer(
     return Answer(text=text, finish_reason=str(choice.get("finish_reason") or ""), usage=usage)
 
 
+def listed_models(content: bytes) -> frozenset[str]:
+    """Return the names in a list of models; none if the body is no such list."""
+    try:
+        body = json.loads(content)
+    except (ValueError, RecursionError):
+        return frozenset()
+    listed = body.get("data") if isinstance(body, dict) else None
+    names = (one.get("id") for one in (listed if isinstance(listed, list) else ()) if isinstance(one, dict))
+    return frozenset(name for name in names if isinstance(name, str))
+
+
 def _body(content: bytes) -> Mapping[str, Any]:
     try:
         body = json.loads(content)

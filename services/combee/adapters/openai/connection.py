@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import openai
 
-from combee.adapters.openai.answers import Answer, Message, read_answer
+from combee.adapters.openai.answers import Answer, Message, listed_models, read_answer
 from combee.adapters.openai.faults import SHOWN_CHARS, CallFailedError, Refusal, classify, redact
 from combee.adapters.openai.names import is_loopback
 from combee.adapters.openai.retry_after import retry_after_s
@@ -21,6 +21,8 @@ GZIP = "gzip"
 CONNECT_TIMEOUT_S = 10.0
 RESPONSE: Any = import_module(type(openai.DEFAULT_CONNECTION_LIMITS).__module__.partition(".")[0]).Response
 """Whose class it is, is the client library's business."""
+UNREACHABLE = frozenset({"ConnectError", "ConnectTimeout"})
+"""What the client's HTTP library calls an address where nobody listens."""
 DECODED = ("content-encoding", "content-length", "transfer-encoding")
 
 
@@ -125,6 +127,25 @@ class Connection:
             shown=self._shown,
         )
 
+    async def models(self) -> frozenset[str]:
+        """Return the names of the models that the server lists; empty if it lists none, or cannot.
+
+        Raises
+        ------
+        CallFailedError
+            If there was no answer.
+        """
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                response = await self._client.get("/models", cast_to=RESPONSE)
+        except openai.APIStatusError:
+            return frozenset()  # a key may be for chats alone, and many servers list nothing
+        except openai.APIError as error:
+            raise self._translated(error) from None
+        except TimeoutError:
+            raise CallFailedError(f"{self.host} did not answer within {self._timeout_s:g} s") from None
+        return listed_models(response.content)
+
     async def close(self) -> None:
         """Drop all connections."""
         await self._client.close()
@@ -132,11 +153,14 @@ class Connection:
     def _translated(self, error: openai.APIError) -> CombeeError:
         if isinstance(error, openai.APIStatusError):
             return classify(self._refusal(error))
-        if isinstance(error, openai.APITimeoutError):
-            return CallFailedError(f"{self.host} did not answer within {self._timeout_s:g} s")
         cause = error.__cause__
-        reason = f"{type(cause).__name__} {cause}" if cause else error.message
-        return CallFailedError(f"no answer from {self.host}: {self._shown(reason)}")
+        unreachable = type(cause).__name__ in UNREACHABLE
+        if isinstance(error, openai.APITimeoutError):
+            text = f"{self.host} did not answer within {self._timeout_s:g} s"
+        else:
+            reason = f"{type(cause).__name__} {cause}" if cause else error.message
+            text = f"no answer from {self.host}: {self._shown(reason)}"
+        return CallFailedError(text, unreachable=unreachable)
 
     def _refusal(self, error: openai.APIStatusError) -> Refusal:
         body = error.body if isinstance(error.body, dict) else {}

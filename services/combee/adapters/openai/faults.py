@@ -38,10 +38,19 @@ _REMEDIES = {
 class CallFailedError(TransientError):
     """A call without a reply, to be tried again: soon, or slowly while the cause is ``permanent``."""
 
-    def __init__(self, text: str, *, retry_after_s: float | None = None, permanent: bool = False) -> None:
+    def __init__(
+        self,
+        text: str,
+        *,
+        retry_after_s: float | None = None,
+        permanent: bool = False,
+        unreachable: bool = False,
+    ) -> None:
         super().__init__(text)
         self.retry_after_s = retry_after_s
         self.permanent = permanent
+        self.unreachable = unreachable
+        """Nobody listens at the address."""
 
 
 class RefusedError(PoisonError):

@@ -4,7 +4,7 @@ import ipaddress
 import re
 from urllib.parse import urlsplit
 
-from combee.ports import FatalError
+from combee.ports import ConfigurationError
 
 OPENAI_URL = "https://api.openai.com/v1"
 BASE_URLS = {"openai": OPENAI_URL, "ollama": "http://127.0.0.1:11434/v1"}
@@ -24,16 +24,20 @@ def resolve_model(model: str, base_url: str | None, api_key: str | None) -> tupl
 
     Raises
     ------
-    FatalError
+    ConfigurationError
         If the name is empty, the URL is not HTTP, or a key is missing or unusable.
     """
     prefixed = _PREFIXED.fullmatch(model.strip())
     provider, name = (prefixed[1].lower(), prefixed[2]) if prefixed else ("openai", model.strip())
     if not name:
-        raise FatalError("no model is named: set COMBEE_MODEL, such as openai/gpt-4.1-mini or ollama/llama3")
+        raise ConfigurationError(
+            "no model is named: set COMBEE_MODEL, such as openai/gpt-4.1-mini or ollama/llama3"
+        )
     url = (base_url or "").strip() or BASE_URLS[provider]
     if urlsplit(url).scheme not in {"http", "https"} or not urlsplit(url).hostname:
-        raise FatalError("the model's base URL must begin with http:// or https://: set OPENAI_BASE_URL")
+        raise ConfigurationError(
+            "the model's base URL must begin with http:// or https://: set OPENAI_BASE_URL"
+        )
     return name, url, _usable_key((api_key or "").strip(), required=url == OPENAI_URL)
 
 
@@ -48,7 +52,9 @@ def is_loopback(base_url: str) -> bool:
 
 def _usable_key(key: str, *, required: bool) -> str:
     if required and not key:
-        raise FatalError("OpenAI needs a key: set OPENAI_API_KEY, or OPENAI_BASE_URL for another server")
+        raise ConfigurationError(
+            "OpenAI needs a key: set OPENAI_API_KEY, or OPENAI_BASE_URL for another server"
+        )
     if not (key.isascii() and key.isprintable()):
-        raise FatalError("the model's API key holds characters no key has: set OPENAI_API_KEY again")
+        raise ConfigurationError("the model's API key holds characters no key has: set OPENAI_API_KEY again")
     return key or NO_KEY

@@ -1,4 +1,4 @@
-"""What a server can do: one small question in each form that a reply can be asked for."""
+"""What a server can do: whether it has a model, and in which forms a reply can be asked for."""
 
 import asyncio
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from typing import Literal
 from combee.adapters.openai.answers import Answer
 from combee.adapters.openai.connection import Connection
 from combee.adapters.openai.dialect import Options, concession, request
-from combee.adapters.openai.faults import RefusedError
+from combee.adapters.openai.faults import CallFailedError, RefusedError
 from combee.adapters.openai.names import resolve_model
 from combee.adapters.openai.replies import UnusableError, read_reply
 from combee.ports import CombeeError
@@ -24,6 +24,8 @@ GIVEN_UP: Mapping[Form, frozenset[str]] = {
     "text": frozenset({"json_schema", "json_object"}),
 }
 MAX_REPLY_BYTES = 1 << 20
+SMALLEST_QUESTION = ({"role": "user", "content": "Say OK."},)
+ADDRESS = "start the server, or correct its address (--base-url, COMBEE_BASE_URL, OPENAI_BASE_URL)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +35,37 @@ class Tried:
     outcome: Outcome
     trouble: str = ""
     seconds: float = 0.0
+
+
+async def model_trouble(
+    *, model: str, base_url: str | None, api_key: str | None, timeout_s: float
+) -> str | None:
+    """Return why a model cannot be used, with the remedy; None if it can, or if the server does not tell in time.
+
+    A server that lists the model is asked nothing. Others get the smallest question: a name that is not
+    listed may be an alias, and many servers list nothing.
+
+    Raises
+    ------
+    ConfigurationError
+        If the settings make no sense.
+    """
+    name, url, key = resolve_model(model, base_url, api_key)
+    connection = Connection(
+        base_url=url, api_key=key, timeout_s=timeout_s, concurrency=1, max_reply_bytes=MAX_REPLY_BYTES
+    )
+    try:
+        if name not in await connection.models():
+            await connection.ask({"model": name, "max_tokens": 1}, SMALLEST_QUESTION)
+    except CallFailedError as failed:
+        if failed.unreachable:
+            return f"{failed}; {ADDRESS}"
+        return str(failed) if failed.permanent else None
+    except CombeeError:
+        return None  # it knows the model, and dislikes the question
+    finally:
+        await connection.close()
+    return None
 
 
 async def try_forms(

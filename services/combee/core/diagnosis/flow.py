@@ -1,8 +1,9 @@
 """What flows and what does not: lag, dead letters, batches without a version."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from combee.core import retention
 from combee.core.diagnosis.check import Check
 
 OLD_S = 300.0
@@ -19,6 +20,11 @@ class GroupFound:
     members: int
 
 
+def nobody(group: str) -> str:
+    """Return what to say where a service has no worker."""
+    return f"no worker of {group} is alive: start 'combee up', or 'combee worker {group}'"
+
+
 def judge_lag(found: GroupFound) -> Check:
     """Judge whether somebody works on what waits."""
     name, group = f"lag of {found.group}", found.group
@@ -31,7 +37,7 @@ def judge_lag(found: GroupFound) -> Check:
             name=name,
             verdict="fail",
             says=says,
-            remedy=f"no worker of {group} runs: start 'combee up', or 'combee worker {group}'",
+            remedy=nobody(group),
         )
     if found.oldest_s is not None and found.oldest_s > OLD_S:
         return Check(
@@ -41,6 +47,33 @@ def judge_lag(found: GroupFound) -> Check:
             remedy=f"look at the log and /readyz of {group}: it may lack workers, or wait for the model",
         )
     return Check(name=name, verdict="ok", says=says)
+
+
+STAGES = {"reflected": ("reflect",), "batched": ("shuffle",), "applied": ("scan", "publish")}
+"""What happens to a reflection, in order, and who does it."""
+ASKING = frozenset({"reflect", "scan"})
+
+
+def waited_for(
+    left: Mapping[str, int], members: Mapping[str, int], complaints: Mapping[str, Sequence[str]], model: str
+) -> str:
+    """Return what a run that does not move waits for.
+
+    ``left`` says how many are to pass each stage, ``members`` how many workers each service has, ``complaints``
+    what workers (``scan-1`` is one of scan) say against themselves, ``model`` whom they ask.
+    """
+    stage = next((one for one in STAGES if left[one]), "applied")
+    roles = STAGES[stage]
+    absent = [nobody(role) for role in roles if not members[role]]
+    said = [
+        f"{name}: {line}"
+        for name, lines in complaints.items()
+        if name.partition("-")[0] in roles
+        for line in lines
+    ]
+    asked = f" and {model}" if ASKING & set(roles) else ""
+    why = "; ".join(absent or said) or f"{' and '.join(roles)}{asked} are at work, or slow"
+    return f"waiting for {left[stage]} to be {stage}: {why}"
 
 
 def judge_dead_letters(*, total: int, recent: int, reasons: Sequence[str]) -> Check:
@@ -53,6 +86,22 @@ def judge_dead_letters(*, total: int, recent: int, reasons: Sequence[str]) -> Ch
     last = f"; the last: {reasons[-1]}" if reasons else ""
     remedy = "see 'combee dlq list', mend the cause, then 'combee dlq retry --all'"
     return Check(name="dead letters", verdict="warn", says=f"{says}{last}", remedy=remedy)
+
+
+def judge_retention(recent: Mapping[str, Sequence[float]]) -> Check:
+    """Judge by playbook which share of its last batches' reflections the playbook kept."""
+    told = {name: retention.warning(shares) for name, shares in recent.items()}
+    falling = [f"{name}: {text}" for name, text in told.items() if text]
+    if not falling:
+        return Check(name="retention", verdict="ok", says="falls nowhere")
+    more = f" and {len(falling) - NAMED} more" if len(falling) > NAMED else ""
+    return Check(
+        name="retention",
+        verdict="warn",
+        says="; ".join(falling[:NAMED]) + more,
+        remedy="see 'combee playbook show NAME' for where they are lost; a smaller COMBEE_BATCH_SIZE, a larger"
+        " COMBEE_PLAYBOOK_TOKENS or a stronger model keeps more",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -81,8 +81,8 @@ def judge_model(found: ModelFound) -> Check:
     return Check(name="model", verdict="ok", says=says)
 
 
-def judge_workers(red: Mapping[str, Sequence[str]]) -> list[Check]:
-    """Judge the workers of 'combee up': by name, which of their conditions are red."""
+def judge_workers(red: Mapping[str, Sequence[str]], waits: Mapping[str, Sequence[str]]) -> list[Check]:
+    """Judge the workers of 'combee up': by name, which of their conditions are red, and what they wait for."""
     checks = [
         Check(
             name="workers",
@@ -91,6 +91,16 @@ def judge_workers(red: Mapping[str, Sequence[str]]) -> list[Check]:
             remedy=f"look at what {name} says in the terminal of 'combee up'",
         )
         for name, lines in red.items()
+        if lines
+    ]
+    checks += [
+        Check(
+            name="workers",
+            verdict="warn",
+            says=f"{name} waits: {'; '.join(lines)}",
+            remedy="nothing is lost: it goes on by itself once that answers",
+        )
+        for name, lines in waits.items()
         if lines
     ]
     return checks or [Check(name="workers", verdict="ok", says=f"all ready: {', '.join(red)}")]
