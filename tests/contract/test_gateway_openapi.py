@@ -51,3 +51,12 @@ schema = schemathesis.openapi.from_dict(_document(), config=CONFIG).exclude(path
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 def test_every_endpoint_does_as_the_document_says(case: Any, address: str) -> None:
     case.call_and_validate(base_url=address, timeout=20)
+
+
+def test_no_body_may_have_fields_that_the_document_does_not_name() -> None:
+    schemas = _document()["components"]["schemas"]
+    bodies = {name for name in schemas if name.startswith("New")} | {
+        *("Promote", "Rollback", "Edit", "Import", "Revoke", "Asked"),
+    }
+    assert {"NewReflection", "NewTrace", "NewBulletTag", "NewShown", "NewUsage"} <= bodies
+    assert [name for name in sorted(bodies) if schemas[name].get("additionalProperties") is not False] == []

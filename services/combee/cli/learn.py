@@ -14,12 +14,13 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from combee.cli.console import remark
 from combee.cli.files import save, written
 from combee.cli.lookup import newest_playbook
 from combee.cli.options import as_format, checked_form
 from combee.core.components import misfit
 from combee.core.formats import Format, natural_form
-from combee.core.intake import Item, Sample
+from combee.core.intake import Item, Sample, Unknown, ignored_told
 from combee.core.method import Method
 from combee.ports import FatalError, Log
 from combee.runtime.settings import Settings, load_settings
@@ -100,9 +101,12 @@ def learn(
 
     err = Console(stderr=True)
     name = file if file != "-" else "standard input"
+    ignored: dict[str, Unknown] = {}
     items, rejected = read_items(
-        _lines(file), playbook, lambda line, why: err.print(f"{name}:{line}: {why}", markup=False)
+        _lines(file), playbook, lambda line, why: err.print(f"{name}:{line}: {why}", markup=False), ignored
     )
+    if ignored:
+        remark(f"{name}: {ignored_told(ignored)}")
     report, learned = asyncio.run(_learn(options, items, playbook, err))
     _print(
         report | {"reflections": {**_counts(report), "rejected": rejected}},

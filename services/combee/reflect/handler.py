@@ -1,6 +1,7 @@
 """The reflect service: one trace, one model call, one reflection."""
 
 from combee.core import identity
+from combee.core.intake import nothing_said
 from combee.core.method import Method
 from combee.core.methods import ace
 from combee.ports import Clock, LanguageModel, Log, Outgoing, PoisonError, Record, TopicPartition
@@ -61,6 +62,8 @@ class ReflectHandler:
     async def handle(self, record: Record) -> None:
         """See Handler."""
         trace = decode(record.value, Trace)
+        if lack := nothing_said(trace):
+            raise PoisonError(lack)
         self._gate.check(trace.playbook)
         reflection_id = identity.reflection_id(trace.trace_id)
         async with self._reflected.only_once(reflection_id) as known:

@@ -10,8 +10,19 @@ from collections.abc import Iterable
 
 import structlog
 
+from combee.core.intake import nothing_said
 from combee.core.spend import UNCAPPED, SpendPolicy
-from combee.ports import Clock, FatalError, FencedError, Log, Outgoing, Record, TopicPartition, TransientError
+from combee.ports import (
+    Clock,
+    FatalError,
+    FencedError,
+    Log,
+    Outgoing,
+    PoisonError,
+    Record,
+    TopicPartition,
+    TransientError,
+)
 from combee.runtime.dead_letters import dead_letter
 from combee.runtime.playbooks import Playbooks
 from combee.runtime.settings import BatchSettings
@@ -221,7 +232,7 @@ class Shuffler:
                     await self._catch_up(state, REFLECTIONS)
             else:
                 await self._take_reflection(state, record)
-        except CodecError as error:
+        except (CodecError, PoisonError) as error:
             logger.error(
                 "dead_letter", service=GROUP, topic=record.topic, offset=record.offset, reason=str(error)
             )
@@ -243,6 +254,9 @@ class Shuffler:
             self._closer.pulse()
         attempt = await attempt_of(self._log, record, reflection)
         member = Member(offset=record.offset, reflection_id=reflection.reflection_id, attempt=attempt)
+        lack = nothing_said(reflection)
+        if lack and not state.manifests.covers(reflection.playbook, record.offset):
+            raise PoisonError(lack)
         state.wait(
             reflection,
             member,

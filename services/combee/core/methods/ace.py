@@ -7,10 +7,10 @@ from combee.core import operations as ops
 from combee.core.method import Answer, Sources
 from combee.core.prompt import as_line, fence
 from combee.core.render import ace_lines
-from combee_schemas.base import Holds
+from combee_schemas.base import Holds, is_blank
 from combee_schemas.model import Prompt
 from combee_schemas.playbook import ACE_SECTIONS, Entry, Playbook
-from combee_schemas.reflection import BulletTag, Reflection
+from combee_schemas.reflection import LESSON_FIELDS, BulletTag, Reflection
 from combee_schemas.scan import Operation
 from combee_schemas.trace import Trace
 
@@ -18,7 +18,7 @@ HOLDS: Holds = "entries"
 REBASES = True
 MAX_FIELD_CHARS = 8_000
 """A reflection's five texts together stay well below the record's cap."""
-TEXTS = ("reasoning", "error_identification", "root_cause_analysis", "correct_approach", "key_insight")
+TEXTS = LESSON_FIELDS
 TAGS = frozenset({"helpful", "harmful", "neutral"})
 
 DATA_WARNING = (
@@ -134,7 +134,7 @@ def read_reflection(trace: Trace, shown: Sequence[Entry], body: Mapping[str, Any
     """
     del trace
     texts = {name: _text(body.get(name)) for name in TEXTS}
-    if not any(texts.values()):
+    if is_blank(texts.values()):
         raise ValueError("the reflector's reply is empty")
     return {**texts, "bullet_tags": _tags(body.get("bullet_tags"), {entry.id for entry in shown})}
 
