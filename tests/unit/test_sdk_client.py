@@ -169,7 +169,9 @@ def test_an_empty_lesson_is_dropped_counted_and_told_of_once(
     assert [one.reflection_id for one in memory.reflections] == ["r-2"]
     assert memory.traces == []
     (told,) = [one.message for one in caplog.records if "lesson is empty" in one.message]
-    assert told.startswith("a message was dropped: the lesson is empty: fill in at least one of key_insight, ")
+    assert told.startswith(
+        "a message was dropped: the lesson is empty: fill in at least one of key_insight, "
+    )
 
 
 def test_a_reflection_beyond_the_limit_is_dropped_and_its_neighbours_go(client: Client) -> None:

@@ -68,7 +68,7 @@ def _ours() -> dict[str, Any]:
         found[f"New{name}"] = {**schema, "additionalProperties": False}
     for kind in KINDS:
         name = f"New{kind.topic.message.__name__}"
-        found[name] = {**_without_id(found[name], kind.id_field), "anyOf": _something(kind.topic.message)}
+        found[name] = {**_without_id(found[name], kind.id_field), "not": _empty(kind.topic.message)}
     for schema in found.values():
         _bound(schema)
     return found
@@ -82,15 +82,15 @@ def _without_id(schema: dict[str, Any], id_field: str) -> dict[str, Any]:
     return {**schema, "required": required, "properties": properties}
 
 
-def _something(message: type[Message]) -> list[dict[str, Any]]:
-    """Return the ways in which a message says something."""
-    text = {"pattern": SAYS_SOMETHING}
-    ways: dict[str, Any] = {
-        name: text for name in (*RUN_FIELDS, *LESSON_FIELDS) if name in message.model_fields
+def _empty(message: type[Message]) -> dict[str, Any]:
+    """Return the schema of a message that says nothing."""
+    blank = {"not": {"pattern": SAYS_SOMETHING}}
+    found: dict[str, Any] = {
+        name: blank for name in (*RUN_FIELDS, *LESSON_FIELDS) if name in message.model_fields
     }
     if "side_info" in message.model_fields:
-        ways["side_info"] = {"not": {"additionalProperties": {"not": text}}}
-    return [{"required": [name], "properties": {name: way}} for name, way in ways.items()]
+        found["side_info"] = {"additionalProperties": blank}
+    return {"properties": found}
 
 
 def _bound(schema: Any) -> None:

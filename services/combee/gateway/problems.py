@@ -43,6 +43,10 @@ class Problem(BaseModel):
     status: int = Field(ge=400, le=599)
     detail: str = ""
     errors: tuple[Wrong, ...] = ()
+    waiting: int = Field(
+        0, ge=0, description="reflections that wait in the window of what does not exist yet"
+    )
+    until_ms: int | None = Field(None, description="when that window closes at the latest")
 
 
 class Refusal(HTTPException):
@@ -55,9 +59,10 @@ class Refusal(HTTPException):
         *,
         errors: tuple[Wrong, ...] = (),
         headers: Mapping[str, str] | None = None,
+        **more: Any,
     ) -> None:
         super().__init__(status, detail, dict(headers or {}))
-        self.problem = Problem(title=status.phrase, status=status, detail=detail, errors=errors)
+        self.problem = Problem(title=status.phrase, status=status, detail=detail, errors=errors, **more)
 
     def answer(self) -> Response:
         """Return it as a response."""

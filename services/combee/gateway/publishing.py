@@ -142,11 +142,21 @@ class Publishing:
         ]
         if outgoing:
             async with asyncio.timeout(self._settings.gateway_ack_timeout_s):
-                await self._context.log.produce(*outgoing)
+                offsets = await self._context.log.produce(*outgoing)
+            self._note(fresh, offsets)
         self._acknowledged.update(dict.fromkeys(places))
         while len(self._acknowledged) > REMEMBERED:
             self._acknowledged.popitem(last=False)
         return {_id(kind, one): place in known for place, one in places.items()}
+
+    def _note(self, messages: Sequence[Message], offsets: Sequence[int]) -> None:
+        """Let the live picture know at once what it will read in a moment: who asks next is told of it."""
+        picture, now_ms = self._context.live.picture, self._context.clock.now_ms()
+        for message, offset in zip(messages, offsets, strict=True):
+            if isinstance(message, Reflection):
+                picture.acknowledged(message.playbook, offset, now_ms)
+            elif isinstance(message, Trace):
+                self._context.traced[message.playbook] += 1
 
     def _place(self, kind: Kind, message: Message) -> tuple[str, str, str]:
         return kind.topic.name, str(getattr(message, "playbook", "")), _id(kind, message)

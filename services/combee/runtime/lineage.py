@@ -59,7 +59,7 @@ async def lineage(log: Log, name: str, entry_id: str, *, traces: bool, on_progre
     """
     found, evidence, is_live = None, dict[str, None](), False
     changes: list[tuple[Playbook, Change]] = []
-    async for version in _messages(log, topics.HISTORY, Playbook, name):
+    async for version in messages(log, topics.HISTORY, Playbook, name):
         entry = next((one for one in version.entries if one.id == entry_id), None)
         is_live = entry is not None
         if entry is not None:
@@ -80,7 +80,7 @@ async def _sources(
     number = await log.partition_for(topics.REFLECTIONS.name, name.encode())
     source = TopicPartition(topic=topics.REFLECTIONS.name, partition=number)
     records = await log.read_at(source, sorted(offset for offset, _ in places.values()))
-    reflections = {one.reflection_id: one for one in _readable(records.values(), Reflection, name)}
+    reflections = {one.reflection_id: one for one in readable(records.values(), Reflection, name)}
     wanted = {one.trace_id for one in reflections.values() if one.trace_id}
     told = await _traces(log, wanted, on_progress) if traces else {}
     return [
@@ -97,7 +97,7 @@ async def _sources(
 async def _places(log: Log, name: str, ids: Collection[str]) -> dict[str, tuple[int, int]]:
     """Return where reflections stand and in which batch they are: the manifests say it."""
     found: dict[str, tuple[int, int]] = {}
-    async for batch in _messages(log, topics.BATCHES, Batch, name):
+    async for batch in messages(log, topics.BATCHES, Batch, name):
         here = (one for one in batch.members if one.reflection_id in ids)
         found |= {one.reflection_id: (one.offset, batch.sequence) for one in here}
     return found
@@ -117,19 +117,19 @@ async def _traces(log: Log, ids: Collection[str], on_progress: OnProgress) -> di
                 on_progress(topic, read, total)
             key = (record.key or b"").decode(errors="replace")
             if key in ids:
-                found |= {one.trace_id: one for one in _readable([record], Trace, key)}
+                found |= {one.trace_id: one for one in readable([record], Trace, key)}
     return found
 
 
-async def _messages(log: Log, topic: Topic, kind: type[M], name: str) -> AsyncIterator[M]:
+async def messages(log: Log, topic: Topic, kind: type[M], name: str) -> AsyncIterator[M]:
     """Yield a playbook's messages in a topic that is keyed by playbook."""
     number = await log.partition_for(topic.name, name.encode())
     async for record in log.read(TopicPartition(topic=topic.name, partition=number), 0):
-        for message in _readable([record], kind, name):
+        for message in readable([record], kind, name):
             yield message
 
 
-def _readable(records: Iterable[Record], kind: type[M], key: str) -> Iterator[M]:
+def readable(records: Iterable[Record], kind: type[M], key: str) -> Iterator[M]:
     """Yield the messages under a key; what cannot be read is passed over."""
     for record in records:
         if record.key == key.encode():

@@ -66,6 +66,11 @@ class Live:
                 tasks.create_task(self._follow(topic, self._taker(topic)))
             tasks.create_task(self._look_often())
 
+    @property
+    def is_current(self) -> bool:
+        """Whether everything that there was at the start has been read."""
+        return self._current.is_set()
+
     async def wait_current(self, timeout_s: float) -> None:
         """Wait until everything that there was at the start has been read; TimeoutError after ``timeout_s``."""
         async with asyncio.timeout(timeout_s):
