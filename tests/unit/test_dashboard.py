@@ -79,9 +79,9 @@ def test_the_oldest_batch_in_flight_is_the_running_one() -> None:
 def test_a_topic_says_whether_its_readers_are_behind_and_for_how_long() -> None:
     behind, done, unread = views.cards(
         [
-            Stage(name="a", records=9, lag=1200, lag_s=61),
-            Stage(name="b", records=9, lag=0),
-            Stage(name="c", records=9),
+            Stage(name="a", offsets=9, lag=1200, lag_s=61),
+            Stage(name="b", offsets=9, lag=0),
+            Stage(name="c", offsets=9),
         ]
     )
     assert (behind.lag, behind.state) == ("1,200 open, oldest 61 s", "behind")

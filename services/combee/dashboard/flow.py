@@ -59,8 +59,8 @@ class _Cards:
     def _build(self, name: str) -> tuple[ui.element, dict[str, ui.label]]:
         with self._grid, ui.element("section").props(f'aria-label="{name}"') as box:
             ui.label(name).classes("name")
-            parts = {one: ui.label().classes(one) for one in ("rate", "records", "lag")}
-            parts["records"].classes("quiet")
+            parts = {one: ui.label().classes(one) for one in ("rate", "offsets", "lag")}
+            parts["offsets"].classes("quiet")
         return box, parts
 
 

@@ -158,10 +158,10 @@ class Live:
         for one in self._lags.values():
             lags |= await one.look()
         for topic in STAGES:
-            records, found = sum((await self._log.ends(topic.name)).values()), lags.get(topic.name)
+            offsets, found = sum((await self._log.ends(topic.name)).values()), lags.get(topic.name)
             self.picture.stage(
                 topic.name,
-                records,
+                offsets,
                 self._clock.now_ms(),
                 lag=found.records if found else None,
                 oldest_ms=found.oldest_ms if found else None,

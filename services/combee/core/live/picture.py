@@ -84,13 +84,13 @@ class Picture:
         self.revision += 1
 
     def stage(
-        self, name: str, records: int, at_ms: int, *, lag: int | None = None, oldest_ms: int | None = None
+        self, name: str, offsets: int, at_ms: int, *, lag: int | None = None, oldest_ms: int | None = None
     ) -> None:
         """Take how far a topic has come, and its readers."""
         rate = self._rates.setdefault(name, Rate())
-        rate.add(records, at_ms)
+        rate.add(offsets, at_ms)
         waited = None if oldest_ms is None else max(0, at_ms - oldest_ms) / 1000
-        seen = Stage(name=name, records=records, rate_per_s=rate.per_s, lag=lag, lag_s=waited)
+        seen = Stage(name=name, offsets=offsets, rate_per_s=rate.per_s, lag=lag, lag_s=waited)
         if seen != self._stages.get(name):
             self._stages[name] = seen
             self.revision += 1
