@@ -72,7 +72,7 @@ async def test_right_after_a_post_a_missing_playbook_says_how_many_wait_and_unti
         assert 0 < found["until_ms"] - now_ms <= 30_000
         assert 1 <= int(answer.headers["retry-after"]) <= 30
         assert found["detail"].startswith(
-            f"there is no playbook {NAME} yet: 2 reflections in its window, which closes with 40 or at 20"
+            f"there is no playbook {NAME} yet: its window has 2 reflections of 40 and closes when full or at 20"
         )
         assert f"POST {PATH}/flush" in found["detail"]
         other = await gateway.client.get(f"{PATH}-2")

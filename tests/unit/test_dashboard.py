@@ -3,7 +3,7 @@
 from combee.core import identity
 from combee.core.live.picture import Picture
 from combee.core.live.values import LivePlaybook, LiveVersion, Snapshot, Stage
-from combee.dashboard import charts, views, wording
+from combee.dashboard import charts, frame, views, wording
 from combee_schemas.batch import Batch, Member
 from combee_schemas.dead_letter import DeadLetter
 from combee_schemas.playbook import Playbook
@@ -116,3 +116,19 @@ def test_a_rollback_has_no_retention_and_cost_nothing() -> None:
 def test_whatever_is_in_a_name_stays_in_the_name() -> None:
     assert wording.address("a/b") == "/playbook?name=a/b"
     assert wording.address('x"&version=9', 2) == "/playbook?name=x%22%26version%3D9&version=2"
+
+
+def test_an_address_is_a_page_or_it_is_not() -> None:
+    there = (
+        "/",
+        "",
+        "/batches",
+        "/batches/b-1",
+        "/playbook?name=a/b&version=2",
+        "/learning",
+        "/dead-letters#x",
+    )
+    assert [path for path in there if not frame.is_page(path)] == []
+    assert [
+        path for path in ("/nope", "/nope/nope", "/batches/b/c", "/playbooks/a") if frame.is_page(path)
+    ] == []

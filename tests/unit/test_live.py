@@ -7,10 +7,11 @@ from itertools import permutations
 
 import pytest
 
+from combee.adapters.memory import MemoryLog
 from combee.core import identity
 from combee.core.live.picture import BATCHES_KEPT, Picture
 from combee.core.live.rates import Rate
-from combee.core.live.values import LiveBatch, LivePlaybook
+from combee.core.live.values import LiveBatch, LivePlaybook, Snapshot
 from combee.ports import Outgoing
 from combee.runtime.live import Live
 from combee_schemas import topics
@@ -21,6 +22,7 @@ from combee_schemas.dead_letter import DeadLetter
 from combee_schemas.playbook import Playbook
 from combee_schemas.scan import Partial, Plan, Update
 from support import ledger
+from support.clock import ManualClock
 from support.deployment import Deployment
 from support.ledger import NAME, outgoing, reflection
 
@@ -252,3 +254,24 @@ async def test_what_cannot_be_read_is_passed_over(deployment: Deployment) -> Non
             await deployment.log.produce(Outgoing(topic=topic.name, key=None, value=None))
         await deployment.log.produce(outgoing(reflection(1)))
         await deployment.until(lambda: NAME in {one.name for one in live.picture.snapshot(0).playbooks})
+
+
+def test_all_who_look_share_one_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+    snapshot = Picture.snapshot
+
+    def counted(picture: Picture, now_ms: int) -> Snapshot:
+        made.append(picture.revision)
+        return snapshot(picture, now_ms)
+
+    monkeypatch.setattr(Picture, "snapshot", counted)
+    clock = ManualClock()
+    live = Live(MemoryLog(clock), clock, batch_size=10)
+    first = [live.shared() for _ in range(20)]
+    live.picture.arrived("p", 1, 1)
+    soon = [live.shared() for _ in range(20)]
+    clock.advance(1.0)
+    later = [live.shared() for _ in range(20)]
+    assert len({id(one) for one in (*first, *soon)}) == 1
+    assert {one.revision for one in later} == {1}
+    assert len(made) == 2

@@ -27,7 +27,7 @@ def page(context: Context) -> None:
     versions = table(columns, key="id", label="Newest versions", on_open=_open)
 
     def show() -> None:
-        now = context.live.picture.snapshot(context.clock.now_ms())
+        now = context.live.shared()
         flow.show(cards(now.stages))
         windows.show(now)
         tree.show(current_batch(now.batches))

@@ -169,10 +169,8 @@ class Fates:
             shelf.closes_ms(self._context, name),
         )
         size = self._context.live.picture.batch_size(name)
-        detail = (
-            f"it waits in its window, where {waiting} of {size} are, until those are there or"
-            f" {shelf.moment(until_ms)}"
-        )
+        closes = f"when full or at {shelf.moment(until_ms)}"
+        detail = f"it waits in its window ({waiting} of {size}), which closes {closes}"
         return Fate(
             reflection_id=one,
             playbook=name,

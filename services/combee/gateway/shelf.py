@@ -48,7 +48,7 @@ def absent(context: Context, name: str) -> Refusal:
         until_ms = closes_ms(context, name)
         due = "closes" if until_ms > now_ms else "was to close"
         told.append(
-            f"{counted(waiting, 'reflection')} in its window, which {due} with {picture.batch_size(name)} or at"
+            f"its window has {counted(waiting, 'reflection')} of {picture.batch_size(name)} and {due} when full or at"
             f" {moment(until_ms)}; POST /v1/playbooks/{name}/flush closes it now"
         )
     if not told and (traces := context.traced[name]):
