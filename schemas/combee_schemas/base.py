@@ -1,5 +1,7 @@
 """What every message shares: frozen values, a type and a version."""
 
+import re
+from collections.abc import Iterable
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
@@ -14,6 +16,15 @@ Id = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 
 Holds = Literal["entries", "components"]
 """What a playbook consists of: lines of knowledge, or whole texts, one per section (GEPA: components)."""
+
+
+SAYS_SOMETHING = r"[^\s\x00-\x1f]"
+"""What a text has that is more than white space and control characters."""
+
+
+def is_blank(texts: Iterable[str]) -> bool:
+    """Return whether none of these texts says anything."""
+    return not any(re.search(SAYS_SOMETHING, text) for text in texts)
 
 
 class Value(BaseModel):

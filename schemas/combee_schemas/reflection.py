@@ -4,11 +4,18 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from combee_schemas.base import KIB, Id, Message, PlaybookName, Shown, Usage, Value
+from combee_schemas.base import KIB, Id, Message, PlaybookName, Shown, Usage, Value, is_blank
 
-TEXTS = ("reasoning", "error_identification", "root_cause_analysis", "correct_approach", "key_insight")
-"""The fields in which an ACE reflector says what it found."""
 Tag = Literal["helpful", "harmful", "neutral"]
+
+LESSON_FIELDS = (
+    "reasoning",
+    "error_identification",
+    "root_cause_analysis",
+    "correct_approach",
+    "key_insight",
+)
+"""The fields in which an ACE reflector says what it found."""
 
 
 class BulletTag(Value):
@@ -40,3 +47,8 @@ class Reflection(Message):
     shown: Shown | None = None
     usage: Usage = Usage()
     created_at_ms: int = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no lesson field says anything: neither ACE's nor what other methods take along."""
+        return is_blank((*(getattr(self, name) for name in LESSON_FIELDS), *self.side_info.values()))

@@ -4,7 +4,10 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from combee_schemas.base import Id, Message, PlaybookName, Shown
+from combee_schemas.base import Id, Message, PlaybookName, Shown, is_blank
+
+RUN_FIELDS = ("task", "trajectory", "answer", "feedback")
+"""What there is to learn from."""
 
 
 class Trace(Message):
@@ -26,3 +29,8 @@ class Trace(Message):
     original_bytes: int | None = None
     """Size before the trace was cut in the middle, if it was."""
     metadata: dict[str, str] = Field(default_factory=dict)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it tells of nothing that could be reflected on."""
+        return is_blank(getattr(self, name) for name in RUN_FIELDS)

@@ -5,8 +5,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
+
 from combee_schemas.playbook import Entry, Playbook
-from support.gateway import Asked, asked, publishing
+from support.gateway import Asked, asked, publishing, version
 
 PATH = "/v1/playbooks/support/refunds"
 ACE = "## OTHERS\n[misc-00001] helpful=1 harmful=0 :: ask for the receipt\n"
@@ -132,3 +134,24 @@ async def test_what_publish_refuses_is_told_to_who_waits() -> None:
         )
         assert answer.status_code == 409
         assert "changed since version 1" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("verb", "body", "advice"),
+    [
+        ("promote", {"label": "production", "verison": 1}, "did you mean version?"),
+        ("rollback", {"version": 1, "commandid": "c"}, "did you mean command_id?"),
+        ("revoke", {"reflection_ids": ["r"], "reflectionids": []}, "did you mean reflection_ids?"),
+        ("delete", {"force": True}, "known are command_id"),
+    ],
+)
+async def test_an_unknown_field_of_a_command_is_refused_with_the_nearest_known_one(
+    verb: str, body: dict[str, Any], advice: str
+) -> None:
+    async with asked() as gateway:
+        await gateway.knows(version("support/refunds", 1))
+        answer = await gateway.client.post(f"{PATH}/{verb}", json=body)
+        assert answer.status_code == 422
+        where = f"body.{next(reversed(body))}"
+        assert answer.json()["errors"] == [{"where": where, "detail": f"unknown field; {advice}"}]
+        assert f"{where}: unknown field; {advice}" in answer.json()["detail"]

@@ -13,7 +13,7 @@ from combee.runtime.clock import SystemClock
 from combee_schemas import topics
 from combee_schemas.base import Usage
 from combee_schemas.codec import decode
-from combee_schemas.reflection import Reflection
+from combee_schemas.reflection import LESSON_FIELDS, Reflection
 from combee_schemas.topics import Topic
 from combee_schemas.trace import Trace
 from support.gateway import Asked, asked, published, version
@@ -283,3 +283,80 @@ async def test_while_the_broker_is_away_publishing_is_refused_at_once_and_readin
         assert (refused.status_code, read.status_code, taken.status_code) == (503, 200, 202)
         assert int(refused.headers["retry-after"]) >= 1
         assert taken.json()["accepted"] == 1
+
+
+async def refused(gateway: Asked, path: str, body: Any) -> Any:
+    answer = await gateway.client.post(path, json=body)
+    assert answer.status_code == 422
+    return answer.json()
+
+
+async def test_an_unknown_field_is_refused_with_the_nearest_known_one() -> None:
+    typo = {"playbook": "support/refunds", "keyinsight": "check the date"}
+    nested = {
+        **LESSON,
+        "bullet_tags": [{"id": "a", "tag": "helpful"}, {"id": "b", "tag": "helpful", "tga": 1}],
+    }
+    async with asked() as gateway:
+        found = await refused(gateway, "/v1/reflections", typo)
+        assert found["detail"] == "not a reflection: keyinsight: unknown field; did you mean key_insight?"
+        assert found["errors"][0] == {
+            "where": "keyinsight",
+            "detail": "unknown field; did you mean key_insight?",
+        }
+        found = await refused(gateway, "/v1/reflections", {**LESSON, "zzz": 1})
+        assert found["errors"][0]["detail"].startswith("unknown field; known are reflection_id, playbook, ")
+        found = await refused(gateway, "/v1/reflections", nested)
+        assert found["errors"] == [
+            {"where": "bullet_tags.1.tga", "detail": "unknown field; did you mean tag?"}
+        ]
+        found = await refused(gateway, "/v1/reflections", {**LESSON, "shown": {"version": 1, "entries": []}})
+        assert found["errors"] == [
+            {"where": "shown.entries", "detail": "unknown field; did you mean entry_ids?"}
+        ]
+        found = await refused(gateway, "/v1/traces", {**TRACE, "feedbak": "no"})
+        assert found["errors"] == [{"where": "feedbak", "detail": "unknown field; did you mean feedback?"}]
+        found = await refused(gateway, "/v1/traces", [{**TRACE, "feedbak": "no"}, {"playbook": "p"}])
+        assert [one["where"] for one in found["errors"]] == ["0.feedbak", "1.task"]
+        some = await gateway.client.post("/v1/reflections", json=[LESSON, typo])
+        assert (some.status_code, some.json()["accepted"]) == (207, 1)
+        assert some.json()["items"][1]["problem"]["errors"][0]["where"] == "keyinsight"
+        secret = await refused(gateway, "/v1/reflections", {**LESSON, "sk-verysecretkey123456": "x"})
+        assert "verysecret" not in json.dumps(secret)
+
+
+@pytest.mark.parametrize(
+    "lesson",
+    [
+        {},
+        {"key_insight": ""},
+        {"key_insight": " \t\n", "reasoning": "\u2003"},
+        {"side_info": {"Inputs": " "}},
+        {"bullet_tags": [{"id": "a", "tag": "helpful"}]},
+    ],
+    ids=str,
+)
+async def test_an_empty_lesson_is_refused_with_the_remedy(lesson: dict[str, Any]) -> None:
+    async with asked() as gateway:
+        found = await refused(gateway, "/v1/reflections", {"playbook": "support/refunds", **lesson})
+        assert found["detail"] == (
+            "the lesson is empty: fill in at least one of key_insight, correct_approach, root_cause_analysis,"
+            " error_identification, reasoning, side_info"
+        )
+        assert await written(gateway, topics.REFLECTIONS) == []
+
+
+async def test_any_one_field_that_says_something_makes_a_lesson() -> None:
+    said: list[dict[str, Any]] = [{name: "x"} for name in LESSON_FIELDS]
+    lessons = [{"playbook": "p", **one} for one in (*said, {"side_info": {"Feedback": "x"}})]
+    async with asked() as gateway:
+        answer = await gateway.client.post("/v1/reflections", json=lessons)
+        assert (answer.status_code, answer.json()["accepted"]) == (202, 6)
+
+
+async def test_an_empty_trace_is_refused_with_the_remedy() -> None:
+    async with asked() as gateway:
+        found = await refused(gateway, "/v1/traces", {"playbook": "support/refunds", "task": " "})
+        assert found["detail"] == (
+            "the trace is empty: fill in at least one of task, trajectory, answer, feedback"
+        )

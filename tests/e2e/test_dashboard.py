@@ -1,9 +1,11 @@
 """The dashboard in a real browser, on real services and a simulated model."""
 
 import asyncio
+import re
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,9 +19,9 @@ from combee.cli.learning import outgoing
 from combee.compose import FRONTS, ROLES
 from combee.dashboard import mount
 from combee.gateway.app import build
-from combee.gateway.context import context_of
+from combee.gateway.context import Context, context_of
 from combee.gateway.server import serve
-from combee.ports import Outgoing
+from combee.ports import Outgoing, TransientError
 from combee.runtime.clock import SystemClock
 from combee.runtime.settings import load_settings
 from combee_schemas.topics import HISTORY, REFLECTIONS
@@ -137,7 +139,7 @@ async def look_at_the_diff(page: Page) -> None:
     """See version 2 arrive on the open page, go there, and read what it changed."""
     await page.get_by_role("button", name="version 2 is new").click()
     await expect(page.get_by_text("version 2 of 2")).to_be_visible(timeout=PATIENCE_MS)
-    buttons = page.get_by_role("button", name="Evidence of")
+    buttons = page.get_by_role("button", name="evidence:")
     await page.get_by_role("switch", name="Only what changed").click()
     await expect(buttons).to_have_count(0, timeout=PATIENCE_MS)
     await expect(page.locator(".entry.added").first).to_be_visible(timeout=PATIENCE_MS)
@@ -146,7 +148,7 @@ async def look_at_the_diff(page: Page) -> None:
 
 
 async def look_at_evidence(page: Page) -> None:
-    await page.get_by_role("button", name="Evidence of").first.click()
+    await page.get_by_role("button", name="evidence:").first.click()
     dialog = page.get_by_role("dialog")
     await dialog.get_by_role("button", name="Expand").first.click()
     await expect(dialog.get_by_text("insight", exact=True).first).to_be_visible(timeout=PATIENCE_MS)
@@ -221,34 +223,135 @@ async def see_every_page(page: Page, base: str, pictures: Path | None) -> None:
                 await page.screenshot(path=pictures / name, full_page="flow" in name and width > PHONE)
 
 
-async def test_with_keys_nobody_looks_without_one_and_the_live_page_works_with_one() -> None:
+async def test_keys_keep_others_out_what_is_chosen_survives_a_reload_and_what_is_stale_says_since_when() -> (
+    None
+):
     complaints: list[str] = []
     log = MemoryLog(SystemClock())
-    async with keyed(log) as base, browsing() as browser:
-        async with httpx.AsyncClient() as client:
-            answers = [await client.get(base, auth=("any", key)) for key in ("", READER, ADMIN)]
-        assert [one.status_code for one in answers] == [401, 403, 200]
-        page = await opened(browser, complaints, key=ADMIN)
-        await page.goto(base)
-        await expect(page.get_by_role("heading", name="Flow")).to_be_visible(timeout=PATIENCE_MS)
-        await published(log, version("support/refunds", 1))
-        await expect(page.get_by_role("link", name="support/refunds").first).to_be_visible(
-            timeout=PATIENCE_MS
-        )
+    lessons = [version(PLAYBOOK, 1, "one"), version(PLAYBOOK, 2, "one", "two"), version(PLAYBOOK, 3, "three")]
+    async with browsing() as browser:
+        async with keyed(log) as (base, context):
+            await knock(base)
+            page = await opened(browser, complaints, key=ADMIN)
+            await look_at_nothing(page, base)
+            await published(log, *lessons)
+            await expect(page.get_by_role("link", name=PLAYBOOK).first).to_be_visible(timeout=PATIENCE_MS)
+            await choose_a_version(page, base)
+            await choose_a_theme(page)
+            for path in PAGES:
+                await page.goto(base.rstrip("/") + path)
+                await read_every_text(page)
+            assert complaints == []
+            await miss_a_page(page, base)
+            await page.goto(base)
+            await lose_the_broker(page, context)
+        await expect(page.locator("#lost")).to_have_text(STALE, timeout=PATIENCE_MS)
+        await expect(page.locator("body.lost")).to_be_attached()
 
-    assert complaints == []
+
+async def knock(base: str) -> None:
+    """Nobody looks without a key that may."""
+    async with httpx.AsyncClient() as client:
+        answers = [await client.get(base, auth=("any", key)) for key in ("", READER, ADMIN)]
+    assert [one.status_code for one in answers] == [401, 403, 200]
+
+
+STALE = re.compile(r"^No connection since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC: the figures are of then\.$")
+
+
+async def look_at_nothing(page: Page, base: str) -> None:
+    """See that there is nothing yet, and that this is no warning."""
+    for path in ("dead-letters", "playbooks", ""):
+        await page.goto(base + path)
+        await expect(page.get_by_text("Nothing yet").first).to_be_visible(timeout=PATIENCE_MS)
+        await expect(page.locator(".q-table__bottom .q-icon", has_text="warning")).to_have_count(0)
+
+
+async def choose_a_theme(page: Page) -> None:
+    """Choose dark, then light; both are still so after a reload."""
+    for name in ("dark", "light"):
+        await page.keyboard.press("t")
+        await expect(page.locator(f"body.body--{name}")).to_be_attached(timeout=PATIENCE_MS)
+        await expect(page.get_by_role("button", name=f"Theme: {name}")).to_be_visible()
+        await page.wait_for_function(f"document.cookie.includes('{name}')", timeout=PATIENCE_MS)
+        await page.reload()
+        await expect(page.get_by_role("button", name=f"Theme: {name}")).to_be_visible(timeout=PATIENCE_MS)
+        await expect(page.locator(f"body.body--{name}")).to_be_attached()
+
+
+async def choose_a_version(page: Page, base: str) -> None:
+    """Step to a version: the address names it, and leads to it; buttons are named as they are labelled."""
+    await page.goto(f"{base}playbook?name={PLAYBOOK}")
+    await page.get_by_role("button", name="Version before").click()
+    await expect(page.get_by_text("version 2 of 3")).to_be_visible(timeout=PATIENCE_MS)
+    await expect(page).to_have_url(f"{base}playbook?name={PLAYBOOK}&version=2", timeout=PATIENCE_MS)
+    await page.reload()
+    await expect(page.get_by_text("version 2 of 3")).to_be_visible(timeout=PATIENCE_MS)
+    button = page.get_by_role("button", name="evidence: 0 for misc-00002")
+    await expect(button).to_have_text("evidence: 0", timeout=PATIENCE_MS)
+
+
+async def read_every_text(page: Page) -> None:
+    """Every text stands out from what is behind it as WCAG asks for (AA)."""
+    await expect(page.get_by_role("heading", level=1)).to_be_visible(timeout=PATIENCE_MS)
+    assert await page.evaluate(FAINT) == []
+
+
+async def miss_a_page(page: Page, base: str) -> None:
+    answer = await page.goto(f"{base}nope/nope")
+    assert answer is not None
+    assert answer.status == HTTPStatus.NOT_FOUND
+    await expect(page.get_by_role("heading", name="There is no such page")).to_be_visible(timeout=PATIENCE_MS)
+
+
+async def lose_the_broker(page: Page, context: Context) -> None:
+    """Kafka answers no more: the page says since when, and goes on when it does."""
+    told = page.get_by_text("Kafka has not answered since")
+    await expect(told).to_be_hidden(timeout=PATIENCE_MS)
+    look, context.live._look = context.live._look, away  # type: ignore[method-assign]
+    await expect(told).to_be_visible(timeout=PATIENCE_MS)
+    context.live._look = look  # type: ignore[method-assign]
+    await expect(told).to_be_hidden(timeout=PATIENCE_MS)
+
+
+async def away() -> None:
+    raise TransientError("away")
+
+
+FAINT = r"""() => {
+  const light = c => { const f = c.map(v => (v /= 255) <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4);
+    return .2126 * f[0] + .7152 * f[1] + .0722 * f[2]; };
+  const parsed = s => { const m = s.match(/[\d.]+/g).map(Number); return [...m.slice(0, 3), m[3] ?? 1]; };
+  const over = (top, below) => below.map((v, i) => top[i] * top[3] + v * (1 - top[3]));
+  const above = e => e ? [...above(e.parentElement), e] : [];
+  const behind = e => above(e).reduce((c, x) => over(parsed(getComputedStyle(x).backgroundColor), c),
+    document.body.matches('.body--dark') ? [18, 18, 18] : [255, 255, 255]);
+  const found = [], texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (texts.nextNode()) {
+    const text = texts.currentNode.data.trim(), e = texts.currentNode.parentElement, style = getComputedStyle(e);
+    if (!text || !e.checkVisibility({checkOpacity: true, checkVisibilityCSS: true})) continue;
+    if (e.closest('[aria-hidden=true], script, style, .q-tooltip')) continue;
+    const back = behind(e), colour = parsed(style.color);
+    colour[3] *= above(e).reduce((o, x) => o * getComputedStyle(x).opacity, 1);
+    const [dark, bright] = [light(back), light(over(colour, back))].sort((a, b) => a - b);
+    const ratio = (bright + .05) / (dark + .05), size = parseFloat(style.fontSize);
+    if (ratio < (size >= 24 ? 3 : 4.5)) found.push(`${text}: ${ratio.toFixed(2)}`);
+  }
+  return found;
+}"""
+"""Returns the texts whose contrast is below what WCAG 2 asks for (AA), with it."""
 
 
 @asynccontextmanager
-async def keyed(log: MemoryLog) -> AsyncIterator[str]:
-    """Yield the address of a dashboard for which keys are configured."""
+async def keyed(log: MemoryLog) -> AsyncIterator[tuple[str, Context]]:
+    """Yield the address of a dashboard for which keys are configured, and what it shows."""
     context = context_of(log, load_settings(gateway_port=0, **CONFIGURED), SystemClock())
     app, stop = build(context), asyncio.Event()
     mount(app, context)
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     serving = asyncio.create_task(serve(context, stop, app=app, on_ready=ready.set_result))
     try:
-        yield await asyncio.wait_for(ready, PATIENCE_MS / 1000) + "/dashboard/"
+        yield await asyncio.wait_for(ready, PATIENCE_MS / 1000) + "/dashboard/", context
     finally:
         stop.set()
         await serving

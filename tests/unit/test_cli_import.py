@@ -1,6 +1,7 @@
 """An import becomes one version, keeps what the file cannot say, and says why if it does not."""
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from combee_schemas.playbook import Playbook
 from support import ledger
 from support.deployment import Deployment
 from support.ledger import NAME, outgoing, reflection
-from support.reading import learned_from, run_json
+from support.reading import learned_from, run, run_json
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
 ACE = "## OTHERS\n[misc-00007] helpful=1 harmful=0 :: look twice\n"
@@ -96,3 +97,24 @@ async def test_entries_that_stay_keep_their_evidence() -> None:
     assert edited.entries[0].evidence == ()
     assert edited.entries[0].content == "edited by hand"
     assert all(entry.evidence for entry in edited.entries[1:])
+
+
+def test_a_file_s_ignored_fields_are_told_of_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    deployment = learned_from(monkeypatch)
+    lesson = {"key_insight": "Ask for the date.", "keyinsight": "x", "meta": 1, "bullet_tags": []}
+    lines = [json.dumps({**lesson, "reasoning": str(number)}) for number in range(3)]
+    file = tmp_path / "lessons.jsonl"
+    file.write_text("\n".join([*lines, json.dumps({"key_insight": " "})]), "utf-8")
+    ended = run("publish", str(file), "--playbook", NAME)
+    assert ended.exit_code == 3
+    refused, told = sorted(ended.stderr.splitlines(), reverse=True)
+    assert refused.startswith(f"{file}:4: the lesson is empty: fill in at least one of key_insight, ")
+    assert told == f"{file}: fields that were ignored: keyinsight (did you mean key_insight?), meta"
+    deployment.log._store.notify()
+    book = tmp_path / "book.json"
+    entries = [{"id": f"a-{n}", "section": "A", "content": "x", "contents": "y"} for n in range(2)]
+    book.write_text(json.dumps({"entries": entries, "verion": 3}), "utf-8")
+    ended = run("playbook", "convert", str(book), "--to", "ace")
+    assert ended.stderr.splitlines() == [
+        f"{book}: fields that were ignored: contents (did you mean content?), verion (did you mean version?)"
+    ]

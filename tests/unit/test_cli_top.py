@@ -10,8 +10,16 @@ import pytest
 from rich.console import Console
 
 from combee.cli import top as verb
-from combee.cli.top_view import frame
-from combee.core.live.values import LiveBatch, LiveNode, LivePlaybook, LiveVersion, Snapshot, Stage
+from combee.cli.top_view import fitted, frame
+from combee.core.live.values import (
+    LiveBatch,
+    LiveDeadLetter,
+    LiveNode,
+    LivePlaybook,
+    LiveVersion,
+    Snapshot,
+    Stage,
+)
 from support import ledger
 from support.deployment import Deployment
 from support.ledger import NAME, outgoing, reflection
@@ -62,7 +70,7 @@ BOOK = LivePlaybook(
         ),
     ),
 )
-STAGE = Stage(name="reflections", records=1200, rate_per_s=12.5, lag=30, lag_s=2.5)
+STAGE = Stage(name="reflections", offsets=1200, rate_per_s=12.5, lag=30, lag_s=2.5)
 SNAPSHOT = Snapshot(revision=3, at_ms=1_764_547_200_000, stages=(STAGE,), playbooks=(BOOK,), batches=(BATCH,))
 
 
@@ -103,6 +111,45 @@ def test_the_oldest_batch_in_flight_is_the_one_that_is_drawn() -> None:
     done = BATCH.model_copy(update={"sequence": 6, "version": 5})
     assert "batch 7 of" in drawn(SNAPSHOT.model_copy(update={"batches": (newer, BATCH, done)}))
     assert "became version 5" in drawn(SNAPSHOT.model_copy(update={"batches": (done,)}))
+
+
+NAMES = ("traces", "reflections", "batches", "scan.0", "scan.1", "scan.2", "scan.3", "updates", "playbooks")
+
+
+@pytest.mark.parametrize("width", [80, 160])
+@pytest.mark.parametrize("name", [NAME, "a-tenant/a-team/" + "long-name-" * 18])
+def test_a_full_frame_fits_80_by_24_with_something_of_every_part(width: int, name: str) -> None:
+    stages = tuple(STAGE.model_copy(update={"name": one}) for one in NAMES)
+    idle = tuple(one.model_copy(update={"offsets": 0}) if one.name == "scan.3" else one for one in stages)
+    book = BOOK.model_copy(update={"name": name, "batch_size_reason": "because " * 30})
+    letter = LiveDeadLetter(service="shuffle", reason="not msgpack " * 20, origin="reflections[0]@7", at_ms=1)
+    nodes = (ROOT, *(node(0, index, "1.0", state="ready") for index in range(100)))
+    full = SNAPSHOT.model_copy(
+        update={
+            "stages": idle,
+            "playbooks": (book,) * 40,
+            "playbooks_total": 40,
+            "batches": (BATCH.model_copy(update={"playbook": name, "nodes": nodes}),),
+            "dead_letters": 9,
+            "dead_letters_recent": (letter,) * 9,
+        }
+    )
+    console = Console(file=io.StringIO(), width=width, height=24, color_system=None)
+    lines = console.render_lines(fitted(full, console, broker="127.0.0.1:9092", prefix="combee"), pad=False)
+    shown = ["".join(part.text for part in one).rstrip() for one in lines]
+    assert len(shown) <= 24
+    assert max(map(len, shown)) <= width
+    parts = ("combee top", " flow", " playbook", "batch 7", "level 0", " newest versions", "dead letters")
+    assert [part for part in parts if not any(one.startswith(part) for one in shown)] == []
+    headers = " ".join(one for one in shown if one.startswith((" flow", " playbook ", " newest")))
+    assert "…" not in headers
+    assert "scan.3" not in "".join(shown)
+
+
+def test_what_transactions_take_for_their_markers_is_not_called_records() -> None:
+    assert "records" not in drawn(SNAPSHOT)
+    assert re.search(r"flow +offsets", drawn(SNAPSHOT))
+    assert "offsets" in Stage.model_fields
 
 
 def test_an_empty_deployment_has_a_frame() -> None:

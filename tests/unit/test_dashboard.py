@@ -3,7 +3,7 @@
 from combee.core import identity
 from combee.core.live.picture import Picture
 from combee.core.live.values import LivePlaybook, LiveVersion, Snapshot, Stage
-from combee.dashboard import charts, views, wording
+from combee.dashboard import charts, frame, views, wording
 from combee_schemas.batch import Batch, Member
 from combee_schemas.dead_letter import DeadLetter
 from combee_schemas.playbook import Playbook
@@ -79,9 +79,9 @@ def test_the_oldest_batch_in_flight_is_the_running_one() -> None:
 def test_a_topic_says_whether_its_readers_are_behind_and_for_how_long() -> None:
     behind, done, unread = views.cards(
         [
-            Stage(name="a", records=9, lag=1200, lag_s=61),
-            Stage(name="b", records=9, lag=0),
-            Stage(name="c", records=9),
+            Stage(name="a", offsets=9, lag=1200, lag_s=61),
+            Stage(name="b", offsets=9, lag=0),
+            Stage(name="c", offsets=9),
         ]
     )
     assert (behind.lag, behind.state) == ("1,200 open, oldest 61 s", "behind")
@@ -116,3 +116,19 @@ def test_a_rollback_has_no_retention_and_cost_nothing() -> None:
 def test_whatever_is_in_a_name_stays_in_the_name() -> None:
     assert wording.address("a/b") == "/playbook?name=a/b"
     assert wording.address('x"&version=9', 2) == "/playbook?name=x%22%26version%3D9&version=2"
+
+
+def test_an_address_is_a_page_or_it_is_not() -> None:
+    there = (
+        "/",
+        "",
+        "/batches",
+        "/batches/b-1",
+        "/playbook?name=a/b&version=2",
+        "/learning",
+        "/dead-letters#x",
+    )
+    assert [path for path in there if not frame.is_page(path)] == []
+    assert [
+        path for path in ("/nope", "/nope/nope", "/batches/b/c", "/playbooks/a") if frame.is_page(path)
+    ] == []

@@ -12,7 +12,7 @@ from combee.adapters.memory import MemoryLog
 from combee.core import identity
 from combee.core.live.picture import BATCHES_KEPT, Picture
 from combee.core.live.rates import Rate
-from combee.core.live.values import LiveBatch, LivePlaybook
+from combee.core.live.values import LiveBatch, LivePlaybook, Snapshot
 from combee.ports import FatalError, Outgoing, Record
 from combee.runtime import live
 from combee.runtime.clock import SystemClock
@@ -25,6 +25,7 @@ from combee_schemas.dead_letter import DeadLetter
 from combee_schemas.playbook import Playbook
 from combee_schemas.scan import Partial, Plan, Update
 from support import ledger
+from support.clock import ManualClock
 from support.deployment import Deployment
 from support.gateway import published, served
 from support.ledger import NAME, outgoing, reflection
@@ -342,3 +343,24 @@ async def test_an_authorization_error_on_an_observed_topic_does_not_end_the_gate
         log.deny()
         await until(lambda: not context.live.picture.snapshot(0).unreadable)
         assert (await client.get("/v1/status")).json()["unreadable"] == {}
+
+
+def test_all_who_look_share_one_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+    snapshot = Picture.snapshot
+
+    def counted(picture: Picture, now_ms: int) -> Snapshot:
+        made.append(picture.revision)
+        return snapshot(picture, now_ms)
+
+    monkeypatch.setattr(Picture, "snapshot", counted)
+    clock = ManualClock()
+    looking = Live(MemoryLog(clock), clock, batch_size=10)
+    first = [looking.shared() for _ in range(20)]
+    looking.picture.arrived("p", 1, 1)
+    soon = [looking.shared() for _ in range(20)]
+    clock.advance(1.0)
+    later = [looking.shared() for _ in range(20)]
+    assert len({id(one) for one in (*first, *soon)}) == 1
+    assert {one.revision for one in later} == {1}
+    assert len(made) == 2

@@ -13,7 +13,7 @@ from combee_schemas.base import Shown
 from combee_schemas.codec import encode
 from combee_schemas.model import Prompt, Reply
 from combee_schemas.playbook import Entry
-from combee_schemas.reflection import TEXTS, Reflection
+from combee_schemas.reflection import LESSON_FIELDS, Reflection
 from combee_schemas.trace import Trace
 from support import ledger, model_rig
 from support.deployment import Deployment
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("quick_polls")
 server, build, model = model_rig.server, model_rig.build, model_rig.model
 
 GOOD = {"key_insight": "An insight.", "reasoning": "Because."}
-WHOLE = {**dict.fromkeys(TEXTS, "An insight."), "bullet_tags": []}
+WHOLE = {**dict.fromkeys(LESSON_FIELDS, "An insight."), "bullet_tags": []}
 
 
 def trace(number: int, **fields: Any) -> Trace:
@@ -141,7 +141,11 @@ async def test_a_strange_reply_still_becomes_a_reflection_that_fits(body: Mappin
     assert dead_letters(deployment.log) == []
 
 
-@pytest.mark.parametrize("body", [{}, {"key_insight": ""}, {"reasoning": None}, {"bullet_tags": []}], ids=str)
+@pytest.mark.parametrize(
+    "body",
+    [{}, {"key_insight": ""}, {"key_insight": " \n"}, {"reasoning": None}, {"bullet_tags": []}],
+    ids=str,
+)
 async def test_a_reply_without_any_insight_is_poison_and_its_trace_a_dead_letter(
     body: Mapping[str, Any],
 ) -> None:
@@ -149,6 +153,16 @@ async def test_a_reply_without_any_insight_is_poison_and_its_trace_a_dead_letter
     (letter,) = dead_letters(deployment.log)
     assert (letter.record_id, letter.playbook, letter.value) == ("t-1", NAME, encode(trace(1)))
     assert [one.trace_id for one in reflections(deployment)] == ["t-2"]
+
+
+async def test_an_empty_trace_is_a_dead_letter_and_no_model_is_asked() -> None:
+    deployment = await reflected(lambda _: GOOD, trace(1, task=" ", answer=""), trace(2))
+    (letter,) = dead_letters(deployment.log)
+    assert (letter.record_id, letter.reason) == (
+        "t-1",
+        "the trace is empty: fill in at least one of task, trajectory, answer, feedback",
+    )
+    assert deployment.model.calls == 1
 
 
 async def test_a_model_that_gives_up_makes_a_dead_letter_and_the_next_trace_goes_on() -> None:

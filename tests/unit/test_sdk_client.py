@@ -158,6 +158,22 @@ def test_values_of_wrong_types_never_raise_into_an_agent(client: Client, memory:
     assert [one.feedback for one in memory.traces] == ["", "The run succeeded. 0.75"]
 
 
+def test_an_empty_lesson_is_dropped_counted_and_told_of_once(
+    client: Client, memory: Hurt, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(3):
+        client.publish(playbook=NAME, key_insight=" ")
+    client.trace(NAME, "")
+    client.publish(reflection(2))
+    assert client.flush(DEADLINE_S).dropped == 4
+    assert [one.reflection_id for one in memory.reflections] == ["r-2"]
+    assert memory.traces == []
+    (told,) = [one.message for one in caplog.records if "lesson is empty" in one.message]
+    assert told.startswith(
+        "a message was dropped: the lesson is empty: fill in at least one of key_insight, "
+    )
+
+
 def test_a_reflection_beyond_the_limit_is_dropped_and_its_neighbours_go(client: Client) -> None:
     client.publish(reflection(1, "word " * 100_000))
     client.publish(reflection(2))

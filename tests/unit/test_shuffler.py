@@ -8,6 +8,8 @@ import pytest
 from combee.adapters.memory import MemoryLog
 from combee.core.playbook import empty
 from combee.ports import FatalError, FencedError, Outgoing, TopicPartition, TransientError
+from combee.runtime.audit import audit
+from combee.shuffle import shuffler
 from combee_schemas import topics
 from combee_schemas.codec import encode
 from combee_schemas.command import Command
@@ -379,6 +381,37 @@ async def test_poison_too_large_to_wrap_is_dead_lettered_all_the_same(
         await rig.step()
     (letter,) = dead_letters(log)
     assert letter.size == value
+
+
+async def test_an_empty_lesson_is_dead_lettered_and_its_neighbours_go_on(
+    log: MemoryLog, clock: ManualClock
+) -> None:
+    async with shuffling(log, clock) as rig:
+        await publish(
+            log, reflection(0), reflection(1, key_insight=" "), *(reflection(n) for n in range(2, 6))
+        )
+        await rig.step()
+    assert members(log) == [[0, 2, 3, 4, 5]]
+    (letter,) = dead_letters(log)
+    assert (letter.origin_offset, letter.service) == (1, "shuffle")
+    assert letter.reason.startswith("the lesson is empty: fill in at least one of key_insight, ")
+    report = await audit(log)
+    assert (report.dead_lettered, report.violations) == (1, ())
+
+
+async def test_an_empty_lesson_that_an_earlier_release_put_into_a_batch_is_no_dead_letter(
+    log: MemoryLog, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with shuffling(log, clock) as rig:
+        with monkeypatch.context() as earlier:
+            earlier.setattr(shuffler, "nothing_said", lambda _: None)
+            await publish(log, *(reflection(n, key_insight="" if n == 1 else "x") for n in range(5)))
+            await rig.step()
+    log._store.committed.clear()
+    async with shuffling(log, clock) as rig:
+        await rig.step()
+    assert members(log) == [[0, 1, 2, 3, 4]]
+    assert dead_letters(log) == []
 
 
 async def test_a_reflection_on_a_foreign_partition_is_published_again_on_its_own(

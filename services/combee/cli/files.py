@@ -5,8 +5,9 @@ from pathlib import Path
 
 import typer
 
-from combee.cli.console import print_json
-from combee.core.formats import Format, detect, read_playbook, write_playbook
+from combee.cli.console import print_json, remark
+from combee.core.formats import Format, detect, ignored_in, read_playbook, write_playbook
+from combee.core.intake import ignored_told
 from combee.ports import FatalError
 from combee_schemas.playbook import Playbook
 
@@ -16,6 +17,8 @@ STDIN = "-"
 def load(file: str, form: Format | None, *, name: str) -> tuple[Playbook, Format]:
     """Return the playbook in a file and the format it was in; ``form`` None means find out.
 
+    What the file says beyond that is ignored, and told of.
+
     Raises
     ------
     FatalError
@@ -24,9 +27,12 @@ def load(file: str, form: Format | None, *, name: str) -> tuple[Playbook, Format
     text = read_text(file)
     found = form or detect(text, "" if file == STDIN else Path(file).suffix)
     try:
-        return read_playbook(text, found, name=name), found
+        playbook, ignored = read_playbook(text, found, name=name), ignored_in(text, found)
     except ValueError as error:
         raise FatalError(f"{_told(file)}: {error} (read as {found})") from error
+    if ignored:
+        remark(f"{_told(file)}: {ignored_told(ignored)}")
+    return playbook, found
 
 
 def read_text(file: str) -> str:

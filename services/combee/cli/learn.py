@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from combee.cli.console import clean
+from combee.cli.console import clean, remark
 from combee.cli.errors import REJECTED, USAGE, told
 from combee.cli.files import save, written
 from combee.cli.lookup import newest_playbook
@@ -25,7 +25,7 @@ from combee.core import retention
 from combee.core.components import misfit
 from combee.core.diagnosis import flow
 from combee.core.formats import Format, natural_form
-from combee.core.intake import Item, Sample
+from combee.core.intake import Item, Sample, Unknown, ignored_told
 from combee.core.method import Method
 from combee.ports import ConfigurationError, FatalError, Log, TransientError
 from combee.runtime.settings import Settings, load_settings
@@ -130,9 +130,12 @@ def learn(
 
     err = Console(stderr=True)
     name = file if file != "-" else "standard input"
+    ignored: dict[str, Unknown] = {}
     items, rejected = read_items(
-        _lines(file), playbook, lambda line, why: err.print(f"{name}:{line}: {why}", markup=False)
+        _lines(file), playbook, lambda line, why: err.print(f"{name}:{line}: {why}", markup=False), ignored
     )
+    if ignored:
+        remark(f"{name}: {ignored_told(ignored)}")
     if not items:
         why = f"all {rejected} lines of {name} were rejected" if rejected else f"{name} is empty"
         raise told(f"{why}: nothing to learn", REJECTED if rejected else USAGE)

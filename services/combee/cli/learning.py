@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from combee.cli.lookup import decoded
 from combee.core.identity import earlier_reflection_id, fingerprint, reflection_id
-from combee.core.intake import Item, LineError, Sample, read_line, verdict
+from combee.core.intake import Item, LineError, Sample, Unknown, read_line, verdict
 from combee.core.method import Method
 from combee.core.methods import ace
 from combee.core.playbook import empty
@@ -90,7 +90,10 @@ class Report:
 
 
 def read_items(
-    lines: Iterable[str], playbook: str, on_bad_line: Callable[[int, str], None]
+    lines: Iterable[str],
+    playbook: str,
+    on_bad_line: Callable[[int, str], None],
+    ignored: dict[str, Unknown] | None = None,
 ) -> tuple[list[Item], int]:
     """Return the usable items and how many lines were rejected; bad lines are reported and passed over."""
     items: list[Item] = []
@@ -99,7 +102,7 @@ def read_items(
         if not line.strip():
             continue
         try:
-            item = read_line(line, playbook)
+            item = read_line(line, playbook, ignored)
             if isinstance(item, Message):
                 encode(item)
             items.append(item)

@@ -17,7 +17,7 @@ from combee.cli.console import output, print_json, remark
 from combee.cli.errors import REJECTED
 from combee.cli.files import STDIN, read_text
 from combee.cli.options import AsJson, Servers, checked_name
-from combee.core.intake import Item, Sample
+from combee.core.intake import Item, Sample, Unknown, ignored_told
 from combee.ports import Log
 from combee.runtime.settings import Settings, load_settings
 
@@ -63,9 +63,15 @@ async def _publish(settings: Settings, lines: Iterable[str], playbook: str, sour
     from combee.cli.log import open_log  # noqa: PLC0415 - --help stays quick
 
     counts: Counter[str] = Counter()
+    told: dict[str, Unknown] = {}
     async with open_log(settings) as (log, _):
         async for chunk in _chunks(lines):
-            await _send(log, list(_items(chunk, playbook, source, counts)), counts)
+            ignored: dict[str, Unknown] = {}
+            await _send(log, list(_items(chunk, playbook, source, counts, ignored)), counts)
+            # A stream may never end: each field is told of when it first comes.
+            if news := {name: one for name, one in ignored.items() if name not in told}:
+                remark(f"{source}: {ignored_told(news)}")
+                told |= news
     return counts
 
 
@@ -95,12 +101,16 @@ async def _chunks(lines: Iterable[str]) -> AsyncIterator[Sequence[tuple[int, str
 
 
 def _items(
-    lines: Iterable[tuple[int, str]], playbook: str, source: str, counts: Counter[str]
+    lines: Iterable[tuple[int, str]],
+    playbook: str,
+    source: str,
+    counts: Counter[str],
+    ignored: dict[str, Unknown],
 ) -> Iterator[Item]:
     from combee.cli.learning import read_items  # noqa: PLC0415 - --help stays quick
 
     for number, line in lines:
-        items, rejected = read_items([line], playbook, partial(_refused, f"{source}:{number}"))
+        items, rejected = read_items([line], playbook, partial(_refused, f"{source}:{number}"), ignored)
         counts["rejected"] += rejected
         for item in items:
             if isinstance(item, Sample):

@@ -46,7 +46,7 @@ def top(
 
 async def _top(settings: Settings, interval: float, *, once: bool, as_json: bool) -> None:
     from combee.cli.log import open_log  # noqa: PLC0415 - --help stays quick
-    from combee.cli.top_view import frame  # noqa: PLC0415
+    from combee.cli.top_view import fitted, frame  # noqa: PLC0415
     from combee.runtime.clock import SystemClock  # noqa: PLC0415
     from combee.runtime.live import Live  # noqa: PLC0415
 
@@ -55,8 +55,11 @@ async def _top(settings: Settings, interval: float, *, once: bool, as_json: bool
         live = Live(log, clock, batch_size=settings.batch.batch_size)
 
         def seen() -> RenderableType:
-            shown = live.picture.snapshot(clock.now_ms())
-            return frame(shown, broker=servers, prefix=settings.kafka.topic_prefix)
+            shown, screen = live.picture.snapshot(clock.now_ms()), output()
+            prefix = settings.kafka.topic_prefix
+            if once:
+                return frame(shown, broker=servers, prefix=prefix, width=screen.width)
+            return fitted(shown, screen, broker=servers, prefix=prefix)
 
         async def show() -> None:
             await live.wait_current(CURRENT_S)

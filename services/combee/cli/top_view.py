@@ -1,84 +1,148 @@
 """One frame of ``combee top``: a live picture as text, tables and a tree."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from combee.cli.console import clean, moment
+from combee.cli.console import WIDTH_OF_PIPES, clean, moment
 from combee.core.live.values import LiveBatch, LiveNode, LivePlaybook, Snapshot, Stage
 from combee.core.retention import percent
 
-BAR = 12
-MOST_PLAYBOOKS = 8
-MOST_VERSIONS = 6
-MOST_IN_A_TREE = 24
-"""With more nodes a batch is drawn a line per level."""
+BAR, SHORT_BAR = 12, 6
+NARROW = 120
+"""Below this many columns, tables keep what fits 80 of them."""
+MOST_NAME = 24
+"""Of a longer name the beginning is shown there."""
 LONG = 60
 SIGNS = {"done": ("●", "green"), "ready": ("◐", "yellow"), "waiting": ("○", "dim")}
 SPOILT = {"merged": "magenta", "failed": "red"}
 
 
-def frame(snapshot: Snapshot, *, broker: str, prefix: str) -> RenderableType:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """How much of everything is shown."""
+
+    playbooks: int = 8
+    versions: int = 6
+    letters: int = 6
+    nodes: int = 24
+    """With more nodes a batch is drawn a line per level."""
+    is_spaced: bool = True
+    all_stages: bool = True
+    """Otherwise those that nothing went through are left out."""
+
+
+ROOMS = (
+    Room(),
+    Room(playbooks=5, versions=4, letters=3, all_stages=False),
+    Room(playbooks=3, versions=3, letters=2, nodes=6, all_stages=False),
+    Room(playbooks=3, versions=2, letters=1, nodes=0, is_spaced=False, all_stages=False),
+    Room(playbooks=1, versions=1, letters=1, nodes=0, is_spaced=False, all_stages=False),
+)
+"""From a large screen to a small one."""
+
+
+def fitted(snapshot: Snapshot, console: Console, *, broker: str, prefix: str) -> RenderableType:
+    """Return the largest frame that the console has lines for, the smallest if there is none."""
+    shown: RenderableType = ""
+    for room in ROOMS:
+        shown = frame(snapshot, broker=broker, prefix=prefix, width=console.width, room=room)
+        if len(console.render_lines(shown)) <= console.height:
+            break
+    return shown
+
+
+def frame(
+    snapshot: Snapshot, *, broker: str, prefix: str, width: int = WIDTH_OF_PIPES, room: Room = ROOMS[0]
+) -> RenderableType:
     """Return everything that there is to see at one moment."""
+    narrow = width < NARROW
     letters = f"; {snapshot.dead_letters} dead letters" if snapshot.dead_letters else ""
-    head = Text(clean(f"combee top  {broker}  {prefix}  {moment(snapshot.at_ms)} UTC{letters}"), style="bold")
-    missing = [
-        Text(clean(f"{name} cannot be read: {why}"), style="yellow")
-        for name, why in snapshot.unreadable.items()
-    ]
-    parts: list[RenderableType] = [head, *missing, Text(), flow(snapshot.stages)]
+    head = line(f"combee top  {broker}  {prefix}  {moment(snapshot.at_ms)} UTC{letters}", "bold")
+    missing = [line(f"{name} cannot be read: {why}", "yellow") for name, why in snapshot.unreadable.items()]
+    parts: list[list[RenderableType]] = [[head, *missing], [flow(snapshot.stages, room)]]
     if snapshot.playbooks:
-        parts += [Text(), playbooks(snapshot)]
+        parts.append([playbooks(snapshot, room, narrow=narrow)])
+        newest = snapshot.playbooks[0]
+        if narrow and newest.batch_size_reason:
+            parts[-1].append(line(f"batch size {newest.batch_size}: {newest.batch_size_reason}", "dim"))
     running = running_batch(snapshot.batches)
     if running is not None:
-        parts += [Text(), *batch(running)]
-    parts += [Text(), *versions(snapshot.playbooks), *dead_letters(snapshot)]
-    return Group(*parts)
+        parts.append(list(batch(running, room)))
+    parts += [list(versions(snapshot.playbooks, room, narrow=narrow)), list(dead_letters(snapshot, room))]
+    gap: list[RenderableType] = [Text()] if room.is_spaced else []
+    return Group(*[one for at, part in enumerate(filter(None, parts)) for one in (gap if at else []) + part])
 
 
-def flow(stages: Iterable[Stage]) -> Table:
+def line(text: str, style: str = "") -> Text:
+    """Return one line of text that others may have had a hand in; what is too long for the screen is cut."""
+    return Text(clean(text), style=style, no_wrap=True, overflow="ellipsis")
+
+
+def flow(stages: Iterable[Stage], room: Room = ROOMS[0]) -> Table:
     """Return the topics with their rates, and how far their readers are behind."""
-    table = Table("flow", "records", "per second", "lag", "oldest (s)", box=None)
+    table = Table("flow", "offsets", "per second", "lag", "oldest (s)", box=None)
     for name in table.columns[1:]:
         name.justify = "right"
     for stage in stages:
+        if not (room.all_stages or stage.offsets):
+            continue
         behind = Text("" if stage.lag is None else f"{stage.lag:,}", style="yellow" if stage.lag else "")
         waited = "" if stage.lag_s is None else f"{stage.lag_s:.1f}"
-        table.add_row(stage.name, f"{stage.records:,}", f"{stage.rate_per_s:.1f}", behind, waited)
+        table.add_row(stage.name, f"{stage.offsets:,}", f"{stage.rate_per_s:.1f}", behind, waited)
     return table
 
 
-def playbooks(snapshot: Snapshot) -> Table:
+def playbooks(snapshot: Snapshot, room: Room = ROOMS[0], *, narrow: bool = False) -> Table:
     """Return the playbooks that changed last: windows, batch sizes and why, retention, what today cost."""
-    columns = ("playbook", "version", "entries", "window", "batch size", "retention", "tokens today", "money")
-    table = Table(*columns, "why this size", box=None)
-    for one in snapshot.playbooks[:MOST_PLAYBOOKS]:
+    table = _named("playbook", narrow=narrow)
+    for title in (
+        "version",
+        *(() if narrow else ("entries",)),
+        "window",
+        "retention",
+        "tokens today",
+        "money",
+    ):
+        table.add_column(title.removesuffix(" today") if narrow else title)
+    if not narrow:
+        table.add_column("why this batch size")
+    for one in snapshot.playbooks[: room.playbooks]:
         table.add_row(
             Text(clean(one.name)),
             str(one.version),
-            str(one.entries),
-            window(one),
-            str(one.batch_size),
+            *(() if narrow else (str(one.entries),)),
+            window(one, SHORT_BAR if narrow else BAR),
             percent(one.retention),
             f"{one.spend_tokens:,}",
             f"{one.spend_cost:,.2f}",
-            Text(_short(one.batch_size_reason)),
+            *(() if narrow else (Text(_short(one.batch_size_reason)),)),
         )
-    hidden = snapshot.playbooks_total - len(snapshot.playbooks[:MOST_PLAYBOOKS])
+    hidden = snapshot.playbooks_total - len(snapshot.playbooks[: room.playbooks])
     if hidden > 0:
         table.add_row(Text(f"… {hidden} more", style="dim"))
     return table
 
 
-def window(playbook: LivePlaybook) -> Text:
+def _named(title: str, *, narrow: bool, before: int = 0) -> Table:
+    """Return a table whose first column is a playbook's name, after ``before`` other characters."""
+    table = Table(box=None)
+    table.add_column(
+        title, no_wrap=True, overflow="ellipsis", max_width=before + MOST_NAME if narrow else None
+    )
+    return table
+
+
+def window(playbook: LivePlaybook, bar: int = BAR) -> Text:
     """Return how full a window is."""
     size = max(playbook.batch_size, 1)
-    full = min(BAR, BAR * playbook.waiting // size)
+    full = min(bar, bar * playbook.waiting // size)
     return Text.assemble(
-        ("█" * full, "cyan"), ("░" * (BAR - full), "dim"), f" {playbook.waiting}/{playbook.batch_size}"
+        ("█" * full, "cyan"), ("░" * (bar - full), "dim"), f" {playbook.waiting}/{playbook.batch_size}"
     )
 
 
@@ -88,7 +152,7 @@ def running_batch(batches: Sequence[LiveBatch]) -> LiveBatch | None:
     return flying[-1] if flying else next(iter(batches), None)
 
 
-def batch(running: LiveBatch) -> Iterator[RenderableType]:
+def batch(running: LiveBatch, room: Room = ROOMS[0]) -> Iterator[RenderableType]:
     """Yield a batch and its tree, node by node."""
     done = sum(node.state == "done" for node in running.nodes)
     state = (
@@ -98,12 +162,12 @@ def batch(running: LiveBatch) -> Iterator[RenderableType]:
     )
     why = f"; closed by {running.reason}" if running.reason else ""
     title = f"batch {running.sequence} of {running.playbook}: {running.reflections} reflections{why}; {state}"
-    yield Text(clean(title), style="bold cyan")
+    yield line(title, "bold cyan")
     if running.shape_reason:
-        yield Text(clean(running.shape_reason), style="dim")
+        yield line(running.shape_reason, "dim")
     if running.version is not None and done < len(running.nodes):
         return  # it was over before anybody looked: what its nodes did has not been read
-    if len(running.nodes) <= MOST_IN_A_TREE:
+    if len(running.nodes) <= room.nodes:
         yield from tree(running.nodes)
     else:
         yield from levels(running.nodes)
@@ -130,10 +194,10 @@ def levels(nodes: Sequence[LiveNode]) -> Iterator[Text]:
     for level in sorted({node.level for node in nodes}, reverse=True):
         inside = [node for node in nodes if node.level == level]
         done = sum(node.state == "done" for node in inside)
-        line = Text(f"level {level}  {done:>4}/{len(inside)}  ")
+        row = line(f"level {level}  {done:>4}/{len(inside)}  ")
         for node in inside:
-            line.append_text(_sign(node))
-        yield line
+            row.append_text(_sign(node))
+        yield row
 
 
 def _sign(node: LiveNode) -> Text:
@@ -142,47 +206,51 @@ def _sign(node: LiveNode) -> Text:
 
 
 def _node(node: LiveNode) -> Text:
-    line = _sign(node)
-    line.append(f" level {node.level} node {node.index}")
+    row = _sign(node)
+    row.no_wrap, row.overflow = True, "ellipsis"
+    row.append(f" level {node.level} node {node.index}")
     if node.state == "done":
         tokens = node.tokens_in + node.tokens_out
-        line.append(f"  {node.status}, {node.operations} operations, {tokens:,} tokens below", style="dim")
-        line.append(
-            f"  {_short(node.reason)}" if node.reason else "", style=SPOILT.get(node.status or "", "")
-        )
+        row.append(f"  {node.status}, {node.operations} operations, {tokens:,} tokens below", style="dim")
+        row.append(f"  {_short(node.reason)}" if node.reason else "", style=SPOILT.get(node.status or "", ""))
     else:
-        line.append(f"  {'asking' if node.state == 'ready' else node.state}", style="dim")
-    return line
+        row.append(f"  {'asking' if node.state == 'ready' else node.state}", style="dim")
+    return row
 
 
-def versions(books: Iterable[LivePlaybook]) -> Iterator[RenderableType]:
+def versions(
+    books: Iterable[LivePlaybook], room: Room = ROOMS[0], *, narrow: bool = False
+) -> Iterator[RenderableType]:
     """Yield the newest versions of all playbooks."""
     made = [(one.at_ms, book.name, one) for book in books for one in book.versions]
-    newest = sorted(made, key=lambda found: found[0], reverse=True)[:MOST_VERSIONS]
+    newest = sorted(made, key=lambda found: found[0], reverse=True)[: room.versions]
     if not newest:
         return
-    table = Table("newest versions", "version", "from", "entries", "reflections", "retention", "s", box=None)
+    table = _named("newest versions", narrow=narrow, before=len("00:00:00  "))
+    for title in ("version", "from", "entries", *(() if narrow else ("reflections",)), "retention", "s"):
+        table.add_column(title)
     for at_ms, name, one in newest:
+        when = moment(at_ms)[-len("00:00:00") :] if narrow else moment(at_ms)
         table.add_row(
-            Text(clean(f"{moment(at_ms)}  {name}")),
+            Text(clean(f"{when}  {name}")),
             str(one.version),
             one.origin,
             str(one.entries),
-            str(one.reflections or ""),
+            *(() if narrow else (str(one.reflections or ""),)),
             percent(one.retention),
             f"{one.seconds:.1f}" if one.seconds else "",
         )
     yield table
 
 
-def dead_letters(snapshot: Snapshot) -> Iterator[RenderableType]:
+def dead_letters(snapshot: Snapshot, room: Room = ROOMS[0]) -> Iterator[RenderableType]:
     """Yield the last records that could not be used."""
     if snapshot.dead_letters_recent:
-        yield Text("\ndead letters ('combee dlq list')", style="bold red")
-    for one in snapshot.dead_letters_recent[:MOST_VERSIONS]:
-        yield Text(clean(f"{moment(one.at_ms)}  {one.service}  {one.origin}  {_short(one.reason)}"))
+        yield Text("dead letters ('combee dlq list')", style="bold red")
+    for one in snapshot.dead_letters_recent[: room.letters]:
+        yield line(f"{moment(one.at_ms)}  {one.service}  {one.origin}  {_short(one.reason)}")
 
 
 def _short(text: str) -> str:
-    line = clean(" ".join(text.split()))
-    return line if len(line) <= LONG else line[: LONG - 1] + "…"
+    told = clean(" ".join(text.split()))
+    return told if len(told) <= LONG else told[: LONG - 1] + "…"

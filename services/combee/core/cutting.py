@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from combee_schemas.playbook import Entry
-from combee_schemas.reflection import TEXTS, Reflection
+from combee_schemas.reflection import LESSON_FIELDS, Reflection
 from combee_schemas.trace import Trace
 
 TRACE_TEXTS = ("trajectory", "task", "answer", "feedback", "target")
@@ -71,11 +71,11 @@ def shorter_reflection(
     reflection: Reflection, entries: Sequence[Entry]
 ) -> Iterator[tuple[Reflection, Sequence[Entry]]]:
     """Yield ever shorter inputs of a curator's prompt about one reflection, see `shorter`."""
-    said = {name: getattr(reflection, name) for name in TEXTS}
+    said = {name: getattr(reflection, name) for name in LESSON_FIELDS}
     beside = {f"side_info {name}": text for name, text in reflection.side_info.items()}
     for texts, left in shorter(said | beside, entries):
         side_info = {name: texts[f"side_info {name}"] for name in reflection.side_info}
-        told = {name: texts[name] for name in TEXTS}
+        told = {name: texts[name] for name in LESSON_FIELDS}
         yield reflection.model_copy(update={**told, "side_info": side_info}), left
 
 

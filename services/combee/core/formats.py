@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from combee.core.components import check_components
+from combee.core.intake import Unknown, unknown_fields
 from combee.core.kayba import kayba_text, parse_kayba
 from combee.core.playbook import slug
 from combee.core.reading import refuse_twins
@@ -84,6 +85,14 @@ def read_playbook(source: str, form: Format, *, name: str) -> Playbook:
     }
     shape = {"sections": sections, "entries": entries, "next_id": next_id(entries)}
     return _checked(lambda: Playbook.model_validate({**fields, **shape}))
+
+
+def ignored_in(source: str, form: Format) -> dict[str, Unknown]:
+    """Return the fields of a playbook's own JSON that nothing is made of, by name; other formats' are their own."""
+    if form != "json":
+        return {}
+    found = unknown_fields(Playbook, OBJECT.validate_json(source.removeprefix("\ufeff")))
+    return {one.place.rpartition(".")[2]: one for one in found}
 
 
 def _read_json(source: str, name: str) -> Playbook:

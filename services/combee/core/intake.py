@@ -1,20 +1,27 @@
-"""Lines of JSON that people already have, read as traces, samples or reflections."""
+"""Lines of JSON that people already have, read as traces, samples or reflections; and what is wrong with fields."""
 
 import json
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from difflib import get_close_matches
+from typing import Any, get_args
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from combee.core.cutting import cut, size
 from combee.core.identity import content_id
-from combee_schemas.reflection import Reflection
-from combee_schemas.trace import Trace
+from combee_schemas.reflection import LESSON_FIELDS, Reflection
+from combee_schemas.trace import RUN_FIELDS, Trace
 
 ACE_REFLECTION = {"key_insight", "correct_approach", "root_cause_analysis", "error_identification"}
 GEPA_RECORD = ("Inputs", "Generated Outputs")
 TRACE_NAMES = {"trajectory", "output", "answer", "feedback", "trace_id"}
+TASK_NAMES = ("prompt", "task", "question")
+SAMPLE_NAMES = ("context", "question", "target")
 MAX_TRACE_BYTES = 400 * 1024
+MAX_NAME = 80
+"""Of a longer field name only the beginning is looked at."""
+MOST_TOLD = 20
 SHAPES = (
     'a trace {"task", "trajectory"|"output", "answer", "feedback"?, "target"?},'
     ' an ACE sample {"context", "question"?, "target"}, a reflection {"key_insight", …}'
@@ -35,12 +42,80 @@ class Sample:
 Item = Trace | Sample | Reflection
 
 
+def nothing_said(message: Trace | Reflection) -> str | None:
+    """Return what an empty message lacks; None if it says something."""
+    if not message.is_empty:
+        return None
+    if isinstance(message, Trace):
+        return f"the trace is empty: fill in at least one of {', '.join(RUN_FIELDS)}"
+    return (
+        f"the lesson is empty: fill in at least one of {', '.join((*reversed(LESSON_FIELDS), 'side_info'))}"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unknown:
+    """A field that nothing is made of."""
+
+    place: str
+    """Such as ``bullet_tags.0.tga``."""
+    near: str
+    """The known name that it resembles; empty if there is none."""
+    known: tuple[str, ...]
+
+    @property
+    def advice(self) -> str:
+        """What is wrong with it, for whoever sent it."""
+        meant = f"did you mean {self.near}?" if self.near else f"known are {', '.join(self.known)}"
+        return f"unknown field; {meant}"
+
+    @classmethod
+    def named(cls, name: str, known: Iterable[str], place: str = "") -> "Unknown":
+        """Return what there is to say of a name that is not among the known ones."""
+        names = tuple(known)
+        near = get_close_matches(name[:MAX_NAME].lower(), names, n=1)
+        return cls(place=place or name, near=near[0] if near else "", known=names)
+
+
+def unknown_fields(kind: type[BaseModel], given: Mapping[str, Any], below: str = "") -> Iterator[Unknown]:
+    """Yield each field that ``kind``, or a part of it, does not have."""
+    for name, value in given.items():
+        if name not in kind.model_fields:
+            yield Unknown.named(name, kind.model_fields, below + name)
+            continue
+        part = _part(kind.model_fields[name].annotation)
+        items = enumerate(value) if isinstance(value, list) else ((None, value),)
+        for at, one in items if part else ():
+            if part is not None and isinstance(one, dict):
+                yield from unknown_fields(
+                    part, one, f"{below}{name}." if at is None else f"{below}{name}.{at}."
+                )
+
+
+def ignored_told(ignored: Mapping[str, Unknown]) -> str:
+    """Return one line about fields that were of no use, by name; empty if all were."""
+    if not ignored:
+        return ""
+    told = [f"{name} (did you mean {one.near}?)" if one.near else name for name, one in ignored.items()]
+    more = f" and {len(told) - MOST_TOLD} more" if len(told) > MOST_TOLD else ""
+    return f"fields that were ignored: {', '.join(told[:MOST_TOLD])}{more}"
+
+
+def _part(annotation: Any) -> type[BaseModel] | None:
+    """Return the model that a field consists of, alone, in a list, or with others."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((found for one in get_args(annotation) if (found := _part(one))), None)
+
+
 class LineError(ValueError):
     """A line that is none of the shapes; the message says what was expected."""
 
 
-def read_line(text: str, playbook: str) -> Item:
+def read_line(text: str, playbook: str, ignored: dict[str, Unknown] | None = None) -> Item:
     """Return what one line holds. Without an id of its own, the same content gets the same id.
+
+    ``ignored`` gets the fields that were of no use, by name.
 
     Raises
     ------
@@ -56,10 +131,15 @@ def read_line(text: str, playbook: str) -> Item:
     fields = {name: value for name, value in fields.items() if value is not None}
     digest = json.dumps(fields, sort_keys=True, ensure_ascii=False)
     try:
-        return _read(fields, playbook, digest)
+        item = _read(fields, playbook, digest)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         raise LineError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+    if not isinstance(item, Sample) and (lack := nothing_said(item)):
+        raise LineError(lack)
+    if ignored is not None:
+        ignored |= {one.place.rpartition(".")[2]: one for one in _ignored(fields, item)}
+    return item
 
 
 def _read(fields: dict[str, Any], playbook: str, digest: str) -> Item:
@@ -79,9 +159,23 @@ def _read(fields: dict[str, Any], playbook: str, digest: str) -> Item:
     raise LineError(f"unknown fields {', '.join(sorted(fields)) or '(none)'}: expected {SHAPES}")
 
 
+def _ignored(fields: dict[str, Any], item: Item) -> Iterable[Unknown]:
+    """Return the fields of a line that its item was not made of."""
+    match item:
+        case Sample():
+            names: tuple[str, ...] = SAMPLE_NAMES
+        case Trace():
+            names = (*Trace.model_fields, *TASK_NAMES, "output")
+        case Reflection() if ACE_REFLECTION & fields.keys():
+            return unknown_fields(Reflection, fields)
+        case Reflection():
+            names = (*GEPA_RECORD, "Feedback")
+    return (Unknown.named(name, names) for name in fields if name not in names)
+
+
 def _trace(fields: dict[str, Any], playbook: str, digest: str) -> Trace:
     known = {name: value for name, value in fields.items() if name in Trace.model_fields}
-    task = fields.get("prompt") or fields.get("task") or fields.get("question")
+    task = next((fields[name] for name in TASK_NAMES if fields.get(name)), None)
     if not task:
         raise LineError(f"a trace needs a task: expected {SHAPES}")
     target = fields.get("target")

@@ -32,7 +32,7 @@ def page(context: Context, batch_id: str = "") -> None:
     )
 
     def show() -> None:
-        now = context.live.picture.snapshot(context.clock.now_ms())
+        now = context.live.shared()
         chosen = context.live.picture.batch(batch_id) if batch_id else current_batch(now.batches)
         missing.set_visibility(bool(batch_id) and chosen is None)
         if chosen is not None or not batch_id:

@@ -28,7 +28,7 @@ def page(context: Context) -> None:
     rows = table(COLUMNS, key="id", label="Dead letters")
 
     def show() -> None:
-        now = context.live.picture.snapshot(context.clock.now_ms())
+        now = context.live.shared()
         total.text = (
             f"{now.dead_letters} since 15 minutes before this gateway started"
             if now.dead_letters

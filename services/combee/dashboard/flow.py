@@ -28,7 +28,7 @@ def page(context: Context) -> None:
     versions = table(columns, key="id", label="Newest versions", on_open=_open)
 
     def show() -> None:
-        now = context.live.picture.snapshot(context.clock.now_ms())
+        now = context.live.shared()
         flow.show(cards(now.stages))
         windows.show(now)
         tree.show(current_batch(now.batches))
@@ -60,8 +60,8 @@ class _Cards:
     def _build(self, name: str) -> tuple[ui.element, dict[str, ui.label]]:
         with self._grid, ui.element("section").props(f'aria-label="{name}"') as box:
             ui.label(name).classes("name")
-            parts = {one: ui.label().classes(one) for one in ("rate", "records", "lag")}
-            parts["records"].classes("quiet")
+            parts = {one: ui.label().classes(one) for one in ("rate", "offsets", "lag")}
+            parts["offsets"].classes("quiet")
         return box, parts
 
 

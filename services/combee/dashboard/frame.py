@@ -1,11 +1,14 @@
 """The frame of every page: navigation, theme, shortcuts; and which page belongs to which address."""
 
 from collections.abc import Callable
+from http import HTTPStatus
 
 from nicegui import events, ui
 
 from combee.dashboard import batches, dead_letters, flow, playbooks, plots
-from combee.dashboard.look import CSS
+from combee.dashboard.look import CSS, LOST
+from combee.dashboard.pieces import heading
+from combee.dashboard.wording import moment
 from combee.gateway.context import Context
 
 PAGES = (
@@ -17,12 +20,15 @@ PAGES = (
 )
 """Key, name, address."""
 SIMULATED = "simulated"
+THEME = "combee-theme"
+"""The cookie that remembers it."""
 THEMES = ((None, "brightness_auto", "automatic"), (True, "dark_mode", "dark"), (False, "light_mode", "light"))
 
 
 def frame(context: Context) -> None:
     """Build one browser's frame, and the page it asked for."""
     ui.add_css(CSS)
+    ui.add_body_html(LOST)
     links = {}
     with ui.header().classes("bar"), ui.element("nav").classes("links").props('aria-label="Pages"'):
         with ui.element("div").classes("brand"):
@@ -36,8 +42,9 @@ def frame(context: Context) -> None:
         ui.space()
         turn = _theme()
     _shortcuts(turn)
+    _stale(context)
     with ui.element("div").classes("page") as content:
-        ui.sub_pages(
+        pages = ui.sub_pages(
             {
                 "/": lambda: flow.page(context),
                 "/batches": lambda: batches.page(context),
@@ -46,17 +53,33 @@ def frame(context: Context) -> None:
                 "/playbook": lambda name="", version="": playbooks.page(context, name, version),
                 "/learning": lambda playbook="": plots.page(context, playbook),
                 "/dead-letters": lambda: dead_letters.page(context),
-            }
+            },
+            show_404=False,  # it would log every wrong address as if something were wrong here
         )
+        with ui.element("div") as missing:
+            heading("There is no such page")
+            ui.link("To the flow", "/")
     ui.skip_link("Skip to the content", target=content)
 
     def arrived(path: str) -> None:
+        pages.set_visibility(is_page(path))
+        missing.set_visibility(not is_page(path))
         for known, link in links.items():
             link.props('aria-current="page"' if known == section(path) else "", remove="aria-current")
 
     router = ui.context.client.sub_pages_router
     router.on_path_changed(arrived)
     arrived(router.current_path)
+    if not is_page(router.current_path):
+        ui.context.client.status_code = HTTPStatus.NOT_FOUND
+
+
+def is_page(path: str) -> bool:
+    """Return whether there is a page at an address."""
+    first, _, rest = path.partition("?")[0].partition("#")[0].strip("/").partition("/")
+    if first == "batches":
+        return "/" not in rest
+    return not rest and f"/{first}" in {"/playbook", *(known for _, _, known in PAGES)}
 
 
 def section(path: str) -> str:
@@ -65,16 +88,34 @@ def section(path: str) -> str:
     return "/playbooks" if first == "/playbook" else first
 
 
+def _stale(context: Context) -> None:
+    """Say above the page since when Kafka has not answered: the figures are of then."""
+    told = ui.label().classes("stale").props("role=alert")
+
+    def look() -> None:
+        since_ms = context.live.unanswered_since_ms
+        told.text = f"Kafka has not answered since {moment(since_ms)} UTC: the figures are of then."
+        told.set_visibility(since_ms is not None)
+
+    look()
+    ui.timer(1.0, look)
+
+
 def _theme() -> Callable[[], None]:
-    """Add the button that turns automatic → dark → light; return what it does."""
-    dark = ui.dark_mode(None)
+    """Add the button that turns automatic → dark → light, as the browser remembers it; return what it does."""
+    request = ui.context.client.request
+    remembered = request.cookies.get(THEME) if request is not None else None
+    position = next((at for at, (_, _, name) in enumerate(THEMES) if name == remembered), 0)
+    dark = ui.dark_mode(THEMES[position][0])
 
     def turn() -> None:
-        position = [value for value, _, _ in THEMES].index(dark.value)
-        dark.value, icon, name = THEMES[(position + 1) % len(THEMES)]
+        nonlocal position
+        position = (position + 1) % len(THEMES)
+        dark.value, icon, name = THEMES[position]
         button.props(f'icon={icon} aria-label="Theme: {name}"')
+        ui.run_javascript(f"document.cookie = '{THEME}={name}; path=/; max-age=31536000; SameSite=Lax'")
 
-    _, icon, name = THEMES[0]
+    _, icon, name = THEMES[position]
     button = ui.button(icon=icon, on_click=turn, color=None).props(
         f'flat round dense aria-label="Theme: {name}"'
     )

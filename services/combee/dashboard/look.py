@@ -1,7 +1,7 @@
-"""How it looks: one sheet, both themes; what a screen reader skips is decoration only."""
+"""How it looks: one sheet, both themes; what a screen reader skips is decoration only; what no server can show."""
 
 CSS = """
-:root { --line: rgba(138,143,152,.35); --done: #23875a; --ready: #b97412; --merged: #8657c9; --failed: #c64545; }
+:root { --line: rgba(138,143,152,.35); --done: #1f7a51; --ready: #b97412; --merged: #8657c9; --failed: #c64545; }
 .bar { background: #20242b; padding: 4px 12px; }
 .links { display: flex; flex-wrap: wrap; align-items: center; gap: 0 4px; width: 100%; max-width: 1164px;
   margin: 0 auto; }
@@ -18,6 +18,7 @@ a.nav[aria-current] { background: #3a414d; color: #fff; box-shadow: inset 0 -2px
 .page .nicegui-sub-pages { display: flex; flex-direction: column; gap: 8px; align-items: stretch; width: 100%; }
 .page h1 { font-size: 22px; font-weight: 600; margin: 8px 0 4px; line-height: 1.3; overflow-wrap: anywhere; }
 .page h2 { font-size: 16px; font-weight: 600; margin: 20px 0 2px; line-height: 1.3; overflow-wrap: anywhere; }
+.page { --q-primary: #1f66d0; } .body--dark .page, .body--dark .q-dialog { --q-primary: #86b4ff; }
 .page a { color: #1f66d0; } .body--dark .page a { color: #86b4ff; }
 .page a:not(:hover) { text-decoration-color: rgba(79,143,247,.4); }
 .q-table a { color: #2f6fd0; text-decoration: underline; }
@@ -28,9 +29,12 @@ a.nav[aria-current] { background: #3a414d; color: #fff; box-shadow: inset 0 -2px
 .cards { display: grid; grid-template-columns: repeat(5, minmax(0, 1fr)); gap: 8px; width: 100%; }
 .card { border: 1px solid var(--line); border-radius: 8px; padding: 8px 12px; min-width: 0; }
 .card .name { font-weight: 600; } .card .rate { font-size: 20px; line-height: 1.5; } .card .lag { font-size: 13px; }
-.card.idle .rate { opacity: .5; }
+.card.idle .rate { opacity: .65; }
 .card.behind { border-color: #d18f2b; } .card.behind .lag { color: #96590a; font-weight: 600; }
 .body--dark .card.behind .lag { color: #efb04f; }
+.stale { background: #f5b942; color: #20242b; font-weight: 600; padding: 8px 12px; text-align: center; width: 100%; }
+#lost { position: fixed; inset: 0 0 auto; z-index: 9999; } #popup { display: none; }
+body.lost .page, .stale:not(.hidden) ~ .page { opacity: .45; filter: grayscale(1); }
 .windows { display: flex; flex-direction: column; gap: 6px; width: 100%; }
 .window { display: grid; grid-template-columns: minmax(120px, 240px) 1fr 110px; gap: 12px; align-items: center;
   width: 100%; overflow-wrap: anywhere; }
@@ -81,3 +85,27 @@ a.nav[aria-current] { background: #3a414d; color: #fff; box-shadow: inset 0 -2px
   .facts { grid-template-columns: 1fr; gap: 0 } .facts .words { margin-bottom: 8px; }
 }
 """
+
+LOST = """<script type="module">
+(() => {
+  let heard = new Date();
+  const popup = document.getElementById("popup"), told = document.createElement("div");
+  Object.assign(told, { id: "lost", className: "stale", hidden: true, role: "alert" });
+  document.body.append(told);
+  const watch = setInterval(() => {
+    if (!window.socket) return;
+    clearInterval(watch);
+    const now = () => { heard = new Date(); };
+    window.socket.onAny(now);
+    window.socket.io.on("ping", now);
+  }, 200);
+  new MutationObserver(() => {
+    const lost = popup.getAttribute("aria-hidden") === "false";
+    const since = heard.toISOString().slice(0, 19).replace("T", " ");
+    if (lost && told.hidden) told.textContent = `No connection since ${since} UTC: the figures are of then.`;
+    told.hidden = !lost;
+    document.body.classList.toggle("lost", lost);
+  }).observe(popup, { attributes: true });
+})();
+</script>"""
+"""Says that the gateway is gone, and since when; NiceGUI's own note is small, over figures that look alive."""

@@ -1,5 +1,6 @@
 """Pieces that several pages are made of; each is built once and then follows the picture."""
 
+import json
 from collections.abc import Callable
 from functools import partial
 
@@ -29,14 +30,21 @@ def heading(text: str, level: int = 1) -> None:
         ui.label(text)
 
 
+def replace_address(path: str) -> None:
+    """Let the browser's address name what is shown, so that it can be shared and reloaded."""
+    ui.run_javascript(
+        f"history.replaceState(history.state, '', (window.path_prefix ?? '') + {json.dumps(path)})"
+    )
+
+
 def following(context: Context, show: Callable[[], None]) -> None:
     """Show now, and again after every change of the picture, while the page is open."""
     seen = -1
 
     def turn() -> None:
         nonlocal seen
-        if context.live.picture.revision != seen:
-            seen = context.live.picture.revision
+        if context.live.shared().revision != seen:
+            seen = context.live.shared().revision
             show()
 
     turn()
@@ -67,7 +75,8 @@ def table(
         for name, title in columns.items()
     ]
     made = ui.table(columns=described, rows=[], row_key=key, pagination=PAGE_ROWS).classes("w-full")
-    made.props(f'flat dense wrap-cells no-data-label="Nothing yet" role="region" aria-label="{label}"')
+    made.props(f'flat dense wrap-cells role="region" aria-label="{label}"')
+    made.add_slot("no-data", "<div class='quiet'>Nothing yet</div>")
     if on_open is not None:
         first = next(iter(columns))
         link = "<a href='#' @click.prevent=\"() => $parent.$emit('open', props.row)\">{{ props.value }}</a>"

@@ -6,7 +6,7 @@ from combee.core.comparison import Comparison, compare
 from combee.core.playbook import empty
 from combee.core.render import section_order
 from combee.dashboard.evidence import open_evidence
-from combee.dashboard.pieces import fill, following, heading, table, unreadable
+from combee.dashboard.pieces import fill, following, heading, replace_address, table, unreadable
 from combee.dashboard.views import playbook_rows
 from combee.dashboard.wording import address, moment, percent
 from combee.gateway.context import Context
@@ -38,7 +38,7 @@ def overview(context: Context) -> None:
     )
 
     def show() -> None:
-        fill(rows, playbook_rows(context.live.picture.snapshot(context.clock.now_ms()).playbooks))
+        fill(rows, playbook_rows(context.live.shared().playbooks))
 
     following(context, show)
 
@@ -80,7 +80,7 @@ class _Browser:
         self._about = ui.label().classes("quiet")
         self._newer = ui.button("", on_click=self._to_newest).props("flat dense no-caps icon=new_releases")
         self._newer.set_visibility(False)
-        self._only = ui.switch("Only what changed since the version before", on_change=self._moved)
+        self._only = ui.switch("Only what changed since the version before", on_change=self._again)
         self._body = ui.element("div").classes("w-full")
 
     def look(self) -> None:
@@ -121,6 +121,11 @@ class _Browser:
                 self._entries(found, difference)
 
     async def _moved(self) -> None:
+        version = int(self._slider.value)
+        replace_address(address(self._name, version))
+        await self.show(version)
+
+    async def _again(self) -> None:
         await self.show(int(self._slider.value))
 
     def _step(self, by: int) -> None:
@@ -154,7 +159,7 @@ class _Browser:
                 ui.label(f"{told}, {kind}" if kind else told).classes("quiet")
                 button = ui.button(f"evidence: {entry.evidence_count}", on_click=opened)
                 button.props("flat dense no-caps size=sm")
-                button.props["aria-label"] = f"Evidence of {entry.id}"
+                button.props["aria-label"] = f"evidence: {entry.evidence_count} for {entry.id}"
 
 
 def _about(found: Playbook) -> str:

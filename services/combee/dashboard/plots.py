@@ -34,7 +34,7 @@ def page(context: Context, playbook: str = "") -> None:
     told: list[str] = []
 
     def show() -> None:
-        known = {one.name: one for one in context.live.picture.snapshot(context.clock.now_ms()).playbooks}
+        known = {one.name: one for one in context.live.shared().playbooks}
         if list(known) != select.options:
             select.set_options(
                 list(known),

@@ -26,7 +26,7 @@ class Card:
 
     name: str
     rate: str
-    records: str
+    offsets: str
     lag: str
     state: str
     """behind, idle, or empty."""
@@ -63,7 +63,7 @@ def _card(stage: Stage) -> Card:
     return Card(
         name=stage.name,
         rate=f"{stage.rate_per_s:,.1f} /s",
-        records=f"{stage.records:,} records",
+        offsets=f"{stage.offsets:,} offsets",
         lag=lag,
         state="behind" if behind else "" if stage.rate_per_s else "idle",
     )

@@ -16,7 +16,7 @@ from combee.ports import LanguageModel, PoisonError
 from combee_schemas.base import Usage
 from combee_schemas.model import Prompt
 from combee_schemas.playbook import Entry, Playbook
-from combee_schemas.reflection import TEXTS, Reflection
+from combee_schemas.reflection import LESSON_FIELDS, Reflection
 
 QUERY_CHARS = 2_000
 """A question's end is compared: FiNER questions begin with pages of options that all share."""
@@ -53,7 +53,7 @@ def whole(texts: Sequence[str], usage: Usage) -> Learned:
 def top_k(reflections: Sequence[Reflection], k: int) -> Learned:
     """Keep the raw reflections; an agent gets the k whose insight is most like its question (no model call)."""
     insights = [default_process(one.key_insight) for one in reflections]
-    raw = ["\n".join(getattr(one, name) for name in TEXTS) for one in reflections]
+    raw = ["\n".join(getattr(one, name) for name in LESSON_FIELDS) for one in reflections]
 
     def given(question: str) -> Playbook:
         query = default_process(question[-QUERY_CHARS:])

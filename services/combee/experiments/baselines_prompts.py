@@ -7,7 +7,7 @@ from combee.core.methods.ace import DATA_WARNING, MAX_FIELD_CHARS
 from combee.core.operations import MAX_OPERATIONS, clean
 from combee.core.prompt import as_line, fence
 from combee_schemas.model import Prompt
-from combee_schemas.reflection import TEXTS, Reflection
+from combee_schemas.reflection import LESSON_FIELDS, Reflection
 
 SUMMARISE = f"""You summarise what many agent runs have taught, for the agents that come next.
 Write one line per distinct lesson: specific, reusable. Say the same thing once; leave out what is vague.
@@ -27,7 +27,7 @@ SCHEMA: dict[str, Any] = {
 
 def summarise_reflections(reflections: Sequence[Reflection], before: Sequence[str] = ()) -> Prompt:
     """Ask for one summary of reflections, and of the lines of an earlier summary if there is one."""
-    texts = [one.model_dump(include=set(TEXTS)) for one in reflections]
+    texts = [one.model_dump(include=set(LESSON_FIELDS)) for one in reflections]
     told = [{name: text for name, text in one.items() if text} for one in texts]
     return _ask([{"content": line} for line in before] + told)
 

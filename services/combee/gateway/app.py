@@ -5,7 +5,7 @@ from importlib.metadata import version
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
-from combee.gateway import commands, events, names, publishing, reading, status
+from combee.gateway import commands, events, fates, names, publishing, reading, status
 from combee.gateway.access import Access
 from combee.gateway.context import Context
 from combee.gateway.counting import Counting
@@ -38,6 +38,7 @@ def build(context: Context) -> FastAPI:
     counts = HttpMetrics(registry, lambda: streams.open)
     routers = (
         publishing.router(context),
+        fates.router(context),
         events.router(streams),
         reading.router(context),
         commands.router(context),

@@ -1,5 +1,6 @@
 """Commands for publish: ``POST /v1/playbooks/{name}/promote`` and its like, idempotent by their ids."""
 
+import asyncio
 from functools import partial
 from http import HTTPStatus
 from typing import Annotated, Any
@@ -148,7 +149,36 @@ class Commands:
         command = self._command("delete", current, body.command_id or _own("delete", current))
         return await self._send(command, response, wait_s)
 
+    async def flush(
+        self, caller: Admin, name: Name, body: Asked, response: Response, wait_s: WaitS = 0.0
+    ) -> Sent:
+        """Close the window now: what waits goes into a batch without others, and becomes a version."""
+        check_touch(caller, name)
+        shelf.check_current(self._context)
+        if not self._context.live.is_current:
+            raise unavailable("the gateway is still reading what waits")
+        current, newest = (
+            self._context.playbooks.latest(name),
+            self._context.live.picture.windows.newest(name),
+        )
+        through = await self._flushed(name, body.command_id) if body.command_id else None
+        if through is None and current.through_offset >= newest:
+            if not current.version:
+                raise shelf.absent(self._context, name)
+            return _unchanged(response, body.command_id, current.version)
+        through = newest if through is None else through
+        command_id = body.command_id or content_id("flush", name, str(through))
+        command = self._command("flush", current, command_id, through_offset=through)
+        return await self._send(command, response, wait_s)
+
     # ---- how
+
+    async def _flushed(self, name: str, command_id: str) -> int | None:
+        """Return how far a flush of this id went: the same again has no second effect. No version remembers it."""
+        async with asyncio.timeout(self._context.settings.gateway.gateway_ack_timeout_s):
+            sent = [one async for one in lineage.messages(self._context.log, topics.COMMANDS, Command, name)]
+        same = (one for one in sent if one.kind == "flush" and one.command_id == command_id)
+        return next((one.through_offset for one in same), None)
 
     def _any(self, caller: Caller, name: str) -> Playbook:
         """Return the newest version, of a deleted playbook what remains."""
@@ -156,7 +186,7 @@ class Commands:
         shelf.check_current(self._context)
         current = self._context.playbooks.latest(name)
         if not current.version:
-            raise not_found(f"there is no playbook {name}")
+            raise shelf.absent(self._context, name)
         return current
 
     def _command(self, kind: CommandKind, current: Playbook, command_id: str, **fields: Any) -> Command:
@@ -201,6 +231,8 @@ class Commands:
             label = shelf.labels_of(self._context, command.playbook).get(command.label)
             return label.version if label and command.command_id in label.commands else None
         latest = self._context.playbooks.latest(command.playbook)
+        if command.kind == "flush":
+            return latest.version if latest.through_offset >= command.through_offset else None
         return latest.version if command.command_id in latest.commands else None
 
 
@@ -224,6 +256,7 @@ def router(context: Context) -> APIRouter:
         ("import", commands.import_),
         ("revoke", commands.revoke),
         ("delete", commands.delete),
+        ("flush", commands.flush),
     ):
         routes.add_api_route(
             f"/v1/playbooks/{{name:playbook}}/{verb}",

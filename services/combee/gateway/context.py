@@ -1,6 +1,7 @@
 """What the gateway's endpoints and the dashboard's pages are given."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -39,6 +40,8 @@ class Context:
     """Told when a playbook, a label or the live picture may have changed."""
     known: asyncio.Event
     """Set once every playbook and label has been read."""
+    traced: Counter[str]
+    """Traces that came in here since the start, by playbook."""
     stopping: asyncio.Event
     """Set when the server stops: streams end."""
 
@@ -115,5 +118,6 @@ def context_of(log: Log, settings: Settings, clock: Clock) -> Context:
         health=health,
         changed=changed,
         known=asyncio.Event(),
+        traced=Counter(),
         stopping=asyncio.Event(),
     )

@@ -9,7 +9,10 @@ from pydantic.json_schema import models_json_schema
 
 from combee.gateway.problems import Problem
 from combee.gateway.publishing import KINDS
+from combee_schemas.base import SAYS_SOMETHING, Message
 from combee_schemas.playbook import Playbook
+from combee_schemas.reflection import LESSON_FIELDS
+from combee_schemas.trace import RUN_FIELDS
 
 LARGEST, SMALLEST = 2**64 - 1, -(2**63)
 """What msgpack can write."""
@@ -56,14 +59,16 @@ def _ours() -> dict[str, Any]:
     """Return the schemas that only bodies read by hand and prepared responses refer to."""
     sent = [kind.topic.message for kind in KINDS]
     modes: list[Any] = [(one, "validation") for one in sent]
-    _, bodies = models_json_schema(modes, ref_template=PREFIX)
+    _, bodies = models_json_schema(modes, ref_template=PREFIX.replace("{", "New{"))
     _, answers = models_json_schema(
         [(Problem, "serialization"), (Playbook, "serialization")], ref_template=PREFIX
     )
-    found: dict[str, Any] = {**bodies["$defs"], **answers["$defs"]}
+    found: dict[str, Any] = dict(answers["$defs"])
+    for name, schema in bodies["$defs"].items():
+        found[f"New{name}"] = {**schema, "additionalProperties": False}
     for kind in KINDS:
-        name = kind.topic.message.__name__
-        found[f"New{name}"] = _without_id(found.pop(name), kind.id_field)
+        name = f"New{kind.topic.message.__name__}"
+        found[name] = {**_without_id(found[name], kind.id_field), "not": _empty(kind.topic.message)}
     for schema in found.values():
         _bound(schema)
     return found
@@ -75,6 +80,17 @@ def _without_id(schema: dict[str, Any], id_field: str) -> dict[str, Any]:
     given = schema["properties"][id_field]
     properties = {**schema["properties"], id_field: {"anyOf": [given, {"type": "null"}]}}
     return {**schema, "required": required, "properties": properties}
+
+
+def _empty(message: type[Message]) -> dict[str, Any]:
+    """Return the schema of a message that says nothing."""
+    blank = {"not": {"pattern": SAYS_SOMETHING}}
+    found: dict[str, Any] = {
+        name: blank for name in (*RUN_FIELDS, *LESSON_FIELDS) if name in message.model_fields
+    }
+    if "side_info" in message.model_fields:
+        found["side_info"] = {"additionalProperties": blank}
+    return {"properties": found}
 
 
 def _bound(schema: Any) -> None:

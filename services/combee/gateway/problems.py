@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Any
+from itertools import islice
+from typing import Any, get_type_hints
 
 import structlog
 from fastapi import FastAPI, HTTPException, Request, Response
@@ -10,6 +11,8 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
+from combee.core.intake import Unknown, unknown_fields
+from combee.core.redact import redacted
 from combee.ports import CombeeError, TransientError
 
 logger = structlog.get_logger()
@@ -17,6 +20,8 @@ logger = structlog.get_logger()
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_S = 1
 MOST_ERRORS = 20
+MOST_PLACE = 100
+"""Of a longer place only the beginning is told."""
 
 
 class Wrong(BaseModel):
@@ -38,6 +43,10 @@ class Problem(BaseModel):
     status: int = Field(ge=400, le=599)
     detail: str = ""
     errors: tuple[Wrong, ...] = ()
+    waiting: int = Field(
+        0, ge=0, description="reflections that wait in the window of what does not exist yet"
+    )
+    until_ms: int | None = Field(None, description="when that window closes at the latest")
 
 
 class Refusal(HTTPException):
@@ -50,9 +59,10 @@ class Refusal(HTTPException):
         *,
         errors: tuple[Wrong, ...] = (),
         headers: Mapping[str, str] | None = None,
+        **more: Any,
     ) -> None:
         super().__init__(status, detail, dict(headers or {}))
-        self.problem = Problem(title=status.phrase, status=status, detail=detail, errors=errors)
+        self.problem = Problem(title=status.phrase, status=status, detail=detail, errors=errors, **more)
 
     def answer(self) -> Response:
         """Return it as a response."""
@@ -74,10 +84,34 @@ def not_found(detail: str) -> Refusal:
     return Refusal(HTTPStatus.NOT_FOUND, detail)
 
 
-def wrongs(error: ValidationError | RequestValidationError) -> tuple[Wrong, ...]:
-    """Return what a validation found, without what was sent."""
+def invalid(what: str, errors: tuple[Wrong, ...]) -> Refusal:
+    """Return the refusal of what is not as described; the detail names the first thing that is wrong."""
+    first = f": {errors[0].where}: {errors[0].detail}" if errors else ""
+    return Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, f"{what}{first}", errors=errors)
+
+
+def wrongs(
+    error: ValidationError | RequestValidationError, kind: type[BaseModel] | None = None
+) -> tuple[Wrong, ...]:
+    """Return what a validation found, without what was sent; ``kind`` is what the fields belong to."""
     found = error.errors()[:MOST_ERRORS]
-    return tuple(Wrong(where=".".join(map(str, one["loc"])), detail=one["msg"]) for one in found)
+    return tuple(_wrong(one["loc"], _advice(one, kind)) for one in found)
+
+
+def unknowns(kind: type[BaseModel], given: Mapping[str, Any]) -> tuple[Wrong, ...]:
+    """Return the fields that ``kind`` does not have."""
+    found = islice(unknown_fields(kind, given), MOST_ERRORS)
+    return tuple(_wrong((one.place,), one.advice) for one in found)
+
+
+def _wrong(place: tuple[int | str, ...], detail: str) -> Wrong:
+    return Wrong(where=redacted(".".join(map(str, place)))[:MOST_PLACE], detail=detail)
+
+
+def _advice(found: Mapping[str, Any], kind: type[BaseModel] | None) -> str:
+    if found["type"] == "extra_forbidden" and kind is not None:
+        return Unknown.named(str(found["loc"][-1]), kind.model_fields).advice
+    return str(found["msg"])
 
 
 def _response(problem: Problem, headers: Mapping[str, str] | None = None) -> Response:
@@ -97,10 +131,10 @@ async def _http(_: Request, error: Exception) -> Response:
     return _response(Problem(title=status.phrase, status=status, detail=detail), error.headers)
 
 
-async def _invalid(_: Request, error: Exception) -> Response:
+async def _invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)  # noqa: S101 - that is what it is registered for
-    detail = "the request is not as the OpenAPI document says"
-    return Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, detail, errors=wrongs(error)).answer()
+    body = get_type_hints(request.scope["endpoint"]).get("body")
+    return invalid("the request is not as the OpenAPI document says", wrongs(error, body)).answer()
 
 
 async def _failed(_: Request, error: Exception) -> Response:

@@ -11,11 +11,12 @@ from pydantic import ValidationError
 from pydantic_core import from_json, to_json
 
 from combee.core.identity import content_id, fingerprint
+from combee.core.intake import nothing_said
 from combee.core.redact import redacted_deep
 from combee.gateway.access import allowed
 from combee.gateway.context import Context
 from combee.gateway.keys import Caller
-from combee.gateway.problems import BODY, Refusal, Wrong, problems, wrongs
+from combee.gateway.problems import BODY, Refusal, Wrong, invalid, problems, unknowns, wrongs
 from combee.gateway.values import Item, Receipt, whole
 from combee.ports import Outgoing
 from combee_schemas import topics
@@ -23,6 +24,7 @@ from combee_schemas.base import Message, Usage
 from combee_schemas.codec import CodecError, encode
 from combee_schemas.reflection import Reflection
 from combee_schemas.topics import Topic
+from combee_schemas.trace import Trace
 
 JSON = "application/json"
 REMEMBERED = 50_000
@@ -106,6 +108,7 @@ class Publishing:
         """Return one object as a message that fits a record, or why not."""
         if not isinstance(given, dict):
             return Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, "expected an object")
+        what, unknown = f"not a {kind.topic.message.type}", unknowns(kind.topic.message, given)
         try:
             fields = {name: value if name in NAMES else redacted_deep(value) for name, value in given.items()}
             if fields.get(kind.id_field) is None:
@@ -116,11 +119,15 @@ class Publishing:
             encode(message)
         except (ValidationError, RecursionError) as error:
             errors = wrongs(error) if isinstance(error, ValidationError) else ()
-            return Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, f"not a {kind.topic.message.type}", errors=errors)
+            return invalid(what, (*unknown, *errors))
         except CodecError as error:
             unwritable = error.__cause__ is not None  # such as a number of more than 64 bits
             status = HTTPStatus.UNPROCESSABLE_ENTITY if unwritable else HTTPStatus.REQUEST_ENTITY_TOO_LARGE
             return Refusal(status, str(error))
+        if unknown:
+            return invalid(what, unknown)
+        if isinstance(message, Trace | Reflection) and (lack := nothing_said(message)):
+            return Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, lack)
         playbook = getattr(message, "playbook", "")
         if not caller.may_touch(playbook):
             return Refusal(HTTPStatus.FORBIDDEN, f"this key's name spaces do not hold {playbook}")
@@ -153,11 +160,21 @@ class Publishing:
             for one in fresh
         ]
         if outgoing:
-            await self._context.write(*outgoing)
+            offsets = await self._context.write(*outgoing)
+            self._note(fresh, offsets)
         self._acknowledged.update({place: fingerprint(one) for place, one in places.items()})
         while len(self._acknowledged) > REMEMBERED:
             self._acknowledged.popitem(last=False)
         return {place: place in known for place in places}
+
+    def _note(self, messages: Sequence[Message], offsets: Sequence[int]) -> None:
+        """Let the live picture know at once what it will read in a moment: who asks next is told of it."""
+        picture, now_ms = self._context.live.picture, self._context.clock.now_ms()
+        for message, offset in zip(messages, offsets, strict=True):
+            if isinstance(message, Reflection):
+                picture.acknowledged(message.playbook, offset, now_ms)
+            elif isinstance(message, Trace):
+                self._context.traced[message.playbook] += 1
 
     def _item(self, kind: Kind, index: int, found: Message | Refusal, repeated: Mapping[Place, bool]) -> Item:
         if isinstance(found, Refusal):

@@ -1,5 +1,7 @@
 """Playbooks as callers may see them: the newest, a version, the one a label points at."""
 
+import math
+from datetime import UTC, datetime
 from http import HTTPStatus
 
 from combee.gateway.access import check_touch
@@ -35,6 +37,52 @@ def labels_of(context: Context, name: str) -> dict[str, Label]:
     return {one.label: one for one in context.labels.all().values() if one.playbook == name}
 
 
+def absent(context: Context, name: str) -> Refusal:
+    """Return the refusal for a playbook that does not exist, with what there is that will make it exist."""
+    picture, now_ms = context.live.picture, context.clock.now_ms()
+    waiting, flying, until_ms = picture.windows.count(name), picture.flying(name), None
+    told = [
+        f"batch {one.sequence} with {counted(one.reflections, 'reflection')} is under way" for one in flying
+    ]
+    if waiting:
+        until_ms = closes_ms(context, name)
+        due = "closes" if until_ms > now_ms else "was to close"
+        told.append(
+            f"its window has {counted(waiting, 'reflection')} of {picture.batch_size(name)} and {due} when full or at"
+            f" {moment(until_ms)}; POST /v1/playbooks/{name}/flush closes it now"
+        )
+    if not told and (traces := context.traced[name]):
+        told.append(
+            f"{counted(traces, 'trace')} came in here; each becomes a reflection when a model has answered"
+        )
+    if not told:
+        return not_found(f"there is no playbook {name}")
+    after_s = max(1, math.ceil(((until_ms or now_ms) - now_ms) / 1000))
+    return Refusal(
+        HTTPStatus.NOT_FOUND,
+        f"there is no playbook {name} yet: {'; '.join(told)}",
+        headers={"Retry-After": str(after_s)},
+        waiting=waiting,
+        until_ms=until_ms,
+    )
+
+
+def closes_ms(context: Context, name: str) -> int:
+    """Return when the window of a playbook closes at the latest, by this process's settings."""
+    since_ms = context.live.picture.windows.since_ms(name) or 0
+    return since_ms + int(context.settings.batch.max_wait_s * 1000)
+
+
+def moment(at_ms: int) -> str:
+    """Return a time as people and programs read it."""
+    return f"{datetime.fromtimestamp(at_ms / 1000, tz=UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def counted(number: int, what: str) -> str:
+    """Return a number of things in words."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
 async def wanted(
     context: Context, caller: Caller, name: str, version: int | None = None, label: str | None = None
 ) -> Playbook:
@@ -49,7 +97,7 @@ async def wanted(
     check_current(context)
     latest = newest(context, name)
     if latest is None:
-        raise not_found(f"there is no playbook {name}")
+        raise absent(context, name)
     if version is not None and label is not None:
         raise Refusal(HTTPStatus.BAD_REQUEST, "give a version or a label, not both")
     if label not in {None, LATEST}:

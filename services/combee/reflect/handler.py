@@ -7,6 +7,7 @@ import structlog
 
 from combee.core import identity
 from combee.core.cutting import shorter_trace
+from combee.core.intake import nothing_said
 from combee.core.method import Method
 from combee.core.methods import ace
 from combee.ports import (
@@ -78,6 +79,8 @@ class ReflectHandler:
     async def handle(self, record: Record) -> None:
         """See Handler."""
         trace = decode(record.value, Trace)
+        if lack := nothing_said(trace):
+            raise PoisonError(lack)
         self._gate.check(trace.playbook)
         content = identity.fingerprint(trace)
         async with self._reflected.only_once(trace, content) as known:

@@ -9,6 +9,7 @@ from typing import TypeVar
 import structlog
 
 from combee.core.live.picture import Picture
+from combee.core.live.values import Snapshot
 from combee.ports import Clock, FatalError, Log, Record, TransientError
 from combee.runtime.backlog import INPUTS
 from combee.runtime.lag import Lag, Lags
@@ -20,6 +21,8 @@ from combee_schemas.topics import Topic
 logger = structlog.get_logger()
 T = TypeVar("T")
 
+SHARED_S = 0.3
+"""All who ask within this time get the same snapshot."""
 LOOK_S = 1.0
 """How often offsets and lags are looked at."""
 RETRY_S = 1.0
@@ -62,6 +65,9 @@ class Live:
         self._clock = clock
         self._lags = {group: Lags(log, group) for group in INPUTS}
         self._behind = {topic.name for topic in (*FOLLOWED, topics.REFLECTIONS)}
+        self._shared: tuple[float, Snapshot | None] = (0.0, None)
+        self.unanswered_since_ms: int | None = None
+        """Since when the log has not answered: what is shown is of then; None: it answers."""
         self._current = asyncio.Event()
         self._changed = asyncio.Event()
 
@@ -72,6 +78,19 @@ class Live:
             for topic in FOLLOWED:
                 tasks.create_task(self._follow(topic, self._taker(topic)))
             tasks.create_task(self._look_often())
+
+    def shared(self) -> Snapshot:
+        """Return everything at this moment, or a moment ago; made once for all who look at it."""
+        now_s, (at_s, known) = self._clock.monotonic(), self._shared
+        if known is None or (known.revision != self.picture.revision and now_s - at_s >= SHARED_S):
+            known = self.picture.snapshot(self._clock.now_ms())
+            self._shared = now_s, known
+        return known
+
+    @property
+    def is_current(self) -> bool:
+        """Whether everything that there was at the start has been read."""
+        return self._current.is_set()
 
     async def wait_current(self, timeout_s: float) -> None:
         """Wait until everything that there was at the start has been read; TimeoutError after ``timeout_s``."""
@@ -172,7 +191,9 @@ class Live:
         while True:
             try:
                 await self._look()
+                self.unanswered_since_ms = None
             except TransientError as error:
+                self.unanswered_since_ms = self.unanswered_since_ms or self._clock.now_ms()
                 logger.warning("log_unavailable", error=str(error))
             self._changed.set()
             await asyncio.sleep(LOOK_S)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from combee.core.intake import nothing_said
 from combee.sdk.at_exit import close_at_exit
 from combee.sdk.background import Background
 from combee.sdk.counts import Delivery
@@ -98,6 +99,9 @@ class Engine:
         """Hand a message over; dropped, counted and told of once if there is no room."""
         if self._closed:
             self._drop("the client is closed")
+            return
+        if lack := nothing_said(message):
+            self._drop(lack)
             return
         background = self.start()
         if not self._outbox.put(bounded(message)):

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 import structlog
 
+from combee.core.intake import nothing_said
 from combee.core.spend import UNCAPPED, SpendPolicy
 from combee.ports import (
     Clock,
@@ -255,6 +256,9 @@ class Shuffler:
             self._closer.pulse()
         attempt = await attempt_of(self._log, record, reflection)
         member = Member(offset=record.offset, reflection_id=reflection.reflection_id, attempt=attempt)
+        lack = nothing_said(reflection)
+        if lack and not state.manifests.covers(reflection.playbook, record.offset):
+            raise PoisonError(lack)
         state.wait(
             reflection,
             member,

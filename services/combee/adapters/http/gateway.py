@@ -98,7 +98,8 @@ class GatewayTransport:
                 await self._post(path, chosen[start : start + MOST_AT_ONCE])
 
     async def _post(self, path: str, batch: Sequence[Trace | Reflection]) -> None:
-        body = MESSAGES.dump_json(list(batch))  # type: ignore[arg-type]  # of one kind
+        # An older gateway refuses fields that it does not know: those that say nothing are not sent.
+        body = MESSAGES.dump_json(list(batch), exclude_defaults=True)  # type: ignore[arg-type]  # of one kind
         with translated(f"POST {path}"):
             response = await self._http.post(path, content=body, headers={"Content-Type": "application/json"})
         if response.status_code == HTTPStatus.TOO_MANY_REQUESTS:

@@ -1,7 +1,7 @@
 """The picture: every record that is read changes it, in whatever order topics are read."""
 
 from collections import Counter, OrderedDict, deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from combee.core.live.growing import Growing
 from combee.core.live.playbooks import Shelf
@@ -15,7 +15,7 @@ from combee_schemas.control import BatchSize
 from combee_schemas.dead_letter import DeadLetter
 from combee_schemas.playbook import Playbook
 from combee_schemas.scan import Partial, Plan, Update
-from combee_schemas.topics import MAX_LEVELS
+from combee_schemas.topics import MAX_LEVELS, REFLECTIONS
 
 BATCHES_KEPT = 50
 BATCHES_SHOWN = 20
@@ -46,6 +46,12 @@ class Picture:
         self._shelf.touch(playbook, at_ms)
         self.revision += 1
 
+    def acknowledged(self, playbook: str, offset: int, at_ms: int) -> None:
+        """Take a reflection that was just written, before it is read."""
+        self.windows.acknowledged(playbook, offset, at_ms)
+        self._shelf.touch(playbook, at_ms)
+        self.revision += 1
+
     def take(self, message: Message, at_ms: int) -> None:
         """Take a message of any other topic; what says nothing about now is ignored."""
         match message:
@@ -60,6 +66,8 @@ class Picture:
             case DeadLetter():
                 self._dead.append(_shown(message))
                 self._dead_by_playbook[message.playbook] += 1
+                if message.origin_topic == REFLECTIONS.name:
+                    self.windows.buried((message.key or b"").decode(errors="replace"), message.origin_offset)
             case _:
                 return
         self.revision += 1
@@ -77,13 +85,13 @@ class Picture:
         self.revision += 1
 
     def stage(
-        self, name: str, records: int, at_ms: int, *, lag: int | None = None, oldest_ms: int | None = None
+        self, name: str, offsets: int, at_ms: int, *, lag: int | None = None, oldest_ms: int | None = None
     ) -> None:
         """Take how far a topic has come, and its readers."""
         rate = self._rates.setdefault(name, Rate())
-        rate.add(records, at_ms)
+        rate.add(offsets, at_ms)
         waited = None if oldest_ms is None else max(0, at_ms - oldest_ms) / 1000
-        seen = Stage(name=name, records=records, rate_per_s=rate.per_s, lag=lag, lag_s=waited)
+        seen = Stage(name=name, offsets=offsets, rate_per_s=rate.per_s, lag=lag, lag_s=waited)
         if seen != self._stages.get(name):
             self._stages[name] = seen
             self.revision += 1
@@ -107,6 +115,15 @@ class Picture:
         """Return one of the last 50 batches."""
         known = self._batches.get(batch_id)
         return known.shown if known else None
+
+    def batch_size(self, playbook: str) -> int:
+        """Return at how many reflections a playbook's window closes."""
+        return self._shelf.batch_size(playbook)
+
+    def flying(self, playbook: str) -> Sequence[LiveBatch]:
+        """Return the batches of a playbook that have no version yet, oldest first, of the last 50."""
+        found = (one.shown for one in self._batches.values() if one.batch.playbook == playbook)
+        return [one for one in found if one.version is None]
 
     @property
     def dead_by_playbook(self) -> Mapping[str, int]:

@@ -31,6 +31,10 @@ class Shelf:
     def __len__(self) -> int:
         return len(self._rows)
 
+    def batch_size(self, name: str) -> int:
+        """Return at how many reflections a playbook's window closes."""
+        return self._rows[name].newest.batch_size if name in self._rows else self._batch_size
+
     def touch(self, name: str, at_ms: int) -> None:
         """Note that something about a playbook happened."""
         row = self._row(name)

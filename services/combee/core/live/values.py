@@ -16,10 +16,10 @@ class Stage(Value):
     """One topic of the flow."""
 
     name: str
-    records: int
-    """Offsets given out so far, a transaction's markers among them."""
+    offsets: int
+    """Given out so far over all partitions: one per record, and one per transaction and partition for its marker."""
     rate_per_s: float = 0.0
-    """Over the last 10 s."""
+    """Offsets, over the last 10 s."""
     lag: int | None = None
     """Offsets that its readers have not committed; None: nobody commits here."""
     lag_s: float | None = None

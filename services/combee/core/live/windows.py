@@ -2,31 +2,66 @@
 
 from collections import deque
 
+MOST_AHEAD = 10_000
+"""So many per playbook are known before they are read; it is read again soon, or the broker is away."""
+
 
 class Windows:
     """Reflections per playbook that wait for a batch, from keys and offsets alone."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, deque[tuple[int, int]]] = {}
+        self._ahead: dict[str, dict[int, int]] = {}
+        """Offset → time of what is known to be in the log and has not been read there yet."""
         self._through: dict[str, int] = {}
+
+    def acknowledged(self, playbook: str, offset: int, at_ms: int) -> None:
+        """Note a reflection that was just written; it is read from the log later, or has been already."""
+        waiting = self._waiting.get(playbook)
+        read = waiting[-1][0] if waiting else -1
+        ahead = self._ahead.setdefault(playbook, {})
+        if offset > max(read, self._through.get(playbook, -1)) and len(ahead) < MOST_AHEAD:
+            ahead[offset] = at_ms
 
     def arrived(self, playbook: str, offset: int, at_ms: int) -> None:
         """Note a reflection, in offset order per playbook."""
+        self._forget_ahead(playbook, offset)
         if offset > self._through.get(playbook, -1):
             self._waiting.setdefault(playbook, deque()).append((offset, at_ms))
+
+    def buried(self, playbook: str, offset: int) -> None:
+        """Note that a reflection became a dead letter before it was in a batch."""
+        self._ahead.get(playbook, {}).pop(offset, None)
+        waiting = self._waiting.get(playbook)
+        if waiting:
+            self._waiting[playbook] = deque(one for one in waiting if one[0] != offset)
 
     def closed(self, playbook: str, through_offset: int) -> None:
         """Note a manifest: everything up to this offset is in a batch."""
         through = self._through[playbook] = max(through_offset, self._through.get(playbook, -1))
+        self._forget_ahead(playbook, through)
         waiting = self._waiting.get(playbook, ())
         while waiting and waiting[0][0] <= through:
             waiting.popleft()
 
+    def _forget_ahead(self, playbook: str, through: int) -> None:
+        ahead = self._ahead.get(playbook, {})
+        while ahead and (first := next(iter(ahead))) <= through:
+            del ahead[first]
+        if not ahead:
+            self._ahead.pop(playbook, None)
+
     def count(self, playbook: str) -> int:
         """Return how many wait."""
-        return len(self._waiting.get(playbook, ()))
+        return len(self._waiting.get(playbook, ())) + len(self._ahead.get(playbook, ()))
 
     def since_ms(self, playbook: str) -> int | None:
         """Return when the oldest that waits was written."""
         waiting = self._waiting.get(playbook)
-        return waiting[0][1] if waiting else None
+        return waiting[0][1] if waiting else min(self._ahead.get(playbook, {}).values(), default=None)
+
+    def newest(self, playbook: str) -> int:
+        """Return the offset up to which this playbook's reflections are known; −1: there are none."""
+        waiting = self._waiting.get(playbook)
+        read = waiting[-1][0] if waiting else self._through.get(playbook, -1)
+        return max(self._ahead.get(playbook, ()), default=read)

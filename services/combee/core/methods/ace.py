@@ -7,10 +7,10 @@ from combee.core import operations as ops
 from combee.core.method import Answer, Sources
 from combee.core.prompt import as_line, fence
 from combee.core.render import ace_lines
-from combee_schemas.base import Holds
+from combee_schemas.base import Holds, is_blank
 from combee_schemas.model import Prompt
 from combee_schemas.playbook import ACE_SECTIONS, Entry, Playbook
-from combee_schemas.reflection import TEXTS, BulletTag, Reflection
+from combee_schemas.reflection import LESSON_FIELDS, BulletTag, Reflection
 from combee_schemas.scan import Operation
 from combee_schemas.trace import Trace
 
@@ -132,8 +132,8 @@ def read_reflection(trace: Trace, shown: Sequence[Entry], body: Mapping[str, Any
         If the reply holds no insight at all.
     """
     del trace
-    texts = {name: _text(body.get(name)) for name in TEXTS}
-    if not any(texts.values()):
+    texts = {name: _text(body.get(name)) for name in LESSON_FIELDS}
+    if is_blank(texts.values()):
         raise ValueError("the reflector's reply is empty")
     return {**texts, "bullet_tags": _tags(body.get("bullet_tags"), {entry.id for entry in shown})}
 
@@ -164,7 +164,7 @@ def aggregate_prompt(base: Playbook, reflections: Sequence[Reflection]) -> Promp
 
 def _texts(reflection: Reflection) -> dict[str, str]:
     """Return what its reflector said; nothing, where another method made the reflection."""
-    return {name: text for name, text in reflection.model_dump(include=set(TEXTS)).items() if text}
+    return {name: text for name, text in reflection.model_dump(include=set(LESSON_FIELDS)).items() if text}
 
 
 def combine_prompt(base: Playbook, proposals: Sequence[Operation]) -> Prompt:
