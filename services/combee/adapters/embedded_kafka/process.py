@@ -1,9 +1,10 @@
-"""One broker process, known by its id and by a word of its command line (psutil)."""
+"""Processes of this machine (psutil): a broker, known by its id and a word of its command line; orphans."""
 
 import os
 import signal
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 import psutil
 
@@ -54,3 +55,15 @@ class BrokerProcess:
     async def gone(self, timeout_s: float) -> bool:
         """Wait until it is gone; return False if it still runs after ``timeout_s``."""
         return await until(lambda: not self.alive(), timeout_s)
+
+
+def end_orphans(variable: str, folder: Path) -> int:
+    """End, with kill -9, every process whose environment names a file below ``folder``; return how many there were."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error, OSError):
+            if process.pid != os.getpid() and folder in Path(process.environ().get(variable, "")).parents:
+                process.kill()
+                found.append(process)
+    psutil.wait_procs(found, KILL_TIMEOUT_S)
+    return len(found)
