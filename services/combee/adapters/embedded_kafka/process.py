@@ -58,7 +58,7 @@ class BrokerProcess:
 
 
 def end_orphans(variable: str, folder: Path) -> int:
-    """End, with kill -9, every process whose environment names a file below ``folder``; return how many there were."""
+    """End, with kill -9, every process whose environment names a file below ``folder``; return how many."""
     found = []
     for process in psutil.process_iter():
         with suppress(psutil.Error, OSError):
