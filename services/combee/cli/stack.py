@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,6 @@ UP = "combee up"
 LOOK_S = 0.1
 LOOKED_AT_S = 0.5
 """Others look at the lock by taking it for a moment."""
-ORPHANS_S = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,19 +250,13 @@ def _end_orphans(state: Mapping[str, Any]) -> None:
     folder = str(state.get("folder") or "")
     if not folder:
         return
-    import psutil  # noqa: PLC0415 - comes with the embedded broker, and only that has orphans here
+    # Only here: where Kafka is given, as in a container, what the embedded one needs may be missing.
+    from combee.adapters.embedded_kafka.process import end_orphans  # noqa: PLC0415
 
-    orphans = []
-    for process in psutil.process_iter():
-        with suppress(psutil.Error, OSError):
-            ready_file = process.environ().get("COMBEE_READY_FILE", "")
-            if process.pid != os.getpid() and Path(folder) in Path(ready_file).parents:
-                process.kill()
-                orphans.append(process)
-    psutil.wait_procs(orphans, ORPHANS_S)
+    ended = end_orphans("COMBEE_READY_FILE", Path(folder))
     shutil.rmtree(folder, ignore_errors=True)
-    if orphans:
-        remark(f"ended what a killed {state.get('command', UP)} had left running ({len(orphans)} processes)")
+    if ended:
+        remark(f"ended what a killed {state.get('command', UP)} had left running ({ended} processes)")
 
 
 def stack_is_running(settings: Settings) -> bool:

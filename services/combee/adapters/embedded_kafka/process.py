@@ -1,9 +1,10 @@
-"""Processes of this machine: a broker, known by its id and a word of its command line; who has a port (psutil)."""
+"""Processes of this machine (psutil): a broker, known by its id and a word of its command line; orphans; who has a port."""
 
 import os
 import signal
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 import psutil
 
@@ -64,3 +65,15 @@ def listener(port: int) -> str | None:
                 # Not its arguments: there may be a secret among them.
                 return f"{psutil.Process(one.pid).name()}, process {one.pid}, listens there"
     return None
+
+
+def end_orphans(variable: str, folder: Path) -> int:
+    """End, with kill -9, every process whose environment names a file below ``folder``; return how many."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error, OSError):
+            if process.pid != os.getpid() and folder in Path(process.environ().get(variable, "")).parents:
+                process.kill()
+                found.append(process)
+    psutil.wait_procs(found, KILL_TIMEOUT_S)
+    return len(found)
