@@ -4,10 +4,8 @@ import asyncio
 import http.client
 import json
 import shutil
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from urllib.parse import urlsplit
 
 from pydantic import AliasChoices
@@ -15,11 +13,11 @@ from pydantic import AliasChoices
 from combee.cli.stack import data_dir, stack_file, stack_is_running
 from combee.core.diagnosis import Check
 from combee.core.diagnosis.surroundings import judge_disk, judge_settings, judge_workers, strangers
-from combee.runtime.group import TOML_FILE
+from combee.runtime.group import NAMED_BY, file_values, read_trusted
 from combee.runtime.settings import GROUPS, Settings, environment
 
 SECRETS = ("api_key", "sasl_password")
-READ_ELSEWHERE = ("COMBEE_JAVA",)
+READ_ELSEWHERE = ("COMBEE_JAVA", NAMED_BY)
 PREFIX = "COMBEE_"
 WORKER_TIMEOUT_S = 3.0
 
@@ -41,8 +39,7 @@ def settings_checks() -> list[Check]:
         if isinstance(info.validation_alias, AliasChoices):
             known += [one for one in info.validation_alias.choices if isinstance(one, str)]
     given = [name for name in environment() if name.startswith(PREFIX)]
-    path = Path(TOML_FILE)
-    in_file = tomllib.loads(path.read_text("utf-8")) if path.is_file() else {}
+    in_file = file_values(environment().get(NAMED_BY))
     unknown = strangers(given, known) | strangers(in_file, list(fields))
     return judge_settings(unknown, [name for name in SECRETS if name in in_file])
 
@@ -59,7 +56,7 @@ def running(settings: Settings) -> Running:
     """Return what runs on this user's embedded broker."""
     if settings.kafka.bootstrap_servers is not None or not stack_is_running(settings):
         return Running()
-    state = json.loads(stack_file(settings).read_text())
+    state = json.loads(read_trusted(stack_file(settings)))
     return Running(workers=state.get("workers", {}), simulated_url=state.get("base_url"))
 
 

@@ -11,6 +11,7 @@ from combee.cli.metrics_ports import address, metrics_ports, port_option
 from combee.compose import ROLES
 from combee.ports import FatalError
 from combee.runtime.clock import SystemClock
+from combee.runtime.group import check_trusted, read_trusted
 from combee.runtime.methods import chosen
 from combee.runtime.settings import Settings, environment
 from combee.runtime.supervisor import Process, Supervisor
@@ -130,11 +131,19 @@ def model_environment(supervisor: Supervisor) -> dict[str, str]:
 
 
 def data_dir(settings: Settings) -> Path:
-    """Return the folder of this user's embedded broker."""
+    """Return the folder of this user's embedded broker.
+
+    Raises
+    ------
+    SettingsError
+        If others may write in it.
+    """
     # Only here: where Kafka is given, as in a container, what the embedded one needs may be missing.
     import platformdirs  # noqa: PLC0415
 
-    return settings.worker.data_dir or Path(platformdirs.user_data_dir("combee"))
+    folder = settings.worker.data_dir or Path(platformdirs.user_data_dir("combee"))
+    check_trusted(folder)
+    return folder
 
 
 def stack_file(settings: Settings) -> Path:
@@ -145,7 +154,7 @@ def stack_file(settings: Settings) -> Path:
 def stack_is_running(settings: Settings) -> bool:
     """Return whether ``combee up`` serves this user's embedded broker."""
     try:
-        pid = json.loads(stack_file(settings).read_text())["pid"]
+        pid = json.loads(read_trusted(stack_file(settings)))["pid"]
         os.kill(int(pid), 0)
     except (OSError, ValueError, KeyError):
         return False
