@@ -49,7 +49,7 @@ over the default. In `combee.toml` a setting is a top-level key without the pref
 write, and those that a group can write which is not the user's alone. That holds for this file, for
 `COMBEE_GATEWAY_KEYS_FILE`, and for `COMBEE_DATA_DIR` with what `combee up` leaves there.
 
-**Secrets of the environment go to addresses of the environment, of a flag or of the file that `COMBEE_CONFIG` names.**
+**Secrets of the environment go to addresses of the environment, a flag or the file that `COMBEE_CONFIG` names.**
 Where the address (`base_url` with `OPENAI_API_KEY`, `bootstrap_servers` with `COMBEE_SASL_PASSWORD`) stands in a
 `combee.toml` that just lies in the working directory, nothing starts.
 """

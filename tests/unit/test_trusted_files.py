@@ -58,13 +58,15 @@ def test_one_judgement_holds_for_settings_keys_stack_file_and_data_directory(
 
     marker.chmod(0o666)
     for look in (stack_is_running, doctor_surroundings.running):
-        with pytest.raises(SettingsError, match="stack-combee.json can be written by everybody"):
+        with pytest.raises(SettingsError, match=r"stack-combee\.json can be written by everybody"):
             look(settings)
     home.chmod(0o777)
     with pytest.raises(SettingsError, match="data can be written by everybody"):
         data_dir(settings)
     settings_file.chmod(0o666)
-    with pytest.raises(SettingsError, match="combee.toml can be written by everybody: 'chmod o-w combee.toml'"):
+    with pytest.raises(
+        SettingsError, match=r"combee\.toml can be written by everybody: 'chmod o-w combee\.toml'"
+    ):
         load_settings()
 
 
@@ -127,7 +129,7 @@ def test_secrets_of_the_environment_never_go_where_a_file_lying_about_says(
     (tmp_path / "combee.toml").write_text(text)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    with pytest.raises(SettingsError, match="COMBEE_CONFIG=combee.toml") as refused:
+    with pytest.raises(SettingsError, match=r"COMBEE_CONFIG=combee\.toml") as refused:
         load_settings(**flags)
     assert KEY not in str(refused.value)
 

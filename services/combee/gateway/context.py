@@ -5,9 +5,11 @@ from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any
 
+from combee.gateway.attempts import Attempts
 from combee.gateway.changes import Changes
 from combee.gateway.feed import Feed
 from combee.gateway.history import History
+from combee.gateway.keys import Keyring, keyring
 from combee.ports import Clock, Log
 from combee.runtime.health import Health
 from combee.runtime.live import Live
@@ -39,6 +41,10 @@ class Context:
     """Told when a playbook, a label or the live picture may have changed."""
     known: asyncio.Event
     """Set once every playbook and label has been read."""
+    keys: Keyring
+    """Who may ask."""
+    attempts: Attempts
+    """Who tried with wrong keys."""
     stopping: asyncio.Event
     """Set when the server stops: streams end."""
 
@@ -77,7 +83,13 @@ class Context:
 
 
 def context_of(log: Log, settings: Settings, clock: Clock) -> Context:
-    """Return a context that knows nothing yet."""
+    """Return a context that knows nothing yet.
+
+    Raises
+    ------
+    SettingsError
+        If the configured keys cannot be read.
+    """
     changed = Changes()
     playbooks = Playbooks(log, lambda _name, _playbook: changed.tell())
     history = History(log)
@@ -102,5 +114,7 @@ def context_of(log: Log, settings: Settings, clock: Clock) -> Context:
         health=health,
         changed=changed,
         known=asyncio.Event(),
+        keys=keyring(settings.gateway),
+        attempts=Attempts(settings.gateway.gateway_failed_keys),
         stopping=asyncio.Event(),
     )
