@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import uuid4
 
+from combee.cli.sending import issuer
 from combee.core.identity import reflection_id
 from combee.core.intake import Item, LineError, Sample, read_line, verdict
 from combee.core.method import Method
@@ -208,6 +209,7 @@ class Learning:
             kind="flush",
             through_offset=through,
             issued_at_ms=self._clock.now_ms(),
+            issued_by=issuer(),
         )
         await self._log.produce(
             Outgoing(topic=topics.COMMANDS.name, key=playbook.encode(), value=encode(command))

@@ -52,7 +52,7 @@ class Commands:
         # A label that went with its playbook may be set again: that is another command.
         moved = str(known.command_offset) if known else f"version {current.version}"
         command_id = body.command_id or content_id("promote", name, body.label, str(version), moved)
-        command = self._command("promote", current, command_id, label=body.label, version=version)
+        command = self._command(caller, "promote", current, command_id, label=body.label, version=version)
         return await self._send(command, response, wait_s)
 
     async def rollback(
@@ -67,7 +67,7 @@ class Commands:
         if body.command_id in current.commands or (not deleted and says_the_same(current, target, "json")):
             return _unchanged(response, body.command_id, current.version)
         command_id = body.command_id or _own("rollback", current, str(body.version))
-        command = self._command("rollback", current, command_id, version=body.version)
+        command = self._command(caller, "rollback", current, command_id, version=body.version)
         return await self._send(command, response, wait_s)
 
     async def edit(
@@ -84,7 +84,9 @@ class Commands:
         if not operations or body.command_id in current.commands:
             return _unchanged(response, body.command_id, current.version)
         command_id = body.command_id or content_id("edit", name, str(base.version), body.text)
-        command = self._command("edit", current, command_id, operations=operations, base_version=base.version)
+        command = self._command(
+            caller, "edit", current, command_id, operations=operations, base_version=base.version
+        )
         return await self._send(command, response, wait_s)
 
     async def import_(
@@ -102,6 +104,7 @@ class Commands:
             return _unchanged(response, body.command_id, current.version)
         base = self._context.playbooks.latest(name)
         command = self._command(
+            caller,
             "import",
             current,
             body.command_id or _own("import", base, write_playbook(given, "json")),
@@ -120,7 +123,9 @@ class Commands:
         if set(body.reflection_ids) <= set(current.revoked) or body.command_id in current.commands:
             return _unchanged(response, body.command_id, current.version)
         command_id = body.command_id or _own("revoke", current, *body.reflection_ids)
-        command = self._command("revoke", current, command_id, reflection_ids=tuple(body.reflection_ids))
+        command = self._command(
+            caller, "revoke", current, command_id, reflection_ids=tuple(body.reflection_ids)
+        )
         return await self._send(command, response, wait_s)
 
     async def delete(
@@ -132,7 +137,7 @@ class Commands:
             return _unchanged(response, body.command_id, current.version)
         if current.origin == shelf.DELETED:
             raise not_found(f"there is no playbook {name}")
-        command = self._command("delete", current, body.command_id or _own("delete", current))
+        command = self._command(caller, "delete", current, body.command_id or _own("delete", current))
         return await self._send(command, response, wait_s)
 
     # ---- how
@@ -146,12 +151,15 @@ class Commands:
             raise not_found(f"there is no playbook {name}")
         return current
 
-    def _command(self, kind: CommandKind, current: Playbook, command_id: str, **fields: Any) -> Command:
+    def _command(
+        self, caller: Caller, kind: CommandKind, current: Playbook, command_id: str, **fields: Any
+    ) -> Command:
         return Command(
             command_id=command_id,
             playbook=current.name,
             kind=kind,
             issued_at_ms=self._context.clock.now_ms(),
+            issued_by=f"key:{caller.name}",
             **fields,
         )
 
