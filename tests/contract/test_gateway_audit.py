@@ -33,6 +33,8 @@ async def test_every_request_is_one_line_with_the_name_of_its_key_and_no_secret(
             await client.post(f"{PATH}/promote", json={"label": SECRET}, headers=bearer(READER))
             await client.get("/v1/playbooks/%1B%5B2Jx", headers=bearer(ADMIN))
             await client.get("/healthz")
+            await client.get("/dashboard/_nicegui/x.js", headers=bearer(ADMIN))
+            await client.get("/v1/playbooks/a/_nicegui/x", headers=bearer(ADMIN))
             await client.get(PATH, headers=bearer("x" * 20))
     requests = told(lines, "request")
     assert [(one["method"], one["path"], one["status"], one["key"]) for one in requests] == [
@@ -40,8 +42,10 @@ async def test_every_request_is_one_line_with_the_name_of_its_key_and_no_secret(
         ("POST", f"{PATH}/promote", 403, "readers"),
         ("GET", "/v1/playbooks/%1B%5B2Jx", 422, "operators"),
         ("GET", "/healthz", 200, ""),
+        ("GET", "/dashboard/_nicegui/x.js", 404, "operators"),
+        ("GET", "/v1/playbooks/a/_nicegui/x", 404, "operators"),
     ]
-    assert [one["log_level"] for one in requests] == ["info", "info", "info", "debug"]
+    assert [one["log_level"] for one in requests] == ["info", "info", "info", "debug", "debug", "info"]
     assert all(one["ms"] >= 0 for one in requests)
     for secret in (SECRET, READER, ADMIN, "x" * 20):
         assert secret not in str(lines)

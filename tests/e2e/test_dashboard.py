@@ -228,6 +228,10 @@ async def test_with_keys_nobody_looks_without_one_and_the_live_page_works_with_o
         async with httpx.AsyncClient() as client:
             answers = [await client.get(base, auth=("any", key)) for key in ("", READER, ADMIN)]
         assert [one.status_code for one in answers] == [401, 403, 200]
+        policy = answers[-1].headers["content-security-policy"]
+        assert {"default-src 'none'", "connect-src 'self'", "frame-ancestors 'none'"} <= set(
+            policy.split("; ")
+        )
         page = await opened(browser, complaints, key=ADMIN)
         await page.goto(base)
         await expect(page.get_by_role("heading", name="Flow")).to_be_visible(timeout=PATIENCE_MS)

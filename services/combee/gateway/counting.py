@@ -3,7 +3,7 @@
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from combee.gateway.access import CALLER, OPEN
+from combee.gateway.access import API, CALLER, OPEN
 from combee.ports import Clock
 from combee.runtime.metrics_http import HttpMetrics
 
@@ -12,6 +12,8 @@ logger = structlog.get_logger()
 ELSEWHERE = "elsewhere"
 """The route of whatever no endpoint of the API answers."""
 LONGEST_PATH = 300
+LIBRARY = "/_nicegui"
+"""In the paths of the dozens of files that a page of the dashboard loads."""
 STREAM = b"text/event-stream"
 
 
@@ -19,7 +21,7 @@ class Counting:
     """ASGI middleware: tells log and metrics of every answer; neither bodies nor queries nor keys.
 
     Who is sent away without a key is told in one line a second for all (``keys_refused``), so that nobody fills the
-    log from outside; who asks whether the gateway is well, only at level debug.
+    log from outside; who asks whether the gateway is well, and files of the dashboard, only at level debug.
     """
 
     def __init__(self, app: ASGIApp, *, metrics: HttpMetrics, clock: Clock) -> None:
@@ -76,6 +78,7 @@ class Counting:
         # As it came: decoded, it could hold what steers a terminal.
         path = (scope.get("raw_path") or scope["path"].encode()).decode("ascii", "backslashreplace")
         ms = round(1000 * (self._clock.monotonic() - began), 1)
-        tell = logger.debug if scope["path"] in OPEN else logger.info
+        is_file = LIBRARY in path and not path.startswith(API) and scope["type"] == "http"
+        tell = logger.debug if is_file or scope["path"] in OPEN else logger.info
         method, key = scope.get("method", "GET"), caller.name if caller else ""
         tell(event, method=method, path=path[:LONGEST_PATH], **fields, ms=ms, key=key)
