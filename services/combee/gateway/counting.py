@@ -42,7 +42,7 @@ class Counting:
         async def counted(message: Message) -> None:
             nonlocal status, is_stream
             if message["type"] == "http.response.start":
-                status = message["status"]
+                status = int(message["status"])
                 is_stream = any(value.startswith(STREAM) for _, value in message.get("headers", ()))
                 route = str(getattr(scope.get("route"), "path_format", ELSEWHERE))
                 self._metrics.answered(route, status, self._clock.monotonic() - began)
