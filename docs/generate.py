@@ -43,7 +43,15 @@ SETTINGS_HEAD = f"""# Settings
 Every setting, read once at start by [`load_settings`](../services/combee/runtime/settings.py).
 A command-line flag wins over the environment, the environment over `combee.toml` in the working directory, that
 over the default. In `combee.toml` a setting is a top-level key without the prefix, in lower case
-(`batch_size = 20`). Keep secrets out of that file: set them in the environment.
+(`batch_size = 20`). Keep secrets out of that file: set them in the environment. `COMBEE_CONFIG` names another file.
+
+**Files that others may have written are refused**: those of another user (root's are not), those that everybody can
+write, and those that a group can write which is not the user's alone. That holds for this file, for
+`COMBEE_GATEWAY_KEYS_FILE`, and for `COMBEE_DATA_DIR` with what `combee up` leaves there.
+
+**Secrets of the environment go to addresses of the environment, a flag or the file that `COMBEE_CONFIG` names.**
+Where the address (`base_url` with `OPENAI_API_KEY`, `bootstrap_servers` with `COMBEE_SASL_PASSWORD`) stands in a
+`combee.toml` that just lies in the working directory, nothing starts.
 """
 
 SETTINGS_TAIL = """

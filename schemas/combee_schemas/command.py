@@ -36,3 +36,5 @@ class Command(Message):
     """What an edit was made on; 0: whatever there is."""
     reflection_ids: tuple[str, ...] = ()
     issued_at_ms: int = 0
+    issued_by: str = ""
+    """Who says to have asked: ``key:NAME`` of the gateway, ``user:NAME@HOST`` of the command line."""

@@ -150,6 +150,8 @@ class Playbook(Message):
     command_offset: int = -1
     commands: tuple[str, ...] = ()
     """The last command ids executed, newest last."""
+    issued_by: str = ""
+    """Who asked for this version (``Command.issued_by``); empty: a batch."""
     revoked: tuple[str, ...] = ()
     usage: Usage = Usage()
     reflect_usage: Usage = Usage()
@@ -171,3 +173,5 @@ class Label(Message):
     commands: tuple[str, ...] = ()
     """The last command ids that moved it, newest last."""
     moved_at_ms: int = 0
+    issued_by: str = ""
+    """Who moved it."""

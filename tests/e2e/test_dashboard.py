@@ -254,6 +254,8 @@ async def knock(base: str) -> None:
     async with httpx.AsyncClient() as client:
         answers = [await client.get(base, auth=("any", key)) for key in ("", READER, ADMIN)]
     assert [one.status_code for one in answers] == [401, 403, 200]
+    policy = answers[-1].headers["content-security-policy"].split("; ")
+    assert {"default-src 'none'", "connect-src 'self'", "frame-ancestors 'none'"} <= set(policy)
 
 
 STALE = re.compile(r"^No connection since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC: the figures are of then\.$")

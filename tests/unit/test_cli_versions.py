@@ -12,6 +12,7 @@ from combee.core.editing import edit_operations, editable
 from combee.core.formats import read_playbook
 from combee.ports import FatalError
 from combee_schemas import topics
+from combee_schemas.command import Command
 from combee_schemas.playbook import Entry, Label, Playbook
 from combee_schemas.scan import OperationKind
 from support import ledger
@@ -97,6 +98,20 @@ def test_promote_moves_a_label_once_and_labels_lists_it(learned: Deployment) -> 
     assert (listed["label"], listed["version"], listed["newest"]) == ("production", 2, 2)
     assert run_json("playbook", "labels", "other") == []
     assert run_json("playbook", "show", NAME, "--label", "production")["version"] == 2
+
+
+def test_history_and_labels_tell_who_asked(learned: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("getpass.getuser", lambda: "maria")
+    monkeypatch.setattr("socket.gethostname", lambda: "desk-3")
+    run_json("playbook", "rollback", NAME, "1")
+    run_json("playbook", "promote", NAME, "production", "3")
+    history = run_json("playbook", "show", NAME, "--history")["versions"]
+    assert [one["issued_by"] for one in history] == ["", "", "user:maria@desk-3"]
+    assert run_json("playbook", "labels", NAME)[0]["issued_by"] == "user:maria@desk-3"
+    assert "user:maria@desk-3" in run("playbook", "show", NAME, "--history").stdout
+    assert "from rollback by user:maria@desk-3" in run("playbook", "show", NAME).stdout
+    commands = ledger.messages(learned.log, topics.COMMANDS, Command)
+    assert {one.issued_by for one in commands} == {"user:maria@desk-3"}
 
 
 def test_a_label_follows_another_label(learned: Deployment) -> None:  # noqa: ARG001

@@ -157,3 +157,13 @@ def test_secrets_stay_out_of_the_image_and_of_git() -> None:
     assert "*" in ignored
     assert not any(".env" in line for line in ignored if line.startswith("!"))
     assert ".env" in (shown.ROOT / ".gitignore").read_text("utf-8").splitlines()
+
+
+def test_the_working_directory_of_the_image_is_roots_and_nobody_else_writes_there() -> None:
+    steps = [line.split() for line in (shown.ROOT / "deploy" / "Dockerfile").read_text("utf-8").splitlines()]
+    last = steps[max(at for at, step in enumerate(steps) if step[:1] == ["FROM"]) :]
+    places = {step[0]: at for at, step in enumerate(last) if step}
+    folder = last[places["WORKDIR"]][1]
+
+    assert not folder.startswith(("/tmp", "/var/tmp", "/dev/shm"))  # noqa: S108 - what it must not be
+    assert places["WORKDIR"] < places["USER"], "made while the build is still root"

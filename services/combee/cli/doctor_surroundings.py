@@ -1,9 +1,7 @@
 """What ``combee doctor`` looks at on this machine: settings, disk, the workers of ``combee up``."""
 
 import shutil
-import tomllib
 from collections.abc import Mapping
-from pathlib import Path
 
 from pydantic import AliasChoices
 
@@ -11,12 +9,12 @@ from combee.cli.deployment import complaints
 from combee.cli.stack import data_dir
 from combee.core.diagnosis import Check
 from combee.core.diagnosis.surroundings import judge_disk, judge_settings, judge_workers, strangers
-from combee.runtime.group import TOML_FILE
+from combee.runtime.group import NAMED_BY, file_values
 from combee.runtime.settings import GROUPS, Settings, environment
 from combee.sdk.environment import VARIABLES
 
 SECRETS = ("api_key", "sasl_password")
-READ_ELSEWHERE = ("COMBEE_JAVA", *VARIABLES)
+READ_ELSEWHERE = ("COMBEE_JAVA", NAMED_BY, *VARIABLES)
 PREFIX = "COMBEE_"
 
 
@@ -28,8 +26,7 @@ def settings_checks() -> list[Check]:
         if isinstance(info.validation_alias, AliasChoices):
             known += [one for one in info.validation_alias.choices if isinstance(one, str)]
     given = [name for name in environment() if name.startswith(PREFIX)]
-    path = Path(TOML_FILE)
-    in_file = tomllib.loads(path.read_text("utf-8")) if path.is_file() else {}
+    in_file = file_values(environment().get(NAMED_BY))
     unknown = strangers(given, known) | strangers(in_file, list(fields))
     return judge_settings(unknown, [name for name in SECRETS if name in in_file])
 

@@ -6,9 +6,10 @@ from typing import Annotated, Any
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from combee.cli.completing import label_names
-from combee.cli.console import moment, output, print_json
+from combee.cli.console import clean, moment, output, print_json
 from combee.cli.lookup import LATEST, all_labels, newest_playbooks, resolved, wanted
 from combee.cli.options import AsJson, CommandId, MaybeName, Name, Patience, Ref, Servers
 from combee.cli.sending import ensure_publisher, run_promotion
@@ -92,10 +93,12 @@ def labels(name: MaybeName = None, *, bootstrap_servers: Servers = None, as_json
     if as_json:
         print_json(rows)
         return
-    table = Table("playbook", "label", "version", "newest", "moved (UTC)", box=None)
+    table = Table("playbook", "label", "version", "newest", "moved (UTC)", "by", box=None)
     for row in rows:
         counts = (str(row["version"]), str(row["newest"]))
-        table.add_row(row["name"], row["label"], *counts, moment(row["moved_at_ms"]))
+        table.add_row(
+            row["name"], row["label"], *counts, moment(row["moved_at_ms"]), Text(clean(row["issued_by"]))
+        )
     output().print(table if rows else "no labels yet; 'combee playbook promote' sets one")
 
 
@@ -112,6 +115,7 @@ async def _labels(settings: Settings, name: str | None) -> list[dict[str, Any]]:
             "version": one.version,
             "newest": newest[one.playbook].version,
             "moved_at_ms": one.moved_at_ms,
+            "issued_by": one.issued_by,
         }
         for one in known
         if one.playbook in newest and name in {None, one.playbook}

@@ -8,6 +8,7 @@ from typing import TypeVar
 from uuid import uuid4
 
 from combee.cli.lookup import decoded
+from combee.cli.sending import issuer
 from combee.core.identity import earlier_reflection_id, fingerprint, reflection_id
 from combee.core.intake import Item, LineError, Sample, Unknown, read_line, verdict
 from combee.core.method import Method
@@ -254,6 +255,7 @@ class Learning:
             kind="flush",
             through_offset=through,
             issued_at_ms=self._clock.now_ms(),
+            issued_by=issuer(),
         )
         await self._log.produce(
             Outgoing(topic=topics.COMMANDS.name, key=playbook.encode(), value=encode(command))

@@ -49,6 +49,7 @@ def version_row(playbook: Playbook) -> dict[str, Any]:
     return {
         "version": playbook.version,
         "origin": playbook.origin,
+        "issued_by": playbook.issued_by,
         "batch_sequence": playbook.batch_sequence if playbook.origin == "batch" else None,
         "batch_id": playbook.batch_id if playbook.origin == "batch" else None,
         "base_version": playbook.base_version,
@@ -84,7 +85,7 @@ def list_table(rows: list[dict[str, Any]]) -> Table:
 def history_table(rows: list[dict[str, Any]]) -> Table:
     """Return the versions of one playbook, oldest first."""
     made = ("version", "origin", "batch", "reflections", "entries", "changes")
-    table = Table(*made, "retention", "calls/planned", "tokens", "time (UTC)", "seconds", box=None)
+    table = Table(*made, "retention", "calls/planned", "tokens", "time (UTC)", "seconds", "by", box=None)
     for row in rows:
         table.add_row(
             str(row["version"]),
@@ -98,6 +99,7 @@ def history_table(rows: list[dict[str, Any]]) -> Table:
             str(sum(row["tokens"].values())),
             moment(row["created_at_ms"]),
             "" if row["seconds"] is None else f"{row['seconds']:.2f}",
+            Text(clean(row["issued_by"])),
         )
     return table
 
@@ -112,7 +114,8 @@ def version_title(playbook: Playbook) -> str:
     from_batch = f"batch {playbook.batch_sequence} of {playbook.reflections} reflections"
     if playbook.staleness:
         from_batch += f", made on version {playbook.base_version}, {playbook.staleness} batches earlier"
-    origin = from_batch if playbook.origin == "batch" else playbook.origin
+    by = f" by {clean(playbook.issued_by)}" if playbook.issued_by else ""
+    origin = from_batch if playbook.origin == "batch" else playbook.origin + by
     degraded = ", degraded" if playbook.degraded else ""
     made = moment(playbook.created_at_ms)
     when = f", {made} UTC" if made else ""

@@ -1,6 +1,9 @@
 """Commands sent to publish, and what becomes of them."""
 
 import asyncio
+import getpass
+import os
+import socket
 import tempfile
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
@@ -23,6 +26,15 @@ MEMBERS_POLL_S = 0.2
 PUBLISHER_WAIT_S = 3.0
 OTHERS_S = 60.0
 """So long another command may need for services of its own on the same broker."""
+
+
+def issuer() -> str:
+    """Return who uses the command line, as command records name them."""
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):  # a container's user without a name
+        name = str(os.geteuid())
+    return f"user:{name}@{socket.gethostname()}"
 
 
 @asynccontextmanager
@@ -102,6 +114,7 @@ class _Awaited(Generic[M]):
 
 
 async def _run(log: Log, command: Command, timeout_s: float, awaited: _Awaited[M]) -> M:
+    command = command.model_copy(update={"issued_by": issuer()})
     since = {name: dict(await log.ends(name)) for name in (awaited.topic.name, topics.DEAD_LETTERS.name)}
     try:
         value = encode(command)

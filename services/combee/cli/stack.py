@@ -17,6 +17,7 @@ from combee.cli.metrics_ports import address, metrics_ports, port_option
 from combee.compose import ROLES
 from combee.ports import ConfigurationError, FatalError
 from combee.runtime.clock import SystemClock
+from combee.runtime.group import check_trusted, read_trusted
 from combee.runtime.methods import chosen
 from combee.runtime.settings import Settings, environment
 from combee.runtime.supervisor import Process, Supervisor
@@ -140,11 +141,19 @@ def model_environment(supervisor: Supervisor) -> dict[str, str]:
 
 
 def data_dir(settings: Settings) -> Path:
-    """Return the folder of this user's embedded broker."""
+    """Return the folder of this user's embedded broker.
+
+    Raises
+    ------
+    SettingsError
+        If others may write in it.
+    """
     # Only here: where Kafka is given, as in a container, what the embedded one needs may be missing.
     import platformdirs  # noqa: PLC0415
 
-    return settings.worker.data_dir or Path(platformdirs.user_data_dir("combee"))
+    folder = settings.worker.data_dir or Path(platformdirs.user_data_dir("combee"))
+    check_trusted(folder)
+    return folder
 
 
 def stack_file(settings: Settings) -> Path:
@@ -232,7 +241,7 @@ def _locked(lock: int, kind: int) -> bool:
 def stack_state(path: Path) -> dict[str, Any]:
     """Return what a stack's file says; empty without a readable one."""
     try:
-        found = json.loads(path.read_text())
+        found = json.loads(read_trusted(path))
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}

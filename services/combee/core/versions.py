@@ -76,6 +76,7 @@ def after_update(
                 policy=spending,
             ),
             "widths": update.plan.widths,
+            "issued_by": "",
             "closed_at_ms": update.plan.closed_at_ms,
             "created_at_ms": now_ms,
         }
@@ -172,6 +173,7 @@ def after_command(
             "widths": (),
             "command_offset": offset,
             "commands": remembered(current.commands, command),
+            "issued_by": command.issued_by,
             "closed_at_ms": 0,
             "created_at_ms": now_ms,
         }

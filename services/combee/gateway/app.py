@@ -6,29 +6,22 @@ from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
 from combee.gateway import commands, events, fates, names, publishing, reading, status
-from combee.gateway.access import Access
+from combee.gateway.access import Access, Policy
 from combee.gateway.context import Context
 from combee.gateway.counting import Counting
 from combee.gateway.intake import Intake
-from combee.gateway.keys import keyring
 from combee.gateway.openapi import documented
 from combee.gateway.problems import add_handlers
 from combee.gateway.status import MetricsText
+from combee.runtime.gateway_settings import listed
 from combee.runtime.metrics import Metrics, new_registry
 from combee.runtime.metrics_http import HttpMetrics
 
 
 def build(context: Context) -> FastAPI:
-    """Return the application.
-
-    Raises
-    ------
-    SettingsError
-        If the configured keys cannot be read.
-    """
+    """Return the application."""
     settings = context.settings.gateway
-    keys = keyring(settings)
-    origins = tuple(one.strip() for one in settings.gateway_cors_origins.split(",") if one.strip())
+    origins = listed(settings.gateway_cors_origins)
     names.register()
     app = FastAPI(
         title="Combee", version=version("combee"), docs_url=None, redoc_url=None, redirect_slashes=False
@@ -46,10 +39,12 @@ def build(context: Context) -> FastAPI:
     )
     for router in routers:
         app.include_router(router)
-    app.openapi = documented(app, keys=bool(keys))  # type: ignore[method-assign]  # FastAPI's documented way
+    app.openapi = documented(app, keys=bool(context.keys))  # type: ignore[method-assign]  # FastAPI's documented way
     add_handlers(app)
     app.add_middleware(Intake, settings=settings)
-    app.add_middleware(Access, keys=keys, origins=origins)
+    app.add_middleware(
+        Access, keys=context.keys, attempts=context.attempts, clock=context.clock, origins=origins
+    )
     if origins:
         app.add_middleware(
             CORSMiddleware,
@@ -59,6 +54,7 @@ def build(context: Context) -> FastAPI:
             expose_headers=["ETag", "Combee-Version", "Retry-After"],
         )
     app.add_middleware(Counting, metrics=counts, clock=context.clock)
+    app.add_middleware(Policy)
     app.add_middleware(names.Slashes)  # added last, so it sees requests first
     return app
 

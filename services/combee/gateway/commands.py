@@ -54,7 +54,7 @@ class Commands:
         # A label that went with its playbook may be set again: that is another command.
         moved = str(known.command_offset) if known else f"version {current.version}"
         command_id = body.command_id or content_id("promote", name, body.label, str(version), moved)
-        command = self._command("promote", current, command_id, label=body.label, version=version)
+        command = self._command(caller, "promote", current, command_id, label=body.label, version=version)
         return await self._send(command, response, wait_s)
 
     async def rollback(
@@ -69,7 +69,7 @@ class Commands:
         if body.command_id in current.commands or (not deleted and says_the_same(current, target, "json")):
             return _unchanged(response, body.command_id, current.version)
         command_id = body.command_id or _own("rollback", current, str(body.version))
-        command = self._command("rollback", current, command_id, version=body.version)
+        command = self._command(caller, "rollback", current, command_id, version=body.version)
         return await self._send(command, response, wait_s)
 
     async def edit(
@@ -86,7 +86,9 @@ class Commands:
         if not operations or body.command_id in current.commands:
             return _unchanged(response, body.command_id, current.version)
         command_id = body.command_id or content_id("edit", name, str(base.version), body.text)
-        command = self._command("edit", current, command_id, operations=operations, base_version=base.version)
+        command = self._command(
+            caller, "edit", current, command_id, operations=operations, base_version=base.version
+        )
         return await self._send(command, response, wait_s)
 
     async def import_(
@@ -104,6 +106,7 @@ class Commands:
             return _unchanged(response, body.command_id, current.version)
         base = self._context.playbooks.latest(name)
         command = self._command(
+            caller,
             "import",
             current,
             body.command_id or _own("import", base, write_playbook(given, "json")),
@@ -133,7 +136,9 @@ class Commands:
             sent = _unchanged(response, body.command_id, current.version)
         else:
             command_id = body.command_id or _own("revoke", current, *body.reflection_ids)
-            command = self._command("revoke", current, command_id, reflection_ids=tuple(body.reflection_ids))
+            command = self._command(
+                caller, "revoke", current, command_id, reflection_ids=tuple(body.reflection_ids)
+            )
             sent = await self._send(command, response, wait_s)
         return sent.model_copy(update={"labels": serving})
 
@@ -146,7 +151,7 @@ class Commands:
             return _unchanged(response, body.command_id, current.version)
         if current.origin == shelf.DELETED:
             raise not_found(f"there is no playbook {name}")
-        command = self._command("delete", current, body.command_id or _own("delete", current))
+        command = self._command(caller, "delete", current, body.command_id or _own("delete", current))
         return await self._send(command, response, wait_s)
 
     async def flush(
@@ -168,7 +173,7 @@ class Commands:
             return _unchanged(response, body.command_id, current.version)
         through = newest if through is None else through
         command_id = body.command_id or content_id("flush", name, str(through))
-        command = self._command("flush", current, command_id, through_offset=through)
+        command = self._command(caller, "flush", current, command_id, through_offset=through)
         return await self._send(command, response, wait_s)
 
     # ---- how
@@ -189,12 +194,15 @@ class Commands:
             raise shelf.absent(self._context, name)
         return current
 
-    def _command(self, kind: CommandKind, current: Playbook, command_id: str, **fields: Any) -> Command:
+    def _command(
+        self, caller: Caller, kind: CommandKind, current: Playbook, command_id: str, **fields: Any
+    ) -> Command:
         return Command(
             command_id=command_id,
             playbook=current.name,
             kind=kind,
             issued_at_ms=self._context.clock.now_ms(),
+            issued_by=f"key:{caller.name}",
             **fields,
         )
 

@@ -6,9 +6,11 @@ from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from combee.gateway.attempts import Attempts
 from combee.gateway.changes import Changes
 from combee.gateway.feed import Feed
 from combee.gateway.history import History
+from combee.gateway.keys import Keyring, keyring
 from combee.ports import Clock, Log, Outgoing, TransientError
 from combee.runtime.health import Health
 from combee.runtime.live import Live
@@ -42,6 +44,10 @@ class Context:
     """Set once every playbook and label has been read."""
     traced: Counter[str]
     """Traces that came in here since the start, by playbook."""
+    keys: Keyring
+    """Who may ask."""
+    attempts: Attempts
+    """Who tried with wrong keys."""
     stopping: asyncio.Event
     """Set when the server stops: streams end."""
 
@@ -93,7 +99,13 @@ class Context:
 
 
 def context_of(log: Log, settings: Settings, clock: Clock) -> Context:
-    """Return a context that knows nothing yet."""
+    """Return a context that knows nothing yet.
+
+    Raises
+    ------
+    SettingsError
+        If the configured keys cannot be read.
+    """
     changed = Changes()
     playbooks = Playbooks(log, lambda _name, _playbook: changed.tell())
     history = History(log)
@@ -119,5 +131,7 @@ def context_of(log: Log, settings: Settings, clock: Clock) -> Context:
         changed=changed,
         known=asyncio.Event(),
         traced=Counter(),
+        keys=keyring(settings.gateway),
+        attempts=Attempts(settings.gateway.gateway_failed_keys),
         stopping=asyncio.Event(),
     )

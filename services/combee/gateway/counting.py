@@ -1,16 +1,28 @@
-"""Counts requests by route and status."""
+"""What was asked and answered, by whom: one line of the log per request, and metrics by route and status."""
 
+import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from combee.gateway.access import API, CALLER, OPEN
 from combee.ports import Clock
 from combee.runtime.metrics_http import HttpMetrics
 
+logger = structlog.get_logger()
+
 ELSEWHERE = "elsewhere"
 """The route of whatever no endpoint of the API answers."""
+LONGEST_PATH = 300
+LIBRARY = "/_nicegui"
+"""In the paths of the dozens of files that a page of the dashboard loads."""
+STREAM = b"text/event-stream"
 
 
 class Counting:
-    """ASGI middleware: tells the metrics of every answer."""
+    """ASGI middleware: tells log and metrics of every answer; neither bodies nor queries nor keys.
+
+    Who is sent away without a key is told in one line a second for all (``keys_refused``), so that nobody fills the
+    log from outside; who asks whether the gateway is well, and files of the dashboard, only at level debug.
+    """
 
     def __init__(self, app: ASGIApp, *, metrics: HttpMetrics, clock: Clock) -> None:
         self._app = app
@@ -19,15 +31,54 @@ class Counting:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on."""
+        if scope["type"] == "websocket":
+            await self._websocket(scope, receive, send)
+            return
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        began = self._clock.monotonic()
+        began, status, is_stream = self._clock.monotonic(), 0, False
 
         async def counted(message: Message) -> None:
+            nonlocal status, is_stream
             if message["type"] == "http.response.start":
+                status = int(message["status"])
+                is_stream = any(value.startswith(STREAM) for _, value in message.get("headers", ()))
                 route = str(getattr(scope.get("route"), "path_format", ELSEWHERE))
-                self._metrics.answered(route, message["status"], self._clock.monotonic() - began)
+                self._metrics.answered(route, status, self._clock.monotonic() - began)
+                if is_stream:
+                    self._tell("stream_opened", scope, began, status=status)
             await send(message)
 
-        await self._app(scope, receive, counted)
+        try:
+            await self._app(scope, receive, counted)
+        finally:
+            self._tell("stream_closed" if is_stream else "request", scope, began, status=status)
+
+    async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        began, is_open = self._clock.monotonic(), False
+
+        async def told(message: Message) -> None:
+            nonlocal is_open
+            if message["type"] == "websocket.accept":
+                is_open = True
+                self._tell("websocket_opened", scope, began)
+            await send(message)
+
+        try:
+            await self._app(scope, receive, told)
+        finally:
+            if is_open:
+                self._tell("websocket_closed", scope, began)
+
+    def _tell(self, event: str, scope: Scope, began: float, **fields: int) -> None:
+        caller = scope.get(CALLER)
+        if caller is None and scope["path"] not in OPEN:
+            return
+        # As it came: decoded, it could hold what steers a terminal.
+        path = (scope.get("raw_path") or scope["path"].encode()).decode("ascii", "backslashreplace")
+        ms = round(1000 * (self._clock.monotonic() - began), 1)
+        is_file = LIBRARY in path and not path.startswith(API) and scope["type"] == "http"
+        tell = logger.debug if is_file or scope["path"] in OPEN else logger.info
+        method, key = scope.get("method", "GET"), caller.name if caller else ""
+        tell(event, method=method, path=path[:LONGEST_PATH], **fields, ms=ms, key=key)

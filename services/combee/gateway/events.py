@@ -4,7 +4,7 @@ A client that reads too slowly is dropped, and reads on from ``history`` when it
 """
 
 import re
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from typing import Annotated
@@ -43,8 +43,12 @@ class Events:
         self._context = context
         self._settings = context.settings.gateway
         self._written: OrderedDict[tuple[str, int, str], bytes] = OrderedDict()
-        self.open = 0
+        self._open: Counter[str] = Counter()
+
+    @property
+    def open(self) -> int:
         """Streams at this moment."""
+        return self._open.total()
 
     async def events(
         self,
@@ -62,10 +66,10 @@ class Events:
         """Push every new version of a playbook, one that does not exist yet too; first the newest one there is."""
         check_touch(caller, name)
         shelf.check_current(self._context)
-        if self.open >= self._settings.gateway_streams:
-            raise busy("too many event streams are open")
+        if self._open[caller.name] >= self._settings.gateway_streams:
+            raise busy("too many event streams of this key are open")
         return _Stream(
-            self._counted(self._follow(name, form, await self._position(name, last_event_id))),
+            self._counted(caller.name, self._follow(name, form, await self._position(name, last_event_id))),
             ping=self._settings.gateway_heartbeat_s,
             send_timeout=self._settings.gateway_send_timeout_s,
         )
@@ -121,8 +125,8 @@ class Events:
                 self._written.popitem(last=False)
         return self._written[key]
 
-    async def _counted(self, events: AsyncGenerator[bytes, None]) -> AsyncIterator[bytes]:
-        self.open += 1
+    async def _counted(self, key: str, events: AsyncGenerator[bytes, None]) -> AsyncIterator[bytes]:
+        self._open[key] += 1
         try:
             async with aclosing(events):
                 async for event in events:
@@ -131,7 +135,7 @@ class Events:
             # The client comes back with Last-Event-ID, and by then Kafka may have, too.
             logger.warning("stream_ended", error=str(error))
         finally:
-            self.open -= 1
+            self._open[key] -= 1
 
 
 class _Stream(EventSourceResponse):
@@ -171,6 +175,6 @@ def router(streams: Events) -> APIRouter:
         "/v1/playbooks/{name:playbook}/events",
         streams.events,
         response_class=Response,
-        responses={200: stream, **problems(429)},
+        responses={200: stream, **problems()},
     )
     return routes

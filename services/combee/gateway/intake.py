@@ -1,14 +1,24 @@
-"""How much comes in at once: bodies are counted, sized and timed before anything parses them."""
+"""How much comes in at once, per key: bodies are counted, sized and timed before anything parses them."""
 
 import asyncio
+from collections import defaultdict
+from dataclasses import dataclass
 from http import HTTPStatus
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from combee.gateway.access import API
+from combee.gateway.access import API, CALLER
 from combee.gateway.problems import Refusal, busy
 from combee.runtime.gateway_settings import GatewaySettings
+
+
+@dataclass(slots=True)
+class _Taken:
+    """What one key has in hand."""
+
+    requests: int = 0
+    bytes: int = 0
 
 
 class Intake:
@@ -17,16 +27,16 @@ class Intake:
     def __init__(self, app: ASGIApp, *, settings: GatewaySettings) -> None:
         self._app = app
         self._settings = settings
-        self._requests = 0
-        self._bytes = 0
+        self._taken: defaultdict[str, _Taken] = defaultdict(_Taken)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Take in one request."""
         if scope["type"] != "http" or scope["method"] != "POST" or not scope["path"].startswith(API):
             await self._app(scope, receive, send)
             return
+        taken = self._taken[scope[CALLER].name]
         try:
-            reserved = self._reserve(Headers(scope=scope))
+            reserved = self._reserve(taken, Headers(scope=scope))
         except Refusal as refusal:
             await refusal.answer()(scope, receive, send)
             return
@@ -36,21 +46,21 @@ class Intake:
         except Refusal as refusal:
             await refusal.answer()(scope, receive, send)
         finally:
-            self._requests -= 1
-            self._bytes -= reserved
+            taken.requests -= 1
+            taken.bytes -= reserved
 
-    def _reserve(self, headers: Headers) -> int:
+    def _reserve(self, taken: "_Taken", headers: Headers) -> int:
         most = self._settings.gateway_max_body_bytes
         told = headers.get("content-length", "")
         size = int(told) if told.isascii() and told.isdigit() else most
         if size > most:
             raise _too_large(most)
         settings = self._settings
-        full = self._bytes + size > settings.gateway_inflight_bytes and self._requests
-        if self._requests >= settings.gateway_inflight_requests or full:
-            raise busy("too many requests wait for Kafka's acknowledgement")
-        self._requests += 1
-        self._bytes += size
+        full = taken.bytes + size > settings.gateway_inflight_bytes and taken.requests
+        if taken.requests >= settings.gateway_inflight_requests or full:
+            raise busy("too many requests of this key are open, or wait for Kafka's acknowledgement")
+        taken.requests += 1
+        taken.bytes += size
         return size
 
     async def _read(self, receive: Receive) -> bytes:

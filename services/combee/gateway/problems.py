@@ -1,5 +1,6 @@
 """Errors as RFC 9457 problem details: refusals raised on purpose, and what became of all others."""
 
+import math
 from collections.abc import Mapping
 from http import HTTPStatus
 from itertools import islice
@@ -69,9 +70,12 @@ class Refusal(HTTPException):
         return _response(self.problem, self.headers)
 
 
-def busy(detail: str) -> Refusal:
-    """Return the refusal of a client that should come again soon."""
-    return Refusal(HTTPStatus.TOO_MANY_REQUESTS, detail, headers={"Retry-After": str(RETRY_AFTER_S)})
+def busy(
+    detail: str, *, retry_after_s: float = RETRY_AFTER_S, headers: Mapping[str, str] | None = None
+) -> Refusal:
+    """Return the refusal of a client that should come again later."""
+    told = {"Retry-After": str(math.ceil(retry_after_s)), **(headers or {})}
+    return Refusal(HTTPStatus.TOO_MANY_REQUESTS, detail, headers=told)
 
 
 def unavailable(detail: str) -> Refusal:
@@ -174,12 +178,12 @@ STATUS_TEXT: Mapping[int, str] = {
     415: "The body is not application/json",
     421: "Asked under a name that is not this machine's",
     422: "The request is not as this document says",
-    429: "Too much at once: come again after Retry-After seconds",
+    429: "Too much at once of this key, or too many wrong keys: come again after Retry-After seconds",
     500: "A fault of the gateway",
     503: "Kafka does not answer right now, or the gateway has just started: come again after Retry-After seconds",
 }
-ALWAYS = (401, 403, 421, 422, 500, 503)
-BODY = (408, 413, 429)
+ALWAYS = (401, 403, 421, 422, 429, 500, 503)
+BODY = (408, 413)
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:

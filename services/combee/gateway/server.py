@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import ipaddress
+import resource
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any
@@ -12,10 +13,12 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from combee.gateway.app import build
+from combee.gateway.attempts import SHOWN
+from combee.gateway.connections import Connections, guarded
 from combee.gateway.context import Context
-from combee.gateway.keys import keyring
+from combee.gateway.keys import Keyring
 from combee.ports import FatalError
-from combee.runtime.gateway_settings import GatewaySettings
+from combee.runtime.gateway_settings import GatewaySettings, listed
 from combee.runtime.stopping import unless
 
 logger = structlog.get_logger()
@@ -44,18 +47,28 @@ async def listening(app: ASGIApp, context: Context) -> AsyncIterator[str]:
         If the address cannot be used, or is open to others and there are no keys.
     """
     settings = context.settings.gateway
-    check_bind(settings)
+    check_bind(settings, context.keys)
+    proxies = listed(settings.gateway_proxies)
+    connections = Connections(settings, proxies)
+    _raise_open_files()
     with contextlib.closing(_bind(settings.gateway_host, settings.gateway_port)) as bound:
         server = _Server(
             uvicorn.Config(
                 app,
                 log_config=None,
+                log_level="error",  # what strangers send is counted, and told once a second
                 access_log=False,
                 server_header=False,
+                # Both installations alike: httptools, where there is one, bounds neither headers nor trailers.
+                http=guarded(connections, settings.gateway_head_timeout_s),
+                h11_max_incomplete_event_size=settings.gateway_max_head_bytes,
+                proxy_headers=bool(proxies),
+                forwarded_allow_ips=list(proxies),
                 timeout_graceful_shutdown=int(STOP_WITHIN_S) - 1,
             )
         )
         serving = asyncio.create_task(server.serve(sockets=[bound]))
+        watching = asyncio.create_task(_watch(context, connections))
         try:
             # The socket listens already, so a client that is faster than uvicorn only queues.
             yield address(bound)
@@ -64,7 +77,27 @@ async def listening(app: ASGIApp, context: Context) -> AsyncIterator[str]:
             context.feed.changed.tell()
             context.changed.tell()
             server.should_exit = True
-            await _ended([serving])
+            watching.cancel()
+            await _ended([serving, watching])
+
+
+async def _watch(context: Context, connections: Connections) -> None:
+    """Every second: close the connections of keys that are gone, and tell of refused ones in one line."""
+    while True:
+        now_ms = context.clock.now_ms()
+        context.keys.refresh(now_ms)
+        connections.turn(lambda caller: context.keys.holds(caller, context.clock.now_ms()))
+        if refused := context.attempts.take_refused():
+            worst = dict(refused.most_common(SHOWN))
+            logger.warning("keys_refused", refused=refused.total(), addresses=len(refused), worst=worst)
+        await asyncio.sleep(TURN_S)
+
+
+def _raise_open_files() -> None:
+    """Allow as many open files as the machine does: a connection is one, and many systems begin with 1,024."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 async def serve(
@@ -133,7 +166,7 @@ async def _current(context: Context, stop: asyncio.Event) -> None:
         logger.warning("not_current_yet", service="gateway", seconds=CURRENT_S)
 
 
-def check_bind(settings: GatewaySettings) -> None:
+def check_bind(settings: GatewaySettings, keys: Keyring) -> None:
     """Refuse to open the gateway to others without keys.
 
     Raises
@@ -146,7 +179,7 @@ def check_bind(settings: GatewaySettings) -> None:
         is_loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError as error:
         raise FatalError(f"COMBEE_GATEWAY_HOST is {host!r}: give an address, or localhost") from error
-    if not is_loopback and not keyring(settings):
+    if not is_loopback and not keys:
         raise FatalError(
             f"the gateway would be open to everybody who reaches {host}: set COMBEE_GATEWAY_KEYS or"
             " COMBEE_GATEWAY_KEYS_FILE (docs/http.md), or listen on 127.0.0.1"

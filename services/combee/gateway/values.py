@@ -87,6 +87,8 @@ class VersionRow(Value):
     staleness: int = 0
     reflections: int = 0
     entries: int = 0
+    issued_by: str = ""
+    """Who asked for it: `key:NAME`, `user:NAME@HOST`; empty: a batch."""
     changes: dict[str, int]
     """Changes by kind."""
     model_calls: int = 0

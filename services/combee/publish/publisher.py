@@ -229,6 +229,7 @@ class Publisher:
             command_offset=record.offset,
             commands=versions.remembered(known.commands if known else (), command),
             moved_at_ms=self._clock.now_ms(),
+            issued_by=command.issued_by,
         )
         async with desk.transactor.transaction() as transaction:
             await transaction.send(Outgoing(topic=topics.LABELS.name, key=key.encode(), value=encode(label)))

@@ -1,17 +1,28 @@
-"""What every group of settings shares: where its values come from."""
+"""What every group of settings shares: where its values come from, and which files are believed."""
 
-from typing import ClassVar
+import grp
+import os
+import pwd
+import stat
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
 
 from pydantic_settings import (
     BaseSettings,
+    EnvSettingsSource,
+    InitSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
-    TomlConfigSettingsSource,
 )
 
 from combee.ports import ConfigurationError
 
 TOML_FILE = "combee.toml"
+"""Looked for in the working directory, unless another file is named."""
+NAMED_BY = "COMBEE_CONFIG"
+ROOT = 0
 
 
 class SettingsError(ConfigurationError):
@@ -22,7 +33,7 @@ class Group(BaseSettings):
     """One group of settings; each service receives only its own."""
 
     model_config: ClassVar[SettingsConfigDict] = SettingsConfigDict(
-        env_prefix="COMBEE_", extra="ignore", frozen=True, toml_file=TOML_FILE, populate_by_name=True
+        env_prefix="COMBEE_", extra="ignore", frozen=True, populate_by_name=True
     )
 
     @classmethod
@@ -35,4 +46,91 @@ class Group(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Flag, environment, TOML, secret files."""
-        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls), file_secret_settings
+        assert isinstance(env_settings, EnvSettingsSource)  # noqa: S101 - that is what the library passes
+        in_file = file_values(env_settings.env_vars.get(NAMED_BY.lower()))
+        return init_settings, env_settings, InitSettingsSource(settings_cls, in_file), file_secret_settings
+
+
+def file_values(named: str | None) -> dict[str, Any]:
+    """Return what stands in the configuration file: the one named, else the working directory's if there is one.
+
+    Raises
+    ------
+    SettingsError
+        If others may have written it, or it cannot be read.
+    """
+    path = Path(named or TOML_FILE)
+    try:
+        return tomllib.loads(read_trusted(path))
+    except FileNotFoundError:
+        if not named:
+            return {}
+        raise SettingsError(f"{NAMED_BY}: there is no {path}") from None
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"{path} cannot be read: {error}") from error
+
+
+# ---- files that are believed
+
+
+def read_trusted(path: Path) -> str:
+    """Return the text of a file that nobody else can have written.
+
+    Raises
+    ------
+    SettingsError
+        If somebody else can.
+    OSError, UnicodeDecodeError
+        If it cannot be read.
+    """
+    with path.open(encoding="utf-8") as file:
+        # Of what was opened: a name may point elsewhere a moment later.
+        _check(path, os.fstat(file.fileno()))
+        return file.read()
+
+
+def check_trusted(path: Path) -> None:
+    """Refuse a file or folder whose content somebody else may decide; one that does not exist is none.
+
+    Raises
+    ------
+    SettingsError
+        If somebody else may; the message has the remedy.
+    """
+    if path.exists():
+        _check(path, path.stat())
+
+
+def _check(path: Path, found: os.stat_result) -> None:
+    link = path.lstat()
+    reason = distrust(found, user=os.geteuid(), own_group=_own_group())
+    if stat.S_ISLNK(link.st_mode) and link.st_uid not in {os.geteuid(), ROOT}:
+        reason = "is a link that somebody else made: replace it"
+    if reason:
+        raise SettingsError(f"{path} {reason.format(path=path)}")
+
+
+def distrust(found: os.stat_result, *, user: int, own_group: int | None) -> str:
+    """Return why a file is not believed, with the remedy (``{path}`` stands for it); empty: it is."""
+    if found.st_uid not in {user, ROOT}:
+        return f"belongs to user {found.st_uid}, not to you ({user}) or root: 'chown {user} {{path}}' if you trust it"
+    if found.st_mode & stat.S_IWOTH:
+        return "can be written by everybody: 'chmod o-w {path}'"
+    if found.st_mode & stat.S_IWGRP and found.st_gid != own_group:
+        return f"can be written by group {found.st_gid}, which is not yours alone: 'chmod g-w {{path}}'"
+    return ""
+
+
+def _own_group() -> int | None:
+    """Return the group that is this user's alone, as many systems make one per user; None: there is none."""
+    try:
+        user, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(os.getegid())
+    except KeyError:  # a container's user without a name, alone there
+        return os.getegid()
+    alone = group.gr_name == user.pw_name and not set(group.gr_mem) - {user.pw_name}
+    return group.gr_gid if alone else None
+
+
+def stands_in(names: set[str], given: Mapping[str, Any]) -> bool:
+    """Return whether one of these names is among those given, in whatever case."""
+    return not names.isdisjoint(name.lower() for name in given)

@@ -1,7 +1,6 @@
 """Every setting: flag over environment (``COMBEE_*``) over ``combee.toml`` over default, read once at start."""
 
 import os
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -10,7 +9,7 @@ from pydantic import AliasChoices, Field, SecretStr, ValidationError
 from pydantic_settings import SettingsError as UnparsedError
 
 from combee.runtime.gateway_settings import GatewaySettings
-from combee.runtime.group import TOML_FILE, Group, SettingsError
+from combee.runtime.group import NAMED_BY, TOML_FILE, Group, SettingsError, file_values, stands_in
 from combee.runtime.sizing import SizingSettings
 from combee.runtime.spending import SpendSettings
 
@@ -179,7 +178,36 @@ def load_settings(**flags: object) -> Settings:
         If a value is wrong; the message names the variable.
     """
     given = {name: value for name, value in flags.items() if value is not None}
-    return Settings(**{name: _load(group, given) for name, group in GROUPS.items()})  # type: ignore[arg-type]
+    settings = Settings(**{name: _load(group, given) for name, group in GROUPS.items()})  # type: ignore[arg-type]
+    for group, address, secret in SENT_TO:
+        _check_address(GROUPS[group], address, secret, given)
+    return settings
+
+
+SENT_TO = (("model", "base_url", "api_key"), ("kafka", "bootstrap_servers", "sasl_password"))
+"""Group, address and the secret that goes there."""
+
+
+def _check_address(group: type[Group], address: str, secret: str, given: dict[str, object]) -> None:
+    """Refuse to send a secret of the environment where a file that merely lies in the working directory says."""
+    found = {name: value for name, value in environment().items() if value}
+    if found.get(NAMED_BY) or not stands_in(_names(group, secret), found):
+        return
+    if address in given or stands_in(_names(group, address), found):
+        return
+    if not stands_in(_names(group, address), file_values(None)):
+        return
+    raise SettingsError(
+        f"{address} stands in the working directory's {TOML_FILE}, and secrets of the environment are not sent where"
+        f" that says: set COMBEE_{address.upper()}, or name the file if it is yours: {NAMED_BY}={TOML_FILE}"
+    )
+
+
+def _names(group: type[Group], field: str) -> set[str]:
+    """Return the names by which a setting is given, in lower case."""
+    alias = group.model_fields[field].validation_alias
+    others = alias.choices if isinstance(alias, AliasChoices) else [f"combee_{field}"]
+    return {field, *(str(one).lower() for one in others)}
 
 
 def _load(group: type[Group], given: dict[str, object]) -> Group:
@@ -191,7 +219,5 @@ def _load(group: type[Group], given: dict[str, object]) -> Group:
             for one in error.errors(include_url=False, include_input=False)
         )
         raise SettingsError(f"wrong setting: {problems} (environment or {TOML_FILE})") from error
-    except tomllib.TOMLDecodeError as error:
-        raise SettingsError(f"{TOML_FILE} cannot be read: {error}") from error
     except UnparsedError as error:
         raise SettingsError(f"wrong setting: {error} (a table in the environment is JSON)") from error

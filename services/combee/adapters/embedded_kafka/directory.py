@@ -84,7 +84,7 @@ class SharedKafka(EmbeddedKafka):
     def locked(self, timeout_s: float) -> AbstractAsyncContextManager[None]:
         """Hold the directory's lock; only one command at a time decides what becomes of the broker."""
         with storage_errors(self._data_dir):
-            self._data_dir.mkdir(parents=True, exist_ok=True)
+            self._data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         return held(self._data_dir / "lock", timeout_s, what="Combee's data directory")
 
     async def join(self) -> bool:

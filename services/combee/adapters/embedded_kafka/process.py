@@ -1,4 +1,4 @@
-"""Processes of this machine (psutil): a broker, known by its id and a word of its command line; orphans; who has a port."""
+"""Processes of this machine (psutil): a broker, known by its id and a word of its command line; orphans; ports."""
 
 import os
 import signal
