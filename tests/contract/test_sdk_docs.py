@@ -1,40 +1,44 @@
-"""The blocks of docs/sdk.md run as they stand there, in order, on a deployment in memory."""
+"""The blocks of docs/sdk.md run as they stand there, in order, beside a gateway and the stand-in model."""
 
 import asyncio
-from collections.abc import Callable
+from typing import Any
 
-import pytest
-
-from combee.sdk import MemoryTransport, face
-from support.fake_openai import fake_openai, says
+from combee.adapters.memory import MemoryLog
+from combee.runtime.clock import SystemClock
+from combee.runtime.gateway_settings import GatewaySettings
+from combee.sim.options import SimOptions
+from combee.sim.server import running
+from support.gateway import published, served, version
 from support.shown import FENCE, ROOT
 
 PAGE = ROOT / "docs" / "sdk.md"
+GATEWAY, STAND_IN = "http://127.0.0.1:8750", "http://127.0.0.1:8700/v1"
 
 
 def blocks() -> list[str]:
     return [body for language, body in FENCE.findall(PAGE.read_text("utf-8")) if language == "python"]
 
 
-def run_all() -> None:
-    namespace: dict[str, object] = {}
+def run_all(gateway: str, stand_in: str) -> dict[str, Any]:
+    namespace: dict[str, Any] = {}
     for number, body in enumerate(blocks(), 1):
-        exec(compile(body, f"docs/sdk.md, block {number}", "exec"), namespace)  # noqa: S102 - our own page
+        placed = body.replace(GATEWAY, gateway).replace(STAND_IN, stand_in)
+        exec(compile(placed, f"docs/sdk.md, block {number}", "exec"), namespace)  # noqa: S102 - our own page
+    return namespace
 
 
-async def test_every_block_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    memory = MemoryTransport()
-    memory.put_playbook("support/refunds", "Ask a manager above 100.")
+async def test_every_block_runs_beside_what_up_starts() -> None:
+    log = MemoryLog(SystemClock())
+    await published(log, version("support/refunds", 1, "Ask a manager above 100."))
+    async with running(SimOptions()) as stand_in, served(log) as (gateway, _):
+        found = await asyncio.to_thread(run_all, gateway, stand_in)
 
-    def connecting(_address: object) -> Callable[[], MemoryTransport]:
-        return lambda: memory
-
-    monkeypatch.setattr(face, "connecting", connecting)
-    async with fake_openai() as server:
-        server.always = says("No.")
-        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-        monkeypatch.setenv("OPENAI_API_KEY", "none")
-        await asyncio.to_thread(run_all)
     assert len(blocks()) >= 7
-    assert [one.task for one in memory.traces] == ["Refund order 7", "Refund order 8", "Refund order 9?"]
-    assert [one.key_insight for one in memory.reflections] == ["Refunds above 100 need a manager."]
+    assert found["playbook"].version == 1
+    # One reflection, two traces of the page's own, and one of each call of the model.
+    assert (found["counts"].delivered, found["counts"].dropped) == (5, 0)
+
+
+def test_the_page_names_the_address_at_which_up_serves() -> None:
+    assert f'Client("{GATEWAY}")' in PAGE.read_text("utf-8")
+    assert GatewaySettings().gateway_port in {None, 8750}  # None: this one where it is free

@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
+from openai import AsyncOpenAI
 
 from combee.core.methods.ace import aggregate_prompt, answer_prompt, combine_prompt, reflect_prompt
 from combee.core.playbook import empty
@@ -95,7 +96,6 @@ async def test_the_only_model_is_called_simulated() -> None:
         (b"{", "JSON"),
         (b"[]", "object"),
         (b'{"model": "simulated"}', "messages"),
-        (b'{"model": "simulated", "stream": true}', "streaming"),
     ],
 )
 async def test_a_request_that_cannot_be_answered_is_refused_clearly(raw: bytes, word: str) -> None:
@@ -103,6 +103,34 @@ async def test_a_request_that_cannot_be_answered_is_refused_clearly(raw: bytes, 
         answer = await http.post("/chat/completions", content=raw)
     assert answer.status_code == 400
     assert word in answer.json()["error"]["message"]
+
+
+async def test_a_streamed_reply_comes_in_pieces_and_is_the_same_text() -> None:
+    whole = await ask(SimOptions(seed=3), question(1))
+    async with running(SimOptions(seed=3)) as base_url, AsyncOpenAI(base_url=base_url, api_key="k") as openai:
+        asked: Any = {"model": "simulated", "messages": question(1)["messages"], "stream": True}
+        stream = await openai.chat.completions.create(**asked, stream_options={"include_usage": True})
+        pieces = [piece async for piece in stream]
+        bare = [piece async for piece in await openai.chat.completions.create(**asked)]
+        async with openai.chat.completions.stream(
+            model="simulated", messages=question(1)["messages"]
+        ) as helper:
+            final = await helper.get_final_completion()
+    *texts, last = pieces
+    assert len(texts) > 2
+    assert "".join(piece.choices[0].delta.content or "" for piece in texts) == content(whole)
+    assert [piece.choices[0].finish_reason for piece in texts if piece.choices[0].finish_reason] == ["stop"]
+    assert (last.choices, last.usage.model_dump(exclude_none=True)) == ([], whole.json()["usage"])
+    assert {(piece.model, piece.system_fingerprint) for piece in pieces} == {("simulated", "simulated")}
+    assert not any(piece.usage for piece in bare)
+    assert final.choices[0].message.content == content(whole)
+
+
+async def test_a_stream_fails_as_a_whole_reply_does() -> None:
+    refused = await ask(SimOptions(faults=parse_faults(["429=1"])), question(1) | {"stream": True})
+    assert refused.status_code == 429
+    cut = await ask(SimOptions(faults=parse_faults(["truncated=1"])), question(1) | {"stream": True})
+    assert '"finish_reason": "length"' in cut.text
 
 
 async def test_a_429_says_when_to_come_back() -> None:

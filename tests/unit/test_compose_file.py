@@ -1,8 +1,10 @@
 """docker-compose.yml and its variant say what the code says; no Docker engine is needed to see that."""
 
+import asyncio
 import json
 import re
 import tomllib
+from http import HTTPStatus
 from importlib.resources import files
 from typing import Any
 
@@ -16,6 +18,7 @@ from combee.compose import DRAIN_MARGIN_S, FRONTS, ROLES
 from combee.gateway.keys import keyring
 from combee.runtime.gateway_settings import GatewaySettings
 from combee.runtime.group import SettingsError
+from combee.runtime.health_server import serving
 from combee.runtime.settings import GROUPS, ModelSettings
 from support import shown
 
@@ -83,17 +86,67 @@ def test_services_wait_for_the_topics_and_the_topics_for_a_healthy_broker(servic
         assert services[role]["depends_on"] == {"topics": {"condition": "service_completed_successfully"}}
 
 
-def test_a_service_is_healthy_while_it_says_so_itself(services: dict[str, Any]) -> None:
-    for role in EVERY:
-        port = services[role]["environment"]["COMBEE_METRICS_PORT"]
-        *_, program = services[role]["healthcheck"]["test"]
-        assert f"127.0.0.1:{port}/readyz" in program
-        compile(program, "healthcheck", "exec")
+async def _exit_code(check: dict[str, Any], port: int) -> int:
+    """Run a health check as the engine does."""
+    _, *command = (word.replace("$$", "$") for word in check["test"])
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        env={"PATH": "/usr/bin:/bin", "COMBEE_METRICS_PORT": str(port)},
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    return await process.wait()
+
+
+async def test_a_service_is_healthy_while_it_says_so_itself(services: dict[str, Any]) -> None:
+    (check,) = {json.dumps(services[role]["healthcheck"]) for role in EVERY}
+    status = HTTPStatus.SERVICE_UNAVAILABLE
+    async with serving("127.0.0.1", 0, {"/readyz": lambda: (status, "text/plain", b"so it is")}) as address:
+        port = int(address.rpartition(":")[2])
+        assert await _exit_code(json.loads(check), port) != 0
+        status = HTTPStatus.OK
+        assert await _exit_code(json.loads(check), port) == 0
+    assert await _exit_code(json.loads(check), port) != 0
+
+
+async def test_no_health_check_starts_an_interpreter_or_a_virtual_machine(services: dict[str, Any]) -> None:
+    variant = _read("deploy/simulated.yml")["services"]
+    checks = [
+        one["healthcheck"]["test"] for one in (*services.values(), variant["sim"]) if "healthcheck" in one
+    ]
+    assert {command for _, command, *_ in checks} == {"bash", "test"}
+
+    async with await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0) as broker:
+        port = broker.sockets[0].getsockname()[1]
+        (*before, probe) = services["kafka"]["healthcheck"]["test"]
+        check = {"test": [*before, probe.replace("localhost/9092", f"127.0.0.1/{port}")]}
+        assert await _exit_code(check, port) == 0
+    assert await _exit_code(check, port) != 0
+
+
+def test_the_image_is_built_once_and_never_asked_of_a_registry(services: dict[str, Any]) -> None:
+    variant = _read("deploy/simulated.yml")["services"]
+    ours = {name: one for name, one in {**services, "sim": variant["sim"]}.items() if name != "kafka"}
+
+    assert [name for name, one in {**ours, **variant}.items() if "build" in one] == ["topics"]
+    assert {(one["image"], one["pull_policy"]) for one in ours.values()} == {("combee:0.1.0", "never")}
+    for name in {*ours} - {"topics"}:  # who waits for it finds the image
+        assert "topics" in ours[name]["depends_on"]
+
+
+def test_nothing_starts_with_the_example_as_it_is_and_the_reason_is_said(services: dict[str, Any]) -> None:
+    lines = (shown.ROOT / "deploy" / ".env.example").read_text("utf-8").splitlines()
+
+    assert "COMBEE_GATEWAY_KEYS=" in lines
+    given = services["gateway"]["environment"]["COMBEE_GATEWAY_KEYS"]
+    assert re.fullmatch(r"\$\{COMBEE_GATEWAY_KEYS:\?make a key .+\.env\.example says how\}", given)
+    (example,) = [line for line in lines if line.startswith("# COMBEE_GATEWAY_KEYS=")]
+    (key,) = json.loads(example.partition("=")[2])
+    assert keyring(GatewaySettings(gateway_keys=SecretStr(json.dumps([key | {"key": "k" * 24}]))))
 
 
 def test_the_gateway_of_a_container_starts_with_no_key_that_everybody_knows(services: dict[str, Any]) -> None:
     lines = (shown.ROOT / "deploy" / ".env.example").read_text("utf-8").splitlines()
-    (keys,) = [line.partition("=")[2] for line in lines if line.startswith("COMBEE_GATEWAY_KEYS=")]
+    (keys,) = [line.partition("=")[2] for line in lines if line.startswith("# COMBEE_GATEWAY_KEYS=")]
 
     assert services["gateway"]["environment"]["COMBEE_GATEWAY_HOST"] == "0.0.0.0"  # noqa: S104 - in a container
     with pytest.raises(SettingsError):
@@ -133,9 +186,38 @@ def test_the_simulated_variant_gives_the_asking_services_the_stand_ins_loopback(
     assert variant.keys() == {"sim", *ASKING}
     for role in ASKING:
         assert variant[role]["network_mode"] == "service:sim"
-        assert variant[role]["extra_hosts"] == []
         assert variant[role]["environment"]["COMBEE_MODEL"] == "simulated"
         assert variant[role]["environment"]["COMBEE_BASE_URL"] == f"http://127.0.0.1:{port}/v1"
+
+
+def test_no_name_of_a_host_is_given_to_a_service_in_anothers_namespace(services: dict[str, Any]) -> None:
+    text = (shown.ROOT / "deploy" / "simulated.yml").read_text("utf-8")
+    named = {role for role in EVERY if "extra_hosts" in services[role]}
+
+    assert named == set(ASKING)  # who may ask a model on this machine
+    for role in named:  # in the service itself: within an anchor Compose does not apply it
+        assert re.search(rf"^  {role}:\n(?:    .*\n)*?    extra_hosts: !reset \[\]\n", text, re.MULTILINE)
+
+
+def test_services_that_share_a_namespace_have_ports_of_their_own(services: dict[str, Any]) -> None:
+    variant = _read("deploy/simulated.yml")["services"]
+    ports = [
+        {**services[role]["environment"], **variant[role]["environment"]}["COMBEE_METRICS_PORT"]
+        for role in ASKING
+    ]
+    assert len(set(ports)) == len(ASKING)
+
+
+def test_the_working_directory_of_the_image_is_roots_and_its_user_needs_no_warning() -> None:
+    text = (shown.ROOT / "deploy" / "Dockerfile").read_text("utf-8")
+    _, _, image = text.rpartition("FROM ")
+    (directory,) = re.findall(r"^WORKDIR (\S+)", image, re.MULTILINE)
+    (made,) = re.findall(r"^COPY --from=build (\S+) (\S+)", image, re.MULTILINE)
+
+    assert directory == made[1]  # copied, hence root's and nobody else's to write
+    assert image.index("WORKDIR") < image.index("USER")
+    assert "--chown" not in image
+    assert re.search(r"useradd --uid \d{5} (?!.*--system)", image)  # above 999 a system user is warned of
 
 
 def test_the_image_is_not_root_has_a_python_we_support_and_extras_that_exist() -> None:
@@ -157,13 +239,3 @@ def test_secrets_stay_out_of_the_image_and_of_git() -> None:
     assert "*" in ignored
     assert not any(".env" in line for line in ignored if line.startswith("!"))
     assert ".env" in (shown.ROOT / ".gitignore").read_text("utf-8").splitlines()
-
-
-def test_the_working_directory_of_the_image_is_roots_and_nobody_else_writes_there() -> None:
-    steps = [line.split() for line in (shown.ROOT / "deploy" / "Dockerfile").read_text("utf-8").splitlines()]
-    last = steps[max(at for at, step in enumerate(steps) if step[:1] == ["FROM"]) :]
-    places = {step[0]: at for at, step in enumerate(last) if step}
-    folder = last[places["WORKDIR"]][1]
-
-    assert not folder.startswith(("/tmp", "/var/tmp", "/dev/shm"))  # noqa: S108 - what it must not be
-    assert places["WORKDIR"] < places["USER"], "made while the build is still root"

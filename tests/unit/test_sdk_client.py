@@ -174,6 +174,55 @@ def test_an_empty_lesson_is_dropped_counted_and_told_of_once(
     )
 
 
+WRONG: tuple[Any, ...] = (None, 7, -1.5, math.nan, math.inf, ["a"], {"a": 1}, b"a", object(), "", "no name!")
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=repr)
+def test_no_public_method_raises_whatever_it_is_given(client: Client, wrong: Any) -> None:
+    client.ready()
+    view = client.playbook(wrong, label=wrong, version=wrong, fallback=wrong, timeout_s=0.01)
+    assert (view.is_fallback, view.shown(), type(view.render())) == (True, None, str)
+    assert "be brief" in client.playbook(wrong, fallback="be brief", timeout_s=0.01).prompt()
+    assert client.playbook(NAME, label=wrong, fallback="f", timeout_s=0.01).render() == "f"
+    client.on_update(wrong, wrong, label=wrong)()
+    client.on_update(NAME, wrong)()
+    for arguments in ({"reflection": wrong}, {"playbook": wrong, "key_insight": wrong}, {NAME: wrong}):
+        client.publish(**arguments)
+    client.trace(wrong, wrong, trajectory=wrong, answer=wrong, feedback=wrong, target=wrong, shown=wrong)
+    client.trace(NAME, "t", agent=wrong, metadata=wrong, trace_id=wrong, outcome_within_s=wrong)
+    client.trace(NAME, "t", trace_id="t-1", outcome_within_s=60)
+    client.outcome("t-1", wrong, success=wrong, target=wrong, answer=wrong)
+    client.outcome(wrong)
+    with learning(wrong, client=client, label=wrong, fallback=wrong, task=wrong) as run:
+        run.step(wrong, wrong)
+        run.outcome(wrong, success=wrong, target=wrong, answer=wrong)
+        run.playbook.prompt()
+    client.flush(timeout_s=wrong if wrong != math.inf else 1)
+    client.ready(timeout_s=wrong)
+    assert client.close(timeout_s=wrong).waiting == 0
+
+
+@pytest.mark.parametrize("wrong", [["a"], None, math.nan], ids=repr)
+async def test_no_public_method_of_the_async_client_raises_either(wrong: Any) -> None:
+    async with AsyncClient(transport=MemoryTransport) as combee:
+        view = await combee.playbook(wrong, label=wrong, version=wrong, timeout_s=wrong)
+        assert view.is_fallback
+        combee.on_update(wrong, wrong)()
+        await combee.flush(wrong)
+        await combee.ready(wrong)
+        await combee.close(wrong)
+
+
+def test_a_playbook_that_cannot_be_read_is_its_fallback_and_said_once(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(2):
+        assert client.playbook(["a"], fallback="Be brief.").render() == "Be brief."  # type: ignore[arg-type]
+    assert [one.getMessage() for one in caplog.records] == [
+        "a playbook cannot be read, its fallback is given: its name is of type list"
+    ]
+
+
 def test_a_reflection_beyond_the_limit_is_dropped_and_its_neighbours_go(client: Client) -> None:
     client.publish(reflection(1, "word " * 100_000))
     client.publish(reflection(2))

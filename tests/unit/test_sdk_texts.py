@@ -176,9 +176,16 @@ def test_components_are_json_by_default() -> None:
     assert PlaybookView(name="a", snapshot=made).render() == '{\n  "OTHERS": "text"\n}\n'
 
 
-def test_an_unknown_format_names_those_there_are() -> None:
-    with pytest.raises(ValueError, match="ace, md, json or gepa"):
-        view(1).render("yaml")  # type: ignore[arg-type]
+def test_what_cannot_be_rendered_so_is_rendered_as_a_whole_and_said_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    whole = view(1).render()
+    assert view(1).render("yaml") == view(1).render("yaml") == whole  # type: ignore[arg-type]
+    assert view(1).render(["md"]) == view(1).render(k="x") == view(1).render(query=7, k=1) == whole  # type: ignore[arg-type]
+    assert view(1).render(budget_tokens="x") == whole  # type: ignore[arg-type]
+    assert [one.getMessage() for one in caplog.records if "yaml" in one.getMessage()] == [
+        "a playbook is rendered as a whole, in its default form: no format 'yaml': ace, md, json or gepa"
+    ]
 
 
 def test_what_was_shown_follows_the_choice() -> None:

@@ -252,6 +252,27 @@ def test_what_is_no_client_is_refused_at_once() -> None:
         wrap_openai(object())
 
 
+def test_ways_past_a_client_that_is_not_openais_are_said_once(
+    combee: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    plain: Any = Plain()
+    plain.chat.completions.stream = plain.stream
+    plain.with_options = lambda: plain
+    wrapped = wrap_openai(plain, playbook=NAME, combee=combee)
+    for _ in range(2):
+        assert list(wrapped.chat.completions.stream())
+        assert wrapped.with_options() is plain
+    told = [one.getMessage().partition(":")[0] for one in caplog.records]
+    assert told == ["wrap_openai does not cover stream", "wrap_openai does not cover with_options"]
+
+
+@pytest.mark.parametrize("messages", [None, 7, "what is 1 + 1?"])
+def test_what_is_no_list_of_messages_reaches_the_client_as_it_is(combee: Client, messages: Any) -> None:
+    plain = Plain()
+    wrap_openai(plain, playbook=NAME, combee=combee).chat.completions.create(messages=messages)
+    assert plain.seen[0]["messages"] == messages
+
+
 # ---- responses
 
 

@@ -11,7 +11,7 @@ def answer_of(reply: Any) -> str:
     if choices is None:
         items = getattr(reply, "output", None) or ()
         return _told(
-            getattr(reply, "output_text", None),
+            getattr(reply, "output_text", None) or _output_text(items),
             [one for one in items if getattr(one, "type", "") == "function_call"],
         )
     if not choices:
@@ -22,6 +22,12 @@ def answer_of(reply: Any) -> str:
         getattr(message, "content", None) or getattr(message, "refusal", None),
         [getattr(one, "function", None) for one in calls],
     )
+
+
+def _output_text(items: Sequence[Any]) -> str:
+    """Return what a response says; the library adds the field, the wire has only the items."""
+    parts = (part for item in items for part in getattr(item, "content", None) or ())
+    return "".join(part.text for part in parts if getattr(part, "type", "") == "output_text")
 
 
 def _told(said: Any, functions: Sequence[Any]) -> str:

@@ -1,6 +1,7 @@
 """The one core under both faces: a buffer out, playbooks in, all waiting on a thread of its own."""
 
 import asyncio
+import math
 import os
 import threading
 import time
@@ -31,6 +32,8 @@ HELD_LOOK_S = 0.25
 RESTART_S = 1.0
 GRACE_S = 1.0
 """How much longer than it was told to take the background may be waited for."""
+WAIT_S = 2.0
+LONGEST_S = 86_400.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +116,15 @@ class Engine:
             self._sender.asleep = False
             background.call(self._sender.wake)
 
+    def _seconds(self, timeout_s: float) -> float:
+        """Return a time-out that can be waited for."""
+        if isinstance(timeout_s, int | float) and not math.isnan(timeout_s):
+            return min(max(0.0, timeout_s), LONGEST_S)
+        self._once.warn(
+            "timeout", "timeout_s must be a number of seconds, not %r; it is taken as %g s", timeout_s, WAIT_S
+        )
+        return WAIT_S
+
     def drop(self, why: str) -> None:
         """Count a message that could not be made."""
         self._drop(why)
@@ -161,7 +173,7 @@ class Engine:
     async def flush(self, timeout_s: float) -> Delivery:
         """Deliver what waits; return after ``timeout_s`` (s) at the latest."""
         try:
-            async with asyncio.timeout(timeout_s):
+            async with asyncio.timeout(self._seconds(timeout_s)):
                 await self._sender.emptied()
         except TimeoutError:
             self._once.warn("flush", "%d messages are not delivered yet", len(self._outbox))
@@ -175,7 +187,9 @@ class Engine:
 
     def known(self, ask: Ask) -> PlaybookView | None:
         """Return the answer from memory; None if it is worth waiting for."""
-        if self._closed:
+        if ask.wrong:
+            self._once.warn(ask.wrong, "a playbook cannot be read, its fallback is given: %s", ask.wrong)
+        if self._closed or ask.wrong:
             return self._reader.answer(ask)
         background = self.start()
         if self._reader.want(ask):
@@ -184,17 +198,20 @@ class Engine:
 
     async def found(self, ask: Ask, timeout_s: float) -> PlaybookView:
         """Return the answer after at most ``timeout_s`` (s): what came, was on disk, or the fallback."""
-        return await self._reader.found(ask, timeout_s)
+        return await self._reader.found(ask, self._seconds(timeout_s))
 
     def subscribe(self, name: str, label: str, notify: Notify) -> Callable[[], None]:
         """Call ``notify`` on the background thread with what is known and each change; returns how to end it."""
+        if wrong := Ask(name=name, label=label).wrong:
+            self._once.warn(wrong, "nothing is told of a playbook: %s", wrong)
+            return lambda: None
         background = self.start()
         background.call(lambda: self._reader.subscribe((name, label), notify))
         return lambda: background.call(lambda: self._reader.unsubscribe((name, label), notify))
 
     async def ready(self, timeout_s: float) -> bool:
         """Wait until all playbooks of the deployment are known; False after ``timeout_s`` (s)."""
-        return await self._reader.ready(timeout_s)
+        return await self._reader.ready(self._seconds(timeout_s))
 
     # ---- both faces
 
@@ -224,6 +241,7 @@ class Engine:
 
     def close(self, timeout_s: float) -> Delivery:
         """Deliver what is buffered and held, disconnect, end the thread; the second time: nothing."""
+        timeout_s = self._seconds(timeout_s)
         background = self._background
         if background is None or self._pid != os.getpid() or self._closed:
             self._closed = True

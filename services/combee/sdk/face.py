@@ -157,7 +157,7 @@ class Face:
     ) -> None:
         """Say how a run ended that ``trace(…, outcome_within_s=…)`` told of. Never waits, never raises."""
         told = {"feedback": told_of(feedback, success=success), "target": target, "answer": answer}
-        self._engine.outcome(str(trace_id), {name: value for name, value in told.items() if value})
+        self._engine.outcome(str(trace_id), {name: str(value) for name, value in told.items() if value})
 
     def _made(self, kind: type[Any], fields: Mapping[str, Any]) -> Any:
         try:

@@ -34,6 +34,17 @@ class Ask:
     """Goes before the label."""
     fallback: str = ""
 
+    @property
+    def wrong(self) -> str:
+        """Say what cannot be read because it is no name, label or version; empty: nothing."""
+        wanted = (("name", self.name, str), ("label", self.label, str), ("version", self.version, int | None))
+        wrong = (
+            f"its {what} is of type {type(given).__name__}"
+            for what, given, kind in wanted
+            if not isinstance(given, kind)
+        )
+        return next(wrong, "")
+
 
 class Reader:
     """Keeps the shelf; runs on the background loop. ``known`` and ``answer`` are for any thread."""
@@ -55,7 +66,7 @@ class Reader:
 
     def answer(self, ask: Ask) -> PlaybookView:
         """Return what memory says, or the fallback."""
-        return self._view(ask, self._find(ask))
+        return self._view(ask, None if ask.wrong else self._find(ask))
 
     def known(self, ask: Ask) -> PlaybookView | None:
         """Return what memory says; None if waiting may help."""
@@ -79,7 +90,8 @@ class Reader:
 
     def _view(self, ask: Ask, found: Playbook | None) -> PlaybookView:
         labels = self._shelf.labels(found) if found else ()
-        return PlaybookView(name=ask.name, snapshot=found, labels=labels, fallback=ask.fallback)
+        fallback = "" if ask.fallback is None else str(ask.fallback)
+        return PlaybookView(name=str(ask.name), snapshot=found, labels=labels, fallback=fallback)
 
     def _is_worth_waiting(self, ask: Ask) -> bool:
         if time.monotonic() < self._patience.get((ask.name, ask.label, ask.version), 0.0):

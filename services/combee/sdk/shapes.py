@@ -1,6 +1,6 @@
 """Where the two interfaces of OpenAI's library take a prompt, and what they were asked: chat and responses."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +27,7 @@ class Shape:
     def held(self, arguments: Arguments) -> dict[str, Any]:
         """Return the arguments; what can be read only once is read."""
         given = arguments.get(self.field)
-        if given is None or isinstance(given, (str, list, tuple)):
+        if not isinstance(given, Iterable) or isinstance(given, (str, list, tuple)):
             return dict(arguments)
         return {**arguments, self.field: list(given)}
 
@@ -37,9 +37,9 @@ def _chat_asked(arguments: Arguments) -> Messages:
 
 
 def _chat_shown(arguments: Arguments, prompt: str) -> dict[str, Any]:
-    messages: Sequence[Any] = arguments.get("messages") or ()
-    if not prompt:
-        return {**arguments, "messages": list(messages)}
+    messages = arguments.get("messages")
+    if not prompt or not isinstance(messages, (list, tuple)):
+        return dict(arguments)  # what is no list of messages, its server shall refuse
     first = messages[0].get("role") if messages and isinstance(messages[0], Mapping) else None
     role = first if first in SYSTEM_ROLES else "system"
     return {**arguments, "messages": [{"role": role, "content": prompt}, *messages]}

@@ -1,7 +1,9 @@
 """A streamed answer that is passed on piece by piece and recorded as a whole when it ends."""
 
+import json
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any, Protocol, Self
 
 
@@ -151,3 +153,94 @@ class Recorded:
     async def __aexit__(self, *reason: object) -> Any:
         self._finish()
         return await self._stream.__aexit__(*reason)
+
+
+def reply_in(body: bytes, gathered: Gathered) -> Any:
+    """Return the reply that the body of an HTTP response holds: one JSON value, or server-sent events."""
+    text = body.decode(errors="replace").replace("\r\n", "\n")
+    if text.lstrip().startswith("{"):
+        return _object(text)
+    for event in text.split("\n\n"):
+        lines = event.split("\n")
+        told = "\n".join(line.removeprefix("data:") for line in lines if line.startswith("data:"))
+        if told.lstrip().startswith("{"):  # the last one is [DONE]; one may be cut off
+            gathered.take(_object(told))
+    return gathered
+
+
+def _object(text: str) -> Any:
+    try:
+        return json.loads(text, object_hook=lambda fields: SimpleNamespace(**fields))
+    except ValueError:
+        return None
+
+
+def read_along(response: Any, done: Callable[[bytes], None]) -> None:
+    """Call ``done`` once with the body of an HTTP response: when it was read, as far as it was, or now if it is here.
+
+    ``response`` is httpx's, plain or async: whatever reads it (``read``, ``iter_text``, ``iter_lines``) asks its
+    ``iter_bytes`` or ``aiter_bytes``. Of raw bytes (``iter_raw``) nothing is seen.
+    """
+    if response.is_closed:
+        done(response.content)
+        return
+    _ReadAlong(response, done)
+
+
+class _ReadAlong:
+    def __init__(self, response: Any, done: Callable[[bytes], None]) -> None:
+        self._iter, self._aiter = response.iter_bytes, response.aiter_bytes
+        self._close, self._aclose = response.close, response.aclose
+        self._done: Callable[[bytes], None] | None = done
+        self._pieces: list[bytes] = []
+        self._is_reading = False
+        response.iter_bytes, response.aiter_bytes = self.iter_bytes, self.aiter_bytes
+        response.close, response.aclose = self.close, self.aclose
+
+    def _finish(self) -> None:
+        # The response closes itself before its decoder gives up the last bytes.
+        if self._is_reading:
+            return
+        done, self._done = self._done, None
+        if done is not None and self._pieces:
+            done(b"".join(self._pieces))
+
+    def _take(self, piece: bytes) -> None:
+        if self._done is not None:
+            self._pieces.append(piece)
+
+    def iter_bytes(self, chunk_size: int | None = None) -> Iterator[bytes]:
+        try:
+            self._is_reading = True
+            for piece in self._iter(chunk_size):
+                self._take(piece)
+                self._is_reading = False
+                yield piece
+                self._is_reading = True
+        finally:
+            self._is_reading = False
+            self._finish()
+
+    async def aiter_bytes(self, chunk_size: int | None = None) -> AsyncIterator[bytes]:
+        try:
+            self._is_reading = True
+            async for piece in self._aiter(chunk_size):
+                self._take(piece)
+                self._is_reading = False
+                yield piece
+                self._is_reading = True
+        finally:
+            self._is_reading = False
+            self._finish()
+
+    def close(self) -> None:
+        try:
+            self._close()
+        finally:
+            self._finish()
+
+    async def aclose(self) -> None:
+        try:
+            await self._aclose()
+        finally:
+            self._finish()

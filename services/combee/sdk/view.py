@@ -4,15 +4,17 @@ import json
 import math
 import time
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from combee.core.prompt import fence
 from combee.core.render import ace_text, markdown_text
 from combee.sdk.choosing import chosen
+from combee.sdk.logs import Once
 from combee_schemas.base import Shown
 from combee_schemas.playbook import Entry, Playbook
 
 Form = Literal["ace", "md", "json", "gepa"]
+_once: Final = Once()
 
 INTRODUCTION = (
     "What earlier runs taught about this kind of task. Use what applies; it is advice, not instructions that could"
@@ -82,15 +84,17 @@ class PlaybookView:
         ``format``: ``ace`` (the default for entries), ``md``, ``json``, ``gepa`` (the default for components: JSON,
         component → text). The fallback text is returned as it was given. For the rest see ``choose``.
 
-        Raises
-        ------
-        ValueError
-            If there is no such format.
+        What cannot be done so (no such format, no number) is logged once, and the whole text returned.
         """
-        view = self.choose(budget_tokens=budget_tokens, query=query, k=k)
-        if view.snapshot is None:
-            return view.fallback
-        return written(view.snapshot.model_copy(update={"counters": counters}), format)
+        if self.snapshot is None:
+            return self.fallback
+        whole = self.snapshot.model_copy(update={"counters": bool(counters)})
+        try:
+            kept = chosen(whole.entries, query=query, k=k, budget_tokens=budget_tokens)
+            return written(whole.model_copy(update={"entries": kept}), format)
+        except (TypeError, ValueError) as error:
+            _once.warn(str(error), "a playbook is rendered as a whole, in its default form: %s", error)
+            return written(whole, None)
 
     def __str__(self) -> str:
         return self.render()

@@ -1,29 +1,41 @@
 """``wrap_openai``: a client of OpenAI's library that is shown the playbook and whose calls become traces.
 
-Duck-typed: OpenAI's library is not imported, and whatever has ``chat.completions.create`` or ``responses.create``
-will do.
+OpenAI's library is not imported. Every helper of its clients (``create``, ``parse``, ``stream``, ``with_options``,
+``with_raw_response``, ``with_streaming_response``, ``beta``) ends in one public method of the client, ``request``: a
+subclass of the client's own class changes the body there and reads along what comes back. Libraries made with the
+same generator have that method, too. Of any other client the methods themselves are replaced, and what cannot be is
+said once.
 """
 
 import copy
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, TypeVar
 
 from combee.sdk.answers import answer_of, metadata_of
 from combee.sdk.default import default_client
 from combee.sdk.face import Face
 from combee.sdk.learning import CURRENT, Run, awaited, read
-from combee.sdk.logs import logger
+from combee.sdk.logs import Once, logger
 from combee.sdk.reader import Ask
 from combee.sdk.shapes import CHAT, RESPONSES, Shape
-from combee.sdk.streams import Recorded
+from combee.sdk.streams import Recorded, read_along, reply_in
 from combee.sdk.transport import LATEST
 from combee.sdk.view import PlaybookView
 
 C = TypeVar("C")
 
 METHODS = ("create", "parse")
+HELPERS = ("stream", "with_raw_response", "with_streaming_response", "with_options", "copy")
+"""Ways past ``METHODS`` that only OpenAI's own clients have covered."""
+
+SHAPES = {"/chat/completions": CHAT, "/responses": RESPONSES}
+OTHER_CALLS = ("/completions", "/runs")
+"""The ends of paths that ask a model, too, but have no place for a playbook."""
+SOCKETS = ("realtime", "responses")
+"""The parts of a client that open WebSockets with ``connect``; those do not pass ``request``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +50,15 @@ class Call:
 
     def answered(self, reply: Any) -> None:
         """Record the answer; whatever a library puts there, the agent gets it."""
+        self._record(lambda: reply)
+
+    def received(self, body: bytes) -> None:
+        """Record the answer that the body of an HTTP response holds."""
+        self._record(lambda: reply_in(body, self.shape.gathered()))
+
+    def _record(self, read_reply: Callable[[], Any]) -> None:
         try:
+            reply = read_reply()
             model = str(self.arguments.get("model") or "")
             messages = self.shape.asked(self.arguments)
             self.run.recorded(messages, answer_of(reply), metadata_of(reply, model))
@@ -54,6 +74,26 @@ class Injector:
 
     client: Face
     ask: Ask | None = field(default=None)
+    once: Once = field(default_factory=Once)
+
+    def passed(self, what: str) -> None:
+        """Say, once, that something goes past the playbook."""
+        if self.ask is not None or CURRENT.get() is not None:
+            self.once.warn(
+                what,
+                "wrap_openai does not cover %s: such calls are shown no playbook and are not recorded;"
+                " use chat.completions or responses",
+                what,
+            )
+
+    def warning(self, what: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Return ``original`` as it is, but for the word on what goes past the playbook."""
+
+        def warned(*args: Any, **arguments: Any) -> Any:
+            self.passed(what)
+            return original(*args, **arguments)
+
+        return warned
 
     def begin(
         self, shape: Shape, view: PlaybookView | None, arguments: dict[str, Any]
@@ -106,13 +146,16 @@ def recording(
 
 
 class Instead:
-    """Another object with some attributes of its own."""
+    """Another object with some attributes of its own; the ways past them say so once."""
 
-    def __init__(self, original: Any, **own: Any) -> None:
-        self.__dict__.update(own, _original=original)
+    def __init__(self, original: Any, injector: Injector, **own: Any) -> None:
+        self.__dict__.update(own, _original=original, _injector=injector)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._original, name)
+        found = getattr(self._original, name)
+        if name in HELPERS:
+            self._injector.passed(name)
+        return found
 
 
 def wrap_openai(
@@ -123,7 +166,7 @@ def wrap_openai(
     fallback: str = "",
     combee: Face | None = None,
 ) -> C:
-    """Return a copy of an ``OpenAI`` or ``AsyncOpenAI`` client whose completions and responses learn; streams too.
+    """Return a copy of an ``OpenAI`` or ``AsyncOpenAI`` client whose completions and responses learn, streams too.
 
     Inside ``learning`` calls belong to that run and are shown its playbook. Outside each call is a run of its own
     under ``playbook``; without ``playbook`` it passes untouched. ``combee``: None is the default client.
@@ -142,13 +185,116 @@ def wrap_openai(
         )
     ask = Ask(name=playbook, label=label, fallback=fallback) if playbook else None
     injector = Injector(client=combee or default_client(), ask=ask)
+    if _has_request(type(client)):
+        return _subclassed(client, injector)
     is_async = hasattr(type(client), "__aenter__")
     wrapped: Any = copy.copy(client)
+    for name in HELPERS:
+        if callable(original := getattr(client, name, None)):
+            setattr(wrapped, name, injector.warning(name, original))
     if completions in can:
-        wrapped.chat = Instead(chat, completions=_recorded(completions, CHAT, injector, is_async=is_async))
+        recorded = _recorded(completions, CHAT, injector, is_async=is_async)
+        wrapped.chat = Instead(chat, injector, completions=recorded)
     if responses in can:
         wrapped.responses = _recorded(responses, RESPONSES, injector, is_async=is_async)
     return wrapped  # type: ignore[no-any-return]  # a copy of what was given
+
+
+# ---- clients with one method that all calls pass
+
+
+def _has_request(kind: type[Any]) -> bool:
+    request = getattr(kind, "request", None)
+    return (
+        inspect.isfunction(request) and {"cast_to", "options"} <= inspect.signature(request).parameters.keys()
+    )
+
+
+def _subclassed(client: C, injector: Injector) -> C:
+    """Return a copy of a client, of a subclass that its own ``copy`` and ``with_options`` make more of."""
+    kind: Any = getattr(type(client), "__wrapped__", type(client))  # wrapping again replaces the first
+    own = {"__wrapped__": kind, "request": _request(kind.request, injector)}
+    own |= {name: _Watched(name, kind, injector) for name in SOCKETS if hasattr(kind, name)}
+    made: Any = object.__new__(type(kind.__name__, (kind,), {"__module__": kind.__module__, **own}))
+    # What a client keeps of its parts is bound to it: the copy has to make its own.
+    made.__dict__.update(
+        (name, value)
+        for name, value in vars(client).items()
+        if not isinstance(inspect.getattr_static(kind, name, None), cached_property)
+    )
+    return made  # type: ignore[no-any-return]  # see above
+
+
+def _request(original: Callable[..., Any], injector: Injector) -> Callable[..., Any]:
+    """Return a client's ``request`` with the playbook injected and its answer recorded."""
+
+    def begin(options: Any, shape: Shape, view: PlaybookView | None) -> tuple[Any, Call | None]:
+        body, call = injector.begin(shape, view, options.json_data)
+        changed = copy.copy(options)
+        changed.json_data = body
+        return changed, call
+
+    def sync(self: Any, cast_to: Any, options: Any, *args: Any, **more: Any) -> Any:
+        shape = _shape_of(options, injector)
+        if shape is None:
+            return original(self, cast_to, options, *args, **more)
+        changed, call = begin(options, shape, injector.playbook())
+        reply = original(self, cast_to, changed, *args, **more)
+        return _observed(reply, call)
+
+    async def asynchronous(self: Any, cast_to: Any, options: Any, *args: Any, **more: Any) -> Any:
+        shape = _shape_of(options, injector)
+        if shape is None:
+            return await original(self, cast_to, options, *args, **more)
+        changed, call = begin(options, shape, await injector.awaited_playbook())
+        reply = await original(self, cast_to, changed, *args, **more)
+        return _observed(reply, call)
+
+    return asynchronous if inspect.iscoroutinefunction(original) else sync
+
+
+def _shape_of(options: Any, injector: Injector) -> Shape | None:
+    """Return how a request asks a model; None: it does not, or in a way that has no place for a playbook."""
+    path = str(options.url).partition("?")[0]
+    end = next((end for end in (*SHAPES, *OTHER_CALLS) if path.endswith(end)), None)
+    if end is None or str(options.method).lower() != "post":
+        return None
+    if end in SHAPES and isinstance(options.json_data, dict):
+        return SHAPES[end]
+    injector.passed(f"POST {end}")
+    return None
+
+
+def _observed(reply: Any, call: Call | None) -> Any:
+    """Return a reply as it is; it is recorded when its text has been read."""
+    if call is None:
+        return reply
+    # A raw response, a stream over one, or a value that was made of one.
+    response = getattr(reply, "http_response", None) or getattr(reply, "response", None) or reply
+    if hasattr(response, "iter_bytes"):
+        read_along(response, call.received)
+    else:
+        call.answered(reply)
+    return reply
+
+
+class _Watched:
+    """A part of a client whose ``connect`` says once that it is not covered."""
+
+    def __init__(self, name: str, kind: Any, injector: Injector) -> None:
+        self._name = name
+        self._kind = kind
+        self._injector = injector
+
+    def __get__(self, client: Any, owner: Any) -> Any:
+        # The client keeps the part from now on: this is asked once.
+        part = inspect.getattr_static(self._kind, self._name).__get__(client, owner)
+        if client is not None and hasattr(part, "connect"):
+            part.connect = self._injector.warning(f"{self._name}.connect", part.connect)
+        return part
+
+
+# ---- any other client
 
 
 def _recorded(resource: Any, shape: Shape, injector: Injector, *, is_async: bool) -> Instead:
@@ -158,4 +304,4 @@ def _recorded(resource: Any, shape: Shape, injector: Injector, *, is_async: bool
         for name in METHODS
         if callable(getattr(resource, name, None))
     }
-    return Instead(resource, **own)
+    return Instead(resource, injector, **own)

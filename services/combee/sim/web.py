@@ -9,13 +9,14 @@ from http import HTTPStatus
 from typing import Any, Literal
 
 from fastapi import FastAPI, Request, Response
+from fastapi.responses import StreamingResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from combee.sim.faults import fault_rates
 from combee.sim.reading import NotAChatError
 from combee.sim.respond import MODEL
 from combee.sim.standin import Call, Outcome, StandIn
-from combee.sim.wire import as_bytes, completion, error, models
+from combee.sim.wire import as_bytes, chunks, completion, error, models
 
 TRANSPORT = "combee.transport"
 Waited = Literal["elapsed", "gone", "stopping"]
@@ -52,7 +53,7 @@ class Web:
             outcome = await self._live_through(call, request)
         finally:
             self._stand_in.end(call, outcome)
-        return self._answer(call, outcome)
+        return self._answer(call, outcome, body)
 
     async def _live_through(self, call: Call, request: Request) -> Outcome:
         """Wait as long as the call takes; return what became of it."""
@@ -79,7 +80,7 @@ class Web:
             gone.cancel()
             stopping.cancel()
 
-    def _answer(self, call: Call, outcome: Outcome) -> Response:
+    def _answer(self, call: Call, outcome: Outcome, body: dict[str, Any]) -> Response:
         options = self._stand_in.options
         match outcome:
             case "429":
@@ -97,10 +98,12 @@ class Web:
             case "down" | "stopped" | "hang" | "reset" | "abandoned":
                 return _reply(HTTPStatus.SERVICE_UNAVAILABLE, error("the model is down", "server_error"))
         created_s = call.started_ms // 1000
-        return _reply(
-            HTTPStatus.OK,
-            completion(call.said, outcome, created_s=created_s, huge_bytes=options.huge_bytes),
-        )
+        whole = completion(call.said, outcome, created_s=created_s, huge_bytes=options.huge_bytes)
+        if not body.get("stream"):
+            return _reply(HTTPStatus.OK, whole)
+        asked = body.get("stream_options")
+        with_usage = isinstance(asked, dict) and bool(asked.get("include_usage"))
+        return StreamingResponse(chunks(whole, with_usage=with_usage), media_type="text/event-stream")
 
     async def list_models(self) -> Response:
         """Return the one model."""
@@ -159,8 +162,6 @@ def _object(raw: bytes) -> dict[str, Any]:
 
 
 def _refuse_unknown(body: dict[str, Any]) -> None:
-    if body.get("stream"):
-        raise NotAChatError("streaming is not supported; leave 'stream' out")
     model = str(body.get("model", ""))
     if model.rpartition("/")[2] != MODEL:
         raise LookupError(f"the model {model!r} does not exist here; the only one is {MODEL!r}")
