@@ -177,7 +177,7 @@ def test_an_empty_lesson_is_dropped_counted_and_told_of_once(
 WRONG: tuple[Any, ...] = (None, 7, -1.5, math.nan, math.inf, ["a"], {"a": 1}, b"a", object(), "", "no name!")
 
 
-@pytest.mark.parametrize("wrong", WRONG, ids=repr)
+@pytest.mark.parametrize("wrong", WRONG, ids=[f"{type(one).__name__}-{n}" for n, one in enumerate(WRONG)])
 def test_no_public_method_raises_whatever_it_is_given(client: Client, wrong: Any) -> None:
     client.ready()
     view = client.playbook(wrong, label=wrong, version=wrong, fallback=wrong, timeout_s=0.01)
