@@ -24,7 +24,7 @@ from combee.runtime.clock import SystemClock
 from combee.runtime.settings import load_settings
 from combee_schemas.topics import HISTORY, REFLECTIONS
 from support.broker import Broker
-from support.gateway import ADMIN, CONFIGURED, READER, published, version
+from support.gateway import ADMIN, CONFIGURED, READER, GuardedLog, published, version
 from support.running import Running, running_stack, traces
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -221,9 +221,24 @@ async def see_every_page(page: Page, base: str, pictures: Path | None) -> None:
                 await page.screenshot(path=pictures / name, full_page="flow" in name and width > PHONE)
 
 
+async def a_page_whose_topic_must_not_be_read_says_why_until_it_may(page: Page, log: GuardedLog) -> None:
+    told = page.get_by_text("dead-letters cannot be read: TopicAuthorizationFailedError")
+    log.deny("dead-letters")
+    await log.produce(Outgoing(topic="dead-letters", value=b"fetched"))
+    await page.keyboard.press("d")
+    await expect(told).to_be_visible(timeout=PATIENCE_MS)
+    await page.keyboard.press("l")
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Learning", timeout=PATIENCE_MS)
+    await expect(told).to_be_hidden(timeout=PATIENCE_MS)
+    await page.keyboard.press("d")
+    await expect(told).to_be_visible(timeout=PATIENCE_MS)
+    log.deny()
+    await expect(told).to_be_hidden(timeout=PATIENCE_MS)
+
+
 async def test_with_keys_nobody_looks_without_one_and_the_live_page_works_with_one() -> None:
     complaints: list[str] = []
-    log = MemoryLog(SystemClock())
+    log = GuardedLog()
     async with keyed(log) as base, browsing() as browser:
         async with httpx.AsyncClient() as client:
             answers = [await client.get(base, auth=("any", key)) for key in ("", READER, ADMIN)]
@@ -235,6 +250,7 @@ async def test_with_keys_nobody_looks_without_one_and_the_live_page_works_with_o
         await expect(page.get_by_role("link", name="support/refunds").first).to_be_visible(
             timeout=PATIENCE_MS
         )
+        await a_page_whose_topic_must_not_be_read_says_why_until_it_may(page, log)
 
     assert complaints == []
 
