@@ -114,3 +114,12 @@ async def test_parameters_a_newer_model_refuses_are_given_up(server: FakeOpenAI,
     assert server.seen[3].body["max_completion_tokens"] == 50
     assert "max_tokens" not in server.seen[3].body
     assert "temperature" not in server.seen[3].body
+
+
+async def test_an_error_text_that_utf_8_cannot_hold_can_be_written_to_logs_and_topics(
+    server: FakeOpenAI, model: OpenAIModel
+) -> None:
+    server.will(refuses(400, "odd \ud800"))
+    with pytest.raises(PoisonError, match=r"odd \?") as raised:
+        await model.ask(PROMPT)
+    assert str(raised.value).encode()

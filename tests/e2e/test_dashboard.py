@@ -26,7 +26,7 @@ from combee.runtime.clock import SystemClock
 from combee.runtime.settings import load_settings
 from combee_schemas.topics import HISTORY, REFLECTIONS
 from support.broker import Broker
-from support.gateway import ADMIN, CONFIGURED, READER, published, version
+from support.gateway import ADMIN, CONFIGURED, READER, GuardedLog, published, version
 from support.running import Running, running_stack, traces
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -227,7 +227,7 @@ async def test_keys_keep_others_out_what_is_chosen_survives_a_reload_and_what_is
     None
 ):
     complaints: list[str] = []
-    log = MemoryLog(SystemClock())
+    log = GuardedLog()
     lessons = [version(PLAYBOOK, 1, "one"), version(PLAYBOOK, 2, "one", "two"), version(PLAYBOOK, 3, "three")]
     async with browsing() as browser:
         async with keyed(log) as (base, context):
@@ -244,9 +244,25 @@ async def test_keys_keep_others_out_what_is_chosen_survives_a_reload_and_what_is
             assert complaints == []
             await miss_a_page(page, base)
             await page.goto(base)
+            await a_page_whose_topic_must_not_be_read_says_why_until_it_may(page, log)
             await lose_the_broker(page, context)
         await expect(page.locator("#lost")).to_have_text(STALE, timeout=PATIENCE_MS)
         await expect(page.locator("body.lost")).to_be_attached()
+
+
+async def a_page_whose_topic_must_not_be_read_says_why_until_it_may(page: Page, log: GuardedLog) -> None:
+    told = page.get_by_text("dead-letters cannot be read: TopicAuthorizationFailedError")
+    log.deny("dead-letters")
+    await log.produce(Outgoing(topic="dead-letters", value=b"fetched"))
+    await page.keyboard.press("d")
+    await expect(told).to_be_visible(timeout=PATIENCE_MS)
+    await page.keyboard.press("l")
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Learning", timeout=PATIENCE_MS)
+    await expect(told).to_be_hidden(timeout=PATIENCE_MS)
+    await page.keyboard.press("d")
+    await expect(told).to_be_visible(timeout=PATIENCE_MS)
+    log.deny()
+    await expect(told).to_be_hidden(timeout=PATIENCE_MS)
 
 
 async def knock(base: str) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import json
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,7 +16,7 @@ from combee.core.playbook import empty
 from combee.gateway.app import build
 from combee.gateway.context import Context, context_of
 from combee.gateway.server import serve
-from combee.ports import Log, Outgoing
+from combee.ports import FatalError, Log, Outgoing, Record
 from combee.publish.publisher import Publisher
 from combee.runtime.clock import SystemClock
 from combee.runtime.settings import load_settings
@@ -89,6 +89,33 @@ async def publishing(log: Log) -> None:
     """Run the publish service for ever."""
     publisher = Publisher(log, SystemClock(), budget_tokens=16_000)
     await publisher.session(asyncio.Event(), lambda: None)
+
+
+class GuardedLog(MemoryLog):
+    """A log in which some topics must not be read, from now on or no longer."""
+
+    def __init__(self) -> None:
+        super().__init__(SystemClock(), partitions=1)
+        self.denied: set[str] = set()
+
+    def check(self, topic: str) -> None:
+        if topic in self.denied:
+            raise FatalError(f"TopicAuthorizationFailedError: {topic}")
+
+    def deny(self, *topics: str) -> None:
+        self.denied = set(topics)
+
+    async def follow(
+        self, topic: str, starts: Mapping[int, int] | None = None
+    ) -> AsyncGenerator[Sequence[Record] | None, None]:
+        self.check(topic)
+        async for records in super().follow(topic, starts):
+            self.check(topic)
+            yield records
+
+    async def ends(self, topic: str) -> Mapping[int, int]:
+        self.check(topic)
+        return await super().ends(topic)
 
 
 @dataclass(frozen=True, slots=True)

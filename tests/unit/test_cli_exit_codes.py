@@ -171,6 +171,12 @@ async def test_a_verb_waits_for_the_broker_no_longer_than_its_deadline(
         await cli_log._answered(ask, "kafka:9092")
 
 
+def unknown_issuer() -> ssl.SSLCertVerificationError:
+    error = ssl.SSLCertVerificationError("unknown issuer")
+    error.verify_code, error.verify_message = 20, "unable to get local issuer certificate"
+    return error
+
+
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
@@ -180,7 +186,7 @@ async def test_a_verb_waits_for_the_broker_no_longer_than_its_deadline(
         (aiokafka.errors.GroupAuthorizationFailedError("g"), ConfigurationError),
         (aiokafka.errors.ClusterAuthorizationFailedError(), ConfigurationError),
         (aiokafka.errors.TransactionalIdAuthorizationFailed(), ConfigurationError),
-        (ssl.SSLCertVerificationError("unknown issuer"), ConfigurationError),
+        (unknown_issuer(), ConfigurationError),
         (ssl.SSLError("wrong version number"), ConfigurationError),
         (ssl.SSLEOFError("in the middle of a handshake"), TransientError),
         (ConnectionRefusedError(), TransientError),

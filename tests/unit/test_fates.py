@@ -15,7 +15,9 @@ import pytest
 import stamina
 
 import combee
+from combee.cli.learning import Learning
 from combee.control.controller import Controller
+from combee.core.intake import Sample
 from combee.core.playbook import empty
 from combee.core.sizing.policy import SizingPolicy
 from combee.ports import (
@@ -40,7 +42,7 @@ from combee_schemas.trace import Trace
 from support import ledger
 from support.deployment import Deployment, together
 from support.ledger import NAME, dead_letters, outgoing, reflection
-from support.models import ScriptedModel, echo
+from support.models import ModelClient, ScriptedModel, echo
 from support.mortal import Fuse, MortalLog
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
@@ -56,6 +58,7 @@ FATES: Mapping[str, str] = {
     "RefusedError": "poison",
     "UnusableReplyError": "poison",
     "FatalError": "fatal",
+    "ConfigurationError": "fatal",
     "SettingsError": "fatal",
     "EmbeddedKafkaError": "fatal",
     "BrokerStartError": "fatal",
@@ -342,3 +345,20 @@ async def test_a_reason_that_utf_8_cannot_hold_stops_nobody() -> None:
         await world.until(lambda: len(ledger.records(world.log, topics.REFLECTIONS)) == 1)
         assert not task.done()
     assert [one.reason for one in dead_letters(world.log)] == ["the model's server answered ?"]
+
+
+async def test_a_sample_that_no_model_can_answer_is_a_wrong_run_and_the_others_are_learned() -> None:
+    def answer(prompt: Prompt) -> Mapping[str, Any]:
+        if "question 0" in prompt.user and prompt.reply_name == "answer":
+            raise PromptTooLongError("too long")
+        said = {"answer": {"final_answer": "42"}, "reflection": {"key_insight": "an insight"}}
+        return said.get(prompt.reply_name) or echo(prompt)
+
+    deployment = Deployment(model=ScriptedModel(answer), batch_size=2)
+    learning = Learning(deployment.log, ModelClient(deployment.model), deployment.clock, concurrency=1)
+    samples = [
+        Sample(trace_id=f"t-{n}", playbook=NAME, question=f"question {n}", target="42") for n in range(2)
+    ]
+    async with deployment.running(), asyncio.timeout(10):
+        report = await learning.run(samples, NAME, stall_s=60)
+    assert (report.published, report.applied) == (2, 2)

@@ -1,7 +1,7 @@
 """The live picture: what an onlooker sees of windows, trees, versions and offsets."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import permutations
 
@@ -13,7 +13,7 @@ from combee.core import identity
 from combee.core.live.picture import BATCHES_KEPT, Picture
 from combee.core.live.rates import Rate
 from combee.core.live.values import LiveBatch, LivePlaybook, Snapshot
-from combee.ports import FatalError, Outgoing, Record
+from combee.ports import Outgoing
 from combee.runtime import live
 from combee.runtime.clock import SystemClock
 from combee.runtime.live import FOLLOWED, STAGES, Live
@@ -27,7 +27,7 @@ from combee_schemas.scan import Partial, Plan, Update
 from support import ledger
 from support.clock import ManualClock
 from support.deployment import Deployment
-from support.gateway import published, served
+from support.gateway import GuardedLog, published, served
 from support.ledger import NAME, outgoing, reflection
 from support.waiting import until
 
@@ -262,33 +262,6 @@ async def test_what_cannot_be_read_is_passed_over(deployment: Deployment) -> Non
 
 
 # ---- rights
-
-
-class GuardedLog(MemoryLog):
-    """A log in which some topics must not be read, from now on or no longer."""
-
-    def __init__(self) -> None:
-        super().__init__(SystemClock(), partitions=1)
-        self.denied: set[str] = set()
-
-    def check(self, topic: str) -> None:
-        if topic in self.denied:
-            raise FatalError(f"TopicAuthorizationFailedError: {topic}")
-
-    def deny(self, *topics: str) -> None:
-        self.denied = set(topics)
-
-    async def follow(
-        self, topic: str, starts: Mapping[int, int] | None = None
-    ) -> AsyncGenerator[Sequence[Record] | None, None]:
-        self.check(topic)
-        async for records in super().follow(topic, starts):
-            self.check(topic)
-            yield records
-
-    async def ends(self, topic: str) -> Mapping[int, int]:
-        self.check(topic)
-        return await super().ends(topic)
 
 
 @pytest.fixture
