@@ -2,13 +2,19 @@ import asyncio
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import pytest
 
-from combee.adapters.embedded_kafka import BrokerStartError, DirectoryInUseError, directory, guard
+from combee.adapters.embedded_kafka import (
+    BrokerStartError,
+    DirectoryInUseError,
+    PortTakenError,
+    directory,
+    guard,
+)
 from combee.adapters.embedded_kafka.directory import SharedKafka, using
 from combee.adapters.embedded_kafka.lock import held
 from combee.adapters.embedded_kafka.node import node_lease, node_process
@@ -135,6 +141,17 @@ async def test_a_directory_that_stays_locked_is_a_clear_error(tmp_path: Path) ->
                 pass
 
 
+@contextmanager
+def stranger(address: str) -> Iterator[None]:
+    """Listen at an address that is not ours."""
+    host, port = address.split(":")
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, int(port)))
+        listener.listen()
+        yield
+
+
 async def again(kafka: SharedKafka, dead: BrokerProcess) -> BrokerProcess:
     """Return the process that has taken a dead one's place and answers."""
 
@@ -165,13 +182,16 @@ async def test_a_broker_that_is_killed_while_in_use_is_started_again_on_its_port
 async def test_a_command_that_finds_a_killed_broker_first_keeps_its_ports_and_both_use_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(directory, "LOOK_S", 0.5)
+    monkeypatch.setattr(directory, "LOOK_S", 1.0)
     keeper, quicker = shared(tmp_path), shared(tmp_path)
     async with using(keeper, 5) as address:
         first = keeper._nodes[0].process
         assert first
         first.signal(signal.SIGKILL)
         assert await first.gone(5)
+        with stranger(address), pytest.raises(PortTakenError):
+            async with using(quicker, 5):  # it may not move: the keeper's clients know its ports
+                pass
         async with using(quicker, 5) as found:
             assert found == address
             assert await again(keeper, first) == quicker._nodes[0].process
@@ -185,13 +205,9 @@ async def test_a_broker_that_cannot_start_again_is_tried_with_growing_pauses_unt
     async with using(kafka, 5, told.append) as address:
         first = kafka._nodes[0].process
         assert first
-        host, port = address.split(":")
         first.signal(signal.SIGKILL)
         assert await first.gone(5)
-        with socket.socket() as stranger:
-            stranger.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            stranger.bind((host, int(port)))
-            stranger.listen()
+        with stranger(address):
             await until(lambda: sum("which Kafka node 1 needs, is taken" in line for line in told) >= 2)
         await again(kafka, first)
         assert kafka.bootstrap_servers == address

@@ -89,7 +89,6 @@ async def test_up_brings_its_killed_broker_back_refuses_a_second_up_and_leaves_n
         report = await learned(tmp_path, range(7, 14))
         assert report["reflections"]["applied"] == 7
         assert (await running.says(BACK)).endswith(broker.address)
-        await clean_ledger(tmp_path, applied=14)
         noise = [line for line in running.lines if re.search(r"Unable connect|NodeNotReady|Traceback", line)]
         assert noise == []
 
@@ -99,6 +98,4 @@ async def test_up_brings_its_killed_broker_back_refuses_a_second_up_and_leaves_n
         await running.process.wait()
     async with up(tmp_path):
         assert not left[0].is_running()
-        report = await learned(tmp_path, range(14, 21))
-        assert report["reflections"]["applied"] == 7
-        await clean_ledger(tmp_path, applied=21)
+        await clean_ledger(tmp_path, applied=14)
