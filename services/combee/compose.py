@@ -12,7 +12,7 @@ import structlog
 from combee.adapters.kafka import KafkaAdmin, KafkaLog, Presence
 from combee.adapters.kafka.connection import Connection, security_options
 from combee.core import layout
-from combee.ports import ConfigurationError, FatalError, LanguageModel, Log, OnModelCall
+from combee.ports import ConfigurationError, LanguageModel, Log, OnModelCall
 from combee.runtime.clock import SystemClock
 from combee.runtime.floodgate import Floodgate
 from combee.runtime.loop import Loop
@@ -111,12 +111,12 @@ async def check_topics(settings: Settings, connected: Connection) -> None:
 
     Raises
     ------
-    FatalError
+    ConfigurationError
         If one is missing or wrong; the message lists the remedies.
     """
     wrong = await topic_problems(settings, connected)
     if wrong:
-        raise FatalError("the topics are not as they must be:\n  " + "\n  ".join(wrong))
+        raise ConfigurationError("the topics are not as they must be:\n  " + "\n  ".join(wrong))
 
 
 @asynccontextmanager

@@ -137,7 +137,7 @@ async def test_topics_are_created_once_and_checked(site: Site, topic_prefix: str
     assert missing.code == 1
     assert len(missing.json()["problems"]) == len(topics.TOPICS)
     refused = await new.run("status")
-    assert refused.code == 1
+    assert refused.code == 2
     assert "run 'combee topics create'" in refused.err
     created = await new.run("topics", "create", "--json")
     assert created.json() == {"created": [one.name for one in topics.TOPICS], "problems": []}

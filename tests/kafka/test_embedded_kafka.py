@@ -14,6 +14,7 @@ from combee.adapters.embedded_kafka.process import BrokerProcess
 from combee.adapters.embedded_kafka.state import Run
 from combee.adapters.kafka import is_ready
 from support.broker import Broker
+from support.waiting import until
 
 TOPIC = "lessons"
 DEADLINE_S = 30
@@ -131,12 +132,23 @@ async def test_what_was_acknowledged_outlives_kill_minus_9_and_clients_find_the_
         assert await read(kafka.bootstrap_servers, 1100) == list(range(1100))
 
 
-async def test_a_paused_broker_answers_nothing_until_it_is_resumed(make: Make) -> None:
+def is_stopped(process: BrokerProcess) -> bool:
+    """Return whether all its threads stand still: on a busy machine some run on for a moment after SIGSTOP."""
+    states = [
+        stat.read_text().rpartition(")")[2].split()[0]
+        for stat in Path(f"/proc/{process.pid}/task").glob("*/stat")
+    ]
+    return set(states) == {"T"}
+
+
+async def test_a_paused_broker_answers_nothing_until_it_is_resumed(make: Make, tmp_path: Path) -> None:
     async with make() as kafka:
         await create(kafka.bootstrap_servers)
         async with producing(kafka.bootstrap_servers) as producer:
             await write(producer, range(10))
+            process = process_of(tmp_path / "data")
             kafka.pause()
+            await until(lambda: is_stopped(process))
             late = asyncio.create_task(write(producer, range(10, 20)))
             done, _ = await asyncio.wait([late], timeout=0.5)
             assert not done

@@ -18,7 +18,7 @@ async def test_worker_refuses_missing_topics(kafka: Broker, topic_prefix: str, t
         COMBEE_TOPIC_PREFIX=topic_prefix,
     )
 
-    assert ended.code == 1
+    assert ended.code == 2
     assert f"{topic_prefix}.updates is missing: run 'combee topics create'" in ended.err
     assert "Traceback" not in ended.err
 
@@ -30,22 +30,21 @@ async def test_worker_refuses_another_number_of_partitions(
     await compose.create_topics(made, compose.connection(made, kafka.bootstrap_servers))
     ended = await combee(
         "worker",
-        "scan",
+        "publish",
         "--bootstrap-servers",
         kafka.bootstrap_servers,
         data_dir=tmp_path,
         COMBEE_TOPIC_PREFIX=topic_prefix,
-        COMBEE_MODEL="simulated",
     )
 
-    assert ended.code == 1
+    assert ended.code == 2
     assert f"{topic_prefix}.updates has 2 partitions instead of 4: set COMBEE_PARTITIONS=2" in ended.err
 
 
 async def test_worker_without_a_broker_names_the_choices(tmp_path: Path) -> None:
     ended = await combee("worker", "scan", data_dir=tmp_path)
 
-    assert ended.code == 1
+    assert ended.code == 2
     assert "COMBEE_BOOTSTRAP_SERVERS" in ended.err
     assert "combee up" in ended.err
 

@@ -11,7 +11,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError, for_code
 
-from combee.adapters.kafka.connection import Connection
+from combee.adapters.kafka.connection import Connection, started
 from combee.adapters.kafka.errors import RIGHTS, translated
 from combee.ports import ConfigurationError, FatalError, TransientError
 
@@ -37,7 +37,7 @@ async def _client(options: Mapping[str, Any]) -> AsyncIterator[Any]:
     client = AIOKafkaAdminClient(**options)
     try:
         with translated("connecting"):
-            await client.start()
+            await started(client.start())
         yield client
     finally:
         await client.close()

@@ -1,7 +1,8 @@
 """How to reach a cluster, and how our topic names become the broker's."""
 
+import asyncio
 import ssl
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,24 @@ there waits until that fetch is over. So this bounds the latency of a record, no
 METADATA_AGE_MS = 5_000
 """A group whose leader could not see a topic just then, because the broker had lost its leaders for a moment, gets no
 partition of it and nobody says so: the next look at the metadata does. The clients' own 5 minutes are too long."""
+
+
+START_GRACE_S = 2.0
+
+
+async def started(starting: Awaitable[None]) -> None:
+    """Start a client of aiokafka; a start that is cancelled may end first.
+
+    Cancelled in the middle, aiokafka leaves the connection of its first question open.
+    """
+    task = asyncio.ensure_future(starting)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task}, timeout=START_GRACE_S)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        raise
 
 
 def security_options(

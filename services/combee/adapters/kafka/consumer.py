@@ -7,7 +7,7 @@ import aiokafka
 import aiokafka.errors
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 
-from combee.adapters.kafka.connection import FETCH_WAIT_MS, METADATA_AGE_MS, Connection
+from combee.adapters.kafka.connection import FETCH_WAIT_MS, METADATA_AGE_MS, Connection, started
 from combee.adapters.kafka.errors import translated
 from combee.ports import FatalError, OnAssigned, Record, TopicPartition, TransientError
 
@@ -64,7 +64,7 @@ class KafkaConsumer:
         """Join the group."""
         self._need = self._connection.need("Read", *topics, group=self._group)
         with translated(f"joining group {self._group}", self._need):
-            await self._consumer.start()
+            await started(self._consumer.start())
             self._consumer.subscribe([self._connection.full(t) for t in topics], listener=self._listener)
 
     async def poll(self, timeout_s: float) -> Sequence[Record]:

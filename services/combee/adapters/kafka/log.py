@@ -10,7 +10,7 @@ import aiokafka
 from aiokafka.client import AIOKafkaClient
 from aiokafka.partitioner import murmur2
 
-from combee.adapters.kafka.connection import REQUEST_TIMEOUT_MS, Connection
+from combee.adapters.kafka.connection import REQUEST_TIMEOUT_MS, Connection, started
 from combee.adapters.kafka.consumer import MAX_POLL_RECORDS, KafkaConsumer
 from combee.adapters.kafka.errors import Need, translated
 from combee.adapters.kafka.inflation import bound_inflation
@@ -64,7 +64,7 @@ class KafkaLog:
                     **self._connection.client, acks="all", enable_idempotence=True
                 )
                 try:
-                    await producer.start()
+                    await started(producer.start())
                 except BaseException:
                     await producer.stop()  # or it keeps its connections
                     raise
@@ -114,7 +114,7 @@ class KafkaLog:
         with translated(f"initialising transactional id {name}", need):
             try:
                 async with asyncio.timeout(2 * REQUEST_TIMEOUT_MS / 1000):
-                    await producer.start()
+                    await started(producer.start())
             except BaseException:
                 await producer.stop()
                 raise
@@ -135,7 +135,7 @@ class KafkaLog:
         theirs = [self._connection.theirs(tp) for tp in sources]
         try:
             with translated("reading"):
-                await reader.start()
+                await started(reader.start())
             reader.assign(theirs)
             yield reader, theirs
         finally:
@@ -233,7 +233,7 @@ class KafkaLog:
         client = AIOKafkaClient(**self._connection.client)
         try:
             with translated(f"looking up {topic}", self._connection.need("Describe", topic)):
-                await client.bootstrap()
+                await started(client.bootstrap())
                 found = await client.fetch_all_metadata()
         finally:
             await _finished(client.close())

@@ -1,11 +1,13 @@
 """Whether a broker answers, and if it does not, why: what heals by waiting, and what does not."""
 
+import asyncio
 import ssl
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
 from aiokafka import errors as kafka
-from aiokafka.conn import collect_hosts, create_conn
+from aiokafka.conn import AIOKafkaConnection, collect_hosts
 from aiokafka.protocol.admin import SaslHandShakeRequest
 from aiokafka.protocol.metadata import MetadataRequest
 
@@ -15,6 +17,7 @@ from combee.ports import CombeeError, ConfigurationError, TransientError
 
 ANSWER_TIMEOUT_MS = 5_000
 """A broker that takes longer for an empty question is away, as far as anybody waits for it."""
+CLOSE_S = 1.0
 ASKED_MECHANISM = "PLAIN"
 
 
@@ -61,7 +64,7 @@ class Presence:
 
     async def _answering(self, host: str, port: int) -> Any:
         with translated(f"connecting to {host}:{port}", self._need):
-            opened = await create_conn(host, port, **self._options)
+            opened = await _connected(host, port, self._options)
         try:
             await self._question(opened)
         except CombeeError:
@@ -95,9 +98,13 @@ class Presence:
 
     async def _spoken(self, host: str, port: int) -> str | None:
         for context in (_unverified(), None):
-            options = {"security_protocol": "SSL" if context else "PLAINTEXT", "ssl_context": context}
+            options = {
+                "security_protocol": "SSL" if context else "PLAINTEXT",
+                "ssl_context": context,
+                "request_timeout_ms": ANSWER_TIMEOUT_MS,
+            }
             with suppress(CombeeError), translated("looking at the protocol"):
-                opened = await create_conn(host, port, request_timeout_ms=ANSWER_TIMEOUT_MS, **options)
+                opened = await _connected(host, port, options)
                 try:
                     answer = await opened.send(SaslHandShakeRequest(ASKED_MECHANISM))
                 finally:
@@ -105,6 +112,18 @@ class Presence:
                 has_sasl = answer.error_code != kafka.IllegalSaslStateError.errno
                 return ("SASL_" if has_sasl else "") + ("SSL" if context else "PLAINTEXT")
         return None
+
+
+async def _connected(host: str, port: int, options: Mapping[str, Any]) -> Any:
+    """Return an open connection; of one that is refused nothing is left open."""
+    connection = AIOKafkaConnection(host, port, **options)
+    try:
+        await connection.connect()
+    except BaseException:
+        if connection._protocol is not None:  # noqa: SLF001 - else there is no socket, and nothing to wait for
+            await asyncio.wait({connection.close()}, timeout=CLOSE_S)
+        raise
+    return connection
 
 
 def _unverified() -> ssl.SSLContext:
