@@ -109,13 +109,13 @@ def require_data_dir(settings: Settings) -> None:
     Raises
     ------
     ConfigurationError
-        If it cannot be made or written.
+        If it cannot be made or written, or others may write in it.
     """
     from combee.cli.stack import data_dir  # noqa: PLC0415 - --help stays quick
 
     folder = data_dir(settings)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:

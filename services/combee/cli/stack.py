@@ -209,7 +209,7 @@ async def sole_stack(
 
 def _open_lock(path: Path) -> int:
     """Open the lock beside a stack's file; the kernel drops what is taken when this process ends, however it ends."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     return os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
