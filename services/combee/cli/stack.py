@@ -169,9 +169,9 @@ async def sole_stack(
 ) -> AsyncIterator[Callable[[Mapping[str, object]], None]]:
     """Be the one that runs services here for the brokers of these settings; what a killed one left behind is ended.
 
-    Yields what adds to the stack's file, which holds pid and ``command`` from the start, and no secret. Waits up to
-    ``wait_s`` for another command, but not for ``combee up``. On a cluster, such as in a container, nothing needs a
-    folder here: without one nothing is held.
+    Yields what adds to the stack's file, which holds pid and ``command`` from the start and is for its owner alone:
+    a model's address may hold a password. Waits up to ``wait_s`` for another command, but not for ``combee up``. On a
+    cluster, such as in a container, nothing needs a folder here: without one nothing is held.
 
     Raises
     ------
