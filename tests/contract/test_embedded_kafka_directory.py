@@ -179,6 +179,25 @@ async def test_a_broker_that_is_killed_while_in_use_is_started_again_on_its_port
     assert not second.alive()
 
 
+async def test_a_broker_that_cannot_be_started_again_just_now_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kafka, told = shared(tmp_path), list[str]()
+    async with using(kafka, 5, told.append):
+        first, start = kafka._nodes[0].process, kafka.start
+        assert first
+
+        async def once() -> None:
+            monkeypatch.setattr(kafka, "start", start)
+            raise OSError("Cannot allocate memory")
+
+        monkeypatch.setattr(kafka, "start", once)
+        first.signal(signal.SIGKILL)
+        await again(kafka, first)
+        await until(lambda: len(told) == 4)
+        assert told[1] == "Cannot allocate memory"
+
+
 async def test_a_command_that_finds_a_killed_broker_first_keeps_its_ports_and_both_use_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,7 +1,7 @@
 """The live picture: what an onlooker sees of windows, trees, versions and offsets."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from itertools import permutations
 
@@ -316,6 +316,32 @@ async def test_an_authorization_error_on_an_observed_topic_does_not_end_the_gate
         log.deny()
         await until(lambda: not context.live.picture.snapshot(0).unreadable)
         assert (await client.get("/v1/status")).json()["unreadable"] == {}
+
+
+@pytest.mark.usefixtures("at_once")
+async def test_a_broker_that_accepts_questions_and_answers_none_is_one_that_is_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log, frozen = MemoryLog(SystemClock()), asyncio.Event()
+    ends = log.ends
+
+    async def slow(topic: str) -> Mapping[int, int]:
+        if frozen.is_set():
+            await asyncio.sleep(60)
+        return await ends(topic)
+
+    monkeypatch.setattr(log, "ends", slow)
+    seeing = Live(log, SystemClock(), batch_size=10)
+    task = asyncio.create_task(seeing.run())
+    await seeing.wait_current(5)
+    assert seeing.unanswered_since_ms is None
+    monkeypatch.setattr(live, "LOOKED_S", 0.01)
+    frozen.set()
+    await until(lambda: seeing.unanswered_since_ms is not None)
+    frozen.clear()
+    await until(lambda: seeing.unanswered_since_ms is None)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 def test_all_who_look_share_one_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:

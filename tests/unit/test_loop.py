@@ -295,3 +295,37 @@ async def test_what_a_new_partition_needs_is_restored_although_the_log_went_away
     async with running(handler):
         await until_committed(handler, 1)
     assert restored == [{TopicPartition(topic=T, partition=0): 0}] * 2
+
+
+async def test_a_partition_that_went_and_came_back_while_the_log_was_away_begins_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    handler = Recording(MemoryLog(ManualClock(), partitions=2))
+    handler.hold(0)
+    first, second = (TopicPartition(topic=T, partition=number) for number in range(2))
+    members: list[MemoryConsumer] = []
+    broken = asyncio.Event()
+    join = handler.log.consumer
+
+    async def consumer(group: str, topics: Sequence[str], on_assigned: OnAssigned) -> MemoryConsumer:
+        members.append(await join(group, topics, on_assigned))
+        members[0]._sources = [first]
+        return members[0]
+
+    async def assigned(starts: dict[TopicPartition, int]) -> None:
+        if second in starts and not broken.is_set():
+            broken.set()
+            members[0]._sources = [first, second]
+            raise TransientError("the log is away")
+
+    monkeypatch.setattr(handler.log, "consumer", consumer)
+    monkeypatch.setattr(handler, "assigned", assigned)
+    monkeypatch.setattr("combee.runtime.loop.POLL_S", 0.001)
+    await produce(handler, 1)
+    async with running(handler):
+        await until(lambda: handler.begun == [0])
+        members[0]._sources, members[0]._starts = [second], {}
+        await until(lambda: handler.begun == [0, 0])
+        handler.release(0)
+        await until_committed(handler, 1)
+    assert broken.is_set()

@@ -27,11 +27,12 @@ from combee.core.diagnosis import flow
 from combee.core.formats import Format, natural_form
 from combee.core.intake import Item, Sample, Unknown, ignored_told
 from combee.core.method import Method
-from combee.ports import ConfigurationError, FatalError, Log, TransientError
+from combee.ports import CombeeError, ConfigurationError, FatalError, Log, TransientError
 from combee.runtime.settings import Settings, load_settings
 from combee_schemas.playbook import Playbook
 
 if TYPE_CHECKING:
+    from combee.adapters.kafka import KafkaAdmin
     from combee.cli.learning import Progress as Moved
 
 SERVICES = ("reflect", "shuffle", "scan", "publish")
@@ -181,9 +182,10 @@ def _lines(file: str) -> list[str]:
 async def _learn(
     options: LearnOptions, items: Sequence[Item], playbook: str, err: Console
 ) -> tuple[dict[str, object], Playbook]:
+    from combee.adapters.kafka import KafkaAdmin  # noqa: PLC0415
     from combee.cli.learning import Learning  # noqa: PLC0415
     from combee.cli.log import open_log  # noqa: PLC0415
-    from combee.compose import language_model  # noqa: PLC0415
+    from combee.compose import connection, language_model  # noqa: PLC0415
     from combee.runtime.clock import SystemClock  # noqa: PLC0415
     from combee.runtime.methods import chosen  # noqa: PLC0415
 
@@ -207,6 +209,8 @@ async def _learn(
         async with _workers(options, bootstrap) as (where, workers):
             chosen_model = settings.model.model_copy(update=where)
             model = language_model(chosen_model) if asks else None
+            admin = KafkaAdmin(connection(settings, bootstrap))
+            whom = f"its model {chosen_model.model or ''}".rstrip()
             learning = Learning(
                 log,
                 model,
@@ -221,7 +225,7 @@ async def _learn(
                 async def look() -> str:
                     if bars.moved is None and model is not None:
                         return f"waiting for answers to the samples: {model.trouble or chosen_model.model}"
-                    return await _waited_for(settings, bootstrap, bars.moved, workers)
+                    return await _waited_for(admin, whom, bars.moved, workers)
 
                 watching = asyncio.create_task(_tell_waits(bars, look))
                 try:
@@ -250,22 +254,21 @@ async def _tell_waits(bars: "_Bars", look: Callable[[], Awaitable[str]]) -> None
 
 
 async def _waited_for(
-    settings: Settings, bootstrap: str, moved: "Moved | None", workers: Mapping[str, str]
+    admin: "KafkaAdmin", model: str, moved: "Moved | None", workers: Mapping[str, str]
 ) -> str:
-    from combee.adapters.kafka import KafkaAdmin  # noqa: PLC0415
     from combee.cli.deployment import complaints  # noqa: PLC0415
-    from combee.compose import connection  # noqa: PLC0415
 
     if moved is None:
-        return f"waiting for {bootstrap} to answer"
-    admin = KafkaAdmin(connection(settings, bootstrap))
+        return "waiting for the broker to answer"
     try:
         async with asyncio.timeout(QUIET_S):
             members = {role: await admin.members(role) for role in SERVICES}
     except (TransientError, TimeoutError):
-        return f"waiting for the broker at {bootstrap}, which does not answer"
+        return "waiting for the broker, which does not answer"
+    except CombeeError as error:
+        return f"waiting, and who works cannot be looked up: {error}"
     said = {name: (*one.red, *one.waits) for name, one in (await complaints(workers)).items()}
-    return flow.waited_for(moved.left, members, said, f"its model {settings.model.model or ''}".rstrip())
+    return flow.waited_for(moved.left, members, said, model)
 
 
 async def _require_fit(settings: Settings, log: Log, playbook: str, method: Method) -> None:

@@ -93,9 +93,6 @@ async def open_broker(settings: Settings, told: Callable[[str], None] = remark) 
     def progress(present: int, total: int) -> None:
         status.update(f"fetching the broker's jars: {present} of {total}")
 
-    from combee.cli.stack import data_dir  # noqa: PLC0415 - only where there is an embedded one
-
-    data_dir(settings)  # refused here if others may write in it
     home = settings.worker.data_dir
     status.start()
     try:

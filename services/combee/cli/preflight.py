@@ -23,7 +23,7 @@ def model_flag(*, simulated: bool, model: str | None, base_url: str | None = Non
         If they name two.
     """
     if simulated and (model or base_url):
-        other = f"--model {model}" if model else f"--base-url {base_url}"
+        other = f"--model {model}" if model else "--base-url"  # an address may hold a password
         raise ConfigurationError(f"--simulated and {other} name two models: give one of them")
     return SIMULATED if simulated else model
 
@@ -109,13 +109,13 @@ def require_data_dir(settings: Settings) -> None:
     Raises
     ------
     ConfigurationError
-        If it cannot be made or written.
+        If it cannot be made or written, or others may write in it.
     """
     from combee.cli.stack import data_dir  # noqa: PLC0415 - --help stays quick
 
     folder = data_dir(settings)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:

@@ -169,9 +169,9 @@ async def sole_stack(
 ) -> AsyncIterator[Callable[[Mapping[str, object]], None]]:
     """Be the one that runs services here for the brokers of these settings; what a killed one left behind is ended.
 
-    Yields what adds to the stack's file, which holds pid and ``command`` from the start, and no secret. Waits up to
-    ``wait_s`` for another command, but not for ``combee up``. On a cluster, such as in a container, nothing needs a
-    folder here: without one nothing is held.
+    Yields what adds to the stack's file, which holds pid and ``command`` from the start and is for its owner alone:
+    a model's address may hold a password. Waits up to ``wait_s`` for another command, but not for ``combee up``. On a
+    cluster, such as in a container, nothing needs a folder here: without one nothing is held.
 
     Raises
     ------
@@ -209,7 +209,7 @@ async def sole_stack(
 
 def _open_lock(path: Path) -> int:
     """Open the lock beside a stack's file; the kernel drops what is taken when this process ends, however it ends."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     return os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 

@@ -9,7 +9,7 @@ from combee_schemas.playbook import EVIDENCE_KEPT, Entry, Playbook
 from combee_schemas.scan import Update
 
 NO_BUDGET = 10**9
-"""Who was evicted, the version says."""
+"""Tokens that no playbook has: entries that were evicted are taken from the version's changes instead."""
 RESTORED = "to version {version}"
 """What a rollback says of itself as a change."""
 _RESTORED = re.compile(RESTORED.format(version=r"(\d+)"))

@@ -14,7 +14,6 @@ from combee_schemas.playbook import EVIDENCE_KEPT, Change, Entry, Label, Playboo
 from combee_schemas.scan import Operation, Update
 
 COMMANDS_REMEMBERED = 50
-UNLIMITED = 1 << 60
 
 
 def after_update(
@@ -90,7 +89,7 @@ def left_nothing(before: Playbook, update: Update, after: Playbook) -> dict[str,
         update.operations,
         update.seen,
         holds=update.plan.holds,
-        budget_tokens=UNLIMITED,
+        budget_tokens=evidence.NO_BUDGET,
         revoked=before.revoked,
         echoes=update.echoes,
     )

@@ -57,7 +57,7 @@ def unreadable(context: Context, *topics: Topic) -> None:
     names = {topic.name for topic in topics}
 
     def show() -> None:
-        found = context.live.picture.snapshot(0).unreadable
+        found = context.live.shared().unreadable
         told.text = "\n".join(
             f"{name} cannot be read: {why}" for name, why in found.items() if not names or name in names
         )

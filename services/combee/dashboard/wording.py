@@ -3,6 +3,8 @@
 from datetime import UTC, datetime
 from urllib.parse import quote
 
+from combee.core import retention
+
 
 def moment(at_ms: int | None) -> str:
     """Return a time in UTC, to the second."""
@@ -16,5 +18,5 @@ def address(playbook: str, version: str | float | None = None) -> str:
 
 
 def percent(share: float | None) -> str:
-    """Return a share."""
-    return "–" if share is None else f"{share:.0%}"
+    """Return a share as everywhere, or a dash."""
+    return retention.percent(share) or "–"

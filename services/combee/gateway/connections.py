@@ -70,15 +70,13 @@ class Connections:
         once, and so never waits longest. Not at once: of many that come together none has been read yet.
         """
         self._unknown[one] = self._by_address[one.address][one] = None
-        if not self._is_trimming and self._excess():
+        is_excess = (
+            len(self._unknown) > self._settings.gateway_unknown_connections
+            or len(self._by_address[one.address]) > self._settings.gateway_unknown_per_address
+        )
+        if is_excess and not self._is_trimming:
             self._is_trimming = True
             asyncio.get_running_loop().call_later(TRIM_AFTER_S, self._trim)
-
-    def _excess(self) -> bool:
-        settings = self._settings
-        return len(self._unknown) > settings.gateway_unknown_connections or any(
-            len(same) > settings.gateway_unknown_per_address for same in self._by_address.values()
-        )
 
     def _trim(self) -> None:
         self._is_trimming, settings = False, self._settings

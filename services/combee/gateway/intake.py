@@ -49,7 +49,7 @@ class Intake:
             taken.requests -= 1
             taken.bytes -= reserved
 
-    def _reserve(self, taken: "_Taken", headers: Headers) -> int:
+    def _reserve(self, taken: _Taken, headers: Headers) -> int:
         most = self._settings.gateway_max_body_bytes
         told = headers.get("content-length", "")
         size = int(told) if told.isascii() and told.isdigit() else most

@@ -68,6 +68,8 @@ class Live:
         self._shared: tuple[float, Snapshot | None] = (0.0, None)
         self.unanswered_since_ms: int | None = None
         """Since when the log has not answered: what is shown is of then; None: it answers."""
+        self._answers = 0
+        """Questions of the last look that were answered, with a refusal or otherwise."""
         self._current = asyncio.Event()
         self._changed = asyncio.Event()
 
@@ -189,17 +191,19 @@ class Live:
 
     async def _look_often(self) -> None:
         while True:
+            began_ms = self._clock.now_ms()
             try:
                 await self._look()
                 self.unanswered_since_ms = None
             except TransientError as error:
-                self.unanswered_since_ms = self.unanswered_since_ms or self._clock.now_ms()
+                self.unanswered_since_ms = self.unanswered_since_ms or began_ms
                 logger.warning("log_unavailable", error=str(error))
             self._changed.set()
             await asyncio.sleep(LOOK_S)
 
     async def _look(self) -> None:
         lags: dict[str, Lag] = {}
+        self._answers = 0
         for group, one in self._lags.items():
             lags |= await self._allowed(f"lag of {group}", one.look()) or {}
         for topic in STAGES:
@@ -214,6 +218,8 @@ class Live:
                 lag=found.records if found else None,
                 oldest_ms=found.oldest_ms if found else None,
             )
+        if not self._answers:
+            raise TransientError("the brokers answer nothing")
 
     async def _allowed(self, name: str, look: Awaitable[T]) -> T | None:
         """Return what was looked up; None if that is not allowed."""
@@ -221,10 +227,12 @@ class Live:
             async with asyncio.timeout(LOOKED_S):
                 found = await look
         except FatalError as error:
+            self._answers += 1
             self._unreadable(name, str(error))
             return None
         except TimeoutError:
             self._unreadable(name, f"no answer within {LOOKED_S:.0f} s")
             return None
+        self._answers += 1
         self.picture.readable(name)
         return found

@@ -211,6 +211,9 @@ class Loop:
         assert self._consumer is not None  # noqa: S101 - poll is the only caller
         gone = [task for task, record in self._tasks.items() if record.source not in assigned]
         await self._cancel(gone)
+        # At once: should what follows break off, a partition that comes back meanwhile begins anew.
+        self._marks = {tp: mark for tp, mark in self._marks.items() if tp in assigned}
+        self._held.keep(self._marks)
         starts = {tp: await self._consumer.start_offset(tp) for tp in assigned}
         new = {tp: at for tp, at in starts.items() if tp not in self._marks or at > self._marks[tp].next}
         if new:

@@ -93,7 +93,9 @@ class PlaybookView:
             kept = chosen(whole.entries, query=query, k=k, budget_tokens=budget_tokens)
             return written(whole.model_copy(update={"entries": kept}), format)
         except (TypeError, ValueError) as error:
-            _once.warn(str(error), "a playbook is rendered as a whole, in its default form: %s", error)
+            _once.warn(
+                type(error).__name__, "a playbook is rendered as a whole, in its default form: %s", error
+            )
             return written(whole, None)
 
     def __str__(self) -> str:

@@ -132,7 +132,7 @@ class SharedKafka(EmbeddedKafka):
                     if not await self.join():
                         await self.start()
                 told(f"Kafka answers again at {self.bootstrap_servers}")
-            except EmbeddedKafkaError as error:
+            except (EmbeddedKafkaError, OSError) as error:  # such as no memory for another process
                 node.lease.take(alone=False)  # a failed start has given it back
                 told(str(error))
 

@@ -33,7 +33,7 @@ class Windows:
         """Note that a reflection became a dead letter before it was in a batch."""
         self._ahead.get(playbook, {}).pop(offset, None)
         waiting = self._waiting.get(playbook)
-        if waiting:
+        if waiting and waiting[0][0] <= offset <= waiting[-1][0]:
             self._waiting[playbook] = deque(one for one in waiting if one[0] != offset)
 
     def closed(self, playbook: str, through_offset: int) -> None:
