@@ -80,3 +80,14 @@ async def test_a_process_that_is_misconfigured_ends_all_at_once_and_is_not_tried
             await supervisor.failed()
     await supervisor.stop(timeout_s=5)
     assert supervisor.begun["refused"] == 1
+
+
+async def test_a_process_that_is_refused_after_it_has_been_ready_is_tried_again(tmp_path: Path) -> None:
+    ready = tmp_path / "refused.ready"
+    refused_later = f"open({str(ready)!r}, 'w').close(); raise SystemExit(2)"
+    supervisor = Scripted(tmp_path, refused=[refused_later, LASTS])
+    supervisor.gate.set()
+    await supervisor.start(process("refused", tmp_path))
+    await until(lambda: len(supervisor.all) == 2)
+    supervisor.check()
+    await supervisor.stop(timeout_s=5)

@@ -17,7 +17,7 @@ from combee.adapters.embedded_kafka.state import Run
 from support.cli import all_gone, combee, descendants, start
 
 READY_S = 120.0
-UP = "combee is up at "
+UP = "combee is up; "
 BACK = "Kafka answers again at "
 
 

@@ -100,7 +100,9 @@ class Supervisor:
             quick = self._clock.monotonic() - child.started_at < QUICK_DEATH_S
             child.deaths = child.deaths + 1 if quick else 1
             logger.warning("process_ended", process=child.process.name, code=code, deaths=child.deaths)
-            if code == MISCONFIGURED or (code == 1 and child.deaths >= QUICK_DEATHS_LIMIT):
+            # Refused after it has been ready is another thing: a cluster may take a right away for a moment.
+            refused = code == MISCONFIGURED and not child.process.ready_file.exists()
+            if refused or (code in {1, MISCONFIGURED} and child.deaths >= QUICK_DEATHS_LIMIT):
                 self._fail(f"{child.process.name} cannot run:\n{self.tail(child.process.name)}")
                 return
             child.process.ready_file.unlink(missing_ok=True)
