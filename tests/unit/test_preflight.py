@@ -279,7 +279,10 @@ async def test_a_flag_that_contradicts_the_running_deployment_is_refused_with_bo
     ("flags", "told"),
     [
         (["--method", "gepa"], "with method ace, and --method gepa is another: leave the flag out, or stop"),
-        (["--batch-size", "7"], "with batch size 40, and --batch-size 7 is another: leave the flag out, or stop"),
+        (
+            ["--batch-size", "7"],
+            "with batch size 40, and --batch-size 7 is another: leave the flag out, or stop",
+        ),
         (["--copies", "3"], "start it with COMBEE_COPIES=3"),
     ],
 )

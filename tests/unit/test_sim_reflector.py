@@ -100,12 +100,15 @@ def test_the_lesson_of_any_other_run_is_the_reason_that_its_feedback_gives(
     assert said["key_insight"] == lesson
 
 
-@pytest.mark.parametrize("feedback", [
-    "",
-    "Wrong.",
-    "The answer is wrong, 4 was wanted.",
-    "The answer is wrong; the right answer is 4.",
-])
+@pytest.mark.parametrize(
+    "feedback",
+    [
+        "",
+        "Wrong.",
+        "The answer is wrong, 4 was wanted.",
+        "The answer is wrong; the right answer is 4.",
+    ],
+)
 def test_a_verdict_without_a_reason_leaves_the_case_and_its_right_answer(feedback: str) -> None:
     said = reflect(trace_of("How many boxes does the order fill?", "4", answer="3", feedback=feedback))
     assert said["key_insight"] == "Asked “How many boxes does the order fill?”, answer 4."

@@ -20,7 +20,8 @@ _TARGET = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _VERDICT = re.compile(
-    r"^\W*(?:the answer (?:is|was) )?(?:half |partly |not )?(?:right|correct|wrong|incorrect)\b\W*", re.IGNORECASE
+    r"^\W*(?:the answer (?:is|was) )?(?:half |partly |not )?(?:right|correct|wrong|incorrect)\b\W*",
+    re.IGNORECASE,
 )
 _WORD = re.compile(r"[A-Za-z][\w'-]{2,}")
 _FEWEST_WORDS = 4
