@@ -16,7 +16,9 @@ LESSONS = (
 )
 PATIENCE_S = 90
 
-with Client(sys.argv[1] if len(sys.argv) > 1 else "http://127.0.0.1:8750") as combee:
+ADDRESS = sys.argv[1] if len(sys.argv) > 1 else "http://127.0.0.1:8750"
+
+with Client(ADDRESS) as combee:
     before = combee.playbook(PLAYBOOK, fallback="Be kind and exact.").version
     arrived = threading.Event()
 
@@ -28,7 +30,9 @@ with Client(sys.argv[1] if len(sys.argv) > 1 else "http://127.0.0.1:8750") as co
     combee.on_update(PLAYBOOK, tell)
     for lesson in LESSONS:
         combee.publish(playbook=PLAYBOOK, key_insight=lesson)
-    counts = combee.flush(timeout_s=20)
+    counts = combee.flush(timeout_s=10)
+    if not counts.delivered:
+        sys.exit(f"nobody takes reflections at {ADDRESS}: is `combee up` running?")
     print(f"{counts.delivered} reflections acknowledged; the next version comes when their window closes")
     if not arrived.wait(PATIENCE_S):
         sys.exit(f"no new version within {PATIENCE_S} s: is `combee up` running? `combee doctor` says more")

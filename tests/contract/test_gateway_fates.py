@@ -117,6 +117,13 @@ async def test_a_flush_makes_a_version_of_what_waits() -> None:
         assert (again["done"], again["changed"]) == (True, False), "nothing waits"
 
 
+async def test_a_flush_needs_no_body() -> None:
+    async with learning() as (_, gateway):
+        await post(gateway, 1)
+        answer = await gateway.client.post(f"{PATH}/flush?wait_s=10")
+        assert (answer.status_code, answer.json()["version"]) == (200, 1)
+
+
 async def test_a_flush_of_the_same_id_has_no_second_effect() -> None:
     async with learning() as (deployment, gateway):
         await post(gateway, 1)

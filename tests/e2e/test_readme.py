@@ -1,13 +1,15 @@
 """Every command that README.md shows runs as it stands there, as a new user would run it, in that order.
 
-Only what nobody else has is put in the place of what is named there: a model, a key, two brokers. The stand-in
-model (a simulation) answers in the place of real ones.
+All are typed into one shell, beside the ``combee up`` that the page starts. A section that says "a deployment of its
+own" is run alone, in a new shell. Only there is something put in the place of what nobody else has: a model, a key,
+two brokers. The stand-in model (a simulation) answers in the place of real ones.
 """
 
 import re
 import shutil
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -16,65 +18,90 @@ from combee.sim.options import SimOptions
 from combee.sim.server import running
 from support.broker import Broker
 from support.shown import ROOT, blocks, command_lines
-from support.terminal import Terminal
+from support.terminal import terminal
 
-PARTS = re.compile(r"^## ", re.MULTILINE)
-
-
-def _parts() -> Iterator[list[str]]:
-    """Yield the commands of each section."""
-    for part in PARTS.split((ROOT / "README.md").read_text("utf-8")):
-        found = [line.split("  #")[0].strip() for line in command_lines(part)]
-        if commands := [line for line in found if not line.startswith("make ")]:
-            yield commands
+HEADING = re.compile(r"^#{2,3} (.+)$", re.MULTILINE)
+OWN = "a deployment of its own"
+MODEL, SERVER, BROKERS = "openai/gpt-4.1-mini", "http://127.0.0.1:8000/v1", "kafka-1:9092,kafka-2:9092"
 
 
-def _placed(line: str, places: dict[str, str], used: set[str]) -> str:
-    for shown, placed in places.items():
-        if shown in line:
-            used.add(shown)
-            line = line.replace(shown, placed)
-    return line
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    title: str
+    commands: tuple[str, ...]
+    alone: bool
 
 
-def _clone(folder: Path) -> Path:
+def sections() -> Iterator[Section]:
+    """Yield the sections that show commands; what ``make`` does is tested elsewhere."""
+    _, *parts = HEADING.split((ROOT / "README.md").read_text("utf-8"))
+    for title, text in zip(parts[::2], parts[1::2], strict=True):
+        lines = (line.split("  #")[0].strip() for line in command_lines(text))
+        if commands := tuple(line for line in lines if not line.startswith("make ")):
+            yield Section(title=title, commands=commands, alone=OWN in " ".join(text.split()).lower())
+
+
+BESIDE = [one for one in sections() if not one.alone]
+ALONE = [one for one in sections() if one.alone]
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
     """Return a folder with what a clone has after ``make demo``, as far as the commands need it."""
-    folder.mkdir()
+    folder = tmp_path / "combee"
     shutil.copytree(ROOT / "examples", folder / "examples")
     (folder / ".venv").symlink_to(sys.prefix)
     return folder
 
 
-@pytest.mark.timeout(480)
-async def test_every_command_of_the_readme_runs(kafka: Broker, topic_prefix: str, tmp_path: Path) -> None:
-    clone, used = _clone(tmp_path / "combee"), set[str]()
+@pytest.mark.timeout(300)
+async def test_the_readme_works_literally_from_top_to_bottom_in_one_shell_beside_what_it_starts(
+    clone: Path, tmp_path: Path
+) -> None:
+    async with terminal(clone, COMBEE_DATA_DIR=str(tmp_path / "data")) as shell:
+        for section in BESIDE:
+            for line in section.commands:
+                await shell.run(line)
+        done = shell.done
+
+    assert [line for line in done if line.startswith("combee up")] == ["combee up --simulated"]
+    assert len(done) > 20
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("section", ALONE, ids=lambda section: section.title)
+async def test_a_section_that_needs_a_deployment_of_its_own_works_alone(
+    section: Section, kafka: Broker, topic_prefix: str, clone: Path, tmp_path: Path
+) -> None:
     async with running(SimOptions()) as stand_in:
         places = {
-            "openai/gpt-4.1-mini": "openai/simulated",
+            MODEL: "openai/simulated",
             "my-model": "simulated",
-            "http://127.0.0.1:8000/v1": stand_in,
+            SERVER: stand_in,
             "sk-...": "not-a-key",
-            "kafka-1:9092,kafka-2:9092": kafka.bootstrap_servers,
+            BROKERS: kafka.bootstrap_servers,
         }
-        terminal = Terminal.opened(
-            clone,
-            clone / ".venv" / "bin",
-            COMBEE_DATA_DIR=str(tmp_path / "data"),
-            COMBEE_TOPIC_PREFIX=topic_prefix,
-            COMBEE_BASE_URL=stand_in,
-            COMBEE_LOG_JSON="true",
-        )
-        for commands in _parts():
-            try:
-                for line in commands:
-                    await terminal.run(_placed(line, places, used))
-                    if line.startswith("export OPENAI_BASE_URL"):
-                        del terminal.env["COMBEE_BASE_URL"]  # it would win
-            finally:
-                await terminal.close()
+        env = {
+            "COMBEE_DATA_DIR": str(tmp_path / "data"),
+            "COMBEE_TOPIC_PREFIX": topic_prefix,
+            "COMBEE_GATEWAY_PORT": "0",
+            "COMBEE_LOG_JSON": "true",
+            "OPENAI_BASE_URL": stand_in,
+        }
+        async with terminal(clone, **env) as shell:
+            await shell.run("source .venv/bin/activate")
+            for line in section.commands:
+                for shown, placed in places.items():
+                    line = line.replace(shown, placed)  # noqa: PLW2901
+                await shell.run(line)
 
-    assert used == places.keys()
-    assert len(terminal.done) > 20
+
+def test_what_a_section_needs_that_others_have_not_is_said_in_it() -> None:
+    alone = "\n".join(line for section in ALONE for line in section.commands)
+    beside = "\n".join(line for section in BESIDE for line in section.commands)
+    for rare in (MODEL, SERVER, BROKERS, "sk-..."):
+        assert rare in alone
+        assert rare not in beside
 
 
 def test_no_command_hides_where_this_test_does_not_look() -> None:

@@ -1,82 +1,97 @@
-"""A new user's terminal: an environment, a folder, commands one after the other, some of them left running."""
+"""A new user's terminal: one shell, what is typed into it, and commands that stay, which run on beside it."""
 
 import asyncio
 import os
-import re
 import signal
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import IO
+
+from support.cli import all_gone, descendants
 
 COMMAND_TIMEOUT_S = 120.0
 READY_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
-EXPORT = re.compile(r"export (?P<name>\w+)=(?P<value>\S*)$")
 STAYS = {"combee up": "combee is up", "combee playbook watch": "watching", "combee worker": '"ready"'}
 """Commands that run until they are told to stop, and what they say when they are ready."""
+OVER = "--- that command is over:"
+LONGEST_LINE = 1 << 20
 
 
-@dataclass(slots=True)
 class Terminal:
-    folder: Path
-    env: dict[str, str]
-    done: list[str] = field(default_factory=list)
-    _staying: dict[str, tuple[asyncio.subprocess.Process, Path]] = field(default_factory=dict)
+    """A shell; ``done`` is what was typed."""
 
-    @classmethod
-    def opened(cls, folder: Path, path_first: Path, **env: str) -> "Terminal":
-        machine: Mapping[str, str] = os.environ  # noqa: TID251 - a child needs a PATH
-        return cls(folder, {**machine, "PATH": f"{path_first}:{machine['PATH']}", **env})
+    def __init__(self, shell: asyncio.subprocess.Process, folder: Path) -> None:
+        self.done: list[str] = []
+        self._shell = shell
+        self._folder = folder
+        self._staying: dict[str, tuple[int, Path]] = {}
 
     async def run(self, line: str) -> str:
-        """Run one line as a user would type it; return what it printed."""
+        """Type a line, wait until it is over (or ready, if it stays) and return what it printed."""
         self.done.append(line)
-        if exported := EXPORT.match(line):
-            self.env[exported["name"]] = exported["value"]
-            return ""
         for start, ready in STAYS.items():
             if line.startswith(start):
-                await self._stay(line, ready)
-                return ""
-        process = await self._start(line, asyncio.subprocess.PIPE)
-        out, _ = await asyncio.wait_for(process.communicate(), COMMAND_TIMEOUT_S)
-        assert process.returncode == 0, f"{line} ended with {process.returncode}:\n{out.decode()}"
-        return out.decode()
+                return await self._stay(line, ready)
+        code, out = await self._type(f"{{ {line}\n}} </dev/null", COMMAND_TIMEOUT_S)
+        assert code == 0, f"{line} ended with {code}:\n{out}"
+        assert "Traceback" not in out, f"{line}:\n{out}"
+        return out
 
-    async def _start(self, line: str, output: int | IO[bytes]) -> asyncio.subprocess.Process:
-        return await asyncio.create_subprocess_exec(
-            "bash",
-            "-c",
-            f"exec {line}" if line.startswith("combee ") else line,
-            cwd=self.folder,
-            env=self.env,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=output,
-            stderr=asyncio.subprocess.STDOUT,
-            start_new_session=True,
-        )
+    async def _type(self, text: str, timeout_s: float) -> tuple[int, str]:
+        assert self._shell.stdin
+        assert self._shell.stdout
+        self._shell.stdin.write(f"{text}\nprintf '\\n{OVER} %s\\n' $?\n".encode())
+        said: list[str] = []
+        async with asyncio.timeout(timeout_s):
+            async for raw in self._shell.stdout:
+                if (line := raw.decode(errors="replace")).startswith(OVER):
+                    return int(line.removeprefix(OVER)), "".join(said)
+                said.append(line)
+        raise AssertionError(f"the shell has ended:\n{''.join(said)}")
 
-    async def _stay(self, line: str, ready: str) -> None:
-        said = self.folder / f"output-{len(self.done)}"
-        with said.open("wb") as output:
-            process = await self._start(line, output)
-        self._staying[line] = (process, said)
+    async def _stay(self, line: str, ready: str) -> str:
+        said = self._folder / f"output-{len(self.done)}"
+        said.touch()  # the shell makes it in its own time
+        _, pid = await self._type(f"{line} </dev/null >{said} 2>&1 & echo $!", COMMAND_TIMEOUT_S)
+        self._staying[line] = (int(pid), said)
         async with asyncio.timeout(READY_TIMEOUT_S):
             while ready not in said.read_text():
-                assert process.returncode is None, f"{line} ended:\n{said.read_text()}"
+                code, _ = await self._type(f"kill -0 {pid.strip()} 2>&1", COMMAND_TIMEOUT_S)
+                assert code == 0, f"{line} ended:\n{said.read_text()}"
                 await asyncio.sleep(0.05)
+        return said.read_text()
 
     async def close(self) -> None:
         """Press Ctrl-C in every command that is still running; each must end well, in time."""
-        staying, self._staying = self._staying, {}
-        for process, _ in staying.values():
-            if process.returncode is None:
-                process.send_signal(signal.SIGINT)
-        for line, (process, said) in staying.items():
-            try:
-                code = await asyncio.wait_for(process.wait(), STOP_TIMEOUT_S)
-            except TimeoutError:
-                os.killpg(process.pid, signal.SIGKILL)
-                raise
+        for pid, _ in self._staying.values():
+            os.killpg(pid, signal.SIGINT)
+        for line, (pid, said) in self._staying.items():
+            code, _ = await self._type(f"wait {pid}", STOP_TIMEOUT_S)
             assert code == 0, f"{line} ended with {code}:\n{said.read_text()}"
+
+
+@asynccontextmanager
+async def terminal(folder: Path, **env: str) -> AsyncIterator[Terminal]:
+    """Open a shell in a folder; whatever it started ends with it."""
+    shell = await asyncio.create_subprocess_exec(
+        *("bash", "--norc", "--noprofile"),
+        cwd=folder,
+        env={**os.environ, **env},  # noqa: TID251 - a child needs a PATH
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        start_new_session=True,
+        limit=LONGEST_LINE,
+    )
+    opened = Terminal(shell, folder)
+    try:
+        await opened._type("set -m", COMMAND_TIMEOUT_S)  # each command a group of its own, as at a keyboard
+        yield opened
+        await opened.close()
+    finally:
+        family = descendants(shell.pid) if shell.returncode is None else []
+        shell.kill()
+        for process in await all_gone(family, 0):
+            process.kill()
+        await shell.communicate()

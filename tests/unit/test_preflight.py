@@ -185,8 +185,9 @@ main()
     ],
 )
 def test_a_missing_extra_is_one_line_that_names_all_of_them(
-    without: list[str], arguments: list[str], told: str
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, without: list[str], arguments: list[str], told: str
 ) -> None:
+    monkeypatch.setenv("COMBEE_DATA_DIR", str(tmp_path))
     code = WITHOUT.format(without=without, arguments=arguments)
     ended = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
@@ -222,8 +223,11 @@ async def announced(settings: Settings, found: Deployment, folder: Path) -> Asyn
         yield
 
 
-SIMULATED = Deployment(bootstrap_servers="127.0.0.1:1", model="simulated", base_url="http://127.0.0.1:2/v1")
-REAL = Deployment(bootstrap_servers="127.0.0.1:1", model="openai/gpt-x")
+BATCH = {"method": "ace", "batch_size": 40, "copies": 2}
+SIMULATED = Deployment(
+    bootstrap_servers="127.0.0.1:1", model="simulated", base_url="http://127.0.0.1:2/v1", batch=BATCH
+)
+REAL = Deployment(bootstrap_servers="127.0.0.1:1", model="openai/gpt-x", batch=BATCH)
 
 
 def test_verbs_use_the_model_of_the_running_deployment_whatever_is_configured(settings: Settings) -> None:
@@ -242,6 +246,7 @@ def test_verbs_use_the_model_of_the_running_deployment_whatever_is_configured(se
 def test_a_flag_that_agrees_with_the_running_deployment_changes_nothing(settings: Settings) -> None:
     assert beside(SIMULATED, settings, model="simulated").model.base_url == SIMULATED.base_url
     assert beside(REAL, settings, model="gpt-x").model.model == REAL.model
+    assert beside(REAL, settings, method="ace", batch_size=None).batch == settings.batch
 
 
 @pytest.mark.parametrize(
@@ -268,6 +273,32 @@ async def test_a_flag_that_contradicts_the_running_deployment_is_refused_with_bo
     assert running.model in told
     assert other in told
     assert (running.model in doctor, started) == (True, [])
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (["--method", "gepa"], "with method ace, and --method gepa is another: leave the flag out, or stop"),
+        (
+            ["--batch-size", "7"],
+            "with batch size 40, and --batch-size 7 is another: leave the flag out, or stop",
+        ),
+        (["--copies", "3"], "start it with COMBEE_COPIES=3"),
+    ],
+)
+async def test_learn_never_passes_over_a_flag_that_the_running_deployment_does_not_follow(
+    started: list[str], settings: Settings, flags: list[str], told: str, tmp_path: Path
+) -> None:
+    async with announced(settings, SIMULATED, tmp_path / "up"):
+        assert told in await asyncio.to_thread(refused, "learn", RUNS, *flags)
+    there = ("--bootstrap-servers", "127.0.0.1:3")
+    if "--method" not in flags:
+        assert f"leave {flags[0]} out, or add --start-workers" in refused("learn", RUNS, *flags, *there)
+    assert started == []
+
+
+async def test_verbs_batch_as_the_running_deployment_does(settings: Settings) -> None:
+    assert beside(replace(SIMULATED, batch=BATCH | {"method": "gepa"}), settings).batch.method == "gepa"
 
 
 async def test_a_running_deployment_is_found_by_its_brokers_and_forgotten_when_it_ends(

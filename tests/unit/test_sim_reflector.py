@@ -89,6 +89,7 @@ def test_tagging_teaches_the_tag_that_was_missed() -> None:
         ("Wrong: for faulty items the shop pays the label.", "For faulty items the shop pays the label."),
         ("Right: what counts is activation, so check it.", "What counts is activation, so check it."),
         ("Half right: it is given, but as store credit.", "It is given, but as store credit."),
+        ("The answer was wrong: the days count from delivery.", "The days count from delivery."),
         ("Ask the carrier to trace the parcel first.", "Ask the carrier to trace the parcel first."),
     ],
 )
@@ -99,7 +100,15 @@ def test_the_lesson_of_any_other_run_is_the_reason_that_its_feedback_gives(
     assert said["key_insight"] == lesson
 
 
-@pytest.mark.parametrize("feedback", ["", "Wrong.", "The answer is wrong, 4 was wanted."])
+@pytest.mark.parametrize(
+    "feedback",
+    [
+        "",
+        "Wrong.",
+        "The answer is wrong, 4 was wanted.",
+        "The answer is wrong; the right answer is 4.",
+    ],
+)
 def test_a_verdict_without_a_reason_leaves_the_case_and_its_right_answer(feedback: str) -> None:
     said = reflect(trace_of("How many boxes does the order fill?", "4", answer="3", feedback=feedback))
     assert said["key_insight"] == "Asked “How many boxes does the order fill?”, answer 4."

@@ -17,6 +17,7 @@ from combee.runtime.settings import Settings
 
 ANY_KEY = "any"
 WORKER_TIMEOUT_S = 3.0
+BATCH_FLAGS = frozenset({"method", "batch_size", "copies"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +29,8 @@ class Deployment:
     base_url: str | None = None
     workers: Mapping[str, str] = field(default_factory=dict)
     """Name → address of its health and metrics."""
+    batch: Mapping[str, Any] = field(default_factory=dict)
+    """How its services make batches, as far as verbs have flags for it: ``BATCH_FLAGS``."""
 
     @property
     def model_named(self) -> str:
@@ -87,14 +90,19 @@ def _complaints(address: str) -> Complaints:
 
 
 def beside(
-    running: Deployment | None, settings: Settings, *, model: str | None = None, base_url: str | None = None
+    running: Deployment | None,
+    settings: Settings,
+    *,
+    model: str | None = None,
+    base_url: str | None = None,
+    **batch: str | int | None,
 ) -> Settings:
-    """Return the settings with the model of the deployment that runs; ``model`` and ``base_url`` are flags.
+    """Return the settings with the model and the batches of the deployment that runs; the others are flags.
 
     Raises
     ------
     ConfigurationError
-        If a flag names another model than the deployment's.
+        If a flag names something else than the deployment has.
     """
     if running is None:
         return settings
@@ -105,10 +113,21 @@ def beside(
             f"'combee up' runs with the model {running.model_named}, and {flags} is another: leave the flag out,"
             " or stop 'combee up' and start it with that model"
         )
+    for name, wanted in batch.items():
+        if wanted not in {None, running.batch[name]}:
+            raise ConfigurationError(
+                f"'combee up' runs with {name.replace('_', ' ')} {running.batch[name]}, and"
+                f" --{name.replace('_', '-')} {wanted} is another: leave the flag out, or stop 'combee up'"
+                f" and start it with COMBEE_{name.upper()}={wanted}"
+            )
     update: dict[str, object] = {"model": running.model, "base_url": running.base_url}
     if running.model == SIMULATED:
         update["api_key"] = SecretStr(SIMULATED)
-    return replace(settings, model=settings.model.model_copy(update=update))
+    return replace(
+        settings,
+        model=settings.model.model_copy(update=update),
+        batch=settings.batch.model_copy(update=dict(running.batch)),
+    )
 
 
 def _named(model: str, base_url: str | None) -> str:

@@ -110,12 +110,22 @@ def learn(
     from combee.cli.deployment import beside, deployment  # noqa: PLC0415 - --help stays quick
 
     running = deployment(settings)
-    settings = beside(running, settings, model=flag, base_url=base_url)
+    settings = beside(
+        running,
+        settings,
+        model=flag,
+        base_url=base_url,
+        batch_size=batch_size,
+        copies=copies,
+        method=method,
+    )
     ours = start_workers or (running is None and settings.kafka.bootstrap_servers is None)
-    if simulated and running is None and not ours:
+    theirs = {"--simulated": simulated, "--batch-size": batch_size, "--copies": copies}
+    if running is None and not ours and any(theirs.values()):
+        flags = ", ".join(name for name, given in theirs.items() if given)
         raise ConfigurationError(
-            f"the services on {settings.kafka.bootstrap_servers} use a model of their own: leave --simulated out,"
-            " or add --start-workers to start services for this run"
+            f"the services on {settings.kafka.bootstrap_servers} have a model and batches of their own: leave {flags}"
+            " out, or add --start-workers to start services for this run"
         )
     if sim_option and not (ours and stands_in(settings.model, simulated=simulated)):
         raise ConfigurationError("--sim-option is for a stand-in that this run starts, and it starts none")

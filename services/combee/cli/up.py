@@ -73,7 +73,7 @@ def _fronts(*, wanted: bool) -> tuple[str, ...]:
 
 
 async def _up(settings: Settings, fronts: tuple[str, ...], *, simulated: bool, scan_workers: int) -> None:
-    from combee.cli.deployment import Deployment  # noqa: PLC0415 - --help stays quick
+    from combee.cli.deployment import BATCH_FLAGS, Deployment  # noqa: PLC0415 - --help stays quick
     from combee.cli.log import open_log  # noqa: PLC0415
     from combee.cli.stack import UP, StackOptions, model_environment, sole_stack, stack  # noqa: PLC0415
     from combee.compose import ROLES  # noqa: PLC0415
@@ -111,6 +111,7 @@ async def _up(settings: Settings, fronts: tuple[str, ...], *, simulated: bool, s
                     model=settings.model.model or "",
                     base_url=where.get("base_url", settings.model.base_url),
                     workers=supervisor.addresses(),
+                    batch=settings.batch.model_dump(include=set(BATCH_FLAGS)),
                 )
                 served = (Path(folder) / "gateway.ready").read_text().strip() if fronts else ""
                 for line in banner(found, served):

@@ -27,6 +27,7 @@ from combee_schemas.command import Command, CommandKind
 from combee_schemas.playbook import Playbook
 
 LOOK_S = 1.0
+NO_BODY = Asked()
 
 Admin = Annotated[Caller, Depends(allowed("playbooks:admin"))]
 WaitS = Annotated[float, Query(ge=0, le=60, description="wait so long for the effect before answering (s)")]
@@ -155,7 +156,7 @@ class Commands:
         return await self._send(command, response, wait_s)
 
     async def flush(
-        self, caller: Admin, name: Name, body: Asked, response: Response, wait_s: WaitS = 0.0
+        self, caller: Admin, name: Name, response: Response, body: Asked = NO_BODY, wait_s: WaitS = 0.0
     ) -> Sent:
         """Close the window now: what waits goes into a batch without others, and becomes a version."""
         check_touch(caller, name)

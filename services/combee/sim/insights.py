@@ -16,10 +16,13 @@ _OPERATOR = re.compile(r" ([-+*/]) ")
 _TAGGING = re.compile(r"best tag for entity", re.IGNORECASE)
 _CAMEL = re.compile(r"[A-Z]+(?![a-z])|[A-Z][a-z]+|[a-z]+")
 _TARGET = re.compile(
-    r"right answer(?: is|:) (?P<target>.{1,400}?)\.?$|wrong, (?P<wanted>.{1,400}) was wanted",
+    r"(?:the )?right answer(?: is|:) (?P<target>.{1,400}?)\.?$|wrong, (?P<wanted>.{1,400}) was wanted",
     re.IGNORECASE | re.MULTILINE,
 )
-_VERDICT = re.compile(r"^\W*(?:half |partly |not )?(?:right|correct|wrong|incorrect)\b\W*", re.IGNORECASE)
+_VERDICT = re.compile(
+    r"^\W*(?:the answer (?:is|was) )?(?:half |partly |not )?(?:right|correct|wrong|incorrect)\b\W*",
+    re.IGNORECASE,
+)
 _WORD = re.compile(r"[A-Za-z][\w'-]{2,}")
 _FEWEST_WORDS = 4
 _MOST_CASE_CHARS = 200
