@@ -52,8 +52,8 @@ TRACES = Topic(
     key="trace id",
     message=Trace,
     spread="traces",
-    written_by=("agents", "cli"),
-    read_by=("reflect", "ledger"),
+    written_by=("agents", "cli", "gateway"),
+    read_by=("reflect", "ledger", "gateway"),
 )
 REFLECTIONS = Topic(
     name="reflections",
@@ -61,8 +61,8 @@ REFLECTIONS = Topic(
     message=Reflection,
     spread="playbooks",
     retention_ms=30 * DAY_MS,
-    written_by=("agents", "reflect", "shuffle", "cli"),
-    read_by=("shuffle", "reflect", "publish", "ledger"),
+    written_by=("agents", "reflect", "shuffle", "cli", "gateway"),
+    read_by=("shuffle", "reflect", "publish", "ledger", "gateway"),
 )
 BATCHES = Topic(
     name="batches",
@@ -71,7 +71,7 @@ BATCHES = Topic(
     spread="playbooks",
     retention_ms=FOR_EVER,
     written_by=("shuffle",),
-    read_by=("shuffle", "scan", "publish", "ledger", "replay"),
+    read_by=("shuffle", "scan", "publish", "ledger", "replay", "gateway"),
 )
 MAX_LEVELS = 4
 
@@ -83,7 +83,7 @@ def _scan_topic(level: int) -> Topic:
         message=Group if level == 0 else Partial,
         spread="scan",
         written_by=("shuffle", "cli") if level == 0 else ("scan", "cli"),
-        read_by=("scan",),
+        read_by=("scan", "gateway"),
     )
 
 
@@ -95,7 +95,7 @@ UPDATES = Topic(
     spread="playbooks",
     retention_ms=FOR_EVER,
     written_by=("scan", "shuffle", "cli"),
-    read_by=("publish", "scan", "ledger"),
+    read_by=("publish", "scan", "ledger", "gateway"),
 )
 PLAYBOOKS = Topic(
     name="playbooks",
@@ -104,7 +104,7 @@ PLAYBOOKS = Topic(
     spread="playbooks",
     cleanup="compact",
     written_by=("publish",),
-    read_by=("agents", "reflect", "shuffle", "scan", "publish", "control", "ledger"),
+    read_by=("agents", "reflect", "shuffle", "scan", "publish", "control", "ledger", "gateway"),
     extra=SMALL_SEGMENTS,
 )
 HISTORY = Topic(
@@ -114,7 +114,7 @@ HISTORY = Topic(
     spread="playbooks",
     retention_ms=FOR_EVER,
     written_by=("publish",),
-    read_by=("agents", "scan", "publish", "ledger", "replay"),
+    read_by=("agents", "scan", "publish", "ledger", "replay", "gateway"),
 )
 LABELS = Topic(
     name="labels",
@@ -123,7 +123,7 @@ LABELS = Topic(
     spread="single",
     cleanup="compact",
     written_by=("publish",),
-    read_by=("agents", "publish"),
+    read_by=("agents", "publish", "gateway"),
     extra=SMALL_SEGMENTS,
 )
 COMMANDS = Topic(
@@ -132,7 +132,7 @@ COMMANDS = Topic(
     message=Command,
     spread="playbooks",
     written_by=("cli", "gateway"),
-    read_by=("shuffle", "publish", "ledger"),
+    read_by=("shuffle", "publish", "ledger", "gateway"),
 )
 BATCH_SIZES = Topic(
     name="batch-sizes",
@@ -141,7 +141,7 @@ BATCH_SIZES = Topic(
     spread="single",
     cleanup="compact",
     written_by=("control",),
-    read_by=("shuffle", "control"),
+    read_by=("shuffle", "control", "gateway"),
     extra=SMALL_SEGMENTS,
 )
 DEAD_LETTERS = Topic(
@@ -151,7 +151,7 @@ DEAD_LETTERS = Topic(
     spread="single",
     retention_ms=90 * DAY_MS,
     written_by=("reflect", "shuffle", "scan", "publish", "cli"),
-    read_by=("operators", "shuffle", "ledger"),
+    read_by=("operators", "shuffle", "ledger", "gateway"),
     beside=(Resolution, HeldBack),
 )
 

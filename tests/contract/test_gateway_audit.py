@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import httpx
+import pytest
 import structlog
 
 from combee.adapters.memory import MemoryLog
@@ -107,3 +108,17 @@ async def test_every_answer_tells_browsers_to_frame_guess_and_run_nothing() -> N
                 assert headers["x-frame-options"] == "DENY"
                 assert headers["x-content-type-options"] == "nosniff"
                 assert headers["referrer-policy"] == "no-referrer"
+
+
+async def test_a_request_that_fails_in_an_unforeseen_way_is_told_as_a_500(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def broken(*_: Any) -> None:
+        raise RuntimeError("a bug")
+
+    with structlog.testing.capture_logs() as lines:
+        async with asked() as gateway:
+            monkeypatch.setattr(gateway.context.log, "produce", broken)
+            answer = await gateway.client.post("/v1/reflections", json={"playbook": "p", "key_insight": "k"})
+    assert answer.status_code == 500
+    assert [one["status"] for one in told(lines, "request")] == [500]

@@ -218,8 +218,8 @@ async def test_a_look_up_that_takes_too_long_is_given_up(monkeypatch: pytest.Mon
 
     monkeypatch.setattr("combee.gateway.fates.LOOKUP_S", 0.05)
     async with asked() as gateway:
-        monkeypatch.setattr(gateway.log, "read", never)
-        monkeypatch.setattr(gateway.log, "partition_for", never)
+        monkeypatch.setattr(gateway.context.log, "read", never)
+        monkeypatch.setattr(gateway.context.log, "partition_for", never)
         answer = await gateway.client.get("/v1/reflections/r-1", params={"playbook": NAME})
         assert answer.status_code == 503
         assert answer.headers["retry-after"] == "1"

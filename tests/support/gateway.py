@@ -23,6 +23,7 @@ from combee.runtime.settings import load_settings
 from combee_schemas import topics
 from combee_schemas.codec import encode
 from combee_schemas.playbook import Entry, Label, Playbook
+from support.observed import Accesses, ObservedLog
 from support.waiting import until
 
 DEADLINE_S = 10.0
@@ -118,16 +119,19 @@ class GuardedLog(MemoryLog):
         return await super().ends(topic)
 
 
+def as_gateway(log: Log) -> Log:
+    """Return the log as a gateway sees it: what topics.py does not say of it fails."""
+    return ObservedLog(log, Accesses("gateway"))
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
     """A gateway whose context is current, asked without a socket."""
 
     context: Context
     client: httpx.AsyncClient
-
-    @property
-    def log(self) -> Log:
-        return self.context.log
+    log: Log
+    """As everybody sees it; the gateway may do with it what the map says."""
 
     async def knows(self, *versions: Playbook) -> None:
         """Publish versions and wait until the gateway has them."""
@@ -143,7 +147,8 @@ class Asked:
 
 @asynccontextmanager
 async def asked(log: Log | None = None, *, key: str | None = None, **settings: Any) -> AsyncIterator[Asked]:
-    context = context_of(log or MemoryLog(SystemClock()), load_settings(**settings), SystemClock())
+    log = log or MemoryLog(SystemClock())
+    context = context_of(as_gateway(log), load_settings(**settings), SystemClock())
     work = [asyncio.create_task(one) for one in context.work()]
     await context.wait_current(DEADLINE_S)
     headers = {"authorization": f"Bearer {key}"} if key else {}
@@ -152,7 +157,7 @@ async def asked(log: Log | None = None, *, key: str | None = None, **settings: A
         async with httpx.AsyncClient(
             transport=transport, base_url="http://127.0.0.1", headers=headers
         ) as client:
-            yield Asked(context, client)
+            yield Asked(context, client, log)
     finally:
         for task in work:
             task.cancel()
@@ -162,7 +167,7 @@ async def asked(log: Log | None = None, *, key: str | None = None, **settings: A
 @asynccontextmanager
 async def served(log: Log, **settings: Any) -> AsyncIterator[tuple[str, Context]]:
     """Yield the address of a gateway on loopback, and its context."""
-    context = context_of(log, load_settings(**{"gateway_port": 0, **settings}), SystemClock())
+    context = context_of(as_gateway(log), load_settings(**{"gateway_port": 0, **settings}), SystemClock())
     stop, ready = asyncio.Event(), asyncio.get_running_loop().create_future()
     running = asyncio.create_task(serve(context, stop, on_ready=ready.set_result))
     try:

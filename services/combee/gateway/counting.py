@@ -1,5 +1,7 @@
 """What was asked and answered, by whom: one line of the log per request, and metrics by route and status."""
 
+from http import HTTPStatus
+
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -44,16 +46,24 @@ class Counting:
             if message["type"] == "http.response.start":
                 status = int(message["status"])
                 is_stream = any(value.startswith(STREAM) for _, value in message.get("headers", ()))
-                route = str(getattr(scope.get("route"), "path_format", ELSEWHERE))
-                self._metrics.answered(route, status, self._clock.monotonic() - began)
+                self._count(scope, began, status)
                 if is_stream:
                     self._tell("stream_opened", scope, began, status=status)
             await send(message)
 
         try:
             await self._app(scope, receive, counted)
+        except Exception:
+            if not status:  # answered further out, for all that was not foreseen
+                status = int(HTTPStatus.INTERNAL_SERVER_ERROR)
+                self._count(scope, began, status)
+            raise
         finally:
             self._tell("stream_closed" if is_stream else "request", scope, began, status=status)
+
+    def _count(self, scope: Scope, began: float, status: int) -> None:
+        route = str(getattr(scope.get("route"), "path_format", ELSEWHERE))
+        self._metrics.answered(route, status, self._clock.monotonic() - began)
 
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         began, is_open = self._clock.monotonic(), False
