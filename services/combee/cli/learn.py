@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
@@ -17,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from combee.cli.console import clean, remark
 from combee.cli.errors import REJECTED, USAGE, told
-from combee.cli.files import save, written
+from combee.cli.files import read_text, save, written
 from combee.cli.lookup import newest_playbook
 from combee.cli.options import as_format, checked_form, checked_name
 from combee.cli.preflight import check, model_flag, require_model, stands_in
@@ -142,8 +141,9 @@ def learn(
     err = Console(stderr=True)
     name = file if file != "-" else "standard input"
     ignored: dict[str, Unknown] = {}
+    lines = read_text(file).splitlines()
     items, rejected = read_items(
-        _lines(file), playbook, lambda line, why: err.print(f"{name}:{line}: {why}", markup=False), ignored
+        lines, playbook, lambda line, why: err.print(f"{name}:{line}: {why}", markup=False), ignored
     )
     if ignored:
         remark(f"{name}: {ignored_told(ignored)}")
@@ -178,15 +178,6 @@ def learn(
 def _counts(report: dict[str, object]) -> dict[str, int]:
     counts = report["reflections"]
     return dict(counts) if isinstance(counts, dict) else {}
-
-
-def _lines(file: str) -> list[str]:
-    if file == "-":
-        return sys.stdin.read().splitlines()
-    try:
-        return Path(file).read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise FatalError(f"cannot read {file}: {error}") from error
 
 
 async def _learn(

@@ -114,7 +114,7 @@ def _print(state: dict[str, Any]) -> None:
     for name, found in state["services"].items():
         oldest = found["oldest_uncommitted_s"]
         services.add_row(name, str(found["lag"]), "" if oldest is None else f"{oldest:.1f}")
-    sizes = Table("topic", "records", "partitions", box=None)
+    sizes = Table("topic", "offsets", "partitions", box=None)
     for name, found in state["topics"].items():
         sizes.add_row(name, str(found["records"]), str(found["partitions"]))
     playbooks = Table(
