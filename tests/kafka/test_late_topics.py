@@ -21,15 +21,17 @@ async def test_a_topic_that_appears_later_is_dealt_then(kafka: Broker, topic_pre
 
     connection = Connection(bootstrap_servers=kafka.bootstrap_servers, prefix=topic_prefix)
     admin, consumer = KafkaAdmin(connection), KafkaConsumer(connection, "late", assigned)
+    first = frozenset({TopicPartition(topic="traces", partition=0)})
     await admin.create("traces", 1, 1, {})
     try:
         await consumer.start(["traces", "reflections"])
         async with asyncio.timeout(DEADLINE_S):
-            while not dealt:
+            while (
+                first not in dealt
+            ):  # where the broker's view of the first is late, too, nothing is dealt before
                 await consumer.poll(POLL_S)
             await admin.create("reflections", 1, 1, {})
             while len(dealt[-1]) < 2:
                 await consumer.poll(POLL_S)
     finally:
         await consumer.close()
-    assert dealt[0] == {TopicPartition(topic="traces", partition=0)}
