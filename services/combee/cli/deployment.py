@@ -16,7 +16,7 @@ from combee.ports import ConfigurationError
 from combee.runtime.settings import Settings
 
 ANY_KEY = "any"
-WORKER_TIMEOUT_S = 3.0
+WORKER_TIMEOUT_S = 2.0
 BATCH_FLAGS = frozenset({"method", "batch_size", "copies"})
 
 

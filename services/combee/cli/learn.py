@@ -261,6 +261,7 @@ async def _waited_for(
 
     if moved is None:
         return "waiting for the broker to answer"
+    asked = asyncio.create_task(complaints(workers))  # meanwhile: who waits is told within five seconds
     try:
         async with asyncio.timeout(QUIET_S):
             members = {role: await admin.members(role) for role in SERVICES}
@@ -268,7 +269,7 @@ async def _waited_for(
         return "waiting for the broker, which does not answer"
     except CombeeError as error:
         return f"waiting, and who works cannot be looked up: {error}"
-    said = {name: (*one.red, *one.waits) for name, one in (await complaints(workers)).items()}
+    said = {name: (*one.red, *one.waits) for name, one in (await asked).items()}
     return flow.waited_for(moved.left, members, said, model)
 
 
