@@ -9,7 +9,7 @@ from benchmarks.rows import Row, row
 from benchmarks.stage import Stage, fresh, lessons, staged
 from combee.ports import TopicPartition
 from combee_schemas import topics
-from combee_schemas.topics import Topic
+from combee_schemas.topics import AnyTopic
 
 TIMEOUT_S = 300.0
 HOPS = (
@@ -80,7 +80,7 @@ async def _trace(stage: Stage, count: int) -> Mapping[str, float]:
 _TOPICS = (topics.BATCHES, topics.SCAN[0], topics.SCAN[1], topics.UPDATES, topics.PLAYBOOKS)
 
 
-async def _written(stage: Stage, topic: Topic, since_ms: float) -> list[int]:
+async def _written(stage: Stage, topic: AnyTopic, since_ms: float) -> list[int]:
     """Return when the records of a topic were written, by their producers' clocks, from a time on."""
     starts = await stage.log.offsets_at(topic.name, int(since_ms))
     return [

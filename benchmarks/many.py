@@ -8,9 +8,7 @@ from benchmarks.rows import Row, row
 from benchmarks.stage import CHUNK, ROLES, Stage, fresh, lessons, staged
 from benchmarks.synthetic import entries, version
 from combee.adapters.kafka import KafkaLog
-from combee.ports import Outgoing
 from combee_schemas import topics
-from combee_schemas.codec import encode
 
 TIMEOUT_S = 900.0
 FEW, MANY = 10, 10_000
@@ -59,20 +57,13 @@ async def _write(log: KafkaLog, count: int) -> None:
     known = entries(ENTRIES)
     for start in range(0, count, CHUNK):
         names = [_name(n) for n in range(start, min(start + CHUNK, count))]
-        history = [
-            _outgoing(topics.HISTORY.name, name, encode(version(name, 1, offset=-1, known=known)))
-            for name in names
-        ]
+        history = [topics.HISTORY.record(version(name, 1, offset=-1, known=known)) for name in names]
         placed = zip(names, await log.produce(*history), strict=True)
         books = [
-            (name, version(name, 1, offset=-1, known=known).model_copy(update={"history_offset": at}))
+            version(name, 1, offset=-1, known=known).model_copy(update={"history_offset": at})
             for name, at in placed
         ]
-        await log.produce(*(_outgoing(topics.PLAYBOOKS.name, name, encode(book)) for name, book in books))
-
-
-def _outgoing(topic: str, name: str, value: bytes) -> Outgoing:
-    return Outgoing(topic=topic, key=name.encode(), value=value)
+        await log.produce(*map(topics.PLAYBOOKS.record, books))
 
 
 async def _fill(stage: Stage, count: int) -> float:

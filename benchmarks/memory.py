@@ -6,11 +6,10 @@ from itertools import count
 from pathlib import Path
 
 from benchmarks.rows import Row, row
-from benchmarks.stage import lessons, outgoing, staged
+from benchmarks.stage import lessons, staged
 from combee.adapters.kafka import KafkaLog
 from combee.ports import Outgoing
 from combee_schemas import topics
-from combee_schemas.codec import encode
 from combee_schemas.reflection import Reflection
 from combee_schemas.trace import Trace
 
@@ -40,12 +39,8 @@ def peak_mib(pid: int) -> float:
 def traces(number: int) -> list[Outgoing]:
     """Return small traces of playbooks of their own."""
     return [
-        Outgoing(
-            topic=topics.TRACES.name,
-            key=f"t{n}".encode(),
-            value=encode(
-                Trace(trace_id=f"t{n}", playbook=f"traced/{n % PLAYBOOKS}", task=f"Metric {n}?", answer="0")
-            ),
+        topics.TRACES.record(
+            Trace(trace_id=f"t{n}", playbook=f"traced/{n % PLAYBOOKS}", task=f"Metric {n}?", answer="0")
         )
         for n in range(number)
     ]
@@ -68,11 +63,13 @@ async def fill(log: KafkaLog, number: int) -> list[str]:
     """Write the backlog; return the playbooks that stand last in it, one per partition."""
     each = number // PLAYBOOKS
     waiting = [lessons(f"backlog/{n}", each) for n in range(PLAYBOOKS)]
-    records = [outgoing(one) for some in zip(*waiting, strict=True) for one in some] + traces(number)
+    records = [
+        topics.REFLECTIONS.record(one) for some in zip(*waiting, strict=True) for one in some
+    ] + traces(number)
     for start in range(0, len(records), CHUNK):
         await log.produce(*records[start : start + CHUNK])
     last = await last_in_line(log)
-    await log.produce(*(outgoing(one) for some in last.values() for one in some))
+    await log.produce(*(topics.REFLECTIONS.record(one) for some in last.values() for one in some))
     return [some[0].playbook for some in last.values()]
 
 

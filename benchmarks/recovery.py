@@ -10,17 +10,16 @@ from random import Random
 from tempfile import TemporaryDirectory
 
 from benchmarks.rows import Row, row
-from benchmarks.stage import ROLES, Stage, fresh, lessons, outgoing, staged
+from benchmarks.stage import ROLES, Stage, fresh, lessons, staged
 from combee.adapters.embedded_kafka import open_user_broker
 from combee.adapters.embedded_kafka.state import Run
 from combee.adapters.kafka import Presence, is_ready
 from combee.adapters.kafka.connection import Connection
-from combee.ports import Outgoing, TransientError
+from combee.ports import TransientError
 from combee.runtime.audit import audit
 from combee.runtime.patience import write
 from combee.runtime.settings import environment
 from combee_schemas import topics
-from combee_schemas.codec import encode
 from combee_schemas.trace import Trace
 
 TIMEOUT_S = 900.0
@@ -95,9 +94,7 @@ async def _reflections(stage: Stage) -> None:
 async def _traces(stage: Stage) -> None:
     name = fresh("killed")
     given = [Trace(trace_id=f"{name}/{n}", playbook=name, task=f"Metric {n}?") for n in range(TRACES)]
-    await stage.log.produce(
-        *(Outgoing(topic=topics.TRACES.name, key=one.trace_id.encode(), value=encode(one)) for one in given)
-    )
+    await stage.log.produce(*map(topics.TRACES.record, given))
 
 
 # ---- the broker, supervised as by 'combee up'
@@ -138,7 +135,7 @@ async def _learned_again(
     if also:
         stage.supervisor.send(also, signal.SIGKILL)
     # An agent's, sent while the broker is away.
-    sent = asyncio.create_task(write(stage.log, *map(outgoing, lessons(after, BATCH))))
+    sent = asyncio.create_task(write(stage.log, *map(topics.REFLECTIONS.record, lessons(after, BATCH))))
     answered = await _first_answer(presence)
     await sent
     learned = await stage.through(after)

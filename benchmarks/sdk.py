@@ -19,7 +19,6 @@ from combee.ports import Outgoing
 from combee.runtime.settings import load_settings
 from combee.sdk import PlaybookView
 from combee_schemas import topics
-from combee_schemas.codec import encode
 from combee_schemas.playbook import Entry, Playbook
 
 TIMEOUT_S = 600.0
@@ -148,7 +147,7 @@ async def _answers(pipes: Sequence[Pipe]) -> list[list[float]]:
 def _version(name: str, number: int) -> Outgoing:
     entry = Entry(id="misc-00001", section="OTHERS", content=str(time.time_ns()))
     playbook = Playbook(name=name, version=number, entries=(entry,))
-    return Outgoing(topic=topics.PLAYBOOKS.name, key=name.encode(), value=encode(playbook))
+    return topics.PLAYBOOKS.record(playbook)
 
 
 def subscribe(bootstrap_servers: str, prefix: str, name: str, count: int, pipe: Pipe) -> None:

@@ -15,12 +15,10 @@ from combee import compose
 from combee.adapters.kafka import KafkaLog
 from combee.adapters.openai import OpenAIModel
 from combee.cli.stack import StackOptions, model_environment, stack
-from combee.ports import Outgoing
 from combee.runtime.playbooks import Playbooks
 from combee.runtime.settings import load_settings
 from combee.runtime.supervisor import Supervisor
 from combee_schemas import topics
-from combee_schemas.codec import encode
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import Reflection
 
@@ -64,7 +62,7 @@ class Stage:
     async def publish(self, reflections: Sequence[Reflection]) -> float:
         """Write reflections as fast as they are acknowledged; return the time of the last ack (monotonic)."""
         for start in range(0, len(reflections), CHUNK):
-            await self.log.produce(*map(outgoing, reflections[start : start + CHUNK]))
+            await self.log.produce(*map(topics.REFLECTIONS.record, reflections[start : start + CHUNK]))
         return time.monotonic()
 
     def calls(self) -> list[dict[str, Any]]:
@@ -75,12 +73,6 @@ class Stage:
     async def through(self, name: str) -> float:
         """Wait for a playbook's first version; return when it appeared (monotonic)."""
         return await self.subscriber.until(lambda: self.subscriber.playbooks.latest(name).version > 0)
-
-
-def outgoing(reflection: Reflection) -> Outgoing:
-    """Return a reflection as agents write it."""
-    key = reflection.playbook.encode()
-    return Outgoing(topic=topics.REFLECTIONS.name, key=key, value=encode(reflection))
 
 
 def lessons(playbook: str, count: int) -> list[Reflection]:

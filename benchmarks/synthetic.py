@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 from combee.core import identity, plan
 from combee.experiments.arms import PRODUCT
-from combee.ports import Log, Outgoing, TopicPartition
+from combee.ports import Log, TopicPartition
 from combee_schemas import topics
 from combee_schemas.base import Usage
 from combee_schemas.batch import Batch, Member
-from combee_schemas.codec import encode
 from combee_schemas.playbook import ACE_SECTIONS, Entry, Playbook
 from combee_schemas.scan import Seen, Update
+from combee_schemas.topics import M, Topic
 
 PER_BATCH = 20
 ENTRIES = 50
@@ -90,18 +90,16 @@ async def write_past(log: Log, name: str, versions: int, *, snapshots: int) -> N
     known = entries()
     batches = [manifest(name, number) for number in range(1, versions + 1)]
     books = [version(name, n, offset=n - 1, known=known) for n in range(1, versions + 1)]
-    key = name.encode()
-    await _write(log, topics.BATCHES.name, key, [encode(one) for one in batches])
-    await _write(log, topics.UPDATES.name, key, [encode(update(one, n)) for n, one in enumerate(batches)])
-    await _write(log, topics.HISTORY.name, key, [encode(one) for one in books])
-    await _write(log, topics.PLAYBOOKS.name, key, [encode(one) for one in books[-snapshots:]])
+    await _write(log, topics.BATCHES, batches)
+    await _write(log, topics.UPDATES, [update(one, n) for n, one in enumerate(batches)])
+    await _write(log, topics.HISTORY, books)
+    await _write(log, topics.PLAYBOOKS, books[-snapshots:])
     await _commit(log, name, versions)
 
 
-async def _write(log: Log, topic: str, key: bytes, values: Sequence[bytes]) -> None:
-    for start in range(0, len(values), CHUNK):
-        some = values[start : start + CHUNK]
-        await log.produce(*(Outgoing(topic=topic, key=key, value=value) for value in some))
+async def _write(log: Log, topic: Topic[M], messages: Sequence[M]) -> None:
+    for start in range(0, len(messages), CHUNK):
+        await log.produce(*map(topic.record, messages[start : start + CHUNK]))
 
 
 async def _commit(log: Log, name: str, versions: int) -> None:

@@ -79,7 +79,7 @@ class _Counter:
         self._seen = 0
         self._wanted = 0
         self._changed = asyncio.Event()
-        self.view: View[Batch] = View(stage.log, topics.BATCHES, Batch, on_change=self._count)
+        self.view: View[Batch] = View(stage.log, topics.BATCHES, on_change=self._count)
 
     def _count(self, _key: str, batch: Batch | None) -> None:
         self._seen += len(batch.members) if batch else 0

@@ -160,6 +160,11 @@ class Playbook(Message):
     created_at_ms: int = 0
 
 
+def label_key(playbook: str, label: str) -> str:
+    """Return the key of a label in ``labels``."""
+    return f"{playbook}#{label}"
+
+
 class Label(Message):
     """A movable pointer to a version; key: playbook + ``#`` + label."""
 

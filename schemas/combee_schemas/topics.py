@@ -1,17 +1,22 @@
-"""The map of the system: every topic in flow order, who writes it and who reads it.
+"""The map of the system: every topic in flow order, who writes it and who reads it, and where a message goes in it.
 
-No topic name is spelled anywhere else. On the broker each carries the topic prefix (``combee.reflections``).
+No topic name is spelled anywhere else, and no rule of a key. On the broker each name carries the topic prefix
+(``combee.reflections``).
 """
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Generic, Literal, TypeVar
 
 from combee_schemas.base import Message
 from combee_schemas.batch import Batch
+from combee_schemas.codec import CodecError, decode, encode
 from combee_schemas.command import Command
 from combee_schemas.control import BatchSize
 from combee_schemas.dead_letter import DeadLetter, HeldBack, Resolution
-from combee_schemas.playbook import Label, Playbook
+from combee_schemas.digests import spread
+from combee_schemas.playbook import Label, Playbook, deleted_key, label_key
+from combee_schemas.records import Outgoing, Record
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Group, Partial, Update
 from combee_schemas.trace import Trace
@@ -24,14 +29,22 @@ SMALL_SEGMENTS = {"segment.bytes": str(16 * 1024 * 1024), "max.compaction.lag.ms
 Spread = Literal["traces", "playbooks", "scan", "single"]
 """How a topic is partitioned: by trace, by playbook (all of these alike), by scan node, or not at all."""
 
+M = TypeVar("M", bound=Message)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Topic:
-    """One topic: what is in it, how it is kept, who touches it."""
+class Topic(Generic[M]):
+    """One topic: what is in it, where a message goes in it, how it is kept, who touches it."""
 
     name: str
     key: str
-    message: type[Message]
+    """What the key is, in words."""
+    message: type[M]
+    key_from: Callable[[M], str]
+    other_keys: Callable[[M], tuple[str, ...]] = lambda _message: ()
+    """Further keys that a message may stand under."""
+    placed_by: Callable[[M, int], int] | None = None
+    """A message's partition out of so many; without it the default partitioner decides by the key."""
     spread: Spread
     cleanup: Literal["delete", "compact"] = "delete"
     retention_ms: int = 7 * DAY_MS
@@ -41,16 +54,85 @@ class Topic:
     """Further messages in it, which readers of ``message`` pass over."""
     extra: dict[str, str] = field(default_factory=dict)
 
+    def key_of(self, message: M) -> bytes:
+        """Return the key that a message is written under."""
+        return self.key_from(message).encode()
+
+    def place(self, message: M, partitions: int) -> int | None:
+        """Return the partition that a message belongs on, out of so many; None: its key decides."""
+        return None if self.placed_by is None else self.placed_by(message, partitions)
+
+    def record(self, message: M, *, partition: int | None = None) -> Outgoing:
+        """Return a message as it is written; ``partition`` where the writer knows it.
+
+        Raises
+        ------
+        CodecError
+            If it cannot be written, or is too large.
+        """
+        return Outgoing(topic=self.name, key=self.key_of(message), value=encode(message), partition=partition)
+
+    def tombstone(self, key: str, *, partition: int | None = None) -> Outgoing:
+        """Return what deletes a key of a compacted topic."""
+        return Outgoing(topic=self.name, key=key.encode(), value=None, partition=partition)
+
+    def read(self, record: Record | Outgoing) -> M:
+        """Return the message in a record.
+
+        Raises
+        ------
+        CodecError
+            Whatever is wrong with its bytes.
+        """
+        return decode(record.value, self.message)
+
+    def read_or_none(self, record: Record | None) -> M | None:
+        """Return the message in a record; None if there is none that can be read."""
+        try:
+            return self.read(record) if record else None
+        except CodecError:
+            return None
+
+    def read_own(self, record: Record) -> M:
+        """Return the message in a record that stands under a key of its own.
+
+        Raises
+        ------
+        CodecError
+            As for ``read``, and under a foreign key: in a compacted topic that record is nobody's.
+        """
+        message, key = self.read(record), key_of(record)
+        own = self.key_from(message)
+        if key != own and key not in self.other_keys(message):
+            raise CodecError(f"a {message.type} of {own} under the key {key[:200]!r}")
+        return message
+
+    def under(self, key: str, records: Iterable[Record]) -> Iterator[M]:
+        """Yield the messages under a key; what cannot be read is passed over."""
+        for record in records:
+            message = self.read_or_none(record) if record.key == key.encode() else None
+            if message is not None:
+                yield message
+
     def config(self) -> dict[str, str]:
         """Return the broker's configuration of this topic; ``check`` compares the same keys."""
         kept = {} if self.cleanup == "compact" else {"retention.ms": str(self.retention_ms)}
         return {"cleanup.policy": self.cleanup, **kept, **self.extra}
 
 
+AnyTopic = Topic[Any]
+
+
+def key_of(record: Record | Outgoing) -> str:
+    """Return a record's key as text."""
+    return (record.key or b"").decode(errors="replace")
+
+
 TRACES = Topic(
     name="traces",
     key="trace id",
     message=Trace,
+    key_from=lambda trace: trace.trace_id,
     spread="traces",
     written_by=("agents", "cli", "gateway"),
     read_by=("reflect", "ledger", "gateway"),
@@ -59,6 +141,7 @@ REFLECTIONS = Topic(
     name="reflections",
     key="playbook",
     message=Reflection,
+    key_from=lambda reflection: reflection.playbook,
     spread="playbooks",
     retention_ms=30 * DAY_MS,
     written_by=("agents", "reflect", "shuffle", "cli", "gateway"),
@@ -68,6 +151,7 @@ BATCHES = Topic(
     name="batches",
     key="playbook",
     message=Batch,
+    key_from=lambda batch: batch.playbook,
     spread="playbooks",
     retention_ms=FOR_EVER,
     written_by=("shuffle",),
@@ -75,23 +159,40 @@ BATCHES = Topic(
 )
 MAX_LEVELS = 4
 
+GROUPS = Topic(
+    name="scan.0",
+    key="node id",
+    message=Group,
+    key_from=lambda group: group.node_id,
+    # One after the other: by key hash, 6 groups on 6 partitions nearly always collide.
+    placed_by=lambda group, count: (spread(group.plan.batch_id, 1 << 30) + group.index) % count,
+    spread="scan",
+    written_by=("shuffle", "cli"),
+    read_by=("scan", "gateway"),
+)
 
-def _scan_topic(level: int) -> Topic:
+
+def _partials(level: int) -> Topic[Partial]:
     return Topic(
         name=f"scan.{level}",
-        key="node id" if level == 0 else "parent node id",
-        message=Group if level == 0 else Partial,
+        key="parent node id",
+        message=Partial,
+        key_from=lambda partial: partial.parent_id,
+        placed_by=lambda partial, count: spread(partial.parent_id, count),
         spread="scan",
-        written_by=("shuffle", "cli") if level == 0 else ("scan", "cli"),
+        written_by=("scan", "cli"),
         read_by=("scan", "gateway"),
     )
 
 
-SCAN = tuple(_scan_topic(level) for level in range(MAX_LEVELS))
+PARTIALS = tuple(_partials(level) for level in range(1, MAX_LEVELS))
+SCAN: tuple[AnyTopic, ...] = (GROUPS, *PARTIALS)
+"""By level."""
 UPDATES = Topic(
     name="updates",
     key="playbook",
     message=Update,
+    key_from=lambda update: update.plan.playbook,
     spread="playbooks",
     retention_ms=FOR_EVER,
     written_by=("scan", "shuffle", "cli"),
@@ -101,6 +202,8 @@ PLAYBOOKS = Topic(
     name="playbooks",
     key="playbook",
     message=Playbook,
+    key_from=lambda playbook: deleted_key(playbook.name) if playbook.origin == "delete" else playbook.name,
+    other_keys=lambda playbook: (playbook.name, deleted_key(playbook.name)),
     spread="playbooks",
     cleanup="compact",
     written_by=("publish",),
@@ -111,6 +214,7 @@ HISTORY = Topic(
     name="history",
     key="playbook",
     message=Playbook,
+    key_from=lambda playbook: playbook.name,
     spread="playbooks",
     retention_ms=FOR_EVER,
     written_by=("publish",),
@@ -120,6 +224,7 @@ LABELS = Topic(
     name="labels",
     key="playbook#label",
     message=Label,
+    key_from=lambda label: label_key(label.playbook, label.label),
     spread="single",
     cleanup="compact",
     written_by=("publish",),
@@ -130,6 +235,7 @@ COMMANDS = Topic(
     name="commands",
     key="playbook",
     message=Command,
+    key_from=lambda command: command.playbook,
     spread="playbooks",
     written_by=("cli", "gateway"),
     read_by=("shuffle", "publish", "ledger", "gateway"),
@@ -138,24 +244,35 @@ BATCH_SIZES = Topic(
     name="batch-sizes",
     key="playbook",
     message=BatchSize,
+    key_from=lambda size: size.playbook,
     spread="single",
     cleanup="compact",
     written_by=("control",),
     read_by=("shuffle", "control", "gateway"),
     extra=SMALL_SEGMENTS,
 )
-DEAD_LETTERS = Topic(
-    name="dead-letters",
-    key="origin topic",
-    message=DeadLetter,
-    spread="single",
-    retention_ms=90 * DAY_MS,
-    written_by=("reflect", "shuffle", "scan", "publish", "cli"),
-    read_by=("operators", "shuffle", "ledger", "gateway"),
-    beside=(Resolution, HeldBack),
-)
 
-TOPICS = (
+
+def _dead_letters(message: type[M], key: str, key_from: Callable[[M], str]) -> Topic[M]:
+    return Topic(
+        name="dead-letters",
+        key=key,
+        message=message,
+        key_from=key_from,
+        spread="single",
+        retention_ms=90 * DAY_MS,
+        written_by=("reflect", "shuffle", "scan", "publish", "cli"),
+        read_by=("operators", "shuffle", "ledger", "gateway"),
+        beside=tuple(one for one in (DeadLetter, Resolution, HeldBack) if one is not message),
+    )
+
+
+DEAD_LETTERS = _dead_letters(DeadLetter, "origin topic", lambda letter: letter.origin_topic)
+RESOLUTIONS = _dead_letters(Resolution, "origin topic", lambda decision: decision.origin_topic)
+HELD_BACK = _dead_letters(HeldBack, "its type", lambda held: held.type)
+"""Three messages in one topic."""
+
+TOPICS: tuple[AnyTopic, ...] = (
     TRACES,
     REFLECTIONS,
     BATCHES,

@@ -12,9 +12,8 @@ from combee.ports import Outgoing, TopicPartition, TransientError
 from combee.runtime.clock import SystemClock
 from combee_schemas import topics
 from combee_schemas.base import Usage
-from combee_schemas.codec import decode
 from combee_schemas.reflection import LESSON_FIELDS, Reflection
-from combee_schemas.topics import Topic
+from combee_schemas.topics import AnyTopic
 from combee_schemas.trace import Trace
 from support.gateway import Asked, asked, published, version
 from support.waiting import until
@@ -44,11 +43,11 @@ class Gate(MemoryLog):
         return await super().produce(*outgoing)
 
 
-async def written(gateway: Asked, topic: Topic) -> list[Any]:
+async def written(gateway: Asked, topic: AnyTopic) -> list[Any]:
     found = []
     for number in range(await gateway.log.partitions(topic.name)):
         source = TopicPartition(topic=topic.name, partition=number)
-        found += [decode(record.value, topic.message) async for record in gateway.log.read(source, 0)]
+        found += [topic.read(record) async for record in gateway.log.read(source, 0)]
     return found
 
 

@@ -3,7 +3,6 @@
 import asyncio
 from collections import Counter
 from pathlib import Path
-from typing import TypeVar
 
 import aiokafka
 import pytest
@@ -16,11 +15,7 @@ from combee.ports import Outgoing, Record, TopicPartition
 from combee.runtime.settings import load_settings
 from combee.runtime.supervisor import Supervisor
 from combee_schemas import topics
-from combee_schemas.base import Message
-from combee_schemas.codec import decode
-from combee_schemas.dead_letter import DeadLetter
-from combee_schemas.playbook import Playbook
-from combee_schemas.topics import TOPICS, Topic
+from combee_schemas.topics import TOPICS, AnyTopic, M, Topic
 from combee_schemas.trace import Trace
 from support.broker import Broker
 from support.running import PLAYBOOK, Running, running_stack, traces
@@ -30,7 +25,6 @@ pytestmark = [
     pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="peaks are measured by Linux"),
 ]
 
-M = TypeVar("M", bound=Message)
 
 MB = 1024 * 1024
 BOMB_BYTES = 200 * MB
@@ -61,7 +55,7 @@ def peaks_from_now(supervisor: Supervisor) -> dict[str, int]:
     return {name: memory_bytes(pid)["VmRSS"] for name, pid in pids.items()}
 
 
-async def drop_bomb(running: Running, topic: Topic, partition: int, codec: str, size: int) -> None:
+async def drop_bomb(running: Running, topic: AnyTopic, partition: int, codec: str, size: int) -> None:
     """Write one compressed batch whose only record is ``size`` zeros."""
     connected = {"bootstrap_servers": running.settings.kafka.bootstrap_servers, "compression_type": codec}
     async with aiokafka.AIOKafkaProducer(
@@ -84,16 +78,16 @@ async def learn(running: Running, seed: int) -> None:
 
 
 async def learned(running: Running) -> int:
-    versions = await readable(running, topics.HISTORY, Playbook)
+    versions = await readable(running, topics.HISTORY)
     return sum(one.reflections for one in versions if one.name == PLAYBOOK)
 
 
-async def readable(running: Running, topic: Topic, kind: type[M]) -> list[M]:
+async def readable(running: Running, topic: Topic[M]) -> list[M]:
     found: list[M] = []
     for number in range(await running.log.partitions(topic.name)):
         source = TopicPartition(topic=topic.name, partition=number)
         records = running.log.read(source, 0)
-        found += [decode(record.value, kind) async for record in records if not record.unread]
+        found += [topic.read(record) async for record in records if not record.unread]
     return found
 
 
@@ -112,7 +106,7 @@ async def test_bombs_in_every_topic_cost_no_service_64_mb(
         for codec, size in (("gzip", BOMB_BYTES), ("lz4", BOMB_BYTES), ("snappy", SNAPPY_BYTES)):
             await drop_bomb(run, topics.REFLECTIONS, home, codec, size)
         await learn(run, 2)
-        letters = await readable(run, topics.DEAD_LETTERS, DeadLetter)
+        letters = await readable(run, topics.DEAD_LETTERS)
         peaks = {name: memory_bytes(run.supervisor.pid(name))["VmHWM"] for name in SERVICES}
 
     growth = {name: (peaks[name] - before[name]) // MB for name in SERVICES}

@@ -9,11 +9,10 @@ import pytest
 
 from combee.adapters.kafka import KafkaAdmin, KafkaLog
 from combee.adapters.kafka.connection import Connection
-from combee.ports import Log, Outgoing
+from combee.ports import Log
 from combee.runtime.audit import audit
 from combee.sdk import AsyncClient, Client, PlaybookView
 from combee_schemas import topics
-from combee_schemas.codec import encode
 from combee_schemas.playbook import Entry, Label, Playbook
 from support.broker import Broker
 from support.faults_broker import own_broker
@@ -33,13 +32,12 @@ def version(number: int, name: str = NAME) -> Playbook:
 
 async def put(log: Log, playbook: Playbook) -> None:
     for topic in (topics.HISTORY, topics.PLAYBOOKS):
-        await log.produce(Outgoing(topic=topic.name, key=playbook.name.encode(), value=encode(playbook)))
+        await log.produce(topic.record(playbook))
 
 
 async def put_label(log: Log, label: str, number: int) -> None:
     message = Label(playbook=NAME, label=label, version=number)
-    key = f"{NAME}#{label}".encode()
-    await log.produce(Outgoing(topic=topics.LABELS.name, key=key, value=encode(message)))
+    await log.produce(topics.LABELS.record(message))
 
 
 @pytest.fixture

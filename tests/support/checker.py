@@ -17,15 +17,14 @@ from combee.runtime.audit import audit
 from combee_schemas import topics
 from combee_schemas.base import Message
 from combee_schemas.batch import Batch
-from combee_schemas.codec import CodecError, decode
 from combee_schemas.dead_letter import DeadLetter
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Group, Partial, Update
-from combee_schemas.topics import Topic
+from combee_schemas.topics import AnyTopic
 from combee_schemas.trace import Trace
 
-GROUPS: Mapping[str, tuple[Topic, ...]] = {
+GROUPS: Mapping[str, tuple[AnyTopic, ...]] = {
     "reflect": (topics.TRACES,),
     "shuffle": (topics.REFLECTIONS, topics.COMMANDS),
     "scan": topics.SCAN,
@@ -49,7 +48,7 @@ class Dump:
 
     records: dict[str, list[tuple[Record, Message | None]]] = field(default_factory=dict)
 
-    def messages(self, topic: Topic) -> Iterator[tuple[Record, Message]]:
+    def messages(self, topic: AnyTopic) -> Iterator[tuple[Record, Message]]:
         """Yield what can be read of a topic, in the log's order per partition."""
         for record, message in self.records[topic.name]:
             if message is not None:
@@ -63,16 +62,9 @@ async def dump(log: Log) -> Dump:
         rows: list[tuple[Record, Message | None]] = []
         for number in range(await log.partitions(topic.name)):
             source = TopicPartition(topic=topic.name, partition=number)
-            rows += [(record, _decoded(record, topic)) async for record in log.read(source, 0)]
+            rows += [(record, topic.read_or_none(record)) async for record in log.read(source, 0)]
         found.records[topic.name] = rows
     return found
-
-
-def _decoded(record: Record, topic: Topic) -> Message | None:
-    try:
-        return decode(record.value, topic.message)
-    except CodecError:
-        return None
 
 
 async def violations(

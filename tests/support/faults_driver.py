@@ -12,7 +12,6 @@ from combee.ports import FencedError, Outgoing, TransientError
 from combee.sim.family import questions
 from combee.sim.insights import insight
 from combee_schemas import topics
-from combee_schemas.codec import encode
 from combee_schemas.command import Command
 from combee_schemas.reflection import Reflection
 from combee_schemas.trace import Trace
@@ -108,12 +107,7 @@ class Driver:
             Command(command_id=f"flush-{uuid4().hex}", playbook=name, kind="flush", through_offset=through)
             for name in PLAYBOOKS
         ]
-        await self.send(
-            [
-                Outgoing(topic=topics.COMMANDS.name, key=one.playbook.encode(), value=encode(one))
-                for one in commands
-            ]
-        )
+        await self.send([*map(topics.COMMANDS.record, commands)])
 
     async def close(self) -> None:
         try:

@@ -10,7 +10,7 @@ from combee.cli.learning import outgoing
 from combee.ports import Outgoing
 from combee_schemas import topics
 from combee_schemas.codec import encode
-from combee_schemas.topics import Topic
+from combee_schemas.topics import AnyTopic
 from support.faults_driver import Item, items
 from support.faults_scenario import Fault, Run
 from support.hostile import payloads
@@ -49,7 +49,7 @@ def poison() -> Fault:
     return fault
 
 
-def _hostile(topic: Topic, partitions: int) -> list[Outgoing]:
+def _hostile(topic: AnyTopic, partitions: int) -> list[Outgoing]:
     values = [v for v in payloads(topic.message).values() if v is None or len(v) < BROKER_LIMIT]
     return [
         Outgoing(topic=topic.name, key=HOSTILE_KEY, value=value, partition=number % partitions)

@@ -9,13 +9,13 @@ from combee.ports import CombeeError, Log, Record
 from combee_schemas import topics
 from combee_schemas.base import Message
 from combee_schemas.batch import Batch
-from combee_schemas.codec import CodecError, decode
 from combee_schemas.dead_letter import DeadLetter
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import Reflection
+from combee_schemas.topics import AnyTopic
 
 RETRY_S = 0.3
-WATCHED = (topics.REFLECTIONS, topics.BATCHES, topics.HISTORY, topics.DEAD_LETTERS)
+WATCHED: tuple[AnyTopic, ...] = (topics.REFLECTIONS, topics.BATCHES, topics.HISTORY, topics.DEAD_LETTERS)
 WRITER = {topics.REFLECTIONS.name: "reflect", topics.BATCHES.name: "shuffle", topics.HISTORY.name: "publish"}
 
 
@@ -131,8 +131,5 @@ class Watch:
 
 
 def _readable(record: Record) -> Message | None:
-    kind = next(topic.message for topic in WATCHED if topic.name == record.topic)
-    try:
-        return decode(record.value, kind)
-    except CodecError:
-        return None
+    found: Message | None = next(one for one in WATCHED if one.name == record.topic).read_or_none(record)
+    return found

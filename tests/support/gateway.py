@@ -16,13 +16,12 @@ from combee.core.playbook import empty
 from combee.gateway.app import build
 from combee.gateway.context import Context, context_of
 from combee.gateway.server import serve
-from combee.ports import FatalError, Log, Outgoing, Record
+from combee.ports import FatalError, Log, Record
 from combee.publish.publisher import Publisher
 from combee.runtime.clock import SystemClock
 from combee.runtime.settings import load_settings
 from combee_schemas import topics
-from combee_schemas.codec import encode
-from combee_schemas.playbook import Entry, Label, Playbook
+from combee_schemas.playbook import Entry, Label, Playbook, label_key
 from support.observed import Accesses, ObservedLog
 from support.waiting import until
 
@@ -67,13 +66,10 @@ async def writer(log: Log) -> AsyncIterator[Callable[[Playbook], Awaitable[None]
     transactor = await log.transactor("publish-test")
 
     async def write(one: Playbook) -> None:
-        key = one.name.encode()
         async with transactor.transaction() as transaction:
-            (offset,) = await transaction.send(
-                Outgoing(topic=topics.HISTORY.name, key=key, value=encode(one))
-            )
+            (offset,) = await transaction.send(topics.HISTORY.record(one))
             placed = one.model_copy(update={"history_offset": offset})
-            await transaction.send(Outgoing(topic=topics.PLAYBOOKS.name, key=key, value=encode(placed)))
+            await transaction.send(topics.PLAYBOOKS.record(placed))
 
     try:
         yield write
@@ -82,8 +78,8 @@ async def writer(log: Log) -> AsyncIterator[Callable[[Playbook], Awaitable[None]
 
 
 async def labelled(log: Log, name: str, label: str, number: int, command_id: str = "c") -> None:
-    value = encode(Label(playbook=name, label=label, version=number, commands=(command_id,)))
-    await log.produce(Outgoing(topic=topics.LABELS.name, key=f"{name}#{label}".encode(), value=value))
+    moved = Label(playbook=name, label=label, version=number, commands=(command_id,))
+    await log.produce(topics.LABELS.record(moved))
 
 
 async def publishing(log: Log) -> None:
@@ -141,7 +137,7 @@ class Asked:
 
     async def labels(self, name: str, label: str, number: int) -> None:
         await labelled(self.log, name, label, number)
-        key = f"{name}#{label}"
+        key = label_key(name, label)
         await until(lambda: (found := self.context.labels.get(key)) is not None and found.version == number)
 
 

@@ -13,13 +13,13 @@ from combee.ports import Outgoing, Record
 from combee_schemas import topics
 from combee_schemas.base import Message
 from combee_schemas.batch import Batch
-from combee_schemas.codec import CodecError, decode, encode
+from combee_schemas.codec import CodecError, decode
 from combee_schemas.command import Command
 from combee_schemas.dead_letter import DeadLetter
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Group, Partial, Update
-from combee_schemas.topics import Topic
+from combee_schemas.topics import AnyTopic
 
 M = TypeVar("M", bound=Message)
 NAME = "support/refunds"
@@ -38,18 +38,16 @@ def lessons(numbers: Iterable[int]) -> set[str]:
 
 
 def outgoing(message: Reflection | Command | Update) -> Outgoing:
-    """Return the record of a message that is keyed by its playbook."""
-    playbook = message.plan.playbook if isinstance(message, Update) else message.playbook
-    topic = next(t for t in topics.TOPICS if t.message is type(message))
-    return Outgoing(topic=topic.name, key=playbook.encode(), value=encode(message))
+    """Return the record of a message."""
+    return next(topic for topic in topics.TOPICS if topic.message is type(message)).record(message)
 
 
-def records(log: MemoryLog, topic: Topic) -> list[Record]:
+def records(log: MemoryLog, topic: AnyTopic) -> list[Record]:
     """Return every visible record of a topic, partition by partition."""
     return [r for one in log._store.partitions(topic.name) for r in one.records(one.first, one.stable)]
 
 
-def messages(log: MemoryLog, topic: Topic, kind: type[M]) -> list[M]:
+def messages(log: MemoryLog, topic: AnyTopic, kind: type[M]) -> list[M]:
     """Return what can be read of a topic."""
     found = (_decoded(record.value, kind) for record in records(log, topic))
     return [one for one in found if one is not None]

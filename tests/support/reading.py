@@ -18,7 +18,7 @@ from combee.cli import log as cli_log
 from combee.cli.__main__ import app
 from combee.ports import Outgoing
 from combee.runtime.settings import Settings
-from combee_schemas.topics import TOPICS, Topic
+from combee_schemas.topics import TOPICS, AnyTopic
 from support import ledger
 from support.deployment import Deployment
 from support.ledger import outgoing, reflection
@@ -105,6 +105,6 @@ def run_json(*arguments: str, code: int = 0) -> Any:
     return json.loads(result.stdout)
 
 
-def put(deployment: Deployment, topic: Topic, key: str, value: bytes | None) -> None:
+def put(deployment: Deployment, topic: AnyTopic, key: str, value: bytes | None) -> None:
     """Write a record."""
     asyncio.run(deployment.log.produce(Outgoing(topic=topic.name, key=key.encode(), value=value)))

@@ -20,8 +20,7 @@ from combee.runtime.settings import Settings, load_settings
 from combee.runtime.supervisor import Supervisor
 from combee.sim.family import questions
 from combee_schemas.base import Message
-from combee_schemas.codec import decode
-from combee_schemas.topics import Topic
+from combee_schemas.topics import AnyTopic
 from combee_schemas.trace import Trace
 
 PLAYBOOK = "tests/kill"
@@ -45,11 +44,11 @@ class Running:
         counts = Counter(call["prompt_hash"] for call in self.calls())
         return sum(count - 1 for count in counts.values())
 
-    async def messages(self, topic: Topic) -> list[Message]:
+    async def messages(self, topic: AnyTopic) -> list[Message]:
         found: list[Message] = []
         for number in range(await self.log.partitions(topic.name)):
             source = TopicPartition(topic=topic.name, partition=number)
-            found += [decode(record.value, topic.message) async for record in self.log.read(source, 0)]
+            found += [topic.read(record) async for record in self.log.read(source, 0)]
         return found
 
 

@@ -187,7 +187,7 @@ def is_quiet(deployment: Deployment) -> bool:
 
 
 @pytest.mark.parametrize("topic", [topics.SCAN[0], topics.SCAN[1]], ids=lambda topic: topic.name)
-async def test_a_replay_of_what_is_answered_costs_no_call(topic: topics.Topic) -> None:
+async def test_a_replay_of_what_is_answered_costs_no_call(topic: topics.AnyTopic) -> None:
     """Forget the version and all offsets of the scan: its results are still in the log."""
     model = CountingModel()
     deployment = Deployment(model=model, batch_size=COUNT)

@@ -224,7 +224,7 @@ def failed(world: World) -> int:
     return sum(one.status == "failed" for one in ledger.messages(world.log, topics.UPDATES, Update))
 
 
-def counted(topic: topics.Topic) -> Callable[[World], int]:
+def counted(topic: topics.AnyTopic) -> Callable[[World], int]:
     return lambda world: len(ledger.records(world.log, topic))
 
 

@@ -14,7 +14,7 @@ import pytest
 from combee.control.controller import Controller
 from combee.core import identity
 from combee.core.sizing.policy import SizingPolicy
-from combee.ports import UNREAD_HEADER, Outgoing, Record
+from combee.ports import Outgoing, Record
 from combee.publish import publisher
 from combee.runtime import planned
 from combee_schemas import topics
@@ -22,9 +22,11 @@ from combee_schemas.base import Usage
 from combee_schemas.codec import encode
 from combee_schemas.command import Command
 from combee_schemas.dead_letter import Attempt, LetterId, attempt_headers
+from combee_schemas.digests import spread
 from combee_schemas.playbook import Playbook
+from combee_schemas.records import UNREAD_HEADER
 from combee_schemas.scan import Group, GroupMember, Partial, Plan, Update
-from combee_schemas.topics import TOPICS, Topic
+from combee_schemas.topics import TOPICS, AnyTopic
 from combee_schemas.trace import Trace
 from support import ledger
 from support.deployment import Deployment, together
@@ -35,7 +37,13 @@ pytestmark = pytest.mark.usefixtures("quick_polls", "quick_publisher")
 
 EXAMPLES = Path(__file__).parents[2] / "schemas" / "examples"
 KEYS = (b"guards/hostile", None, b"\xff\xfe", b"")
-BURIED = (topics.TRACES, topics.REFLECTIONS, *topics.SCAN, topics.UPDATES, topics.COMMANDS)
+BURIED: tuple[AnyTopic, ...] = (
+    topics.TRACES,
+    topics.REFLECTIONS,
+    *topics.SCAN,
+    topics.UPDATES,
+    topics.COMMANDS,
+)
 """Topics with a consumer that must account for every record; the others are views and histories."""
 
 
@@ -45,7 +53,7 @@ def quick_publisher(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publisher, "POLL_S", 0.005)
 
 
-def foreign(topic: Topic) -> Iterator[bytes]:
+def foreign(topic: AnyTopic) -> Iterator[bytes]:
     """Return good messages that do not belong into a topic."""
     examples = {path.parts[-3]: path for path in sorted(EXAMPLES.glob("*/v1/*.msgpack"))}
     for kind, path in examples.items():
@@ -53,7 +61,7 @@ def foreign(topic: Topic) -> Iterator[bytes]:
             yield path.read_bytes()
 
 
-def poisons(topic: Topic, partitions: int) -> list[Outgoing]:
+def poisons(topic: AnyTopic, partitions: int) -> list[Outgoing]:
     """Return every poison there is for a topic, over its partitions, under all kinds of keys."""
     values = [*payloads(topic.message).values(), *foreign(topic)]
     return [
@@ -103,7 +111,7 @@ def fingerprint(record: Record | Outgoing) -> tuple[str, bytes | None, str]:
 
 
 @pytest.mark.parametrize("topic", TOPICS, ids=lambda topic: topic.name)
-async def test_poison_hurts_only_itself(topic: Topic) -> None:
+async def test_poison_hurts_only_itself(topic: AnyTopic) -> None:
     async with everything() as deployment:
         await learn(deployment, 0, 9)
         sent = poisons(topic, await deployment.log.partitions(topic.name))
@@ -118,7 +126,7 @@ async def test_poison_hurts_only_itself(topic: Topic) -> None:
 
 
 @pytest.mark.parametrize("topic", BURIED, ids=lambda topic: topic.name)
-async def test_headers_without_a_value_stop_nobody(topic: Topic) -> None:
+async def test_headers_without_a_value_stop_nobody(topic: AnyTopic) -> None:
     poison = Outgoing(
         topic=topic.name, value=b"\xc1", partition=0, headers=(("x", None), (UNREAD_HEADER, None))
     )
@@ -159,7 +167,7 @@ def partial_of(one: Plan, partitions: int) -> Outgoing:
         topic=topics.SCAN[1].name,
         key=parent.encode(),
         value=encode(partial),
-        partition=identity.spread(parent, partitions),
+        partition=spread(parent, partitions),
     )
 
 

@@ -13,7 +13,7 @@ from aiokafka.record.memory_records import MemoryRecords
 from combee.adapters.kafka import KafkaLog, inflation
 from combee.adapters.kafka.connection import Connection
 from combee.adapters.kafka.inflation import MAX_INFLATED_BYTES, BoundedRecords, Unread
-from combee.ports import UNREAD_HEADER
+from combee_schemas.records import UNREAD_HEADER
 
 CODECS = {"gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 MIB = 1024 * 1024

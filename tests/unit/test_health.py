@@ -188,7 +188,7 @@ async def test_a_view_is_not_current_between_a_disconnect_and_its_next_end(
 ) -> None:
     monkeypatch.setattr(view_module, "RETRY_S", 0.001)
     log = Broken(clock)
-    view: View[Playbook] = View(log, topics.PLAYBOOKS, Playbook)
+    view: View[Playbook] = View(log, topics.PLAYBOOKS)
     assert not view.is_current
     task = asyncio.create_task(view.run())
     await view.wait_current(DEADLINE_S)

@@ -12,14 +12,14 @@ from combee_schemas.batch import Batch, Member
 from combee_schemas.codec import encode
 from combee_schemas.playbook import Change, Entry, Playbook
 from combee_schemas.reflection import Reflection
-from combee_schemas.topics import BATCHES, HISTORY, REFLECTIONS, TRACES, Topic
+from combee_schemas.topics import BATCHES, HISTORY, REFLECTIONS, TRACES, AnyTopic
 from combee_schemas.trace import Trace
 from support.clock import ManualClock
 
 NAME, ENTRY = "support/refunds", "misc-00001"
 
 
-async def put(log: MemoryLog, topic: Topic, key: str, *messages: Message) -> list[int]:
+async def put(log: MemoryLog, topic: AnyTopic, key: str, *messages: Message) -> list[int]:
     return list(
         await log.produce(*(Outgoing(topic=topic.name, key=key.encode(), value=encode(m)) for m in messages))
     )

@@ -275,7 +275,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     "topic", [one for one in topics.TOPICS if one in (*FOLLOWED, *STAGES)], ids=lambda topic: topic.name
 )
 async def test_a_topic_that_must_not_be_read_is_named_and_the_rest_of_the_picture_goes_on(
-    topic: topics.Topic,
+    topic: topics.AnyTopic,
 ) -> None:
     log = GuardedLog()
     log.deny(topic.name)

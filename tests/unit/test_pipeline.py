@@ -17,7 +17,7 @@ from combee_schemas.command import Command
 from combee_schemas.model import Prompt, Reply
 from combee_schemas.playbook import Entry, Playbook
 from combee_schemas.reflection import BulletTag, Reflection, Tag
-from combee_schemas.topics import Topic
+from combee_schemas.topics import AnyTopic
 from combee_schemas.trace import Trace
 from support import ledger
 from support.deployment import Deployment
@@ -166,7 +166,7 @@ class SlowModel(ScriptedModel):
         return await super().reply(prompt)
 
 
-def contents(deployment: Deployment, topic: Topic) -> list[tuple[int, bytes | None]]:
+def contents(deployment: Deployment, topic: AnyTopic) -> list[tuple[int, bytes | None]]:
     return sorted(
         (r.partition, r.value) for r in ledger.records(deployment.log, topic) if r.value is not None
     )
@@ -186,7 +186,7 @@ async def test_the_same_input_gives_byte_identical_plans_and_playbooks_whatever_
     assert len(contents(first, topics.BATCHES)) == 3
 
 
-async def reset(deployment: Deployment, group: str, *inputs: Topic) -> None:
+async def reset(deployment: Deployment, group: str, *inputs: AnyTopic) -> None:
     """Set a group's committed offsets back to 0, as an operator's slip does."""
 
     async def ignore(_: frozenset[TopicPartition]) -> None:
@@ -239,7 +239,7 @@ POISON = (b"\xc1random", None, b"\x80")
 
 
 @pytest.mark.parametrize("topic", topics.TOPICS, ids=lambda topic: topic.name)
-async def test_poisoned_records_in_any_topic_hurt_only_themselves(topic: Topic) -> None:
+async def test_poisoned_records_in_any_topic_hurt_only_themselves(topic: AnyTopic) -> None:
     deployment = Deployment(batch_size=10)
     for partition in range(await deployment.log.partitions(topic.name)):
         for key in (NAME.encode(), b"\xff", None):

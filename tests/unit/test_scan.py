@@ -8,6 +8,7 @@ from combee.core.playbook import empty
 from combee.ports import Outgoing, PoisonError, PromptTooLongError
 from combee_schemas import topics
 from combee_schemas.codec import encode
+from combee_schemas.digests import spread
 from combee_schemas.model import Prompt
 from combee_schemas.playbook import Entry, Playbook
 from combee_schemas.scan import Group, Partial, Update
@@ -230,7 +231,7 @@ async def test_fewer_than_four_reflections_make_one_group_without_copies() -> No
 # ---- what the log may bring
 
 
-async def again(deployment: Deployment, topic: topics.Topic) -> None:
+async def again(deployment: Deployment, topic: topics.AnyTopic) -> None:
     """Write every record of a topic a second time."""
     await deployment.log.produce(
         *(
@@ -241,7 +242,7 @@ async def again(deployment: Deployment, topic: topics.Topic) -> None:
 
 
 @pytest.mark.parametrize("topic", [topics.SCAN[0], topics.SCAN[1]], ids=lambda topic: topic.name)
-async def test_records_that_come_twice_cost_no_call_and_change_nothing(topic: topics.Topic) -> None:
+async def test_records_that_come_twice_cost_no_call_and_change_nothing(topic: topics.AnyTopic) -> None:
     deployment = await one_batch(echo)
     before, calls = version(deployment), deployment.model.calls
     deployment.clock.advance(3600)  # so that results are older than what comes, and not read back
@@ -297,7 +298,7 @@ def child_saying(content: str, index: int) -> Outgoing:
     operation = {"kind": "ADD", "section": "OTHERS", "content": content, "evidence": ("r",)}
     node_id = identity.node_id(partial().plan.batch_id, 0, index)
     child = partial(node_id=node_id, index=index, operations=(operation,))
-    return Outgoing(topic="scan.1", value=encode(child), partition=identity.spread(child.parent_id, 3))
+    return Outgoing(topic="scan.1", value=encode(child), partition=spread(child.parent_id, 3))
 
 
 async def test_of_two_results_of_one_node_the_first_in_the_log_counts() -> None:
@@ -328,7 +329,7 @@ FOREIGN = {
 @pytest.mark.parametrize("child", FOREIGN.values(), ids=FOREIGN.keys())
 async def test_a_child_that_does_not_belong_is_dead_lettered_and_its_neighbours_go_on(child: Partial) -> None:
     deployment = Deployment(batch_size=COUNT)
-    partition = identity.spread(child.parent_id, 3)
+    partition = spread(child.parent_id, 3)
     sent = Outgoing(topic="scan.1", key=b"k", value=encode(child), partition=partition)
     await deployment.log.produce(sent)
     async with deployment.running():
@@ -343,7 +344,7 @@ async def test_a_child_that_does_not_belong_is_dead_lettered_and_its_neighbours_
 async def test_a_child_on_the_wrong_partition_is_dead_lettered() -> None:
     deployment = Deployment()
     child = partial()
-    wrong = (identity.spread(child.parent_id, 3) + 1) % 3
+    wrong = (spread(child.parent_id, 3) + 1) % 3
     async with deployment.running(["scan"]):
         await deployment.log.produce(Outgoing(topic="scan.1", value=encode(child), partition=wrong))
         await deployment.until(lambda: bool(dead_letters(deployment.log)))
@@ -383,7 +384,7 @@ async def test_a_group_whose_base_version_does_not_exist_does_not_hold_up_others
 async def test_children_whose_batch_was_closed_without_them_are_let_go() -> None:
     deployment = Deployment()
     child = partial()
-    partition = identity.spread(child.parent_id, 3)
+    partition = spread(child.parent_id, 3)
     closed = Update.model_validate(
         {"plan": child.plan.model_dump(), "node_id": "degraded", "status": "failed"}
     )

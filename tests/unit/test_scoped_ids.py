@@ -21,6 +21,7 @@ from combee_schemas import topics
 from combee_schemas.codec import encode
 from combee_schemas.command import Command
 from combee_schemas.dead_letter import DeadLetter
+from combee_schemas.digests import digest
 from combee_schemas.model import Prompt
 from combee_schemas.reflection import Reflection
 from combee_schemas.trace import Trace
@@ -162,7 +163,7 @@ async def test_why_shows_no_run_of_another_playbook_for_what_was_reflected_befor
 def earlier(found: Trace) -> Outgoing:
     """Return the reflection of a trace as it was written before: another id, and nothing of the trace's content."""
     body = {
-        "reflection_id": "r-" + identity.digest("reflection", found.trace_id).hex(),
+        "reflection_id": "r-" + digest("reflection", found.trace_id).hex(),
         "playbook": found.playbook,
         "key_insight": f"learned: {found.answer}",
         "trace_id": found.trace_id,

@@ -1,8 +1,28 @@
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from combee.core.layout import Found, Wanted, problems, wanted
+from combee.ports import Outgoing, Record
+from combee_schemas.codec import CodecError, encode
 from combee_schemas.scan import Group, Partial
-from combee_schemas.topics import MAX_LEVELS, SCAN, TOPICS, Topic
+from combee_schemas.topics import (
+    GROUPS,
+    HELD_BACK,
+    HISTORY,
+    MAX_LEVELS,
+    PARTIALS,
+    PLAYBOOKS,
+    RESOLUTIONS,
+    SCAN,
+    TOPICS,
+    TRACES,
+    AnyTopic,
+    Topic,
+    key_of,
+)
+from support.examples import Example, examples
 
 PEOPLE = {"agents", "cli", "gateway", "ledger", "operators", "replay"}
 SERVICES = {"reflect", "shuffle", "scan", "publish", "control"}
@@ -11,7 +31,7 @@ READERS_OF_INPUT = SERVICES - {"control"}
 BY_PLAYBOOK = {"reflections", "batches", "updates", "playbooks", "history", "commands"}
 
 
-def every(topic: Topic) -> str:
+def every(topic: AnyTopic) -> str:
     return topic.name
 
 
@@ -20,7 +40,7 @@ def test_no_name_comes_twice() -> None:
 
 
 @pytest.mark.parametrize("topic", TOPICS, ids=every)
-def test_every_topic_has_writers_and_readers_that_exist(topic: Topic) -> None:
+def test_every_topic_has_writers_and_readers_that_exist(topic: AnyTopic) -> None:
     assert topic.written_by
     assert topic.read_by
     assert {*topic.written_by, *topic.read_by} <= PEOPLE | SERVICES
@@ -64,6 +84,107 @@ def test_compacted_topics_are_small_for_new_subscribers() -> None:
     for topic in compacted:
         assert topic.config()["segment.bytes"] == str(16 << 20)
         assert "retention.ms" not in topic.config()
+
+
+# ---- where a message goes
+
+MAP = {
+    **{(topic.name, topic.message.type): topic for topic in TOPICS},
+    **{("dead-letters", topic.message.type): topic for topic in (RESOLUTIONS, HELD_BACK)},
+}
+KEYS = {
+    ("traces", "trace"): b"t-0001",
+    ("reflections", "reflection"): b"support/refunds",
+    ("batches", "batch"): b"support/refunds",
+    ("scan.0", "group"): b"n-0a0b0c0d0e0f101112131415",
+    ("scan.1", "partial"): b"n-2",
+    ("scan.2", "partial"): b"n-2",
+    ("scan.3", "partial"): b"n-2",
+    ("updates", "update"): b"support/refunds",
+    ("playbooks", "playbook"): b"support/refunds",
+    ("history", "playbook"): b"support/refunds",
+    ("labels", "label"): b"support/refunds#production",
+    ("commands", "command"): b"support/refunds",
+    ("batch-sizes", "batch-size"): b"support/refunds",
+    ("dead-letters", "dead-letter"): b"reflections",
+    ("dead-letters", "resolution"): b"traces",
+    ("dead-letters", "held-back"): b"held-back",
+}
+"""Frozen, as the golden examples are: by topic and type, the key of the example that is called as in ``NAMED``."""
+NAMED = {"command": "rollback", "resolution": "dropped"}
+GOLDEN = {(one.kind.type, one.path.stem): one for one in examples()}
+
+
+def example(kind: str) -> Any:
+    return GOLDEN[kind, NAMED.get(kind, "full")].message
+
+
+def as_read(outgoing: Outgoing) -> Record:
+    return Record(
+        topic=outgoing.topic, partition=0, offset=7, timestamp_ms=0, key=outgoing.key, value=outgoing.value
+    )
+
+
+def test_every_message_of_every_topic_has_a_frozen_key() -> None:
+    beside = {(topic.name, kind.type) for topic in TOPICS for kind in topic.beside}
+    assert KEYS.keys() == MAP.keys() == {(topic.name, topic.message.type) for topic in TOPICS} | beside
+
+
+@pytest.mark.parametrize(("place", "key"), KEYS.items(), ids=lambda one: "-".join(one) if one in KEYS else "")
+def test_a_message_is_written_under_the_key_that_it_always_had(place: tuple[str, str], key: bytes) -> None:
+    message = example(place[1])
+    assert MAP[place].record(message, partition=3) == Outgoing(
+        topic=place[0], key=key, value=encode(message), partition=3
+    )
+
+
+@pytest.mark.parametrize(
+    ("topic", "golden"),
+    [(topic, one) for topic in MAP.values() for one in GOLDEN.values() if one.kind is topic.message],
+    ids=lambda one: one.name if isinstance(one, Topic) else one.path.stem,
+)
+def test_every_golden_example_comes_back_as_it_was_written(topic: AnyTopic, golden: Example) -> None:
+    record = as_read(topic.record(golden.message))
+    assert topic.read(record) == topic.read_own(record) == golden.message
+    assert list(topic.under(key_of(record), [record])) == [golden.message]
+    assert topic.read(replace(record, value=golden.raw)) == golden.message
+
+
+@pytest.mark.parametrize("topic", MAP.values(), ids=every)
+def test_what_is_no_message_of_the_topic_is_refused_or_passed_over(topic: AnyTopic) -> None:
+    record = as_read(topic.record(example(topic.message.type)))
+    for value in (None, b"", b"\xc1", GOLDEN["trace" if topic is not TRACES else "label", "full"].raw):
+        spoiled = replace(record, value=value)
+        with pytest.raises(CodecError):
+            topic.read(spoiled)
+        assert topic.read_or_none(spoiled) is None
+        assert list(topic.under(key_of(spoiled), [spoiled])) == []
+
+
+@pytest.mark.parametrize("topic", MAP.values(), ids=every)
+def test_a_message_under_a_foreign_key_is_not_the_keys_own(topic: AnyTopic) -> None:
+    record = replace(as_read(topic.record(example(topic.message.type))), key=b"foreign")
+    assert topic.read(record) == example(topic.message.type)
+    assert list(topic.under("support/refunds", [record])) == []
+    with pytest.raises(CodecError, match="under the key 'foreign'"):
+        topic.read_own(record)
+
+
+def test_what_remains_of_a_deleted_playbook_has_a_key_of_its_own_in_the_snapshots_alone() -> None:
+    deleted = example("playbook").model_copy(update={"origin": "delete"})
+    assert PLAYBOOKS.key_of(deleted) == b"support/refunds#deleted"
+    assert HISTORY.key_of(deleted) == b"support/refunds"
+    gone = PLAYBOOKS.tombstone("support/refunds", partition=2)
+    assert gone == Outgoing(topic="playbooks", key=b"support/refunds", value=None, partition=2)
+
+
+def test_a_message_of_the_scan_has_the_partition_that_it_always_had_and_no_other_message_has_one() -> None:
+    group, partial = example("group"), example("partial")
+    assert [GROUPS.place(group, count) for count in (1, 3, 6)] == [0, 1, 4]
+    for topic in PARTIALS:
+        assert [topic.place(partial, count) for count in (1, 3, 6, 64)] == [0, 1, 1, 39]
+    others = [topic for topic in MAP.values() if topic not in SCAN]
+    assert {topic.place(example(topic.message.type), 6) for topic in others} == {None}
 
 
 # ---- what is on the broker

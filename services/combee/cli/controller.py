@@ -8,7 +8,7 @@ import typer
 
 from combee.cli.console import clean, moment, output, print_json
 from combee.cli.controller_plot import draw, drawn
-from combee.cli.lookup import decoded, newest_playbooks, whole
+from combee.cli.lookup import newest_playbooks, whole
 from combee.cli.options import AsJson, Name, Servers
 from combee.core.sizing.plateau import PowerLaw
 from combee.core.sizing.profile import fitted
@@ -47,7 +47,7 @@ async def _standing(settings: Settings, name: str) -> BatchSize:
     from combee.cli.log import open_log  # noqa: PLC0415 - --help stays quick
 
     async with open_log(settings) as (log, _):
-        found = list(decoded(await whole(log, topics.BATCH_SIZES), BatchSize, name))
+        found = list(topics.BATCH_SIZES.under(name, await whole(log, topics.BATCH_SIZES)))
         if found:
             return found[-1]
         known = await newest_playbooks(log)

@@ -8,7 +8,6 @@ import typer
 from rich.table import Table
 
 from combee.cli.console import moment, output, print_json, reading
-from combee.cli.lookup import decoded, key_of
 from combee.cli.options import AsJson, MaybeName, Servers
 from combee.core.spend import DAY_MS
 from combee.ports import FatalError, Log, TopicPartition
@@ -16,6 +15,7 @@ from combee.runtime.settings import Settings, load_settings
 from combee_schemas import topics
 from combee_schemas.base import Usage
 from combee_schemas.playbook import Playbook
+from combee_schemas.topics import key_of
 
 TOLD_EVERY = 100
 
@@ -56,7 +56,7 @@ async def _histories(log: Log, name: str | None) -> dict[str, list[Playbook]]:
                 read += 1
                 if read % TOLD_EVERY == 0:
                     show(topic, read, total)
-                for one in decoded([record], Playbook, key_of(record)):
+                for one in topics.HISTORY.under(key_of(record), [record]):
                     if name in {None, one.name}:
                         bare = one.model_copy(update={"entries": (), "changes": ()})
                         found.setdefault(one.name, []).append(bare)

@@ -17,7 +17,7 @@ from combee.ports import CombeeError, Log, TopicPartition
 from combee.runtime.backlog import INPUTS, unpublished
 from combee.runtime.clock import SystemClock
 from combee.runtime.lag import Lags
-from combee.runtime.letters import as_found, as_resolution
+from combee.runtime.letters import as_found
 from combee.runtime.settings import ModelSettings, Settings
 from combee_schemas import topics
 from combee_schemas.dead_letter import LetterId
@@ -121,7 +121,7 @@ async def dead_letters(log: Log) -> list[Check]:
     for partition, end in ends.items():
         source = TopicPartition(topic=name, partition=partition)
         async for record in log.read(source, max(recently[partition], end - LAST_LETTERS), end):
-            if (resolution := as_resolution(record)) is not None:
+            if (resolution := topics.RESOLUTIONS.read_or_none(record)) is not None:
                 reasons.pop(resolution.letter, None)
             elif (found := as_found(record)) is not None:
                 reason = found.letter.reason if found.letter else "a dead letter that cannot be read"

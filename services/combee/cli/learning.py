@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 from uuid import uuid4
 
-from combee.cli.lookup import decoded
 from combee.cli.sending import issuer
 from combee.core.identity import earlier_reflection_id, fingerprint, reflection_id
 from combee.core.intake import Item, LineError, Sample, Unknown, read_line, verdict
@@ -257,9 +256,7 @@ class Learning:
             issued_at_ms=self._clock.now_ms(),
             issued_by=issuer(),
         )
-        await self._log.produce(
-            Outgoing(topic=topics.COMMANDS.name, key=playbook.encode(), value=encode(command))
-        )
+        await self._log.produce(topics.COMMANDS.record(command))
 
     def report(self, tracker: Tracker, new: Mapping[str, Item]) -> Report:
         """Return what became of ``new``, once it is settled."""
@@ -305,9 +302,9 @@ def _own_id(item: Item) -> str:
 def outgoing(item: Item) -> Outgoing:
     """Return the record of a trace or a reflection."""
     if isinstance(item, Reflection):
-        return Outgoing(topic=topics.REFLECTIONS.name, key=item.playbook.encode(), value=encode(item))
+        return topics.REFLECTIONS.record(item)
     if isinstance(item, Trace):
-        return Outgoing(topic=topics.TRACES.name, key=item.trace_id.encode(), value=encode(item))
+        return topics.TRACES.record(item)
     raise TypeError("a sample has to be answered first")
 
 
@@ -334,10 +331,10 @@ async def _left_nothing(
 ) -> dict[str, list[str]]:
     """Return which of ``new`` left nothing in the versions made since, by reason."""
     updates: dict[int, Update] = {}
-    for update in await _read(log, topics.UPDATES, Update, base.name, since):
+    for update in await _read(log, topics.UPDATES, base.name, since):
         updates.setdefault(update.plan.sequence, update)
     before, found = base, defaultdict[str, list[str]](list)
-    for after in await _read(log, topics.HISTORY, Playbook, base.name, since):
+    for after in await _read(log, topics.HISTORY, base.name, since):
         made_by = updates.get(after.batch_sequence) if after.origin == "batch" else None
         for one, why in (left_nothing(before, made_by, after) if made_by else {}).items():
             if one in new:
@@ -346,10 +343,8 @@ async def _left_nothing(
     return dict(found)
 
 
-async def _read(
-    log: Log, topic: Topic, kind: type[M], name: str, since: Mapping[str, Mapping[int, int]]
-) -> list[M]:
+async def _read(log: Log, topic: Topic[M], name: str, since: Mapping[str, Mapping[int, int]]) -> list[M]:
     number = await log.partition_for(topic.name, name.encode())
     source = TopicPartition(topic=topic.name, partition=number)
     records = [record async for record in log.read(source, since[topic.name][number])]
-    return list(decoded(records, kind, name))
+    return list(topic.under(name, records))

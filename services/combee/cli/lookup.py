@@ -1,21 +1,17 @@
 """Playbooks looked up in the log, without a view: what a command needs, read once."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator
-from typing import TypeVar
+from collections.abc import AsyncIterator
 
 from combee.ports import FatalError, Log, Record, TopicPartition
 from combee_schemas import topics
-from combee_schemas.base import Message
-from combee_schemas.codec import CodecError, decode
 from combee_schemas.playbook import Label, Playbook
-from combee_schemas.topics import Topic
+from combee_schemas.topics import AnyTopic, key_of
 
-M = TypeVar("M", bound=Message)
 LATEST = "latest"
 
 
-async def whole(log: Log, topic: Topic) -> list[Record]:
+async def whole(log: Log, topic: AnyTopic) -> list[Record]:
     """Return every record of a small topic."""
 
     async def one(partition: int) -> list[Record]:
@@ -24,21 +20,6 @@ async def whole(log: Log, topic: Topic) -> list[Record]:
 
     parts = await asyncio.gather(*(one(number) for number in range(await log.partitions(topic.name))))
     return [record for part in parts for record in part]
-
-
-def key_of(record: Record) -> str:
-    """Return a record's key as text."""
-    return (record.key or b"").decode(errors="replace")
-
-
-def decoded(records: Iterable[Record], kind: type[M], key: str) -> Iterator[M]:
-    """Yield the messages under a key; what cannot be read is passed over."""
-    for record in records:
-        if record.key == key.encode():
-            try:
-                yield decode(record.value, kind)
-            except CodecError:
-                continue
 
 
 async def newest_playbooks(log: Log) -> dict[str, Playbook]:
@@ -67,23 +48,19 @@ def _take(found: dict[str, Playbook], record: Record) -> None:
     if record.value is None:
         found.pop(key_of(record), None)
         return
-    try:
-        playbook = decode(record.value, Playbook)
-    except CodecError:
-        return
-    known = found.get(key_of(record))
-    if known is None or playbook.version > known.version:
+    playbook, known = topics.PLAYBOOKS.read_or_none(record), found.get(key_of(record))
+    if playbook is not None and (known is None or playbook.version > known.version):
         found[key_of(record)] = playbook
 
 
 async def versions(log: Log, name: str) -> AsyncIterator[Playbook]:
     """Yield every retained version of a playbook, oldest first."""
     async for record in _of(log, topics.HISTORY, name):
-        for found in decoded([record], Playbook, name):
+        for found in topics.HISTORY.under(name, [record]):
             yield found
 
 
-async def _of(log: Log, topic: Topic, name: str) -> AsyncIterator[Record]:
+async def _of(log: Log, topic: AnyTopic, name: str) -> AsyncIterator[Record]:
     key = name.encode()
     source = TopicPartition(topic=topic.name, partition=await log.partition_for(topic.name, key))
     async for record in log.read(source, 0):
@@ -150,8 +127,9 @@ async def all_labels(log: Log) -> list[Label]:
     """Return all labels as they were moved last."""
     found: dict[str, Label] = {}
     for record in await whole(log, topics.LABELS):
-        try:
-            found[key_of(record)] = decode(record.value, Label)
-        except CodecError:
+        label = topics.LABELS.read_or_none(record)
+        if label is not None:
+            found[key_of(record)] = label
+        else:
             found.pop(key_of(record), None)
     return sorted(found.values(), key=lambda label: (label.playbook, label.label))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
-from combee.cli.lookup import decoded, newest_snapshots, versions
+from combee.cli.lookup import newest_snapshots, versions
 from combee.core.canonical import canonical
 from combee.core.identity import content_id
 from combee.core.plan import make_plan
@@ -16,7 +16,6 @@ from combee.runtime.tracker import StalledError
 from combee_schemas import topics
 from combee_schemas.base import Message
 from combee_schemas.batch import Batch
-from combee_schemas.codec import encode
 from combee_schemas.command import Command
 from combee_schemas.playbook import Playbook
 from combee_schemas.scan import Update
@@ -96,9 +95,9 @@ class Replay:
             )
         if self.steps[0].version != 1:
             raise FatalError(f"the first versions of {self._name} have expired: it cannot be replayed")
-        for batch in await self._all(topics.BATCHES, Batch):
+        for batch in await self._all(topics.BATCHES):
             self._batches[batch.sequence] = batch
-        for update in await self._all(topics.UPDATES, Update) if self._recorded else ():
+        for update in await self._all(topics.UPDATES) if self._recorded else ():
             self._updates.setdefault(update.plan.sequence, update)  # the first result of a batch counts
         return list(self._batches.values())
 
@@ -125,7 +124,7 @@ class Replay:
             else:
                 await self._batch(step.sequence, found)
             is_next = partial(_is_version, step.version)
-            _, made = await self._next(topics.HISTORY, Playbook, since, is_next)
+            _, made = await self._next(topics.HISTORY, since, is_next)
             found.model_calls += 0 if self._recorded else made.usage.calls
             if content_of(made) != step.content:
                 found.contents_differ.append(step.version)
@@ -141,13 +140,13 @@ class Replay:
         flush = Command(
             command_id=f"replay-{sequence}", playbook=self._name, kind="flush", through_offset=max(offsets)
         )
-        await self._send(topics.COMMANDS, flush)
-        place, made = await self._next(topics.BATCHES, Batch, since, lambda one: one.sequence == sequence)
+        await self._target.produce(topics.COMMANDS.record(flush))
+        place, made = await self._next(topics.BATCHES, since, lambda one: one.sequence == sequence)
         found.batches += 1
         if plan_of(made) != plan_of(original):
             found.plans_differ.append(sequence)
         if self._recorded:
-            await self._send(topics.UPDATES, self._answer(made, place))
+            await self._target.produce(topics.UPDATES.record(self._answer(made, place)))
 
     def _answer(self, batch: Batch, place: int) -> Update:
         """Return the recorded result of a batch, at home in the new log."""
@@ -177,20 +176,15 @@ class Replay:
             raise FatalError(f"the command behind version {step.version} has expired: it cannot be replayed")
         await self._target.produce(_again(found[step.command_offset]))
 
-    async def _send(self, topic: Topic, message: Message) -> None:
-        await self._target.produce(Outgoing(topic=topic.name, key=self._name.encode(), value=encode(message)))
-
-    async def _all(self, topic: Topic, kind: type[M]) -> list[M]:
+    async def _all(self, topic: Topic[M]) -> list[M]:
         number = await self._source.partition_for(topic.name, self._name.encode())
         source = TopicPartition(topic=topic.name, partition=number)
         return [
-            one
-            async for record in self._source.read(source, 0)
-            for one in decoded([record], kind, self._name)
+            one async for record in self._source.read(source, 0) for one in topic.under(self._name, [record])
         ]
 
     async def _next(
-        self, topic: Topic, kind: type[M], since: Mapping[int, int], wanted: Callable[[M], bool]
+        self, topic: Topic[M], since: Mapping[int, int], wanted: Callable[[M], bool]
     ) -> tuple[int, M]:
         """Return the first message that is wanted, with its offset."""
         try:
@@ -200,7 +194,7 @@ class Replay:
             ):
                 async for records in changes:
                     for record in records or ():
-                        for one in decoded([record], kind, self._name):
+                        for one in topic.under(self._name, [record]):
                             if wanted(one):
                                 return record.offset, one
         except TimeoutError as error:

@@ -11,14 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from combee.cli.lookup import decoded
-from combee.ports import FatalError, Log, Outgoing
+from combee.ports import FatalError, Log
 from combee.runtime.settings import Settings
 from combee_schemas import topics
-from combee_schemas.codec import CodecError, encode
+from combee_schemas.codec import CodecError
 from combee_schemas.command import Command
-from combee_schemas.dead_letter import DeadLetter
-from combee_schemas.playbook import Label, Playbook
+from combee_schemas.playbook import Label, Playbook, label_key
 from combee_schemas.topics import Topic
 
 M = TypeVar("M", Playbook, Label)
@@ -87,7 +85,7 @@ async def run_command(log: Log, command: Command, timeout_s: float) -> Playbook:
     FatalError
         If publish refuses it, or there is no version after ``timeout_s``.
     """
-    made = _Awaited(topics.HISTORY, Playbook, command.playbook, "new version")
+    made = _Awaited(topics.HISTORY, command.playbook, "new version")
     return await _run(log, command, timeout_s, made)
 
 
@@ -99,7 +97,7 @@ async def run_promotion(log: Log, command: Command, timeout_s: float) -> Label:
     FatalError
         If publish refuses it, or the label has not moved after ``timeout_s``.
     """
-    moved = _Awaited(topics.LABELS, Label, f"{command.playbook}#{command.label}", f"label {command.label}")
+    moved = _Awaited(topics.LABELS, label_key(command.playbook, command.label), f"label {command.label}")
     return await _run(log, command, timeout_s, moved)
 
 
@@ -107,8 +105,7 @@ async def run_promotion(log: Log, command: Command, timeout_s: float) -> Label:
 class _Awaited(Generic[M]):
     """What a command's effect is."""
 
-    topic: Topic
-    kind: type[M]
+    topic: Topic[M]
     key: str
     told: str
 
@@ -117,11 +114,10 @@ async def _run(log: Log, command: Command, timeout_s: float, awaited: _Awaited[M
     command = command.model_copy(update={"issued_by": issuer()})
     since = {name: dict(await log.ends(name)) for name in (awaited.topic.name, topics.DEAD_LETTERS.name)}
     try:
-        value = encode(command)
+        outgoing = topics.COMMANDS.record(command)
     except CodecError as error:
         raise FatalError(f"this {command.kind} of {command.playbook} cannot be sent: {error}") from error
-    key = command.playbook.encode()
-    (offset,) = await log.produce(Outgoing(topic=topics.COMMANDS.name, key=key, value=value))
+    (offset,) = await log.produce(outgoing)
     made = asyncio.create_task(_made(log, command, since[awaited.topic.name], awaited))
     refused = asyncio.create_task(_refused(log, command, offset, since[topics.DEAD_LETTERS.name]))
     try:
@@ -143,7 +139,7 @@ async def _run(log: Log, command: Command, timeout_s: float, awaited: _Awaited[M
 async def _made(log: Log, command: Command, since: Mapping[int, int], awaited: _Awaited[M]) -> M:
     async with aclosing(log.follow(awaited.topic.name, since)) as changes:
         async for records in changes:
-            for found in decoded(records or (), awaited.kind, awaited.key):
+            for found in awaited.topic.under(awaited.key, records or ()):
                 if command.command_id in found.commands:
                     return found
     raise AssertionError("a log is followed for ever")
@@ -151,10 +147,10 @@ async def _made(log: Log, command: Command, since: Mapping[int, int], awaited: _
 
 async def _refused(log: Log, command: Command, offset: int, since: Mapping[int, int]) -> str:
     origin = topics.COMMANDS.name
-    mine = (origin, await log.partition_for(origin, command.playbook.encode()), offset)
+    mine = (origin, await log.partition_for(origin, topics.COMMANDS.key_of(command)), offset)
     async with aclosing(log.follow(topics.DEAD_LETTERS.name, since)) as changes:
         async for records in changes:
-            for letter in decoded(records or (), DeadLetter, origin):
+            for letter in topics.DEAD_LETTERS.under(origin, records or ()):
                 if (letter.origin_topic, letter.origin_partition, letter.origin_offset) == mine:
                     return letter.reason
     raise AssertionError("a log is followed for ever")

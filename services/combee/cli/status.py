@@ -19,8 +19,6 @@ from combee.runtime.clock import SystemClock
 from combee.runtime.letters import held_back
 from combee.runtime.settings import Settings, load_settings
 from combee_schemas import topics
-from combee_schemas.codec import CodecError, decode
-from combee_schemas.control import BatchSize
 
 
 def register(app: typer.Typer) -> None:
@@ -99,11 +97,9 @@ async def _playbooks(log: Log, default_size: int, spending: SpendPolicy) -> list
 async def _batch_sizes(log: Log) -> dict[str, int]:
     sizes: dict[str, int] = {}
     for record in await whole(log, topics.BATCH_SIZES):
-        try:
-            decided = decode(record.value, BatchSize)
-        except CodecError:
-            continue
-        sizes[decided.playbook] = decided.batch_size
+        decided = topics.BATCH_SIZES.read_or_none(record)
+        if decided is not None:
+            sizes[decided.playbook] = decided.batch_size
     return sizes
 
 

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from combee.cli.console import output, print_json, remark
-from combee.cli.lookup import decoded
 from combee.cli.options import Name, Servers
 from combee.cli.playbook_view import diff_lines, version_row, version_title
 from combee.ports import FatalError, Log, TransientError
@@ -73,7 +72,7 @@ async def new_versions(log: Log, name: str) -> AsyncGenerator[Playbook, None]:
         try:
             async with aclosing(log.follow(topic, positions)) as changes:
                 async for records in changes:
-                    for playbook in decoded(records or (), Playbook, name):
+                    for playbook in topics.HISTORY.under(name, records or ()):
                         yield playbook
                     positions |= {record.partition: record.offset + 1 for record in records or ()}
         except TransientError as error:

@@ -7,11 +7,11 @@ import structlog
 
 from combee.core.sizing.decide import decide
 from combee.core.sizing.policy import Iteration, SizingPolicy, iteration_of
-from combee.ports import Clock, Log, Outgoing, PoisonError
+from combee.ports import Clock, Log, PoisonError
 from combee.runtime.playbooks import Playbooks
 from combee.runtime.view import View
 from combee_schemas import topics
-from combee_schemas.codec import CodecError, encode
+from combee_schemas.codec import CodecError
 from combee_schemas.control import BatchSize
 from combee_schemas.playbook import Playbook
 
@@ -30,7 +30,7 @@ class Controller:
         self._seen: asyncio.Queue[Iteration] = asyncio.Queue()
         self._standing: dict[str, BatchSize] = {}
         self.playbooks = Playbooks(log, self._changed)
-        self.sizes: View[BatchSize] = View(log, topics.BATCH_SIZES, BatchSize)
+        self.sizes: View[BatchSize] = View(log, topics.BATCH_SIZES)
 
     def _changed(self, name: str, playbook: Playbook | None) -> None:
         if playbook is None:
@@ -64,9 +64,7 @@ class Controller:
             decided = decided.model_copy(update={"decided_at_ms": self._clock.now_ms()})
             logger.info("batch_size", playbook=name, size=decided.batch_size, reason=decided.reason)
         try:
-            await self._log.produce(
-                Outgoing(topic=topics.BATCH_SIZES.name, key=name.encode(), value=encode(decided))
-            )
+            await self._log.produce(topics.BATCH_SIZES.record(decided))
         except (CodecError, PoisonError) as error:
             # There is no record to dead-letter: the size stands as it was, and the next version decides again.
             logger.error("batch_size_unwritten", playbook=name, error=str(error))

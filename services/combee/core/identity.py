@@ -4,22 +4,10 @@ Ids of traces, reflections and commands are their producers' own: each means som
 """
 
 import json
-from hashlib import blake2b
 
 from combee_schemas.base import Message
+from combee_schemas.digests import digest
 from combee_schemas.reflection import Reflection
-
-ID_BYTES = 12
-
-
-def digest(*parts: str | int) -> bytes:
-    """Return 12 bytes that depend on all parts and on where one ends and the next begins."""
-    hasher = blake2b(digest_size=ID_BYTES)
-    for part in parts:
-        raw = str(part).encode()
-        hasher.update(len(raw).to_bytes(8, "big"))
-        hasher.update(raw)
-    return hasher.digest()
 
 
 def batch_id(playbook: str, sequence: int) -> str:
@@ -80,8 +68,3 @@ def content_id(kind: str, *parts: str) -> str:
 def batch_seed(playbook: str, sequence: int, member_ids: tuple[str, ...]) -> int:
     """Return the seed that shuffles a batch: 63 bits, fixed by its content."""
     return int.from_bytes(digest("seed", playbook, sequence, *member_ids)[:8], "big") >> 1
-
-
-def spread(text: str, buckets: int) -> int:
-    """Return a stable bucket for ``text``, 0 ≤ bucket < ``buckets``."""
-    return int.from_bytes(digest("spread", text)[:8], "big") % buckets

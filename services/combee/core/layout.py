@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from combee_schemas.topics import TOPICS, Topic
+from combee_schemas.topics import TOPICS, AnyTopic
 
 CHECKED = ("cleanup.policy", "retention.ms")
 """Configuration whose wrong value loses data; the rest is the operator's to tune."""
@@ -13,7 +13,7 @@ CHECKED = ("cleanup.policy", "retention.ms")
 class Wanted:
     """One topic as it should be."""
 
-    topic: Topic
+    topic: AnyTopic
     partitions: int
 
 
@@ -56,7 +56,7 @@ def _partitions(name: str, one: Wanted, state: Found) -> str:
     return f"{name} has {state.partitions} partitions instead of {one.partitions}: {remedy}"
 
 
-def _config(name: str, topic: Topic, config: Mapping[str, str]) -> list[str]:
+def _config(name: str, topic: AnyTopic, config: Mapping[str, str]) -> list[str]:
     return [
         f"{name} has {key}={config.get(key)} instead of {value}: run"
         f" kafka-configs --alter --topic {name} --add-config {key}={value}"

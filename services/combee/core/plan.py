@@ -89,25 +89,15 @@ def deal_batch(batch: Batch) -> tuple[tuple[Member, ...], ...]:
     return tuple(tuple(batch.members[i] for i in group) for group in dealt)
 
 
-def make_groups(
-    batch: Batch, manifest_offset: int, bodies: Mapping[int, Reflection]
-) -> tuple[tuple[int, Group], ...]:
-    """Return each group with a partition rank; ``bodies`` are the reflections by offset.
-
-    Ranks count up from a hash of the batch id, so that taken modulo the partition count the groups of
-    one batch land on different partitions (by key hash, 6 groups on 6 partitions nearly always collide).
-    """
+def make_groups(batch: Batch, manifest_offset: int, bodies: Mapping[int, Reflection]) -> tuple[Group, ...]:
+    """Return the groups; ``bodies`` are the reflections by offset."""
     plan = make_plan(batch, manifest_offset)
-    first = identity.spread(batch.batch_id, 1 << 30)
     return tuple(
-        (
-            first + index,
-            Group(
-                plan=plan,
-                node_id=identity.node_id(batch.batch_id, 0, index),
-                index=index,
-                members=tuple(GroupMember(offset=m.offset, reflection=bodies[m.offset]) for m in members),
-            ),
+        Group(
+            plan=plan,
+            node_id=identity.node_id(batch.batch_id, 0, index),
+            index=index,
+            members=tuple(GroupMember(offset=m.offset, reflection=bodies[m.offset]) for m in members),
         )
         for index, members in enumerate(deal_batch(batch))
     )

@@ -10,9 +10,7 @@ from combee_schemas.scan import Group, Partial, Plan, Update
 MOST_ATTEMPTS = 9999
 RESENT = frozenset({topics.TRACES.name, topics.REFLECTIONS.name})
 PLANNED: Mapping[str, type[Group] | type[Partial] | type[Update]] = {
-    topics.SCAN[0].name: Group,
-    **{topic.name: Partial for topic in topics.SCAN[1:]},
-    topics.UPDATES.name: Update,
+    topic.name: topic.message for topic in (*topics.SCAN, topics.UPDATES)
 }
 """Records that belong to a batch, and are of use until it has its version."""
 

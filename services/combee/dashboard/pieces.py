@@ -9,7 +9,7 @@ from nicegui import ui
 from combee.core.live.values import LiveBatch
 from combee.dashboard.views import KINDS, Chip, Level, Row, headline, levels
 from combee.gateway.context import Context
-from combee_schemas.topics import Topic
+from combee_schemas.topics import AnyTopic
 
 PAGE_ROWS = 20
 TURN_S = 0.4
@@ -51,7 +51,7 @@ def following(context: Context, show: Callable[[], None]) -> None:
     ui.timer(TURN_S, turn)
 
 
-def unreadable(context: Context, *topics: Topic) -> None:
+def unreadable(context: Context, *topics: AnyTopic) -> None:
     """Say while some of what a page shows cannot be read, and why; without topics, of anything."""
     told = ui.label().classes("unreadable").props("role=status")
     names = {topic.name for topic in topics}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import combee
 import combee_schemas
-from combee.core.identity import digest
+from combee_schemas.digests import digest
 
 SHOWS = re.compile(
     r"(cli|adapters)/.*|experiments/(\w*(report|front)|plot|paper|results|store|lines|catalogue)\.py"

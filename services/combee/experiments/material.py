@@ -8,7 +8,6 @@ from random import Random
 
 from pydantic import ValidationError
 
-from combee.core.identity import digest
 from combee.core.intake import Sample
 from combee.core.playbook import empty
 from combee.experiments import lines
@@ -18,6 +17,7 @@ from combee.experiments.setup import Setup, data_digest
 from combee.experiments.virtual import run_virtual
 from combee.ports import LanguageModel
 from combee.sim.inprocess import SimulatedModel
+from combee_schemas.digests import digest
 from combee_schemas.reflection import Reflection
 
 

@@ -10,7 +10,7 @@ from combee.adapters.memory import MemoryLog
 from combee.control.controller import Controller
 from combee.core.sizing.policy import SizingPolicy
 from combee.experiments.virtual import LoopClock
-from combee.ports import Clock, LanguageModel, Outgoing, TopicPartition
+from combee.ports import Clock, LanguageModel, TopicPartition
 from combee.publish.publisher import Publisher
 from combee.runtime.loop import Loop
 from combee.runtime.playbooks import Playbooks
@@ -20,7 +20,6 @@ from combee.shuffle.shuffler import Shuffler
 from combee_schemas import topics
 from combee_schemas.base import Usage
 from combee_schemas.batch import Batch
-from combee_schemas.codec import decode, encode
 from combee_schemas.command import Command
 from combee_schemas.control import BatchSize
 from combee_schemas.playbook import Playbook
@@ -122,8 +121,7 @@ class Services:
 
     async def publish(self, reflection: Reflection) -> None:
         """Write one reflection."""
-        key = reflection.playbook.encode()
-        await self.log.produce(Outgoing(topic=topics.REFLECTIONS.name, key=key, value=encode(reflection)))
+        await self.log.produce(topics.REFLECTIONS.record(reflection))
 
     async def flush(self) -> None:
         """Let what is left over close as a smaller batch."""
@@ -131,8 +129,7 @@ class Services:
         command = Command(
             command_id=f"flush-{end}", playbook=self._name, kind="flush", through_offset=end - 1
         )
-        key = self._name.encode()
-        await self.log.produce(Outgoing(topic=topics.COMMANDS.name, key=key, value=encode(command)))
+        await self.log.produce(topics.COMMANDS.record(command))
 
     async def until_applied(self, count: int) -> None:
         """Wait until versions hold so many reflections."""
@@ -151,12 +148,12 @@ class Services:
     async def versions(self) -> tuple[Playbook, ...]:
         """Return every version, in order."""
         source = TopicPartition(topic=topics.HISTORY.name, partition=0)
-        return tuple([decode(record.value, Playbook) async for record in self.log.read(source, 0)])
+        return tuple([topics.HISTORY.read(record) async for record in self.log.read(source, 0)])
 
     async def batches(self) -> tuple[Batch, ...]:
         """Return every manifest, in order."""
         source = TopicPartition(topic=topics.BATCHES.name, partition=0)
-        return tuple([decode(record.value, Batch) async for record in self.log.read(source, 0)])
+        return tuple([topics.BATCHES.read(record) async for record in self.log.read(source, 0)])
 
     async def _feed(self, topic: str) -> None:
         """Deliver a topic as Faust does: everything, in order."""

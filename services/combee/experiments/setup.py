@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from combee.core.identity import digest
 from combee.core.spend import UNCAPPED, SpendPolicy
 from combee.experiments.cells import Cell
 from combee.experiments.data import Data
@@ -18,6 +17,7 @@ from combee.ports import LanguageModel
 from combee.runtime.settings import ModelSettings
 from combee.sim.inprocess import SimulatedModel
 from combee.sim.latency import Latency
+from combee_schemas.digests import digest
 
 T = TypeVar("T")
 SIMULATED = "simulated"

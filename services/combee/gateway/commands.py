@@ -19,10 +19,10 @@ from combee.gateway.keys import Caller
 from combee.gateway.names import Name
 from combee.gateway.problems import BODY, Refusal, not_found, problems, unavailable
 from combee.gateway.values import LATEST, Sent
-from combee.ports import Outgoing, PoisonError
+from combee.ports import PoisonError
 from combee.runtime import lineage
 from combee_schemas import topics
-from combee_schemas.codec import CodecError, encode
+from combee_schemas.codec import CodecError
 from combee_schemas.command import Command, CommandKind
 from combee_schemas.playbook import Playbook
 
@@ -182,7 +182,7 @@ class Commands:
     async def _flushed(self, name: str, command_id: str) -> int | None:
         """Return how far a flush of this id went: the same again has no second effect. No version remembers it."""
         async with asyncio.timeout(self._context.settings.gateway.gateway_ack_timeout_s):
-            sent = [one async for one in lineage.messages(self._context.log, topics.COMMANDS, Command, name)]
+            sent = [one async for one in lineage.messages(self._context.log, topics.COMMANDS, name)]
         same = (one for one in sent if one.kind == "flush" and one.command_id == command_id)
         return next((one.through_offset for one in same), None)
 
@@ -210,12 +210,13 @@ class Commands:
     async def _send(self, command: Command, response: Response, wait_s: float) -> Sent:
         """Write a command; wait for what becomes of it, if that is wanted."""
         try:
-            value = encode(command)
+            outgoing = topics.COMMANDS.record(command)
         except CodecError as error:
             raise Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, str(error)) from error
-        outgoing = Outgoing(topic=topics.COMMANDS.name, key=command.playbook.encode(), value=value)
         (offset,) = await self._context.write(outgoing)
-        partition = await self._context.log.partition_for(topics.COMMANDS.name, command.playbook.encode())
+        partition = await self._context.log.partition_for(
+            topics.COMMANDS.name, topics.COMMANDS.key_of(command)
+        )
         origin = f"{topics.COMMANDS.name}[{partition}]@{offset}"
         deadline = self._context.clock.monotonic() + wait_s
         while True:

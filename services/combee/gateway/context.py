@@ -32,7 +32,7 @@ class Context:
     playbooks: Playbooks
     """The newest of each from memory; any version that ``history`` places."""
     labels: View[Label]
-    """By ``playbook#label``."""
+    """By ``label_key``."""
     history: History
     """The versions of a playbook, and any one of them."""
     feed: Feed
@@ -115,7 +115,7 @@ def context_of(log: Log, settings: Settings, clock: Clock) -> Context:
         changed.tell()
         feed.changed.tell()
 
-    labels = View(log, topics.LABELS, Label, on_change=relabelled)
+    labels = View(log, topics.LABELS, on_change=relabelled)
     health = Health(clock, dead_letters_per_minute=settings.worker.dead_letters_per_minute)
     health.views = (playbooks.view, labels, feed)
     return Context(

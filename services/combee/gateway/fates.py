@@ -13,7 +13,6 @@ from combee.gateway.context import Context
 from combee.gateway.keys import Caller
 from combee.gateway.problems import not_found, problems, unavailable
 from combee.ports import Record, TopicPartition
-from combee.runtime.lineage import readable
 from combee_schemas import topics
 from combee_schemas.base import PlaybookName, Value
 from combee_schemas.batch import Batch, Member
@@ -125,7 +124,7 @@ class Fates:
         )
         if start < end:
             async for record in self._context.log.read(source, start, end):
-                for batch in readable([record], Batch, name):
+                for batch in topics.BATCHES.under(name, [record]):
                     yield batch
 
     async def _records(self, name: str, one: str, start: int) -> AsyncIterator[Record]:
@@ -134,7 +133,7 @@ class Fates:
         async for record in self._context.log.read(
             TopicPartition(topic=topic, partition=await self._partition(topic, name)), start
         ):
-            if any(found.reflection_id == one for found in readable([record], Reflection, name)):
+            if any(found.reflection_id == one for found in topics.REFLECTIONS.under(name, [record])):
                 yield record
 
     async def _buried(self, name: str, one: str, since_ms: int, attempt: int) -> Fate | None:
@@ -243,11 +242,7 @@ def _attempt(record: Record) -> int:
 
 
 def _decoded(record: Record) -> DeadLetter | Resolution | None:
-    try:
-        return decode(record.value, DeadLetter)
-    except CodecError:
-        key = (record.key or b"").decode(errors="replace")
-        return next(readable([record], Resolution, key), None)
+    return topics.DEAD_LETTERS.read_or_none(record) or topics.RESOLUTIONS.read_or_none(record)
 
 
 def _is_about(letter: DeadLetter, name: str, one: str) -> bool:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 from combee.ports import Log, Record, TopicPartition
 from combee_schemas import topics
-from combee_schemas.codec import CodecError, decode
 from combee_schemas.playbook import Playbook
 
 NAMES_KEPT = 256
@@ -81,8 +80,5 @@ class History:
 
 def placed(record: Record) -> Playbook | None:
     """Return the version in a record of ``history``, with its place; None if it cannot be read."""
-    try:
-        version = decode(record.value, Playbook)
-    except CodecError:  # publish writes here alone, and it writes what it can read
-        return None
-    return version.model_copy(update={"history_offset": record.offset})
+    version = topics.HISTORY.read_or_none(record)  # publish writes here alone, and it writes what it can read
+    return version.model_copy(update={"history_offset": record.offset}) if version else None

@@ -18,12 +18,11 @@ from combee.gateway.context import Context
 from combee.gateway.keys import Caller
 from combee.gateway.problems import BODY, Refusal, Wrong, invalid, problems, unknowns, wrongs
 from combee.gateway.values import Item, Receipt, whole
-from combee.ports import Outgoing
 from combee_schemas import topics
 from combee_schemas.base import Message, Usage
 from combee_schemas.codec import CodecError, encode
 from combee_schemas.reflection import Reflection
-from combee_schemas.topics import Topic
+from combee_schemas.topics import AnyTopic
 from combee_schemas.trace import Trace
 
 JSON = "application/json"
@@ -39,9 +38,8 @@ NAMES = ("playbook", "trace_id", "reflection_id")
 class Kind:
     """One kind of object that agents send."""
 
-    topic: Topic
+    topic: AnyTopic
     id_field: str
-    key_field: str
     prefix: str
 
     @property
@@ -51,8 +49,8 @@ class Kind:
 
 
 KINDS = (
-    Kind(topic=topics.TRACES, id_field="trace_id", key_field="trace_id", prefix="t"),
-    Kind(topic=topics.REFLECTIONS, id_field="reflection_id", key_field="playbook", prefix="r"),
+    Kind(topic=topics.TRACES, id_field="trace_id", prefix="t"),
+    Kind(topic=topics.REFLECTIONS, id_field="reflection_id", prefix="r"),
 )
 
 
@@ -155,12 +153,8 @@ class Publishing:
         places = {self._place(kind, one): one for one in messages}
         known = {place for place in places if place in self._acknowledged}
         fresh = [one for place, one in places.items() if place not in known]
-        outgoing = [
-            Outgoing(topic=kind.topic.name, key=str(getattr(one, kind.key_field)).encode(), value=encode(one))
-            for one in fresh
-        ]
-        if outgoing:
-            offsets = await self._context.write(*outgoing)
+        if fresh:
+            offsets = await self._context.write(*map(kind.topic.record, fresh))
             self._note(fresh, offsets)
         self._acknowledged.update({place: fingerprint(one) for place, one in places.items()})
         while len(self._acknowledged) > REMEMBERED:

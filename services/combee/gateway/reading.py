@@ -9,7 +9,6 @@ from fastapi import APIRouter, Depends, Header, Query, Response
 
 from combee.core.comparison import Comparison, compare
 from combee.core.formats import Format, write_playbook
-from combee.core.identity import digest
 from combee.core.playbook import empty
 from combee.gateway import shelf
 from combee.gateway.access import allowed
@@ -19,6 +18,7 @@ from combee.gateway.names import Name
 from combee.gateway.problems import Refusal, problems
 from combee.gateway.values import LabelName, Page, Versions, listed, version_row
 from combee_schemas.base import PlaybookName
+from combee_schemas.digests import digest
 from combee_schemas.playbook import Playbook
 
 JSON, TEXT, MARKDOWN = "application/json", "text/plain", "text/markdown"

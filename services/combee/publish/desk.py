@@ -10,10 +10,10 @@ from combee.core.playbook import empty
 from combee.core.watermark import Watermark
 from combee.ports import Log, Outgoing, Record, TopicPartition, Transactor
 from combee_schemas import topics
-from combee_schemas.codec import CodecError, decode, encode
-from combee_schemas.keys import check_key
+from combee_schemas.codec import CodecError
 from combee_schemas.playbook import Label, Playbook, deleted_key
 from combee_schemas.scan import Plan
+from combee_schemas.topics import Topic, key_of
 
 logger = structlog.get_logger()
 M = TypeVar("M", Playbook, Label)
@@ -58,18 +58,16 @@ class Desk:
     def snapshots(self, placed: Playbook) -> list[Outgoing]:
         """Return what the compacted topics must hold once ``placed`` is the newest version."""
         name, remains = placed.name, deleted_key(placed.name)
+        snapshot = topics.PLAYBOOKS.record(placed, partition=self.partition)
         if placed.origin != "delete":
-            gone = [self._snapshot(remains, None)] if remains in self.playbooks else []
-            return [self._snapshot(name, placed), *gone]
-        labels = [
-            Outgoing(topic=topics.LABELS.name, key=key.encode(), value=None) for key in self.labels_of(name)
-        ]
+            gone = [self._gone(remains)] if remains in self.playbooks else []
+            return [snapshot, *gone]
+        labels = [topics.LABELS.tombstone(key) for key in self.labels_of(name)]
         # The tombstone comes last: who goes by names in messages ends without the playbook, too.
-        return [self._snapshot(remains, placed), self._snapshot(name, None), *labels]
+        return [snapshot, self._gone(name), *labels]
 
-    def _snapshot(self, key: str, placed: Playbook | None) -> Outgoing:
-        value = None if placed is None else encode(placed)
-        return Outgoing(topic=topics.PLAYBOOKS.name, key=key.encode(), value=value, partition=self.partition)
+    def _gone(self, key: str) -> Outgoing:
+        return topics.PLAYBOOKS.tombstone(key, partition=self.partition)
 
     def take(self, placed: Playbook) -> None:
         """Remember the newest version, once it is written."""
@@ -101,21 +99,19 @@ async def open_desk(log: Log, partition: int, starts: dict[str, int]) -> Desk:
         marks={name: Watermark(start) for name, start in starts.items()},
     )
     async for record in log.read(TopicPartition(topic=topics.PLAYBOOKS.name, partition=partition), 0):
-        _take(desk.playbooks, record, Playbook)
+        _take(desk.playbooks, record, topics.PLAYBOOKS)
     async for record in log.read(TopicPartition(topic=topics.LABELS.name, partition=0), 0):
-        _take(desk.labels, record, Label)
+        _take(desk.labels, record, topics.LABELS)
     return desk
 
 
-def _take(latest: dict[str, M], record: Record, kind: type[M]) -> None:
-    key = (record.key or b"").decode(errors="replace")
+def _take(latest: dict[str, M], record: Record, topic: Topic[M]) -> None:
+    key = key_of(record)
     if record.value is None:
         latest.pop(key, None)
         return
     try:
-        message = decode(record.value, kind)
-        check_key(key, message)
-        latest[key] = message
+        latest[key] = topic.read_own(record)
     except CodecError as error:
         # Not ours: only this service writes here, and it writes what it can read.
         logger.error("undecodable", topic=record.topic, offset=record.offset, error=str(error))

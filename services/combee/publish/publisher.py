@@ -24,9 +24,9 @@ from combee.runtime.dead_letters import dead_letter
 from combee.runtime.lineage import with_evidence
 from combee.runtime.planned import is_planned, manifest_of
 from combee_schemas import topics
-from combee_schemas.codec import CodecError, decode, encode
+from combee_schemas.codec import CodecError
 from combee_schemas.command import Command
-from combee_schemas.playbook import Label, Playbook
+from combee_schemas.playbook import Label, Playbook, label_key
 from combee_schemas.scan import Seen, Update
 
 logger = structlog.get_logger()
@@ -115,9 +115,9 @@ class Publisher:
     # ---- updates
 
     async def _take_update(self, desk: Desk, record: Record) -> None:
-        update = decode(record.value, Update)
+        update = topics.UPDATES.read(record)
         name, sequence = update.plan.playbook, update.plan.sequence
-        if await self._log.partition_for(record.topic, name.encode()) != record.partition:
+        if await self._log.partition_for(record.topic, topics.UPDATES.key_of(update)) != record.partition:
             raise PoisonError(f"an update of {name} does not belong on partition {record.partition}")
         after = sequence - desk.current(name).batch_sequence
         if after <= 0 or await self._is_held(desk, update):
@@ -143,7 +143,7 @@ class Publisher:
     async def _apply_held(self, desk: Desk, record: Record) -> None:
         """Apply one update; what is wrong with it must not be blamed on the one that released it."""
         try:
-            await self._apply(desk, record, decode(record.value, Update))
+            await self._apply(desk, record, topics.UPDATES.read(record))
         except (CodecError, PoisonError, ValueError) as error:
             await self._bury(desk, record, str(error))
 
@@ -188,9 +188,9 @@ class Publisher:
     # ---- commands
 
     async def _take_command(self, desk: Desk, record: Record) -> None:
-        command = decode(record.value, Command)
+        command = topics.COMMANDS.read(record)
         current = desk.current(command.playbook)
-        if await self._log.partition_for(record.topic, command.playbook.encode()) != record.partition:
+        if await self._log.partition_for(record.topic, topics.COMMANDS.key_of(command)) != record.partition:
             raise PoisonError(f"a command for {command.playbook} is on the wrong partition")
         if command.kind == NOT_OURS or versions.is_executed(current, command, record.offset):
             await self._skip(desk, record)
@@ -213,7 +213,7 @@ class Publisher:
             await self._write(desk, record, version, ())
 
     async def _promote(self, desk: Desk, record: Record, command: Command, current: Playbook) -> None:
-        key = f"{command.playbook}#{command.label}"
+        key = label_key(command.playbook, command.label)
         known = desk.labels.get(key)
         if known is not None and versions.is_executed(known, command, record.offset):
             await self._skip(desk, record)
@@ -232,7 +232,7 @@ class Publisher:
             issued_by=command.issued_by,
         )
         async with desk.transactor.transaction() as transaction:
-            await transaction.send(Outgoing(topic=topics.LABELS.name, key=key.encode(), value=encode(label)))
+            await transaction.send(topics.LABELS.record(label))
             await transaction.commit_offsets(GROUP, desk.offsets([record]))
         desk.labels[key] = label
 
@@ -262,10 +262,9 @@ class Publisher:
         self, desk: Desk, record: Record, version: Playbook, letters: Iterable[Outgoing]
     ) -> None:
         """Write history first and its place into the snapshot; all of it becomes visible at once."""
-        key = version.name.encode()
         version = versions.fitted(version)
         async with desk.transactor.transaction() as transaction:
-            version = await self._send_version(transaction, desk, key, version)
+            version = await self._send_version(transaction, desk, version)
             await transaction.send(*letters)
             await transaction.commit_offsets(GROUP, desk.offsets([record]))
         desk.take(version)
@@ -278,13 +277,8 @@ class Publisher:
             origin=version.origin,
         )
 
-    async def _send_version(
-        self, transaction: Transaction, desk: Desk, key: bytes, version: Playbook
-    ) -> Playbook:
-        history = Outgoing(
-            topic=topics.HISTORY.name, key=key, value=encode(version), partition=desk.partition
-        )
-        (offset,) = await transaction.send(history)
+    async def _send_version(self, transaction: Transaction, desk: Desk, version: Playbook) -> Playbook:
+        (offset,) = await transaction.send(topics.HISTORY.record(version, partition=desk.partition))
         placed = version.model_copy(update={"history_offset": offset})
         await transaction.send(*desk.snapshots(placed))
         return placed
@@ -292,7 +286,7 @@ class Publisher:
 
 def _readable(record: Record) -> Playbook | None:
     try:
-        return decode(record.value, Playbook)
+        return topics.HISTORY.read(record)
     except CodecError as error:
         # Not ours: only this service writes here, and it writes what it can read.
         logger.error("undecodable", topic=record.topic, offset=record.offset, error=str(error))

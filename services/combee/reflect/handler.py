@@ -14,7 +14,6 @@ from combee.ports import (
     Clock,
     LanguageModel,
     Log,
-    Outgoing,
     PoisonError,
     PromptTooLongError,
     Record,
@@ -26,7 +25,6 @@ from combee.runtime.patience import write
 from combee.runtime.playbooks import Playbooks
 from combee_schemas import topics
 from combee_schemas.base import Usage
-from combee_schemas.codec import CodecError, decode, encode
 from combee_schemas.model import Reply
 from combee_schemas.playbook import Entry
 from combee_schemas.reflection import Reflection
@@ -70,15 +68,12 @@ class ReflectHandler:
 
     def poisoned(self, record: Record) -> tuple[str, str]:
         """See Handler."""
-        try:
-            trace = decode(record.value, Trace)
-        except CodecError:
-            return "", ""
-        return trace.trace_id, trace.playbook
+        trace = topics.TRACES.read_or_none(record)
+        return (trace.trace_id, trace.playbook) if trace else ("", "")
 
     async def handle(self, record: Record) -> None:
         """See Handler."""
-        trace = decode(record.value, Trace)
+        trace = topics.TRACES.read(record)
         if lack := nothing_said(trace):
             raise PoisonError(lack)
         self._gate.check(trace.playbook)
@@ -86,14 +81,7 @@ class ReflectHandler:
         async with self._reflected.only_once(trace, content) as known:
             if known is None:
                 reflection = await self._reflect(trace, content)
-                await write(
-                    self._log,
-                    Outgoing(
-                        topic=topics.REFLECTIONS.name,
-                        key=trace.playbook.encode(),
-                        value=encode(reflection),
-                    ),
-                )
+                await write(self._log, topics.REFLECTIONS.record(reflection))
                 self._gate.passed(trace.playbook)
             elif known not in {"", content}:
                 logger.warning("trace_conflict", playbook=trace.playbook, trace_id=trace.trace_id)

@@ -10,8 +10,6 @@ from combee.core import identity
 from combee.ports import Log, Record, TopicPartition
 from combee.runtime.restore import oldest_timestamp, read_since
 from combee_schemas import topics
-from combee_schemas.codec import CodecError, decode
-from combee_schemas.reflection import Reflection
 from combee_schemas.trace import Trace
 
 REMEMBERED = 100_000
@@ -53,8 +51,6 @@ class Reflected:
             await read_since(log, topics.REFLECTIONS.name, since, self._take)
 
     def _take(self, record: Record) -> None:
-        try:
-            found = decode(record.value, Reflection)
-        except CodecError:
-            return  # shuffle dead-letters it
-        self._add((found.playbook, found.reflection_id), identity.fingerprint(found))
+        found = topics.REFLECTIONS.read_or_none(record)  # shuffle dead-letters what cannot be read
+        if found is not None:
+            self._add((found.playbook, found.reflection_id), identity.fingerprint(found))

@@ -9,15 +9,8 @@ from combee.core.ledger import Ledger, LedgerReport
 from combee.ports import CombeeError, Log, Record, TopicPartition
 from combee_schemas import topics
 from combee_schemas.base import Message
-from combee_schemas.batch import Batch
-from combee_schemas.codec import CodecError, decode
-from combee_schemas.command import Command
-from combee_schemas.dead_letter import DeadLetter, Resolution
-from combee_schemas.playbook import Playbook
-from combee_schemas.reflection import Reflection
-from combee_schemas.scan import Update
-from combee_schemas.topics import Topic
-from combee_schemas.trace import Trace
+from combee_schemas.codec import CodecError
+from combee_schemas.topics import AnyTopic, Topic, key_of
 
 JUDGED = (
     topics.HISTORY,
@@ -63,14 +56,23 @@ async def _read(log: Log, on_progress: OnProgress) -> LedgerReport:
     ledger = Ledger(beginnings=beginnings, committed=committed, reflected=reflected, settled=settled)
     await _feed(log, topics.PLAYBOOKS, _snapshots(ledger), on_progress)
     ends = {topic.name: await log.ends(topic.name) for topic in JUDGED}
-    takes: tuple[tuple[Topic, Take], ...] = (
+    takes: tuple[tuple[AnyTopic, Take], ...] = (
         (topics.DEAD_LETTERS, _dead_letters(ledger)),
-        (topics.BATCHES, _each(Batch, lambda r, batch: ledger.batch(r.partition, r.offset, batch))),
-        (topics.HISTORY, _each(Playbook, lambda r, found: ledger.version(r.partition, r.offset, found))),
-        (topics.UPDATES, _each(Update, lambda r, update: ledger.update(r.partition, r.offset, update))),
+        (topics.BATCHES, _each(topics.BATCHES, lambda r, batch: ledger.batch(r.partition, r.offset, batch))),
+        (
+            topics.HISTORY,
+            _each(topics.HISTORY, lambda r, found: ledger.version(r.partition, r.offset, found)),
+        ),
+        (
+            topics.UPDATES,
+            _each(topics.UPDATES, lambda r, update: ledger.update(r.partition, r.offset, update)),
+        ),
         (topics.REFLECTIONS, _reflections(ledger)),
         (topics.TRACES, _traces(ledger)),
-        (topics.COMMANDS, _each(Command, lambda r, found: ledger.command(r.partition, r.offset, found))),
+        (
+            topics.COMMANDS,
+            _each(topics.COMMANDS, lambda r, found: ledger.command(r.partition, r.offset, found)),
+        ),
     )
     for topic, take in takes:
         await _feed(log, topic, take, on_progress, ends[topic.name])
@@ -78,7 +80,7 @@ async def _read(log: Log, on_progress: OnProgress) -> LedgerReport:
 
 
 async def _feed(
-    log: Log, topic: Topic, take: Take, on_progress: OnProgress, ends: Mapping[int, int] | None = None
+    log: Log, topic: AnyTopic, take: Take, on_progress: OnProgress, ends: Mapping[int, int] | None = None
 ) -> None:
     """Read a topic's partitions at once, each in order."""
     ends = await log.ends(topic.name) if ends is None else ends
@@ -101,22 +103,20 @@ async def _feed(
         raise failed.exceptions[0] from failed
 
 
-def _each(kind: type[M], take: Callable[[Record, M], None]) -> Take:
+def _each(topic: Topic[M], take: Callable[[Record, M], None]) -> Take:
     """Pass on what can be read; the rest was never ours, and a gap where something was shows by itself."""
 
     def one(record: Record) -> None:
-        try:
-            message = decode(record.value, kind)
-        except CodecError:
-            return
-        take(record, message)
+        message = topic.read_or_none(record)
+        if message is not None:
+            take(record, message)
 
     return one
 
 
 def _dead_letters(ledger: Ledger) -> Take:
-    letter = _each(DeadLetter, lambda _, found: ledger.dead_letter(found))
-    resolution = _each(Resolution, lambda _, found: ledger.resolution(found))
+    letter = _each(topics.DEAD_LETTERS, lambda _, found: ledger.dead_letter(found))
+    resolution = _each(topics.RESOLUTIONS, lambda _, found: ledger.resolution(found))
 
     def one(record: Record) -> None:
         letter(record)
@@ -127,15 +127,12 @@ def _dead_letters(ledger: Ledger) -> Take:
 
 def _snapshots(ledger: Ledger) -> Take:
     def one(record: Record) -> None:
-        name = (record.key or b"").decode(errors="replace")
         if record.value is None:
-            ledger.snapshot(record.partition, record.offset, name, None)
+            ledger.snapshot(record.partition, record.offset, key_of(record), None)
             return
-        try:
-            playbook = decode(record.value, Playbook)
-        except CodecError:
-            return
-        ledger.snapshot(record.partition, record.offset, playbook.name, playbook)
+        playbook = topics.PLAYBOOKS.read_or_none(record)
+        if playbook is not None:
+            ledger.snapshot(record.partition, record.offset, playbook.name, playbook)
 
     return one
 
@@ -143,7 +140,7 @@ def _snapshots(ledger: Ledger) -> Take:
 def _reflections(ledger: Ledger) -> Take:
     def one(record: Record) -> None:
         try:
-            found = decode(record.value, Reflection)
+            found = topics.REFLECTIONS.read(record)
         except CodecError as error:
             ledger.undecodable(record.partition, record.offset, str(error))
             return
@@ -162,7 +159,7 @@ def _reflections(ledger: Ledger) -> Take:
 def _traces(ledger: Ledger) -> Take:
     def one(record: Record) -> None:
         try:
-            found = decode(record.value, Trace)
+            found = topics.TRACES.read(record)
         except CodecError as error:
             ledger.undecodable(record.partition, record.offset, str(error), record.topic)
             return

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from combee.ports import Clock, Log, TopicPartition
 from combee_schemas import topics
 from combee_schemas.batch import Batch
-from combee_schemas.codec import CodecError, decode
-from combee_schemas.topics import Topic
+from combee_schemas.topics import AnyTopic
 
-INPUTS: Mapping[str, tuple[Topic, ...]] = {
+INPUTS: Mapping[str, tuple[AnyTopic, ...]] = {
     "reflect": (topics.TRACES,),
     "shuffle": (topics.REFLECTIONS, topics.COMMANDS),
     "scan": topics.SCAN,
@@ -41,7 +40,7 @@ async def backlog(log: Log, group: str, clock: Clock) -> Backlog:
     return Backlog(lag=sum(lag for lag, _ in parts), oldest_uncommitted_s=age_s)
 
 
-async def _of_topic(log: Log, group: str, topic: Topic) -> tuple[int, int | None]:
+async def _of_topic(log: Log, group: str, topic: AnyTopic) -> tuple[int, int | None]:
     committed, ends = await log.committed(group, topic.name), await log.ends(topic.name)
     starts = {p: max(first, committed.get(p, 0)) for p, first in (await log.beginnings(topic.name)).items()}
     behind = {p: (at, ends[p]) for p, at in starts.items() if at < ends[p]}
@@ -107,7 +106,6 @@ async def _latest_manifests(log: Log, source: TopicPartition, first: int, end: i
 
 async def _manifests(log: Log, source: TopicPartition, start: int, end: int) -> AsyncIterator[Batch]:
     async for record in log.read(source, start, end):
-        try:
-            yield decode(record.value, Batch)
-        except CodecError:
-            continue
+        batch = topics.BATCHES.read_or_none(record)
+        if batch is not None:
+            yield batch

@@ -4,7 +4,6 @@ from hashlib import sha256
 
 from combee.ports import Clock, Outgoing, Record
 from combee_schemas import topics
-from combee_schemas.codec import encode
 from combee_schemas.dead_letter import HEAD_BYTES, DeadLetter, HeldBack, claimed_attempt
 
 WRAPPABLE_BYTES = 800 * 1024
@@ -47,11 +46,11 @@ def dead_letter(
         playbook=playbook,
         at_ms=clock.now_ms(),
     )
-    return Outgoing(topic=topics.DEAD_LETTERS.name, key=record.topic.encode(), value=encode(letter))
+    return topics.DEAD_LETTERS.record(letter)
 
 
 def held_back(service: str, playbook: str, seconds: float, clock: Clock) -> Outgoing:
     """Return the record that tells of a pause."""
     now_ms = clock.now_ms()
     told = HeldBack(service=service, playbook=playbook, until_ms=now_ms + int(seconds * 1000), at_ms=now_ms)
-    return Outgoing(topic=topics.DEAD_LETTERS.name, key=told.type.encode(), value=encode(told))
+    return topics.HELD_BACK.record(told)

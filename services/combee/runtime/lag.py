@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from combee.ports import Log, TopicPartition
 from combee.runtime.backlog import INPUTS
-from combee_schemas.topics import Topic
+from combee_schemas.topics import AnyTopic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class Lags:
         """Return the lag per topic, of all partitions, whoever works on them."""
         return {topic.name: await self._of(topic) for topic in INPUTS[self._group]}
 
-    async def _of(self, topic: Topic) -> Lag:
+    async def _of(self, topic: AnyTopic) -> Lag:
         ends = await self._log.ends(topic.name)
         lows = dict(await self._log.committed(self._group, topic.name))
         if lows.keys() < ends.keys():

@@ -2,17 +2,13 @@
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 from combee.ports import Clock, Log, Record, TopicPartition
 from combee_schemas import topics
-from combee_schemas.base import Message
-from combee_schemas.codec import CodecError, decode
 from combee_schemas.dead_letter import DeadLetter, HeldBack, LetterId, Resolution
 
 TOPIC = topics.DEAD_LETTERS.name
 OnRead = Callable[[int, int], None]
-M = TypeVar("M", bound=Message)
 
 RECENT_MS = 3_600_000
 """A playbook is held back for so long at most."""
@@ -30,29 +26,17 @@ class Found:
 def as_found(record: Record) -> Found | None:
     """Return a record of ``dead-letters`` as the dead letter that it is, or ought to be; None if it is neither."""
     identity = LetterId(partition=record.partition, offset=record.offset)
-    letter = _decoded(record, DeadLetter)
-    if letter is None and any(_decoded(record, kind) is not None for kind in topics.DEAD_LETTERS.beside):
+    letter = topics.DEAD_LETTERS.read_or_none(record)
+    if letter is None and (topics.RESOLUTIONS.read_or_none(record) or topics.HELD_BACK.read_or_none(record)):
         return None
     return Found(id=identity, record=record, letter=letter)
-
-
-def _decoded(record: Record, kind: type[M]) -> M | None:
-    try:
-        return decode(record.value, kind)
-    except CodecError:
-        return None
-
-
-def as_resolution(record: Record) -> Resolution | None:
-    """Return the decision in a record, if it is one."""
-    return _decoded(record, Resolution)
 
 
 async def resolutions(log: Log) -> dict[LetterId, Resolution]:
     """Return every decision, by the dead letter it is about; the first one holds."""
     found: dict[LetterId, Resolution] = {}
     async for record in _records(log, lambda _read, _total: None):
-        resolution = as_resolution(record)
+        resolution = topics.RESOLUTIONS.read_or_none(record)
         if resolution is not None:
             found.setdefault(resolution.letter, resolution)
     return found
@@ -92,7 +76,7 @@ async def held_back(log: Log, clock: Clock) -> list[HeldBack]:
     found: dict[tuple[str, str], HeldBack] = {}
     for partition, start in (await log.offsets_at(TOPIC, now_ms - RECENT_MS)).items():
         async for record in log.read(TopicPartition(topic=TOPIC, partition=partition), start):
-            told = _decoded(record, HeldBack)
+            told = topics.HELD_BACK.read_or_none(record)
             if told is not None:
                 found[told.service, told.playbook] = told
     return [one for _, one in sorted(found.items()) if one.until_ms > now_ms]

@@ -12,26 +12,22 @@ from collections.abc import (
     Awaitable,
     Callable,
     Collection,
-    Iterable,
-    Iterator,
     Mapping,
 )
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from combee.core import evidence
 from combee.core.identity import fingerprint
 from combee.core.playbook import empty
-from combee.ports import FatalError, Log, PoisonError, Record, TopicPartition
+from combee.ports import FatalError, Log, PoisonError, TopicPartition
 from combee_schemas import topics
 from combee_schemas.base import Message
-from combee_schemas.batch import Batch
-from combee_schemas.codec import CodecError, decode
 from combee_schemas.playbook import Change, Entry, Playbook
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Update
-from combee_schemas.topics import Topic
+from combee_schemas.topics import Topic, key_of
 from combee_schemas.trace import Trace
 
 TOLD_EVERY = 250
@@ -75,7 +71,7 @@ async def lineage(log: Log, name: str, entry_id: str, *, traces: bool, on_progre
     """
     newest, ids, is_live = None, dict[str, None](), False
     changes: list[tuple[Playbook, Change]] = []
-    async for version in messages(log, topics.HISTORY, Playbook, name):
+    async for version in messages(log, topics.HISTORY, name):
         entry = next((one for one in version.entries if one.id == entry_id), None)
         is_live = entry is not None
         if entry is not None:
@@ -151,7 +147,7 @@ async def _followed(log: Log, version: Playbook) -> Playbook:
 
 
 async def _versions(log: Log, upto: Playbook) -> AsyncGenerator[Playbook, None]:
-    async with aclosing(messages(log, topics.HISTORY, Playbook, upto.name)) as versions:
+    async with aclosing(messages(log, topics.HISTORY, upto.name)) as versions:
         async for one in versions:
             yield one
             if one.version == upto.version:
@@ -162,7 +158,7 @@ class _Updates:
     """The updates of one playbook, for versions that are asked for in order."""
 
     def __init__(self, log: Log, name: str) -> None:
-        self._messages = messages(log, topics.UPDATES, Update, name)
+        self._messages = messages(log, topics.UPDATES, name)
         self._early: dict[tuple[int, int], Update] = {}
         """By sequence and place of the manifest; with overlapping batches some come before their turn."""
 
@@ -198,7 +194,7 @@ async def unknown(log: Log, current: Playbook, ids: Collection[str]) -> list[str
         return []
     async with _in_time(current):
         batched = await _places(log, current.name, left)
-        waiting = messages(log, topics.REFLECTIONS, Reflection, current.name, current.through_offset + 1)
+        waiting = messages(log, topics.REFLECTIONS, current.name, current.through_offset + 1)
         async with aclosing(waiting) as reflections:
             there = {one.reflection_id async for one in reflections}
     return [one for one in left if one not in batched and one not in there]
@@ -232,7 +228,7 @@ async def _sources(
     number = await log.partition_for(topics.REFLECTIONS.name, name.encode())
     source = TopicPartition(topic=topics.REFLECTIONS.name, partition=number)
     records = await log.read_at(source, sorted(offset for offset, _ in places.values()))
-    reflections = {one.reflection_id: one for one in readable(records.values(), Reflection, name)}
+    reflections = {one.reflection_id: one for one in topics.REFLECTIONS.under(name, records.values())}
     wanted = {one.trace_id: one.trace_digest for one in reflections.values() if one.trace_id}
     told = await _traces(log, name, wanted, on_progress) if traces else {}
     return [
@@ -249,7 +245,7 @@ async def _sources(
 async def _places(log: Log, name: str, ids: Collection[str]) -> dict[str, tuple[int, int]]:
     """Return where reflections stand and in which batch they are: the manifests say it."""
     found: dict[str, tuple[int, int]] = {}
-    async for batch in messages(log, topics.BATCHES, Batch, name):
+    async for batch in messages(log, topics.BATCHES, name):
         here = (one for one in batch.members if one.reflection_id in ids)
         found |= {one.reflection_id: (one.offset, batch.sequence) for one in here}
     return found
@@ -270,29 +266,19 @@ async def _traces(log: Log, name: str, ids: Mapping[str, str], on_progress: OnPr
             read += 1
             if read % TOLD_EVERY == 0:
                 on_progress(topic, read, total)
-            key = (record.key or b"").decode(errors="replace")
+            key = key_of(record)
             if key in ids:
-                for one in readable([record], Trace, key):
+                for one in topics.TRACES.under(key, [record]):
                     mine = (one.playbook, one.trace_id) == (name, key)
                     if mine and ids[key] in {"", fingerprint(one)}:
                         found.setdefault(key, one)
     return found
 
 
-async def messages(
-    log: Log, topic: Topic, kind: type[M], name: str, start: int = 0
-) -> AsyncGenerator[M, None]:
+async def messages(log: Log, topic: Topic[M], name: str, start: int = 0) -> AsyncGenerator[M, None]:
     """Yield a playbook's messages in a topic that is keyed by playbook."""
     number = await log.partition_for(topic.name, name.encode())
     async with aclosing(log.read(TopicPartition(topic=topic.name, partition=number), start)) as records:
         async for record in records:
-            for message in readable([record], kind, name):
+            for message in topic.under(name, [record]):
                 yield message
-
-
-def readable(records: Iterable[Record], kind: type[M], key: str) -> Iterator[M]:
-    """Yield the messages under a key; what cannot be read is passed over."""
-    for record in records:
-        if record.key == key.encode():
-            with suppress(CodecError):
-                yield decode(record.value, kind)

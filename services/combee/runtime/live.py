@@ -14,9 +14,9 @@ from combee.ports import Clock, FatalError, Log, Record, TransientError
 from combee.runtime.backlog import INPUTS
 from combee.runtime.lag import Lag, Lags
 from combee_schemas import topics
-from combee_schemas.codec import CodecError, decode
+from combee_schemas.codec import CodecError
 from combee_schemas.playbook import Playbook
-from combee_schemas.topics import Topic
+from combee_schemas.topics import AnyTopic, key_of
 
 logger = structlog.get_logger()
 T = TypeVar("T")
@@ -36,7 +36,7 @@ NAME_LENGTH = 200
 """A longer key is no playbook's."""
 TAIL = 200
 """So many offsets back per partition manifests and versions are read at the start."""
-STAGES = (
+STAGES: tuple[AnyTopic, ...] = (
     topics.TRACES,
     topics.REFLECTIONS,
     topics.BATCHES,
@@ -45,7 +45,7 @@ STAGES = (
     topics.PLAYBOOKS,
     topics.DEAD_LETTERS,
 )
-FOLLOWED = (
+FOLLOWED: tuple[AnyTopic, ...] = (
     topics.BATCHES,
     *topics.SCAN[1:],
     topics.UPDATES,
@@ -110,7 +110,7 @@ class Live:
 
     # ---- following
 
-    async def _follow(self, topic: Topic, take: Callable[[Record], None]) -> None:
+    async def _follow(self, topic: AnyTopic, take: Callable[[Record], None]) -> None:
         starts: dict[int, int] | None = None
         while True:
             try:
@@ -123,7 +123,7 @@ class Live:
                 self._read(topic)
             await asyncio.sleep(RETRY_S)
 
-    async def _read_on(self, topic: Topic, starts: dict[int, int], take: Callable[[Record], None]) -> None:
+    async def _read_on(self, topic: AnyTopic, starts: dict[int, int], take: Callable[[Record], None]) -> None:
         """Take records from ``starts`` on, which move along."""
         sure: asyncio.TimerHandle | None = None
         try:
@@ -143,7 +143,7 @@ class Live:
             if sure is not None:
                 sure.cancel()
 
-    def _read(self, topic: Topic) -> None:
+    def _read(self, topic: AnyTopic) -> None:
         """Wait for a topic no longer: it has been read, or must not be."""
         self._behind.discard(topic.name)
         if not self._behind:
@@ -155,7 +155,7 @@ class Live:
             logger.error("live_unreadable", what=name, error=why)
         self._changed.set()
 
-    async def _starts(self, topic: Topic) -> Mapping[int, int]:
+    async def _starts(self, topic: AnyTopic) -> Mapping[int, int]:
         """Return where there is something to say about now; further back nothing is in flight."""
         first = await self._log.beginnings(topic.name)
         if topic.cleanup == "compact":
@@ -168,18 +168,18 @@ class Live:
         return await self._log.offsets_at(topic.name, self._clock.now_ms() - MEMORY_MS)
 
     def _arrived(self, record: Record) -> None:
-        name = (record.key or b"").decode(errors="replace")
+        name = key_of(record)
         if 0 < len(name) <= NAME_LENGTH:
             self.picture.arrived(name, record.offset, record.timestamp_ms)
 
-    def _taker(self, topic: Topic) -> Callable[[Record], None]:
+    def _taker(self, topic: AnyTopic) -> Callable[[Record], None]:
         def take(record: Record) -> None:
             if record.value is None:
                 if topic is topics.PLAYBOOKS:
-                    self.picture.deleted((record.key or b"").decode(errors="replace"))
+                    self.picture.deleted(key_of(record))
                 return
             with suppress(CodecError):  # whoever works with it says so, and keeps it
-                message = decode(record.value, topic.message)
+                message = topic.read(record)
                 if topic is topics.HISTORY and isinstance(message, Playbook):
                     self.picture.past(message)
                 else:

@@ -3,7 +3,6 @@
 from combee.ports import Log, TopicPartition
 from combee_schemas import topics
 from combee_schemas.batch import Batch
-from combee_schemas.codec import CodecError, decode
 from combee_schemas.scan import Plan
 
 MANIFEST_S = 30.0
@@ -21,9 +20,8 @@ async def manifest_of(log: Log, plan: Plan) -> Batch | None:
     partition = await log.partition_for(topics.BATCHES.name, plan.playbook.encode())
     source = TopicPartition(topic=topics.BATCHES.name, partition=partition)
     record = (await log.read_at(source, [plan.manifest_offset])).get(plan.manifest_offset)
-    try:
-        batch = decode(record.value if record else None, Batch)
-    except CodecError:
+    batch = topics.BATCHES.read_or_none(record)
+    if batch is None:
         return None
     named = (batch.playbook, batch.sequence, batch.batch_id, batch.widths, batch.method) == (
         plan.playbook,

@@ -6,7 +6,6 @@ from combee.core.playbook import empty
 from combee.ports import Log, TopicPartition, TransientError
 from combee.runtime.view import View
 from combee_schemas import topics
-from combee_schemas.codec import decode
 from combee_schemas.playbook import Playbook, deleted_key
 
 CACHED_VERSIONS = 64
@@ -23,7 +22,6 @@ class Playbooks:
         self.view: View[Playbook] = View(
             log,
             topics.PLAYBOOKS,
-            Playbook,
             newer=lambda new, old: new.version > old.version,
             on_change=lambda key, playbook: on_change(playbook.name if playbook else key, playbook),
         )
@@ -51,4 +49,4 @@ class Playbooks:
         found = await self._log.read_at(source, [offset])
         if offset not in found:
             raise TransientError(f"history[{partition}] has no record at {offset} yet")
-        return decode(found[offset].value, Playbook)
+        return topics.HISTORY.read(found[offset])

@@ -12,7 +12,7 @@ from combee.core.resending import next_attempt, refusal
 from combee.ports import Clock, Log, Outgoing, TopicPartition
 from combee.runtime.letters import TOPIC, Found
 from combee_schemas import topics
-from combee_schemas.codec import CodecError, decode, encode
+from combee_schemas.codec import CodecError, decode
 from combee_schemas.dead_letter import DeadLetter, LetterId, Resolution, attempt_headers
 from combee_schemas.reflection import Reflection
 
@@ -71,9 +71,7 @@ async def drop(log: Log, clock: Clock, found: Sequence[Found], note: str) -> lis
 
 
 async def _record(log: Log, decisions: Sequence[Resolution]) -> None:
-    await log.produce(
-        *(Outgoing(topic=TOPIC, key=one.origin_topic.encode(), value=encode(one)) for one in decisions)
-    )
+    await log.produce(*map(topics.RESOLUTIONS.record, decisions))
 
 
 def _decision(found: Found, decision: str, clock: Clock) -> Resolution:
@@ -135,7 +133,7 @@ async def _partition(log: Log, letter: DeadLetter) -> int:
     if letter.origin_topic != topics.REFLECTIONS.name:
         return letter.origin_partition
     try:
-        playbook = decode(letter.value, Reflection).playbook
+        key = topics.REFLECTIONS.key_of(decode(letter.value, Reflection))
     except CodecError:
         return letter.origin_partition
-    return await log.partition_for(letter.origin_topic, playbook.encode())
+    return await log.partition_for(letter.origin_topic, key)

@@ -15,11 +15,9 @@ from combee.ports import Clock, Log, Record, TopicPartition, TransientError
 from combee_schemas import topics
 from combee_schemas.base import Message
 from combee_schemas.batch import Batch
-from combee_schemas.codec import CodecError, decode
-from combee_schemas.dead_letter import DeadLetter
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import Reflection
-from combee_schemas.topics import Topic
+from combee_schemas.topics import AnyTopic, Topic
 
 logger = structlog.get_logger()
 RETRY_S = 1.0
@@ -94,7 +92,7 @@ class Tracker:
                 task.cancel()
             await asyncio.gather(*follows, return_exceptions=True)
 
-    def _takes(self) -> tuple[tuple[Topic, Callable[[Record], None]], ...]:
+    def _takes(self) -> tuple[tuple[AnyTopic, Callable[[Record], None]], ...]:
         return (
             (topics.REFLECTIONS, self._reflection),
             (topics.BATCHES, self._batch),
@@ -104,7 +102,7 @@ class Tracker:
 
     async def _follow(
         self,
-        topic: Topic,
+        topic: AnyTopic,
         starts: Mapping[int, int] | None,
         take: Callable[[Record], None],
         current: asyncio.Event,
@@ -123,12 +121,12 @@ class Tracker:
                 await asyncio.sleep(RETRY_S)
 
     def _reflection(self, record: Record) -> None:
-        found = self._mine(record, Reflection)
+        found = self._mine(record, topics.REFLECTIONS)
         if found is not None:
             self.reflections.setdefault(self._today(found.reflection_id), (record.offset, found))
 
     def _batch(self, record: Record) -> None:
-        found = self._mine(record, Batch)
+        found = self._mine(record, topics.BATCHES)
         if found is not None:
             self.batches[found.sequence] = found
             self.batch_of |= {self._today(member.reflection_id): found.sequence for member in found.members}
@@ -137,7 +135,7 @@ class Tracker:
         return self._earlier.get(one, one)
 
     def _version(self, record: Record) -> None:
-        found = self._mine(record, Playbook)
+        found = self._mine(record, topics.HISTORY)
         if found is None:
             return
         self.newest = found
@@ -145,24 +143,17 @@ class Tracker:
             self.versions[found.batch_sequence] = found.model_copy(update={"entries": ()})
 
     def _dead(self, record: Record) -> None:
-        try:
-            letter = decode(record.value, DeadLetter)
-        except CodecError:
-            return
-        if letter.record_id and letter.playbook == self.name:
+        letter = topics.DEAD_LETTERS.read_or_none(record)
+        if letter and letter.record_id and letter.playbook == self.name:
             self.moved_at = self._clock.monotonic()
             is_trace = letter.origin_topic == topics.TRACES.name
             one = reflection_id(self.name, letter.record_id) if is_trace else letter.record_id
             self.dead.add(self._today(one))
 
-    def _mine(self, record: Record, kind: type[M]) -> M | None:
-        if record.key != self.name.encode():
-            return None
-        try:
-            found = decode(record.value, kind)
-        except CodecError:
-            return None
-        self.moved_at = self._clock.monotonic()
+    def _mine(self, record: Record, topic: Topic[M]) -> M | None:
+        found = next(topic.under(self.name, [record]), None)
+        if found is not None:
+            self.moved_at = self._clock.monotonic()
         return found
 
     def is_applied(self, one: str) -> bool:
@@ -192,8 +183,9 @@ class Tracker:
         source = TopicPartition(topic=topics.REFLECTIONS.name, partition=home)
         for near in _runs(sorted(missing)):
             for offset, record in (await self._log.read_at(source, near)).items():
-                with suppress(CodecError):
-                    found[missing[offset]] = fingerprint(decode(record.value, Reflection))
+                body = topics.REFLECTIONS.read_or_none(record)
+                if body is not None:
+                    found[missing[offset]] = fingerprint(body)
         return found
 
     def unsettled(self, ids: Iterable[str]) -> list[str]:

@@ -9,9 +9,8 @@ import structlog
 
 from combee.ports import Log, Record, TransientError
 from combee_schemas.base import Message
-from combee_schemas.codec import CodecError, decode
-from combee_schemas.keys import check_key
-from combee_schemas.topics import Topic
+from combee_schemas.codec import CodecError
+from combee_schemas.topics import Topic, key_of
 
 logger = structlog.get_logger()
 M = TypeVar("M", bound=Message)
@@ -25,15 +24,13 @@ class View(Generic[M]):
     def __init__(
         self,
         log: Log,
-        topic: Topic,
-        kind: type[M],
+        topic: Topic[M],
         *,
         newer: Callable[[M, M], bool] = lambda _new, _old: True,
         on_change: Callable[[str, M | None], None] = lambda _key, _message: None,
     ) -> None:
         self._log = log
         self._topic = topic
-        self._kind = kind
         self._newer = newer
         self._on_change = on_change
         self._latest: dict[str, M] = {}
@@ -95,13 +92,12 @@ class View(Generic[M]):
             self._on_change(key, message)
 
     def _take(self, record: Record) -> None:
-        key = (record.key or b"").decode(errors="replace")
+        key = key_of(record)
         if record.value is None:
             self._remember(key, None)
             return
         try:
-            message = decode(record.value, self._kind)
-            check_key(key, message)
+            message = self._topic.read_own(record)
         except CodecError as error:
             logger.error("undecodable", topic=record.topic, offset=record.offset, error=str(error))
             return

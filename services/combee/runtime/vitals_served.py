@@ -16,9 +16,8 @@ from combee.runtime.metrics_ports import CountedLog, CountedModel
 from combee.runtime.settings import WorkerSettings
 from combee.runtime.vitals import Vitals
 from combee_schemas import topics
-from combee_schemas.codec import CodecError, decode
+from combee_schemas.codec import CodecError
 from combee_schemas.dead_letter import HeldBack
-from combee_schemas.playbook import Playbook
 
 logger = structlog.get_logger()
 
@@ -86,7 +85,7 @@ class ServedVitals(Vitals):
 
     def _published(self, one: Outgoing) -> None:
         try:
-            self._metrics.published(decode(one.value, Playbook))
+            self._metrics.published(topics.HISTORY.read(one))
         except CodecError as error:
             # Nobody writes what cannot be read; if ever, it is not for the metrics to stop it.
             logger.error("undecodable", topic=one.topic, error=str(error))

@@ -6,8 +6,13 @@ from collections.abc import Mapping
 from combee.ports import Log, Record, TopicPartition
 from combee.runtime.restore import oldest_timestamp, read_since
 from combee_schemas import topics
-from combee_schemas.codec import CodecError, decode
 from combee_schemas.scan import Partial, Plan, Update
+from combee_schemas.topics import Topic
+
+OUTPUTS: Mapping[str, Topic[Partial] | Topic[Update]] = {
+    **{topic.name: topic for topic in topics.PARTIALS},
+    topics.UPDATES.name: topics.UPDATES,
+}
 
 
 class Answered:
@@ -37,19 +42,12 @@ class Answered:
         since = await oldest_timestamp(log, starts)
         if since is None:
             return
-        outputs = [*(t.name for t in topics.SCAN[1:]), topics.UPDATES.name]
-        await asyncio.gather(*(read_since(log, name, since, self._take) for name in outputs))
+        await asyncio.gather(*(read_since(log, name, since, self._take) for name in OUTPUTS))
 
     def _take(self, record: Record) -> None:
-        try:
-            result = (
-                decode(record.value, Update)
-                if record.topic == topics.UPDATES.name
-                else decode(record.value, Partial)
-            )
-        except CodecError:
-            return  # its reader dead-letters it
-        self.add(result.plan, result.node_id)
+        result = OUTPUTS[record.topic].read_or_none(record)  # its reader dead-letters what cannot be read
+        if result is not None:
+            self.add(result.plan, result.node_id)
 
 
 def _batch(plan: Plan) -> tuple[str, int, int]:

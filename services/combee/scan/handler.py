@@ -29,11 +29,11 @@ from combee.scan.aggregate import Aggregator
 from combee.scan.answered import Answered
 from combee.scan.outcome import Outcome, shorter
 from combee_schemas import topics
-from combee_schemas.codec import CodecError, decode, encode
+from combee_schemas.codec import CodecError
 from combee_schemas.playbook import Playbook
 from combee_schemas.scan import Group, Partial, Plan, Update
 
-LEAVES = topics.SCAN[0].name
+LEAVES = topics.GROUPS.name
 LEVELS = {topic.name: level for level, topic in enumerate(topics.SCAN)}
 GatheringKey = tuple[str, str, int, int, tuple[int, ...]]
 """A node, and which batch its children say they belong to: what names another manifest is no sibling."""
@@ -104,9 +104,9 @@ class ScanHandler:
     async def handle(self, record: Record) -> None:
         """See Handler."""
         if record.topic == LEAVES:
-            await self._leaf(decode(record.value, Group))
+            await self._leaf(topics.GROUPS.read(record))
         else:
-            await self._child(decode(record.value, Partial), record)
+            await self._child(topics.SCAN[LEVELS[record.topic]].read(record), record)
 
     def _over(self, plan: Plan, node_id: str) -> bool:
         """Return whether a node needs no work: its batch is published or its result is in the log."""
@@ -192,7 +192,8 @@ class ScanHandler:
         index = tree.parent_index(widths, child.level, child.index)
         if child.parent_id != identity.node_id(child.plan.batch_id, level, index):
             raise PoisonError(f"node {child.node_id} names a foreign parent")
-        if identity.spread(child.parent_id, await self._log.partitions(record.topic)) != record.partition:
+        home = topics.SCAN[level].place(child, await self._log.partitions(record.topic))
+        if home != record.partition:
             raise PoisonError(f"node {child.node_id} is not on its siblings' partition")
         return index
 
@@ -239,13 +240,12 @@ class ScanHandler:
             "usage": outcome.usage,
         }
         if tree.is_root(plan.widths, level):
-            update = Update.model_validate(result)
-            return Outgoing(topic=topics.UPDATES.name, key=plan.playbook.encode(), value=encode(update))
-        above = topics.SCAN[level + 1].name
+            return topics.UPDATES.record(Update.model_validate(result))
+        above = topics.SCAN[level + 1]
         parent_id = identity.node_id(plan.batch_id, level + 1, tree.parent_index(plan.widths, level, index))
         partial = Partial.model_validate({**result, "parent_id": parent_id, "level": level, "index": index})
-        partition = identity.spread(parent_id, await self._log.partitions(above))
-        return Outgoing(topic=above, key=parent_id.encode(), value=encode(partial), partition=partition)
+        partition = above.place(partial, await self._log.partitions(above.name))
+        return above.record(partial, partition=partition)
 
 
 def _gathering_key(child: Partial) -> GatheringKey:

@@ -7,20 +7,22 @@ from contextlib import aclosing
 from combee.ports import FencedError, Log, Outgoing, PoisonError, Record, TopicPartition, TransientError
 from combee.sdk.transport import Sent, Sink
 from combee_schemas import topics
-from combee_schemas.codec import CodecError, decode, encode
+from combee_schemas.codec import CodecError
 from combee_schemas.playbook import Label, Playbook
-from combee_schemas.topics import Topic
+from combee_schemas.topics import Topic, key_of
 from combee_schemas.trace import Trace
+
+Followed = Topic[Playbook] | Topic[Label]
 
 FIRST_LOOK = 64
 """Records of ``history`` read at first when a version is looked for from the end; then twice as many, and so on."""
 
 
 def outgoing(message: Sent) -> Outgoing:
-    """Return the record of a message: traces by their id, reflections by their playbook."""
+    """Return the record of a message."""
     if isinstance(message, Trace):
-        return Outgoing(topic=topics.TRACES.name, key=message.trace_id.encode(), value=encode(message))
-    return Outgoing(topic=topics.REFLECTIONS.name, key=message.playbook.encode(), value=encode(message))
+        return topics.TRACES.record(message)
+    return topics.REFLECTIONS.record(message)
 
 
 class LogTransport:
@@ -42,11 +44,8 @@ class LogTransport:
     async def follow(self, sink: Sink) -> None:
         """See the protocol."""
         behind = {topics.PLAYBOOKS.name, topics.LABELS.name}
-        followed: tuple[tuple[Topic, type[Playbook | Label]], ...] = (
-            (topics.PLAYBOOKS, Playbook),
-            (topics.LABELS, Label),
-        )
-        tasks = [asyncio.create_task(self._one(topic, kind, sink, behind)) for topic, kind in followed]
+        followed: tuple[Followed, ...] = (topics.PLAYBOOKS, topics.LABELS)
+        tasks = [asyncio.create_task(self._one(topic, sink, behind)) for topic in followed]
         try:
             await asyncio.gather(*tasks)
         finally:
@@ -54,28 +53,24 @@ class LogTransport:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _one(
-        self, topic: Topic, kind: type[Playbook] | type[Label], sink: Sink, behind: set[str]
-    ) -> None:
+    async def _one(self, topic: Followed, sink: Sink, behind: set[str]) -> None:
         async with aclosing(self._log.follow(topic.name)) as changes:
             async for records in changes:
                 for record in records or ():
-                    self._take(record, kind, sink)
+                    self._take(record, topic, sink)
                 if records is None:
                     behind.discard(topic.name)
                     if not behind:
                         sink.current(None)
 
-    def _take(self, record: Record, kind: type[Playbook] | type[Label], sink: Sink) -> None:
-        key = (record.key or b"").decode(errors="replace")
+    def _take(self, record: Record, topic: Followed, sink: Sink) -> None:
+        key = key_of(record)
         if record.value is None:
             sink.take(key, None)
             return
-        try:
-            message = decode(record.value, kind)
-        except CodecError:
-            return  # written by something newer than this client; what is known stays
-        sink.take(key, message)
+        message = topic.read_or_none(record)
+        if message is not None:  # else written by something newer than this client; what is known stays
+            sink.take(key, message)
 
     async def watch(self, name: str, label: str) -> None:
         """See the protocol: all are followed anyway."""
@@ -95,7 +90,7 @@ class LogTransport:
                 async for record in records:
                     if record.key != key:
                         continue
-                    found = decode(record.value, Playbook)
+                    found = topics.HISTORY.read(record)
                     oldest = found.version if oldest is None else oldest
                     if found.version == version:
                         return found

@@ -11,7 +11,6 @@ from combee.ports import Outgoing
 from combee.sdk.log_transport import LogTransport
 from combee.sdk.transport import Sent, Sink
 from combee_schemas import topics
-from combee_schemas.codec import encode
 from combee_schemas.playbook import Entry, Label, Playbook
 from combee_schemas.reflection import Reflection
 from combee_schemas.trace import Trace
@@ -73,17 +72,17 @@ class MemoryTransport(LogTransport):
             created_at_ms=now_ms if created_at_ms is None else created_at_ms,
         )
         for topic in (topics.HISTORY, topics.PLAYBOOKS):
-            self._write(Outgoing(topic=topic.name, key=name.encode(), value=encode(made)))
+            self._write(topic.record(made))
         return made
 
     def put_label(self, name: str, label: str, version: int) -> None:
         """Let a label point at a version."""
         made = Label(playbook=name, label=label, version=version)
-        self._write(Outgoing(topic=topics.LABELS.name, key=f"{name}#{label}".encode(), value=encode(made)))
+        self._write(topics.LABELS.record(made))
 
     def delete_playbook(self, name: str) -> None:
         """Delete a playbook."""
-        self._write(Outgoing(topic=topics.PLAYBOOKS.name, key=name.encode(), value=None))
+        self._write(topics.PLAYBOOKS.tombstone(name))
 
     def _write(self, outgoing: Outgoing) -> None:
         def write() -> None:

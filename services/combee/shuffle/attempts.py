@@ -7,7 +7,6 @@ never changes, so the answer is the same whenever the record is read again.
 from combee.core.attempts import is_proven
 from combee.ports import Log, Record, TopicPartition
 from combee_schemas import topics
-from combee_schemas.codec import CodecError, decode
 from combee_schemas.dead_letter import Attempt, DeadLetter, claimed_attempt
 from combee_schemas.reflection import Reflection
 
@@ -29,7 +28,4 @@ async def _letter(log: Log, claim: Attempt) -> DeadLetter | None:
         return None
     source = TopicPartition(topic=LETTERS, partition=claim.letter.partition)
     found = (await log.read_at(source, [claim.letter.offset])).get(claim.letter.offset)
-    try:
-        return decode(found.value, DeadLetter) if found else None
-    except CodecError:
-        return None
+    return topics.DEAD_LETTERS.read_or_none(found)

@@ -20,14 +20,12 @@ from combee.shuffle.pauses import Pauses
 from combee_schemas import topics
 from combee_schemas.base import Usage
 from combee_schemas.batch import Batch, Member
-from combee_schemas.codec import decode, encode
 from combee_schemas.control import BatchSize
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Seen, Update
 
 logger = structlog.get_logger()
 
-LEAVES = topics.SCAN[0].name
 PULSE_S = 60.0
 """So long after an answer the model still counts as answering."""
 
@@ -126,10 +124,7 @@ class Closer:
         bodies = await self._bodies(state.number, taken)
         batch = self._batch(state, name, close, taken, dropped, bodies)
         async with state.transactor.transaction() as transaction:
-            manifest = Outgoing(
-                topic=topics.BATCHES.name, key=name.encode(), value=encode(batch), partition=state.number
-            )
-            (offset,) = await transaction.send(manifest)
+            (offset,) = await transaction.send(topics.BATCHES.record(batch, partition=state.number))
             await transaction.send(*await self._groups(batch, offset, bodies))
             await self._commit(state, transaction)
         self._committed(state)
@@ -202,16 +197,12 @@ class Closer:
     async def _read_bodies(self, number: int, offsets: Sequence[int]) -> dict[int, Reflection]:
         source = TopicPartition(topic=REFLECTIONS, partition=number)
         found = await self._log.read_at(source, offsets)
-        return {at: decode(record.value, Reflection) for at, record in found.items()}
+        return {at: topics.REFLECTIONS.read(record) for at, record in found.items()}
 
     async def _groups(self, batch: Batch, offset: int, bodies: dict[int, Reflection]) -> Sequence[Outgoing]:
-        partitions = await self._log.partitions(LEAVES)
-        return [
-            Outgoing(
-                topic=LEAVES, key=group.node_id.encode(), value=encode(group), partition=rank % partitions
-            )
-            for rank, group in plan.make_groups(batch, offset, bodies)
-        ]
+        count = await self._log.partitions(topics.GROUPS.name)
+        groups = plan.make_groups(batch, offset, bodies)
+        return [topics.GROUPS.record(group, partition=topics.GROUPS.place(group, count)) for group in groups]
 
     async def _commit(self, state: PartitionState, transaction: Transaction) -> None:
         await transaction.send(*state.outbox)
@@ -267,4 +258,4 @@ def degraded(batch: Batch, manifest_offset: int) -> Outgoing:
         ),
         usage=Usage(skips=sum(batch.widths)),
     )
-    return Outgoing(topic=topics.UPDATES.name, key=batch.playbook.encode(), value=encode(update))
+    return topics.UPDATES.record(update)

@@ -8,7 +8,7 @@ import structlog
 from combee.ports import Log, TopicPartition
 from combee_schemas import topics
 from combee_schemas.batch import Batch
-from combee_schemas.codec import CodecError, decode
+from combee_schemas.codec import CodecError
 from combee_schemas.playbook import Playbook
 
 logger = structlog.get_logger()
@@ -109,7 +109,7 @@ async def _read(log: Log, source: TopicPartition, start: int, end: int) -> list[
     found: list[tuple[int, Batch]] = []
     async for record in log.read(source, start, end):
         try:
-            found.append((record.offset, decode(record.value, Batch)))
+            found.append((record.offset, topics.BATCHES.read(record)))
         except CodecError as error:
             # Not ours: only this service writes here, and it writes what it can read.
             logger.error("undecodable", topic=record.topic, offset=record.offset, error=str(error))

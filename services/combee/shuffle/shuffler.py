@@ -35,11 +35,9 @@ from combee.shuffle.partition import COMMANDS, GROUP, REFLECTIONS, PartitionStat
 from combee.shuffle.pauses import Pauses
 from combee_schemas import topics
 from combee_schemas.batch import Batch, Member
-from combee_schemas.codec import CodecError, decode
-from combee_schemas.command import Command
+from combee_schemas.codec import CodecError
 from combee_schemas.control import BatchSize
 from combee_schemas.playbook import Playbook
-from combee_schemas.reflection import Reflection
 
 logger = structlog.get_logger()
 
@@ -59,7 +57,7 @@ class Shuffler:
         self._news: dict[int, dict[str, int]] = {}
         self.kick = asyncio.Event()
         self.playbooks = Playbooks(log, self._published)
-        self.sizes: View[BatchSize] = View(log, topics.BATCH_SIZES, BatchSize)
+        self.sizes: View[BatchSize] = View(log, topics.BATCH_SIZES)
         pauses = Pauses(spending, self.playbooks, clock)
         self._closer = Closer(log, clock, settings, self.playbooks, self.sizes, pauses)
 
@@ -225,7 +223,7 @@ class Shuffler:
         """Work in one record, in offset order; a bad one is dead-lettered and its neighbours go on."""
         try:
             if record.topic == COMMANDS:
-                command = decode(record.value, Command)
+                command = topics.COMMANDS.read(record)
                 if command.kind == "flush":
                     last = (await self._log.ends(REFLECTIONS))[state.number] - 1
                     through = {"through_offset": min(command.through_offset, last)}
@@ -242,13 +240,16 @@ class Shuffler:
         state.seen[record.topic] = record.offset
 
     async def _take_reflection(self, state: PartitionState, record: Record, *, again: bool = False) -> None:
-        reflection = decode(record.value, Reflection)
+        reflection = topics.REFLECTIONS.read(record)
         home = await self._partition(reflection.playbook)
         if home != record.partition:
             # Another client's partitioner; the id stays, so a crash here can only make a repeat.
-            key = reflection.playbook.encode()
             moved = Outgoing(
-                topic=REFLECTIONS, key=key, value=record.value, partition=home, headers=record.headers
+                topic=REFLECTIONS,
+                key=topics.REFLECTIONS.key_of(reflection),
+                value=record.value,
+                partition=home,
+                headers=record.headers,
             )
             await self._log.produce(moved)
             return

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from combee.core.identity import digest
 from combee.sim.chance import draw
 from combee.sim.law import LAW, Law
 from combee.sim.lessons import Item, ShownEntry, key, section_of, subject
 from combee.sim.reading import Reading
+from combee_schemas.digests import digest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

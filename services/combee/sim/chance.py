@@ -1,6 +1,6 @@
 """Chance as a hash of its causes: the same call has the same luck, whatever came before it."""
 
-from combee.core.identity import digest
+from combee_schemas.digests import digest
 
 
 def draw(*causes: str | int) -> float:

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from combee.core.identity import spread
 from combee.sim.conventions import Convention, possible
 from combee.sim.quantities import QUANTITIES, Quantity
+from combee_schemas.digests import spread
 
 PLACES = ("Aldra", "Brenth", "Corvay", "Dunmere", "Eskell", "Farrow", "Gilden", "Hathe")
 _DECIMALS = {"fractions of one": (3, 4), "percent": (1, 2), "per mille": (0, 1), "basis points": (0, 1)}

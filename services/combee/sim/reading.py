@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from itertools import dropwhile, islice, takewhile
 from typing import Any, Literal
 
-from combee.core.identity import digest
 from combee.core.prompt import estimate_tokens
 from combee.sim.insights import of_record
 from combee.sim.lessons import Item, ShownEntry, entries_in
+from combee_schemas.digests import digest
 
 Role = Literal["agent", "reflector", "aggregator", "summariser", "writer"]
 _ASKS_FOR: tuple[tuple[str, Role], ...] = (

@@ -13,7 +13,7 @@ from combee.adapters.http.errors import check, translated
 from combee.adapters.http.events import Event, events
 from combee.ports import CombeeError, FatalError, PoisonError, TransientError
 from combee_schemas.base import Value
-from combee_schemas.playbook import Label, Playbook
+from combee_schemas.playbook import Label, Playbook, label_key
 from combee_schemas.reflection import Reflection
 from combee_schemas.trace import Trace
 
@@ -153,7 +153,7 @@ class GatewayTransport:
                 if newest is not None:
                     self._take(name, newest)
                 for label, version in one.labels.items():
-                    self._take(f"{name}#{label}", Label(playbook=name, label=label, version=version))
+                    self._take(label_key(name, label), Label(playbook=name, label=label, version=version))
         if self._sink is not None:
             self._sink.current(name)
 
@@ -177,7 +177,7 @@ class GatewayTransport:
                 self._take(name, told.playbook)
             case "label":
                 message = Label(playbook=name, label=told.label, version=told.version)
-                self._take(f"{name}#{told.label}", message)
+                self._take(label_key(name, told.label), message)
             case "deleted":
                 self._take(name, None)
 

@@ -19,7 +19,7 @@ from aiokafka.errors import CorruptRecordException
 from aiokafka.record.default_records import DefaultRecordBatch
 from aiokafka.record.memory_records import MemoryRecords
 
-from combee.ports import UNREAD_HEADER
+from combee_schemas.records import UNREAD_HEADER
 
 MAX_INFLATED_BYTES = 8 * 1024 * 1024
 """Of one batch; and a fetched partition is read no further in one go once this much came out of it."""

@@ -15,7 +15,7 @@ from combee_schemas import topics
 from combee_schemas.batch import Batch
 from combee_schemas.command import Command
 from combee_schemas.dead_letter import DeadLetter, Resolution
-from combee_schemas.playbook import Playbook
+from combee_schemas.playbook import Playbook, label_key
 from combee_schemas.scan import Update
 from combee_schemas.trace import Trace
 
@@ -163,7 +163,7 @@ class Ledger:
         """Take a command."""
         # A label remembers the ids of its own commands.
         key = (
-            f"{command.playbook}#{command.label}" if command.label else command.playbook,
+            label_key(command.playbook, command.label) if command.label else command.playbook,
             command.command_id,
         )
         self._commands.take((partition, offset), key, fingerprint(command))

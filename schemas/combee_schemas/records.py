@@ -1,0 +1,48 @@
+"""Records of the log: as they are read, and as they are to be written."""
+
+from dataclasses import dataclass
+
+UNREAD_HEADER = "combee-unread"
+"""On what a log hands over in the place of records that it could not read: why not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicPartition:
+    """One partition of a topic, by its name without prefix."""
+
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One record as it was read."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+    @property
+    def source(self) -> TopicPartition:
+        """Where it was read from."""
+        return TopicPartition(topic=self.topic, partition=self.partition)
+
+    @property
+    def unread(self) -> str:
+        """Why the log could not read what was written here; empty if it could."""
+        return (dict(self.headers).get(UNREAD_HEADER) or b"").decode(errors="replace")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outgoing:
+    """One record to write; without ``partition`` the key decides (murmur2)."""
+
+    topic: str
+    value: bytes | None
+    key: bytes | None = None
+    partition: int | None = None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
