@@ -63,12 +63,11 @@ def applied(
     return found
 
 
-def check_components(entries: Iterable[Entry]) -> None:
-    """Raise ValueError if a section has two texts."""
+def clash(entries: Iterable[Entry]) -> str | None:
+    """Return why entries are no components, because a section has two texts; None: they are."""
     sections = [entry.section for entry in entries]
     twice = sorted({one for one in sections if sections.count(one) > 1})
-    if twice:
-        raise ValueError(f"components have one text each, and there are several for {', '.join(twice)}")
+    return f"components have one text each, and there are several for {', '.join(twice)}" if twice else None
 
 
 def _apply(draft: Draft, operation: Operation, budget_tokens: int) -> None:
