@@ -212,7 +212,7 @@ async def _scan(log: Log, settings: Settings, _: str, stop: asyncio.Event, vital
 
     model = _model(settings, vitals)
     gate = vitals.gate(settings.worker)
-    handler = ScanHandler(log, model, carry=settings.batch.carry, gate=gate)
+    handler = ScanHandler(log, model, SystemClock(), carry=settings.batch.carry, gate=gate)
     await _asking(log, handler, model, settings, stop, vitals, gate)
 
 
