@@ -6,7 +6,8 @@ A component is a section with one text (GEPA). Its text changes as a whole or no
 from collections.abc import Iterable, Sequence
 
 from combee.core.draft import Draft
-from combee.core.playbook import apply_operations, begin, finish, rest_on, slug, tokens
+from combee.core.playbook import apply_operations, begin, finish, rest_on, slug
+from combee.core.prompt import entry_tokens
 from combee.core.render import section_order
 from combee_schemas.base import Holds
 from combee_schemas.playbook import Entry, Playbook
@@ -94,9 +95,9 @@ def _write(draft: Draft, entry: Entry, operation: Operation, budget_tokens: int)
     written = rest_on(
         entry.model_copy(update={"content": operation.content}), operation.evidence, draft.version
     )
-    others = sum(tokens(one) for one in draft.entries.values() if one.id != entry.id)
-    if tokens(written) > max(budget_tokens - others, tokens(entry)):
-        size = f"{tokens(written)} tokens beside {others} exceed the budget of {budget_tokens}"
+    others = sum(entry_tokens(one) for one in draft.entries.values() if one.id != entry.id)
+    if entry_tokens(written) > max(budget_tokens - others, entry_tokens(entry)):
+        size = f"{entry_tokens(written)} tokens beside {others} exceed the budget of {budget_tokens}"
         draft.note("dropped", entry.id, f"{operation.kind}: {size}")
         return
     is_new = entry.id not in draft.entries
