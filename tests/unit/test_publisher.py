@@ -172,8 +172,8 @@ async def test_a_bug_of_ours_ends_the_publisher_and_no_record_is_blamed_for_it(
 
     monkeypatch.setattr(versions_module, at, broken)
     async with deployment.running(["publish"]):
-        messages = [update(number, add("a")) for number in sent] or [command("i", "import")]
-        await deployment.log.produce(*map(outgoing, messages))
+        messages: list[Update | Command] = [update(number, add("a")) for number in sent]
+        await deployment.log.produce(*map(outgoing, messages or [command("i", "import")]))
         with pytest.raises(ValueError, match="a bug of ours"):
             await deployment.until(lambda: bool(dead_letters(deployment.log)))
     assert dead_letters(deployment.log) == []

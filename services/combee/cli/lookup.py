@@ -8,11 +8,10 @@ from combee.ports import FatalError, Log, Record, TopicPartition
 from combee_schemas import topics
 from combee_schemas.base import Message
 from combee_schemas.codec import CodecError, decode
-from combee_schemas.playbook import Label, Playbook
+from combee_schemas.playbook import LATEST, Label, Playbook
 from combee_schemas.topics import Topic
 
 M = TypeVar("M", bound=Message)
-LATEST = "latest"
 
 
 async def whole(log: Log, topic: Topic) -> list[Record]:

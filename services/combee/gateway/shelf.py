@@ -8,8 +8,7 @@ from combee.gateway.access import check_touch
 from combee.gateway.context import Context
 from combee.gateway.keys import Caller
 from combee.gateway.problems import Refusal, not_found, unavailable
-from combee.gateway.values import LATEST
-from combee_schemas.playbook import Label, Playbook
+from combee_schemas.playbook import LATEST, Label, Playbook
 
 DELETED = "delete"
 
