@@ -61,15 +61,13 @@ class ReflectHandler:
         self.playbooks = Playbooks(log)
 
     async def assigned(self, starts: dict[TopicPartition, int]) -> None:
-        """See Handler: reflections that are in the log already are not asked for again."""
+        """Reflections that are in the log already are not asked for again."""
         await self._reflected.restore(self._log, starts)
 
     def drain(self) -> None:
-        """See Handler."""
         self._model.drain()
 
     def poisoned(self, record: Record) -> tuple[str, str]:
-        """See Handler."""
         try:
             trace = decode(record.value, Trace)
         except CodecError:
@@ -77,7 +75,6 @@ class ReflectHandler:
         return trace.trace_id, trace.playbook
 
     async def handle(self, record: Record) -> None:
-        """See Handler."""
         trace = decode(record.value, Trace)
         if lack := nothing_said(trace):
             raise PoisonError(lack)

@@ -7,9 +7,7 @@ class SystemClock:
     """The ``Clock`` port on this machine."""
 
     def now_ms(self) -> int:
-        """See the port."""
         return time.time_ns() // 1_000_000
 
     def monotonic(self) -> float:
-        """See the port."""
         return time.monotonic()

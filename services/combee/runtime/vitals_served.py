@@ -45,34 +45,27 @@ class ServedVitals(Vitals):
         )
 
     def __call__(self) -> None:
-        """See the base."""
         super().__call__()
         self.health.turned()
 
     def turned(self, open_records: Mapping[TopicPartition, int]) -> None:
-        """See the base."""
         self._metrics.open(open_records)
         if open_records:
             self.health.turned()
 
     def restarted(self, reason: str) -> None:
-        """See the base."""
         self._metrics.restarted(reason)
 
     def called(self, call: ModelCall) -> None:
-        """See the base."""
         self._metrics.called(call)
 
     def watch(self, *views: Current) -> None:
-        """See the base."""
         self.health.views = views
 
     def counted(self, log: Log) -> Log:
-        """See the base."""
         return CountedLog(log, self._written)
 
     def counted_model(self, model: LanguageModel) -> LanguageModel:
-        """See the base."""
         return CountedModel(model, self._metrics)
 
     def _written(self, outgoing: Sequence[Outgoing]) -> None:
@@ -93,7 +86,6 @@ class ServedVitals(Vitals):
 
     @asynccontextmanager
     async def served(self, log: Log) -> AsyncIterator[None]:
-        """See the base."""
         beside = [asyncio.create_task(self.health.beat()), asyncio.create_task(self._look(log))]
         try:
             async with serving(*self._address, pages(self.health, self._text)) as address:

@@ -88,22 +88,19 @@ class ScanHandler:
                 del self._gatherings[key]
 
     async def assigned(self, starts: dict[TopicPartition, int]) -> None:
-        """See Handler: results that are in the log already are not asked for again."""
+        """Results that are in the log already are not asked for again."""
         for key in [k for k, gathering in self._gatherings.items() if gathering.source in starts]:
             del self._gatherings[key]
         await self._answered.restore(self._log, starts)
 
     def drain(self) -> None:
-        """See Handler."""
         self._draining.set()
         self._model.drain()
 
     def poisoned(self, record: Record) -> tuple[str, str]:
-        """See Handler."""
         return (record.key or b"").decode(errors="replace"), ""
 
     async def handle(self, record: Record) -> None:
-        """See Handler."""
         if record.topic == LEAVES:
             await self._leaf(decode(record.value, Group))
         else:

@@ -30,7 +30,6 @@ class LogTransport:
         self._log = log
 
     async def send(self, messages: Sequence[Sent]) -> None:
-        """See the protocol."""
         try:
             await self._log.produce(*map(outgoing, messages))
         except CodecError as error:
@@ -40,7 +39,6 @@ class LogTransport:
             raise TransientError(str(error)) from error
 
     async def follow(self, sink: Sink) -> None:
-        """See the protocol."""
         behind = {topics.PLAYBOOKS.name, topics.LABELS.name}
         followed: tuple[tuple[Topic, type[Playbook | Label]], ...] = (
             (topics.PLAYBOOKS, Playbook),
@@ -78,10 +76,10 @@ class LogTransport:
         sink.take(key, message)
 
     async def watch(self, name: str, label: str) -> None:
-        """See the protocol: all are followed anyway."""
+        """All are followed anyway."""
 
     async def fetch(self, name: str, version: int) -> Playbook | None:
-        """See the protocol: read backwards, because what is asked for is mostly recent."""
+        """Read backwards, because what is asked for is mostly recent."""
         key = name.encode()
         partition = await self._log.partition_for(topics.HISTORY.name, key)
         source = TopicPartition(topic=topics.HISTORY.name, partition=partition)
@@ -105,5 +103,4 @@ class LogTransport:
         return None
 
     async def close(self) -> None:
-        """See the protocol."""
         await self._log.close()

@@ -20,7 +20,6 @@ class KafkaTransaction:
         self._connection = connection
 
     async def send(self, *outgoing: Outgoing) -> Sequence[int]:
-        """See the port."""
         with translated("writing", self._connection.need("Write", *(one.topic for one in outgoing))):
             sent = [
                 await self._producer.send(
@@ -35,7 +34,6 @@ class KafkaTransaction:
             return [(await one).offset for one in sent]
 
     async def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """See the port."""
         theirs = {self._connection.theirs(tp): offset for tp, offset in offsets.items()}
         with translated(f"committing as {group}", self._connection.need("Read", group=group)):
             await self._producer.send_offsets_to_transaction(theirs, self._connection.full(group))
@@ -51,7 +49,6 @@ class KafkaTransactor:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[KafkaTransaction]:
-        """See the port."""
         if self._fenced:
             raise FencedError("transaction: a newer owner took over")  # aiokafka would fail an assertion
         try:
@@ -63,6 +60,5 @@ class KafkaTransactor:
             raise
 
     async def close(self) -> None:
-        """See the port."""
         with translated("closing a transactional producer"):
             await self._producer.stop()
