@@ -14,7 +14,7 @@ from combee.adapters.kafka.connection import REQUEST_TIMEOUT_MS, Connection, sta
 from combee.adapters.kafka.consumer import MAX_POLL_RECORDS, KafkaConsumer
 from combee.adapters.kafka.errors import Need, translated
 from combee.adapters.kafka.inflation import bound_inflation
-from combee.adapters.kafka.transactor import TRANSACTION_TIMEOUT_MS, KafkaTransactor
+from combee.adapters.kafka.transactor import TRANSACTION_TIMEOUT_MS, KafkaTransactor, send
 from combee.ports import (
     CombeeError,
     FatalError,
@@ -76,18 +76,7 @@ class KafkaLog:
         with translated("writing", need):
             producer = await self._started_producer()
         try:
-            with translated("writing", need):
-                sent = [
-                    await producer.send(
-                        self._connection.full(one.topic),
-                        value=one.value,
-                        key=one.key,
-                        partition=one.partition,
-                        headers=list(one.headers),
-                    )
-                    for one in outgoing
-                ]
-                return [found.offset for found in await asyncio.gather(*sent)]
+            return await send(producer, self._connection, outgoing)
         except FencedError as error:
             # Without a transactional id there is no newer owner: the broker has lost track of this producer.
             if self._producer is producer:
