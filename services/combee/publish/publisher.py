@@ -53,8 +53,10 @@ class Publisher:
         self._desks: dict[int, Desk] = {}
         self._consumer: Consumer | None = None
 
-    async def session(self, stop: asyncio.Event, ready: Callable[[], None]) -> None:
+    async def session(self, stop: asyncio.Event, on_turn: Callable[[], None]) -> None:
         """Join, restore, publish until ``stop``; any trouble ends the session, and the next one restores.
+
+        ``on_turn`` is called at each turn that has partitions.
 
         Raises
         ------
@@ -69,7 +71,7 @@ class Publisher:
                 for desk in list(self._desks.values()):
                     await self._refuse_unplanned(desk)
                 if self._desks:
-                    ready()
+                    on_turn()
         finally:
             await self._close_desks()
             await self._consumer.close()
