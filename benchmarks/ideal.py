@@ -37,10 +37,10 @@ class LoggedModel:
         return await self._inner.ask(prompt)
 
     def drain(self) -> None:
-        """See the port."""
+        """Do nothing: there is nothing to stop."""
 
     async def close(self) -> None:
-        """See the port."""
+        """Do nothing: nothing is open."""
 
 
 def logged_calls(call_log: Path) -> dict[str, float]:

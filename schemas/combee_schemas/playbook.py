@@ -165,6 +165,11 @@ def label_key(playbook: str, label: str) -> str:
     return f"{playbook}#{label}"
 
 
+LATEST = "latest"
+"""What the newest version is called where a label may stand; no label has this name."""
+LABEL_PATTERN = r"^[A-Za-z][A-Za-z0-9._-]{0,79}$"
+
+
 class Label(Message):
     """A movable pointer to a version; key: playbook + ``#`` + label."""
 

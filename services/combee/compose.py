@@ -149,8 +149,7 @@ def _mortal(log: Log, settings: WorkerSettings) -> Log:
 def _model(settings: Settings, vitals: Vitals) -> LanguageModel:
     """Return the model, watched; with a failpoint set, one around whose calls this process dies."""
     asked = language_model(settings.model, vitals.called)
-    vitals.refusal = lambda: asked.refusal
-    vitals.trouble = lambda: asked.trouble
+    vitals.watch_model(asked)
     model = vitals.counted_model(asked)
     if settings.worker.failpoint is None:
         return model
@@ -212,7 +211,7 @@ async def _scan(log: Log, settings: Settings, _: str, stop: asyncio.Event, vital
 
     model = _model(settings, vitals)
     gate = vitals.gate(settings.worker)
-    handler = ScanHandler(log, model, carry=settings.batch.carry, gate=gate)
+    handler = ScanHandler(log, model, SystemClock(), carry=settings.batch.carry, gate=gate)
     await _asking(log, handler, model, settings, stop, vitals, gate)
 
 
@@ -238,12 +237,11 @@ async def _shuffle(log: Log, settings: Settings, brokers: str, stop: asyncio.Eve
     supervised = settings.worker.ready_file.parent if settings.worker.ready_file else None
     with tempfile.TemporaryDirectory(prefix="combee-shuffle-", dir=supervised) as folder:
         shuffler = Shuffler(log, SystemClock(), settings.batch, spending)
-        vitals.watch(shuffler.playbooks.view, shuffler.sizes)
-        vitals.flying = shuffler.flying
+        vitals.watch(shuffler.playbooks.view, shuffler.sizes, flying=shuffler.flying)
         security = connection(settings, brokers).security
         app = faust_app.build_app(settings.kafka, brokers, settings.worker.slot, Path(folder), security)
         await _with_views(
-            faust_app.session(app, shuffler, prefix, stop, vitals),
+            faust_app.session(app, shuffler, prefix, stop, vitals.on_turn),
             [shuffler.playbooks.view.run(), shuffler.sizes.run()],
         )
 
@@ -255,7 +253,7 @@ async def _publish(log: Log, settings: Settings, _: str, stop: asyncio.Event, vi
     publisher = Publisher(
         log, SystemClock(), budget_tokens=settings.playbook.playbook_tokens, spending=spending
     )
-    await publisher.session(stop, vitals)
+    await publisher.session(stop, vitals.on_turn)
 
 
 async def _control(log: Log, settings: Settings, _: str, stop: asyncio.Event, vitals: Vitals) -> None:
@@ -264,7 +262,7 @@ async def _control(log: Log, settings: Settings, _: str, stop: asyncio.Event, vi
     controller = Controller(log, SystemClock(), settings.sizing.policy())
     vitals.watch(controller.playbooks.view, controller.sizes)
     await _with_views(
-        controller.session(stop, vitals), [controller.playbooks.view.run(), controller.sizes.run()]
+        controller.session(stop, vitals.on_turn), [controller.playbooks.view.run(), controller.sizes.run()]
     )
 
 
@@ -306,11 +304,10 @@ async def run_worker(role: str, settings: Settings, bootstrap_servers: str) -> N
     """
     stop = asyncio.Event()
     stop_on_signals(stop, within_s=settings.model.model_timeout_s + STOP_WITHIN_S)
-    vitals = vitals_of(role, settings)
     connected = connection(settings, bootstrap_servers)
     log, presence = KafkaLog(connected), Presence(connected)
     watch = Watch(presence.ask, SystemClock(), service=role, where=bootstrap_servers)
-    vitals.away = watch.away
+    vitals = vitals_of(role, settings, watch.away)
     seen = vitals.counted(_mortal(log, settings.worker))
 
     async def session(stopping: asyncio.Event) -> None:

@@ -30,7 +30,10 @@ class FatalError(CombeeError):
 
 
 class ConfigurationError(FatalError):
-    """Waiting helps nothing: settings, credentials, TLS or rights are wrong. The command line exits with 2."""
+    """Waiting helps nothing: settings, credentials, TLS or rights are wrong."""
+
+    exit_code = 2
+    """With what the process ends; wrong usage of the command line is the same."""
 
 
 class FencedError(CombeeError):

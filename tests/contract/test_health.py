@@ -124,7 +124,7 @@ async def test_a_worker_serves_its_lag_and_its_conditions() -> None:
     metrics = Metrics(new_registry(), SystemClock(), service="publish")
     vitals = ServedVitals("publish", WorkerSettings(), port, SystemClock(), metrics)
     async with vitals.served(MemoryLog(SystemClock())):
-        vitals()
+        vitals.on_turn()
         async with asyncio.timeout(DEADLINE_S):
             while 'combee_lag_records{service="publish",topic="updates"} 0.0' not in (await text(port)):
                 pass

@@ -17,9 +17,7 @@ class ManualClock:
         self._wall_ms += int(seconds * 1000)
 
     def now_ms(self) -> int:
-        """See the port."""
         return self._wall_ms + int(self._elapsed_s * 1000)
 
     def monotonic(self) -> float:
-        """See the port."""
         return self._elapsed_s

@@ -76,14 +76,12 @@ class ModelClient:
         self._draining = False
 
     async def ask(self, prompt: Prompt, *, priority: int = 0) -> Reply:  # noqa: ARG002 - fixed by the port
-        """See the port."""
         if self._draining:
             raise DrainingError("draining")
         return await self._server.reply(prompt)
 
     def drain(self) -> None:
-        """See the port."""
         self._draining = True
 
     async def close(self) -> None:
-        """See the port."""
+        """Do nothing: nothing is open."""

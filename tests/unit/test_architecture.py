@@ -214,6 +214,34 @@ def test_light_parts_stay_light() -> None:
     assert breaches(wrong) == []
 
 
+def methods(node: ast.ClassDef) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Yield the public methods of a class."""
+    for child in node.body:
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef) and not child.name.startswith("_"):
+            yield child
+
+
+def test_a_public_method_has_a_docstring_unless_its_port_or_base_class_has_it() -> None:
+    classes = [(path, node) for _, path in FILES for node in nodes(path) if isinstance(node, ast.ClassDef)]
+    bases = {ast.unparse(base) for _, node in classes for base in node.bases}
+    described = {
+        method.name
+        for _, node in classes
+        if node.name in bases
+        or any(base.id == "Protocol" for base in node.bases if isinstance(base, ast.Name))
+        for method in methods(node)
+        if ast.get_docstring(method)
+    }
+    silent = [
+        f"{shown(path)}: {node.name}.{method.name}"
+        for path, node in classes
+        if not node.name.startswith("_")
+        for method in methods(node)
+        if method.name not in described and not ast.get_docstring(method)
+    ]
+    assert silent == []
+
+
 CORE = [path for part, path in FILES if part == "core"]
 
 

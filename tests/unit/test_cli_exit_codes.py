@@ -12,8 +12,10 @@ import pytest
 from typer.main import get_command
 
 from combee.adapters.kafka.errors import translated
+from combee.cli import extras
 from combee.cli import log as cli_log
 from combee.cli.__main__ import app
+from combee.cli.errors import USAGE
 from combee.ports import CombeeError, ConfigurationError, FatalError, TransientError
 from combee_schemas.topics import REFLECTIONS, TOPICS
 from support.reading import run, run_json
@@ -246,3 +248,9 @@ def test_the_map_of_topics_needs_no_broker() -> None:
 def test_the_version_is_told_without_a_verb() -> None:
     ended = run("--version")
     assert (ended.exit_code, ended.stdout) == (0, f"combee {version('combee')}\n")
+
+
+def test_without_an_extra_the_command_line_exits_as_with_wrong_usage() -> None:
+    end = extras.end(ModuleNotFoundError("No module named 'rich'", name="rich"))
+    assert isinstance(end, SystemExit)
+    assert end.code == USAGE == 2

@@ -9,7 +9,7 @@ from rich.console import Console
 from combee.cli.importing import import_command
 from combee.cli.playbook_view import full_view
 from combee.core import versions
-from combee.core.components import applied, check_components
+from combee.core.components import applied, clash
 from combee.core.formats import (
     carried_over,
     detect,
@@ -145,8 +145,8 @@ def test_the_longest_text_of_the_widest_letters_fits_a_record() -> None:
 
 
 def test_two_texts_for_one_component_are_refused() -> None:
-    with pytest.raises(ValueError, match="one text each, and there are several for plan"):
-        check_components([part("plan", "a"), Entry(id="x", section="plan", content="b")])
+    twice = clash([part("plan", "a"), Entry(id="x", section="plan", content="b")])
+    assert twice == "components have one text each, and there are several for plan"
 
 
 def test_an_import_of_two_texts_for_one_component_is_refused() -> None:

@@ -208,7 +208,7 @@ class Service:
         handler = (
             ReflectHandler(log, model, clock, gate=self.gate)
             if role == "reflect"
-            else ScanHandler(log, model, gate=self.gate)
+            else ScanHandler(log, model, clock, gate=self.gate)
         )
         loop = Loop(log, handler, clock, max_open=max_open, gate=self.gate, held=self.held)
         work = together(loop.run(asyncio.Event(), drain_s=0.1), handler.playbooks.view.run())

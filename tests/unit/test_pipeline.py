@@ -7,7 +7,7 @@ import pytest
 
 from combee.cli.learning import Learning
 from combee.core.intake import Sample
-from combee.core.playbook import tokens
+from combee.core.prompt import entry_tokens
 from combee.ports import Outgoing, TopicPartition
 from combee.sdk.view import PlaybookView
 from combee_schemas import topics
@@ -111,7 +111,7 @@ async def test_a_tag_counts_once_however_many_copies_of_its_reflection_there_are
 
 
 async def test_tags_without_what_was_shown_swing_no_counter_and_evict_nobody() -> None:
-    budget = tokens(OLD) + 20  # of the forty lessons most must go, or the honest entry
+    budget = entry_tokens(OLD) + 20  # of the forty lessons most must go, or the honest entry
     after = await after_tags(*(tagged(n, "harmful") for n in range(40)), budget_tokens=budget)
     assert OLD in [
         one.model_copy(update={"created_version": 0, "updated_version": 0}) for one in after.entries

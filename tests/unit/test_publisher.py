@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from combee.core import evidence, identity
+from combee.core import versions as versions_module
 from combee.ports import FencedError, Outgoing
 from combee.runtime import lineage
 from combee_schemas import topics
 from combee_schemas.codec import encode
 from combee_schemas.command import Command
-from combee_schemas.playbook import Entry, Label
+from combee_schemas.playbook import Entry, Label, Playbook
 from combee_schemas.scan import Operation, OperationKind, Seen, Update
 from support import ledger
 from support.deployment import Deployment
@@ -144,6 +145,38 @@ async def test_a_held_update_that_cannot_be_applied_is_dead_lettered_itself(publ
     assert [letter.value for letter in dead_letters(publishing.log)] == [encode(update(2, seen=(tagged,)))]
     await send(publishing, update(2, status="failed"))
     assert [one.batch_sequence for one in versions(publishing.log)] == [0, 1, 2, 3]
+
+
+async def test_an_update_of_no_reflections_is_dead_lettered_and_the_next_one_is_done(
+    publishing: Deployment,
+) -> None:
+    nobody = update(1, add("a"))
+    nobody = nobody.model_copy(update={"plan": nobody.plan.model_copy(update={"reflections": 0})})
+    await send(publishing, nobody, update(1, add("b")))
+    assert [letter.value for letter in dead_letters(publishing.log)] == [encode(nobody)]
+    assert contents(publishing) == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("sent", "at"), [((1,), "after_update"), ((2, 1), "after_update"), ((), "after_command")]
+)
+async def test_a_bug_of_ours_ends_the_publisher_and_no_record_is_blamed_for_it(
+    sent: tuple[int, ...], at: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deployment, begun = Deployment(), versions_module.after_update
+
+    def broken(current: Playbook, message: Update | Command, *args: Any, **options: Any) -> Playbook:
+        if isinstance(message, Update) and message.plan.sequence < len(sent):
+            return begun(current, message, *args, **options)
+        raise ValueError("a bug of ours")
+
+    monkeypatch.setattr(versions_module, at, broken)
+    async with deployment.running(["publish"]):
+        messages: list[Update | Command] = [update(number, add("a")) for number in sent]
+        await deployment.log.produce(*map(outgoing, messages or [command("i", "import")]))
+        with pytest.raises(ValueError, match="a bug of ours"):
+            await deployment.until(lambda: bool(dead_letters(deployment.log)))
+    assert dead_letters(deployment.log) == []
 
 
 async def test_lost_reflections_are_dead_lettered_with_the_version_that_lacks_them(

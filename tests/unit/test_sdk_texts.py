@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from combee.core.cutting import cut
-from combee.sdk.choosing import chosen, tokens
+from combee.core.prompt import entry_tokens
+from combee.sdk.choosing import chosen
 from combee.sdk.cutting import fitted
 from combee.sdk.redaction import Redactor, chunks
 from combee.sdk.view import Form, PlaybookView
@@ -146,7 +147,7 @@ def test_what_has_most_to_do_with_a_query_is_chosen_in_the_playbooks_order() -> 
 
 def test_without_a_query_what_helped_most_is_chosen() -> None:
     assert ids(chosen(ENTRIES, k=2)) == [1, 3]
-    assert ids(chosen(ENTRIES, budget_tokens=tokens(ENTRIES[0]))) == [1]
+    assert ids(chosen(ENTRIES, budget_tokens=entry_tokens(ENTRIES[0]))) == [1]
 
 
 def test_all_is_the_default() -> None:
@@ -155,7 +156,7 @@ def test_all_is_the_default() -> None:
 
 @given(st.integers(0, 60))
 def test_a_budget_holds(budget: int) -> None:
-    assert sum(map(tokens, chosen(ENTRIES, budget_tokens=budget))) <= budget
+    assert sum(map(entry_tokens, chosen(ENTRIES, budget_tokens=budget))) <= budget
 
 
 @pytest.mark.parametrize("form", ["ace", "md", "gepa"])

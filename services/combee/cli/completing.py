@@ -28,7 +28,8 @@ def refs(ctx: typer.Context, incomplete: str) -> list[str]:
     name = str(ctx.params.get("name"))
 
     async def known(log: Log) -> Iterable[str]:
-        from combee.cli.lookup import LATEST, labels, newest_playbook  # noqa: PLC0415 - --help stays quick
+        from combee.cli.lookup import labels, newest_playbook  # noqa: PLC0415 - --help stays quick
+        from combee_schemas.playbook import LATEST  # noqa: PLC0415
 
         newest = await newest_playbook(log, name)
         numbers = range(newest.version, 0, -1) if newest else ()

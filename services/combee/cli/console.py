@@ -4,7 +4,6 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 
 import typer
 from rich.console import Console
@@ -40,13 +39,6 @@ def clean(text: str) -> str:
     return "".join(
         char if char.isprintable() or char in "\n\t" else "\N{REPLACEMENT CHARACTER}" for char in text
     )
-
-
-def moment(at_ms: int) -> str:
-    """Return a time for people, in UTC; empty where none was recorded."""
-    if at_ms <= 0:
-        return ""
-    return datetime.fromtimestamp(at_ms / 1000, tz=UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 @contextmanager

@@ -6,13 +6,14 @@ from typing import Annotated, Any
 
 import typer
 
-from combee.cli.console import clean, moment, output, print_json
+from combee.cli.console import clean, output, print_json
 from combee.cli.controller_plot import draw, drawn
 from combee.cli.lookup import newest_playbooks, whole
 from combee.cli.options import AsJson, Name, Servers
 from combee.core.sizing.plateau import PowerLaw
 from combee.core.sizing.profile import fitted
 from combee.ports import FatalError
+from combee.runtime.clock import moment
 from combee.runtime.settings import Settings, load_settings
 from combee_schemas import topics
 from combee_schemas.control import BatchSize

@@ -7,10 +7,11 @@ from typing import Any
 import typer
 from rich.table import Table
 
-from combee.cli.console import moment, output, print_json, reading
+from combee.cli.console import output, print_json, reading
 from combee.cli.options import AsJson, MaybeName, Servers
 from combee.core.spend import DAY_MS
 from combee.ports import FatalError, Log, TopicPartition
+from combee.runtime.clock import moment
 from combee.runtime.settings import Settings, load_settings
 from combee_schemas import topics
 from combee_schemas.base import Usage

@@ -9,12 +9,13 @@ import typer
 from rich.table import Table
 
 from combee.cli import dlq_decide
-from combee.cli.console import clean, moment, output, print_json, reading
+from combee.cli.console import clean, output, print_json, reading
 from combee.cli.dead_letter_view import in_full, place_text, summary
 from combee.cli.dlq_select import Filters, Reason, Service, checked_id
 from combee.cli.options import AsJson, Servers
 from combee.ports import FatalError
 from combee.runtime import letters
+from combee.runtime.clock import moment
 from combee.runtime.settings import Settings, load_settings
 from combee_schemas.dead_letter import LetterId
 

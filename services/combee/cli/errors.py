@@ -2,7 +2,9 @@
 
 import typer
 
-FAILED, USAGE, REJECTED = 1, 2, 3
+from combee.ports import ConfigurationError
+
+FAILED, USAGE, REJECTED = 1, ConfigurationError.exit_code, 3
 
 
 def told(message: str, code: int) -> typer.Exit:

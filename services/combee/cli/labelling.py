@@ -9,16 +9,17 @@ from rich.table import Table
 from rich.text import Text
 
 from combee.cli.completing import label_names
-from combee.cli.console import clean, moment, output, print_json
-from combee.cli.lookup import LATEST, all_labels, newest_playbooks, resolved, wanted
+from combee.cli.console import clean, output, print_json
+from combee.cli.lookup import all_labels, newest_playbooks, resolved, wanted
 from combee.cli.options import AsJson, CommandId, MaybeName, Name, Patience, Ref, Servers
 from combee.cli.sending import ensure_publisher, run_promotion
 from combee.core.identity import content_id
-from combee.runtime.clock import SystemClock
+from combee.runtime.clock import SystemClock, moment
 from combee.runtime.settings import Settings, load_settings
 from combee_schemas.command import Command
+from combee_schemas.playbook import LABEL_PATTERN, LATEST
 
-LABEL = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,79}")
+LABEL = re.compile(LABEL_PATTERN)
 
 
 def register(app: typer.Typer) -> None:

@@ -5,10 +5,8 @@ from collections.abc import AsyncIterator
 
 from combee.ports import FatalError, Log, Record, TopicPartition
 from combee_schemas import topics
-from combee_schemas.playbook import Label, Playbook
+from combee_schemas.playbook import LATEST, Label, Playbook
 from combee_schemas.topics import AnyTopic, key_of
-
-LATEST = "latest"
 
 
 async def whole(log: Log, topic: AnyTopic) -> list[Record]:

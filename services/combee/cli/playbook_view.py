@@ -8,11 +8,12 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from combee.cli.console import clean, moment
+from combee.cli.console import clean
 from combee.core import retention
 from combee.core.comparison import TOLD
 from combee.core.render import section_order
 from combee.core.retention import percent
+from combee.runtime.clock import moment
 from combee_schemas.base import Usage
 from combee_schemas.playbook import Change, Entry, Playbook
 

@@ -9,11 +9,12 @@ from combee.cli.completing import label_names
 from combee.cli.console import confirmed, output, print_json, remark
 from combee.cli.diff import as_document, compared, lines
 from combee.cli.labelling import checked_label, promoted
-from combee.cli.lookup import LATEST, labels, resolved, wanted
+from combee.cli.lookup import labels, resolved, wanted
 from combee.cli.options import AsJson, Name, Patience, Ref, Servers
 from combee.core.comparison import Comparison
 from combee.core.playbook import empty
 from combee.runtime.settings import Settings, load_settings
+from combee_schemas.playbook import LATEST
 
 
 def register(app: typer.Typer) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import typer
 from rich.table import Table
 
-from combee.cli.console import moment, output, print_json
+from combee.cli.console import output, print_json
 from combee.cli.lookup import newest_snapshots, whole
 from combee.cli.options import AsJson, Servers
 from combee.cli.spend_view import pause_lines, spend_row, spend_text
@@ -15,7 +15,7 @@ from combee.core.retention import falling, is_falling, percent
 from combee.core.spend import UNCAPPED, SpendPolicy
 from combee.ports import Log
 from combee.runtime.backlog import INPUTS, backlog, newest_batches
-from combee.runtime.clock import SystemClock
+from combee.runtime.clock import SystemClock, moment
 from combee.runtime.letters import held_back
 from combee.runtime.settings import Settings, load_settings
 from combee_schemas import topics

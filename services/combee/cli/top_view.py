@@ -8,9 +8,10 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from combee.cli.console import WIDTH_OF_PIPES, clean, moment
+from combee.cli.console import WIDTH_OF_PIPES, clean
 from combee.core.live.values import LiveBatch, LiveNode, LivePlaybook, Snapshot, Stage
 from combee.core.retention import percent
+from combee.runtime.clock import moment
 
 BAR, SHORT_BAR = 12, 6
 NARROW = 120

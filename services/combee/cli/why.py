@@ -8,9 +8,10 @@ import typer
 from rich.text import Text
 
 from combee.cli.completing import playbook_names
-from combee.cli.console import clean, moment, output, print_json, reading
+from combee.cli.console import clean, output, print_json, reading
 from combee.cli.lineage import found_in
 from combee.cli.options import AsJson, Servers, checked_name
+from combee.runtime.clock import moment
 from combee.runtime.lineage import Lineage, Source, lineage
 from combee.runtime.settings import Settings, load_settings
 

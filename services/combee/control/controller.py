@@ -38,13 +38,13 @@ class Controller:
         else:
             self._seen.put_nowait(iteration_of(playbook))
 
-    async def session(self, stop: asyncio.Event, ready: Callable[[], None]) -> None:
-        """Decide until ``stop``; views run beside it."""
+    async def session(self, stop: asyncio.Event, on_turn: Callable[[], None]) -> None:
+        """Decide until ``stop``; ``on_turn`` is called while there is nothing to decide. Views run beside it."""
         await self.sizes.wait_current(CURRENT_TIMEOUT_S)
         await self.playbooks.view.wait_current(CURRENT_TIMEOUT_S)
         while not stop.is_set():
             if self._seen.empty():
-                ready()
+                on_turn()
             try:
                 # Not wait_for: before Python 3.12 it may swallow a cancellation.
                 async with asyncio.timeout(0.5):

@@ -6,7 +6,8 @@ A component is a section with one text (GEPA). Its text changes as a whole or no
 from collections.abc import Iterable, Sequence
 
 from combee.core.draft import Draft
-from combee.core.playbook import apply_operations, begin, finish, rest_on, slug, tokens
+from combee.core.playbook import apply_operations, begin, finish, rest_on, slug
+from combee.core.prompt import entry_tokens
 from combee.core.render import section_order
 from combee_schemas.base import Holds
 from combee_schemas.playbook import Entry, Playbook
@@ -63,12 +64,11 @@ def applied(
     return found
 
 
-def check_components(entries: Iterable[Entry]) -> None:
-    """Raise ValueError if a section has two texts."""
+def clash(entries: Iterable[Entry]) -> str | None:
+    """Return why entries are no components, because a section has two texts; None: they are."""
     sections = [entry.section for entry in entries]
     twice = sorted({one for one in sections if sections.count(one) > 1})
-    if twice:
-        raise ValueError(f"components have one text each, and there are several for {', '.join(twice)}")
+    return f"components have one text each, and there are several for {', '.join(twice)}" if twice else None
 
 
 def _apply(draft: Draft, operation: Operation, budget_tokens: int) -> None:
@@ -95,9 +95,9 @@ def _write(draft: Draft, entry: Entry, operation: Operation, budget_tokens: int)
     written = rest_on(
         entry.model_copy(update={"content": operation.content}), operation.evidence, draft.version
     )
-    others = sum(tokens(one) for one in draft.entries.values() if one.id != entry.id)
-    if tokens(written) > max(budget_tokens - others, tokens(entry)):
-        size = f"{tokens(written)} tokens beside {others} exceed the budget of {budget_tokens}"
+    others = sum(entry_tokens(one) for one in draft.entries.values() if one.id != entry.id)
+    if entry_tokens(written) > max(budget_tokens - others, entry_tokens(entry)):
+        size = f"{entry_tokens(written)} tokens beside {others} exceed the budget of {budget_tokens}"
         draft.note("dropped", entry.id, f"{operation.kind}: {size}")
         return
     is_new = entry.id not in draft.entries

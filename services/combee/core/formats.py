@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from combee.core.components import check_components
+from combee.core.components import clash
 from combee.core.intake import Unknown, unknown_fields
 from combee.core.kayba import kayba_text, parse_kayba
 from combee.core.playbook import slug
@@ -188,7 +188,8 @@ def write_playbook(playbook: Playbook, form: Format) -> str:
     """
     match form:
         case "gepa":
-            check_components(playbook.entries)
+            if reason := clash(playbook.entries):
+                raise ValueError(reason)
             return CANDIDATE.dump_json(_texts(playbook), indent=2).decode() + "\n"
         case "ace":
             return ace_text(playbook)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from combee.core.contest import contest
 from combee.core.draft import Draft, united
 from combee.core.operations import TARGETS, normalise, union
+from combee.core.prompt import entry_tokens
 from combee.core.render import section_order
 from combee.core.similarity import same_lesson
 from combee_schemas.playbook import ACE_SECTIONS, Entry, Playbook
@@ -90,20 +91,15 @@ def finish(base: Playbook, draft: Draft, budget_tokens: int) -> tuple[tuple[str,
 
 def evictions(entries: Sequence[Entry], budget_tokens: int) -> tuple[str, ...]:
     """Return whom to evict so that the rest fits: lowest balance of counters, then least evidence, then oldest."""
-    total = sum(map(tokens, entries))
+    total = sum(map(entry_tokens, entries))
     ranked = sorted(entries, key=lambda e: (e.helpful - e.harmful, e.evidence_count, e.updated_version, e.id))
     out: list[str] = []
     for entry in ranked:
         if total <= budget_tokens:
             break
-        total -= tokens(entry)
+        total -= entry_tokens(entry)
         out.append(entry.id)
     return tuple(out)
-
-
-def tokens(entry: Entry) -> int:
-    """Return what an entry counts against the token budget."""
-    return -(-(len(entry.id) + len(entry.content) + 4) // 4)
 
 
 def _sound(draft: Draft, operations: Iterable[Operation], gone: frozenset[str]) -> Iterator[Operation]:

@@ -5,13 +5,22 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from combee_schemas.playbook import Entry
+
 CHARS_PER_TOKEN = 4
 """A rough measure, good enough to bound prompts before a tokenizer has seen them."""
+LAYOUT = 4
+"""Characters of an entry's line beside its id and content."""
 
 
 def estimate_tokens(text: str) -> int:
     """Return about how many tokens ``text`` is."""
     return -(-len(text) // CHARS_PER_TOKEN)
+
+
+def entry_tokens(entry: Entry) -> int:
+    """Return about how many tokens an entry's line is: what it counts against a token budget."""
+    return -(-(len(entry.id) + len(entry.content) + LAYOUT) // CHARS_PER_TOKEN)
 
 
 def as_line(value: Mapping[str, Any]) -> str:

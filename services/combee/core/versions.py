@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 
+from pydantic import ValidationError
+
 from combee.core import evidence, retention
-from combee.core.components import applied, check_components, held_after
+from combee.core.components import applied, clash, held_after
 from combee.core.echo import retired
 from combee.core.playbook import empty
 from combee.core.spend import UNCAPPED, SpendPolicy, after_batch
@@ -16,6 +18,10 @@ from combee_schemas.scan import Operation, Update
 COMMANDS_REMEMBERED = 50
 
 
+class InapplicableError(ValueError):
+    """An update or a command that cannot be applied to the playbook as it is; the message says why."""
+
+
 def after_update(
     current: Playbook,
     update: Update,
@@ -24,7 +30,15 @@ def after_update(
     now_ms: int,
     spending: SpendPolicy = UNCAPPED,
 ) -> Playbook:
-    """Return the version that ``update`` makes of ``current``; it rises by one even if nothing changes."""
+    """Return the version that ``update`` makes of ``current``; it rises by one even if nothing changes.
+
+    Raises
+    ------
+    InapplicableError
+        If it is of a batch without reflections.
+    """
+    if update.plan.reflections < 1:
+        raise InapplicableError(f"{update.plan.batch_id} is a batch of {update.plan.reflections} reflections")
     draft, sections, entries = applied(
         current,
         update.operations,
@@ -132,7 +146,7 @@ def after_command(
 
     Raises
     ------
-    ValueError
+    InapplicableError
         If the command does not make a version or lacks what it needs.
     """
     match command.kind:
@@ -151,7 +165,7 @@ def after_command(
         case "delete" if current.version:
             changed = _deleted(current)
         case _:
-            raise ValueError(f"{command.kind} of {command.playbook} does not make a version")
+            raise InapplicableError(f"{command.kind} of {command.playbook} does not make a version")
     return changed.model_copy(
         update={
             "version": current.version + 1,
@@ -177,6 +191,28 @@ def after_command(
             "created_at_ms": now_ms,
         }
     )
+
+
+def after_promotion(label: Label | None, command: Command, offset: int, *, now_ms: int) -> Label:
+    """Return the label that ``command`` moves, given what it was.
+
+    Raises
+    ------
+    InapplicableError
+        If the command names no possible label.
+    """
+    try:
+        return Label(
+            playbook=command.playbook,
+            label=command.label,
+            version=command.version,
+            command_offset=offset,
+            commands=remembered(label.commands if label else (), command),
+            moved_at_ms=now_ms,
+            issued_by=command.issued_by,
+        )
+    except ValidationError as error:
+        raise InapplicableError(f"{command.label[:80]!r} cannot be a label") from error
 
 
 def fitted(version: Playbook) -> Playbook:
@@ -210,9 +246,9 @@ def is_executed(current: Playbook | Label, command: Command, offset: int) -> boo
 
 def _imported(current: Playbook, command: Command) -> Playbook:
     if len({entry.id for entry in command.entries}) < len(command.entries):
-        raise ValueError("two entries of the import have one id")
-    if command.holds == "components":
-        check_components(command.entries)
+        raise InapplicableError("two entries of the import have one id")
+    if command.holds == "components" and (reason := clash(command.entries)):
+        raise InapplicableError(reason)
     version = current.version + 1
     since = {(entry.id, entry.content): entry.created_version for entry in current.entries}
     entries = tuple(
@@ -250,14 +286,14 @@ def _deleted(current: Playbook) -> Playbook:
 
 
 def _refuse_stale(current: Playbook, operations: Sequence[Operation], base: Playbook | None) -> None:
-    """Raise ValueError if an entry that an edit names is no longer as it was in ``base``; None: nothing changed."""
+    """Raise InapplicableError if an entry that an edit names is not as it was in ``base``; None: nothing changed."""
     if base is None:
         return
     then, now = ({one.id: (one.section, one.content) for one in book.entries} for book in (base, current))
     named = {one for operation in operations for one in operation.entry_ids}
     changed = sorted(one for one in named if then.get(one) != now.get(one))
     if changed:
-        raise ValueError(
+        raise InapplicableError(
             f"{', '.join(changed)} changed since version {base.version}: the newest is {current.version}"
         )
 

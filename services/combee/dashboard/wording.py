@@ -1,14 +1,14 @@
 """How times, shares and addresses are written; pure."""
 
-from datetime import UTC, datetime
 from urllib.parse import quote
 
 from combee.core import retention
+from combee.runtime import clock
 
 
 def moment(at_ms: int | None) -> str:
-    """Return a time in UTC, to the second."""
-    return f"{datetime.fromtimestamp(at_ms / 1000, tz=UTC):%Y-%m-%d %H:%M:%S}" if at_ms else "–"
+    """Return a time as everywhere, or a dash."""
+    return clock.moment(at_ms) or "–"
 
 
 def address(playbook: str, version: str | float | None = None) -> str:

@@ -72,9 +72,7 @@ class SlowModel:
         return reply
 
     def drain(self) -> None:
-        """See the port."""
         self._inner.drain()
 
     async def close(self) -> None:
-        """See the port."""
         await self._inner.close()

@@ -45,11 +45,9 @@ class LoopClock:
     """The ``Clock`` port on the running loop, virtual or not."""
 
     def now_ms(self) -> int:
-        """See the port."""
         return int(self.monotonic() * 1000)
 
     def monotonic(self) -> float:
-        """See the port."""
         return asyncio.get_running_loop().time()
 
 

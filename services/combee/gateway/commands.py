@@ -18,13 +18,13 @@ from combee.gateway.context import Context
 from combee.gateway.keys import Caller
 from combee.gateway.names import Name
 from combee.gateway.problems import BODY, Refusal, not_found, problems, unavailable
-from combee.gateway.values import LATEST, Sent
+from combee.gateway.values import Sent
 from combee.ports import PoisonError
 from combee.runtime import lineage
 from combee_schemas import topics
 from combee_schemas.codec import CodecError
 from combee_schemas.command import Command, CommandKind
-from combee_schemas.playbook import Playbook
+from combee_schemas.playbook import LATEST, Playbook
 
 LOOK_S = 1.0
 NO_BODY = Asked()

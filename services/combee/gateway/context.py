@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,8 +98,10 @@ class Context:
             self.health.turned()
 
 
-def context_of(log: Log, settings: Settings, clock: Clock) -> Context:
-    """Return a context that knows nothing yet.
+def context_of(
+    log: Log, settings: Settings, clock: Clock, away: Callable[[], str | None] = lambda: None
+) -> Context:
+    """Return a context that knows nothing yet; ``away`` says why the log cannot be used now, if so.
 
     Raises
     ------
@@ -116,7 +118,7 @@ def context_of(log: Log, settings: Settings, clock: Clock) -> Context:
         feed.changed.tell()
 
     labels = View(log, topics.LABELS, on_change=relabelled)
-    health = Health(clock, dead_letters_per_minute=settings.worker.dead_letters_per_minute)
+    health = Health(clock, away=away, dead_letters_per_minute=settings.worker.dead_letters_per_minute)
     health.views = (playbooks.view, labels, feed)
     return Context(
         log=log,

@@ -26,8 +26,7 @@ async def run(
     FatalError
         If the settings forbid it or the address cannot be used.
     """
-    context = context_of(log, settings, SystemClock())
-    context.health.away = vitals.away
+    context = context_of(log, settings, SystemClock(), vitals.away)
     vitals.watch(context.playbooks.view, context.labels, context.feed)
     app = build(context)
     for mount in mounts:
@@ -37,4 +36,4 @@ async def run(
         if settings.worker.ready_file is not None:
             settings.worker.ready_file.write_text(address)
 
-    await serve(context, stop, app=app, on_ready=ready, on_turn=vitals)
+    await serve(context, stop, app=app, on_ready=ready, on_turn=vitals.on_turn)

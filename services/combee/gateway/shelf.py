@@ -1,15 +1,14 @@
 """Playbooks as callers may see them: the newest, a version, the one a label points at."""
 
 import math
-from datetime import UTC, datetime
 from http import HTTPStatus
 
 from combee.gateway.access import check_touch
 from combee.gateway.context import Context
 from combee.gateway.keys import Caller
 from combee.gateway.problems import Refusal, not_found, unavailable
-from combee.gateway.values import LATEST
-from combee_schemas.playbook import Label, Playbook
+from combee.runtime import clock
+from combee_schemas.playbook import LATEST, Label, Playbook
 
 DELETED = "delete"
 
@@ -75,7 +74,7 @@ def closes_ms(context: Context, name: str) -> int:
 
 def moment(at_ms: int) -> str:
     """Return a time as people and programs read it."""
-    return f"{datetime.fromtimestamp(at_ms / 1000, tz=UTC):%Y-%m-%dT%H:%M:%SZ}"
+    return f"{clock.moment(at_ms, 'T')}Z"
 
 
 def counted(number: int, what: str) -> str:

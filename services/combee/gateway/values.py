@@ -8,10 +8,8 @@ from pydantic import Field, StringConstraints
 from combee.core.formats import Format
 from combee.gateway.problems import Problem
 from combee_schemas.base import PlaybookName, Value
-from combee_schemas.playbook import Label, Origin, Playbook
+from combee_schemas.playbook import LABEL_PATTERN, Label, Origin, Playbook
 
-LABEL_PATTERN = r"^[A-Za-z][A-Za-z0-9._-]{0,79}$"
-LATEST = "latest"
 LARGEST_WHOLE = 2.0**64
 LabelName = Annotated[str, StringConstraints(pattern=LABEL_PATTERN)]
 

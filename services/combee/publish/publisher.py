@@ -26,7 +26,7 @@ from combee.runtime.planned import is_planned, manifest_of
 from combee_schemas import topics
 from combee_schemas.codec import CodecError
 from combee_schemas.command import Command
-from combee_schemas.playbook import Label, Playbook, label_key
+from combee_schemas.playbook import Playbook, label_key
 from combee_schemas.scan import Seen, Update
 
 logger = structlog.get_logger()
@@ -35,6 +35,8 @@ GROUP = "publish"
 INPUTS = (topics.UPDATES.name, topics.COMMANDS.name)
 POLL_S = 0.2
 NOT_OURS = "flush"
+UNUSABLE = (CodecError, PoisonError, versions.InapplicableError)
+"""What is wrong with one record: it is dead-lettered, and the next one is done."""
 UNPLANNED = "an update of a batch that nobody cut: no manifest says so"
 
 
@@ -51,8 +53,10 @@ class Publisher:
         self._desks: dict[int, Desk] = {}
         self._consumer: Consumer | None = None
 
-    async def session(self, stop: asyncio.Event, ready: Callable[[], None]) -> None:
+    async def session(self, stop: asyncio.Event, on_turn: Callable[[], None]) -> None:
         """Join, restore, publish until ``stop``; any trouble ends the session, and the next one restores.
+
+        ``on_turn`` is called at each turn that has partitions.
 
         Raises
         ------
@@ -67,7 +71,7 @@ class Publisher:
                 for desk in list(self._desks.values()):
                     await self._refuse_unplanned(desk)
                 if self._desks:
-                    ready()
+                    on_turn()
         finally:
             await self._close_desks()
             await self._consumer.close()
@@ -97,7 +101,7 @@ class Publisher:
                 await self._take_update(desk, record)
             else:
                 await self._take_command(desk, record)
-        except (CodecError, PoisonError, ValueError) as error:
+        except UNUSABLE as error:
             await self._bury(desk, record, str(error))
 
     async def _bury(self, desk: Desk, record: Record, reason: str) -> None:
@@ -144,7 +148,7 @@ class Publisher:
         """Apply one update; what is wrong with it must not be blamed on the one that released it."""
         try:
             await self._apply(desk, record, topics.UPDATES.read(record))
-        except (CodecError, PoisonError, ValueError) as error:
+        except UNUSABLE as error:
             await self._bury(desk, record, str(error))
 
     async def _refuse_unplanned(self, desk: Desk) -> None:
@@ -222,15 +226,7 @@ class Publisher:
             raise PoisonError(f"there is no playbook {command.playbook} to label")
         if not command.label or not 1 <= command.version <= current.version:
             raise PoisonError(f"{command.playbook} has no version {command.version} to label")
-        label = Label(
-            playbook=command.playbook,
-            label=command.label,
-            version=command.version,
-            command_offset=record.offset,
-            commands=versions.remembered(known.commands if known else (), command),
-            moved_at_ms=self._clock.now_ms(),
-            issued_by=command.issued_by,
-        )
+        label = versions.after_promotion(known, command, record.offset, now_ms=self._clock.now_ms())
         async with desk.transactor.transaction() as transaction:
             await transaction.send(topics.LABELS.record(label))
             await transaction.commit_offsets(GROUP, desk.offsets([record]))

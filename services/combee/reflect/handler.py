@@ -59,20 +59,17 @@ class ReflectHandler:
         self.playbooks = Playbooks(log)
 
     async def assigned(self, starts: dict[TopicPartition, int]) -> None:
-        """See Handler: reflections that are in the log already are not asked for again."""
+        """Reflections that are in the log already are not asked for again."""
         await self._reflected.restore(self._log, starts)
 
     def drain(self) -> None:
-        """See Handler."""
         self._model.drain()
 
     def poisoned(self, record: Record) -> tuple[str, str]:
-        """See Handler."""
         trace = topics.TRACES.read_or_none(record)
         return (trace.trace_id, trace.playbook) if trace else ("", "")
 
     async def handle(self, record: Record) -> None:
-        """See Handler."""
         trace = topics.TRACES.read(record)
         if lack := nothing_said(trace):
             raise PoisonError(lack)

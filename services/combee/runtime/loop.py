@@ -1,6 +1,7 @@
 """The consume loop of reflect and scan: at least once, many records open, three fates of errors.
 
-Only this loop catches; handlers raise. Transactional services (shuffle, publish) commit on their own.
+Handlers raise; what becomes of the record then, the loop decides. Transactional services (shuffle, publish)
+commit on their own.
 """
 
 import asyncio

@@ -72,13 +72,11 @@ class CountedLog:
         self.close = inner.close
 
     async def produce(self, *outgoing: Outgoing) -> Sequence[int]:
-        """See the port."""
         offsets = await self._inner.produce(*outgoing)
         self._on_written(outgoing)
         return offsets
 
     async def transactor(self, name: str) -> _Transactor:
-        """See the port."""
         return _Transactor(await self._inner.transactor(name), self._on_written)
 
 
@@ -92,7 +90,6 @@ class CountedModel:
         self.close = inner.close
 
     async def ask(self, prompt: Prompt, *, priority: int = 0) -> Reply:
-        """See the port."""
         usage = Usage()
         self._metrics.asking()
         try:

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import structlog
 
-from combee.ports import Clock, FatalError
+from combee.ports import Clock, ConfigurationError, FatalError
 
 logger = structlog.get_logger()
 
 RESTART_S = 0.2
 QUICK_DEATH_S = 5.0
 QUICK_DEATHS_LIMIT = 5
-MISCONFIGURED = 2
-"""Exit code of a process that nobody but an operator can help: it is not tried again."""
+MISCONFIGURED = ConfigurationError.exit_code
+"""Nobody but an operator can help such a process: it is not tried again."""
 KILLED_S = 5.0
 """A process that was killed has ended by then; what it started may hold its output open longer."""
 PR_SET_PDEATHSIG = 1

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Protocol
 
 import structlog
 
@@ -16,26 +17,36 @@ from combee_schemas.batch import Batch
 logger = structlog.get_logger()
 
 
-class Vitals:
-    """For the composition root; called once per turn of a work loop that has partitions."""
+class AskedModel(Protocol):
+    """A model that says how its server answers."""
 
-    def __init__(self, role: str, ready_file: Path | None) -> None:
+    @property
+    def refusal(self) -> str | None:
+        """Why it refuses for good; None while it does not."""
+
+    @property
+    def trouble(self) -> str | None:
+        """Why calls fail just now; None while they do not."""
+
+
+class Vitals:
+    """For the composition root; ``away`` says why the log cannot be used now, if so."""
+
+    def __init__(
+        self, role: str, ready_file: Path | None, *, away: Callable[[], str | None] = lambda: None
+    ) -> None:
         self.role = role
+        self.away = away
         self.flying: Callable[[], Sequence[Batch]] = tuple
         """The batches without a version, where somebody knows them."""
-        self.away: Callable[[], str | None] = lambda: None
-        """Why the log cannot be used now, if so."""
-        self.refusal: Callable[[], str | None] = lambda: None
-        """Why the model refuses for good, if it does."""
-        self.trouble: Callable[[], str | None] = lambda: None
-        """Why the model does not answer just now, if it does not."""
         self.paused: Callable[[], Mapping[str, float]] = dict
         """Which playbooks' records are held back, and for how many seconds still."""
         self._ready_file = ready_file
         self._ready = False
+        self._asked: AskedModel | None = None
 
-    def __call__(self) -> None:
-        """A work loop came round with partitions to work on."""
+    def on_turn(self) -> None:
+        """A work loop came round with partitions to work on; the first time, the process is ready."""
         self.ready()
 
     def ready(self) -> None:
@@ -62,8 +73,25 @@ class Vitals:
     def called(self, call: ModelCall) -> None:
         """A model call ended."""
 
-    def watch(self, *views: Current) -> None:
-        """Judge readiness by these views from now on."""
+    def watch(
+        self,
+        *views: Current,  # noqa: ARG002 - for those that look at them
+        flying: Callable[[], Sequence[Batch]] = tuple,
+    ) -> None:
+        """Judge readiness by these views from now on; ``flying`` returns the batches without a version."""
+        self.flying = flying
+
+    def watch_model(self, model: AskedModel) -> None:
+        """Judge readiness by this model, too."""
+        self._asked = model
+
+    def refusal(self) -> str | None:
+        """Return why the model refuses for good, if it does."""
+        return self._asked.refusal if self._asked else None
+
+    def trouble(self) -> str | None:
+        """Return why the model does not answer just now, if it does not."""
+        return self._asked.trouble if self._asked else None
 
     def counted(self, log: Log) -> Log:
         """Return the log as one whose writes are counted."""
@@ -79,11 +107,11 @@ class Vitals:
         yield
 
 
-def vitals_of(role: str, settings: Settings) -> Vitals:
+def vitals_of(role: str, settings: Settings, away: Callable[[], str | None] = lambda: None) -> Vitals:
     """Return how a process tells of itself: with a port for it, by health endpoints and metrics."""
     worker = settings.worker
     if worker.metrics_port is None:
-        return Vitals(role, worker.ready_file)
+        return Vitals(role, worker.ready_file, away=away)
     # Only with a port: the library is slow to load.
     from combee.runtime.metrics import Metrics, new_registry  # noqa: PLC0415
     from combee.runtime.vitals_served import ServedVitals  # noqa: PLC0415
@@ -97,4 +125,4 @@ def vitals_of(role: str, settings: Settings) -> Vitals:
         price_in=prices.price_in,
         price_out=prices.price_out,
     )
-    return ServedVitals(role, worker, worker.metrics_port, SystemClock(), metrics)
+    return ServedVitals(role, worker, worker.metrics_port, SystemClock(), metrics, away=away)

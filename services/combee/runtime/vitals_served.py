@@ -1,7 +1,7 @@
 """Vitals with a port: health endpoints and metrics."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 import structlog
@@ -16,6 +16,7 @@ from combee.runtime.metrics_ports import CountedLog, CountedModel
 from combee.runtime.settings import WorkerSettings
 from combee.runtime.vitals import Vitals
 from combee_schemas import topics
+from combee_schemas.batch import Batch
 from combee_schemas.codec import CodecError
 from combee_schemas.dead_letter import HeldBack
 
@@ -29,49 +30,50 @@ class ServedVitals(Vitals):
     """Counts, judges and serves."""
 
     def __init__(
-        self, role: str, settings: WorkerSettings, port: int, clock: Clock, metrics: Metrics
+        self,
+        role: str,
+        settings: WorkerSettings,
+        port: int,
+        clock: Clock,
+        metrics: Metrics,
+        *,
+        away: Callable[[], str | None] = lambda: None,
     ) -> None:
-        super().__init__(role, settings.ready_file)
+        super().__init__(role, settings.ready_file, away=away)
         self._address = settings.metrics_host, port
         self._metrics = metrics
         self.health = Health(
             clock,
-            away=lambda: self.away(),  # noqa: PLW0108 - it is set after this
-            refusal=lambda: self.refusal(),  # noqa: PLW0108 - so is this
-            trouble=lambda: self.trouble(),  # noqa: PLW0108 - so is this
-            paused=lambda: self.paused(),  # noqa: PLW0108 - so is this
+            away=away,
+            refusal=self.refusal,
+            trouble=self.trouble,
+            paused=lambda: self.paused(),  # noqa: PLW0108 - it is set after this
             dead_letters_per_minute=settings.dead_letters_per_minute,
         )
 
-    def __call__(self) -> None:
-        """See the base."""
-        super().__call__()
+    def on_turn(self) -> None:
+        super().on_turn()
         self.health.turned()
 
     def turned(self, open_records: Mapping[TopicPartition, int]) -> None:
-        """See the base."""
         self._metrics.open(open_records)
         if open_records:
             self.health.turned()
 
     def restarted(self, reason: str) -> None:
-        """See the base."""
         self._metrics.restarted(reason)
 
     def called(self, call: ModelCall) -> None:
-        """See the base."""
         self._metrics.called(call)
 
-    def watch(self, *views: Current) -> None:
-        """See the base."""
+    def watch(self, *views: Current, flying: Callable[[], Sequence[Batch]] = tuple) -> None:
+        super().watch(*views, flying=flying)
         self.health.views = views
 
     def counted(self, log: Log) -> Log:
-        """See the base."""
         return CountedLog(log, self._written)
 
     def counted_model(self, model: LanguageModel) -> LanguageModel:
-        """See the base."""
         return CountedModel(model, self._metrics)
 
     def _written(self, outgoing: Sequence[Outgoing]) -> None:
@@ -92,7 +94,6 @@ class ServedVitals(Vitals):
 
     @asynccontextmanager
     async def served(self, log: Log) -> AsyncIterator[None]:
-        """See the base."""
         beside = [asyncio.create_task(self.health.beat()), asyncio.create_task(self._look(log))]
         try:
             async with serving(*self._address, pages(self.health, self._text)) as address:

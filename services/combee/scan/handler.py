@@ -9,6 +9,7 @@ from weakref import WeakValueDictionary
 from combee.core import identity, tree
 from combee.core.method import Method
 from combee.ports import (
+    Clock,
     DrainingError,
     FatalError,
     LanguageModel,
@@ -20,7 +21,6 @@ from combee.ports import (
     TransientError,
 )
 from combee.runtime import planned
-from combee.runtime.clock import SystemClock
 from combee.runtime.floodgate import Floodgate
 from combee.runtime.methods import method
 from combee.runtime.patience import write
@@ -59,6 +59,7 @@ class ScanHandler:
         self,
         log: Log,
         model: LanguageModel,
+        clock: Clock,
         *,
         methods: Callable[[str], Method] = method,
         carry: bool = True,
@@ -68,7 +69,7 @@ class ScanHandler:
         self._model = model
         self._methods = methods
         self._carry = carry
-        self._gate = gate or Floodgate(SystemClock())
+        self._gate = gate or Floodgate(clock)
         self._answered = Answered()
         self._gatherings: dict[GatheringKey, Gathering] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -87,22 +88,19 @@ class ScanHandler:
                 del self._gatherings[key]
 
     async def assigned(self, starts: dict[TopicPartition, int]) -> None:
-        """See Handler: results that are in the log already are not asked for again."""
+        """Results that are in the log already are not asked for again."""
         for key in [k for k, gathering in self._gatherings.items() if gathering.source in starts]:
             del self._gatherings[key]
         await self._answered.restore(self._log, starts)
 
     def drain(self) -> None:
-        """See Handler."""
         self._draining.set()
         self._model.drain()
 
     def poisoned(self, record: Record) -> tuple[str, str]:
-        """See Handler."""
         return (record.key or b"").decode(errors="replace"), ""
 
     async def handle(self, record: Record) -> None:
-        """See Handler."""
         if record.topic == LEAVES:
             await self._leaf(topics.GROUPS.read(record))
         else:

@@ -5,20 +5,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import log
 
-from combee.core.prompt import CHARS_PER_TOKEN
+from combee.core.prompt import entry_tokens
 from combee.core.words import evened
 from combee_schemas.playbook import Entry
 
 WORD = re.compile(r"\w+")
-LAYOUT = 4
-"""Characters of a line beside id and content."""
 SATURATION, LENGTH = 1.2, 0.75
 """k1 and b of BM25 (Robertson and Zaragoza 2009)."""
-
-
-def tokens(entry: Entry) -> int:
-    """Return about how many tokens an entry's line takes; as the token budget of a playbook counts them."""
-    return -(-(len(entry.id) + len(entry.content) + LAYOUT) // CHARS_PER_TOKEN)
 
 
 def chosen(
@@ -39,9 +32,9 @@ def chosen(
     kept: set[str] = set()
     left = budget_tokens
     for entry in ranked[: len(ranked) if k is None else max(0, k)]:
-        if left is not None and tokens(entry) > left:
+        if left is not None and entry_tokens(entry) > left:
             break
-        left = None if left is None else left - tokens(entry)
+        left = None if left is None else left - entry_tokens(entry)
         kept.add(entry.id)
     return tuple(entry for entry in entries if entry.id in kept)
 

@@ -11,8 +11,8 @@ from combee.sdk.counts import Delivery
 from combee.sdk.face import FLUSH_S, WAIT_S, Face
 from combee.sdk.logs import logger
 from combee.sdk.reader import Ask
-from combee.sdk.transport import LATEST
 from combee.sdk.view import PlaybookView
+from combee_schemas.playbook import LATEST
 
 
 def _guarded(callback: Callable[[PlaybookView], Any], view: PlaybookView) -> None:
@@ -48,10 +48,7 @@ class Client(Face):
         disk, else ``fallback``.
         """
         ask = Ask(name=name, label=label, version=version, fallback=fallback)
-        known = self.engine.known(ask)
-        if known is not None:
-            return known
-        return self.engine.wait(self.engine.found(ask, timeout_s), lambda: self.engine.answer(ask))
+        return self.engine.playbook(ask, timeout_s)
 
     def on_update(
         self, name: str, callback: Callable[[PlaybookView], object], *, label: str = LATEST
@@ -109,10 +106,7 @@ class AsyncClient(Face):
     ) -> PlaybookView:
         """See ``Client.playbook``."""
         ask = Ask(name=name, label=label, version=version, fallback=fallback)
-        known = self.engine.known(ask)
-        if known is not None:
-            return known
-        return await self.engine.awaited(self.engine.found(ask, timeout_s), lambda: self.engine.answer(ask))
+        return await self.engine.awaited_playbook(ask, timeout_s)
 
     def on_update(
         self, name: str, callback: Callable[[PlaybookView], Any], *, label: str = LATEST

@@ -34,20 +34,17 @@ class Nowhere:
         self._why = why
 
     async def send(self, messages: Sequence[Sent]) -> None:  # noqa: ARG002 - it sends nothing
-        """See the protocol."""
         raise PoisonError(self._why)
 
     async def follow(self, sink: Sink) -> None:
-        """See the protocol."""
         sink.current(None)
         await asyncio.Event().wait()
 
     async def watch(self, name: str, label: str) -> None:
-        """See the protocol."""
+        """Do nothing: no playbook ever comes."""
 
     async def fetch(self, name: str, version: int) -> Playbook | None:  # noqa: ARG002 - it finds nothing
-        """See the protocol."""
         return None
 
     async def close(self) -> None:
-        """See the protocol."""
+        """Do nothing: nothing is open."""

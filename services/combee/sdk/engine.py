@@ -181,11 +181,21 @@ class Engine:
 
     # ---- in
 
-    def answer(self, ask: Ask) -> PlaybookView:
-        """Return what memory says, or the fallback."""
-        return self._reader.answer(ask)
+    def playbook(self, ask: Ask, timeout_s: float = WAIT_S) -> PlaybookView:
+        """Return a playbook from memory; only what is not known yet is waited for, ``timeout_s`` (s) at most."""
+        known = self._known(ask)
+        if known is not None:
+            return known
+        return self.wait(self._found(ask, timeout_s), lambda: self._reader.answer(ask))
 
-    def known(self, ask: Ask) -> PlaybookView | None:
+    async def awaited_playbook(self, ask: Ask, timeout_s: float = WAIT_S) -> PlaybookView:
+        """Return what ``playbook`` does; the event loop of the caller goes on turning."""
+        known = self._known(ask)
+        if known is not None:
+            return known
+        return await self.awaited(self._found(ask, timeout_s), lambda: self._reader.answer(ask))
+
+    def _known(self, ask: Ask) -> PlaybookView | None:
         """Return the answer from memory; None if it is worth waiting for."""
         if ask.wrong:
             self._once.warn(ask.wrong, "a playbook cannot be read, its fallback is given: %s", ask.wrong)
@@ -196,7 +206,7 @@ class Engine:
             background.call(lambda: self._reader.keep_on_disk((ask.name, ask.label)))
         return self._reader.known(ask)
 
-    async def found(self, ask: Ask, timeout_s: float) -> PlaybookView:
+    async def _found(self, ask: Ask, timeout_s: float) -> PlaybookView:
         """Return the answer after at most ``timeout_s`` (s): what came, was on disk, or the fallback."""
         return await self._reader.found(ask, self._seconds(timeout_s))
 

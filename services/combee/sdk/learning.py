@@ -9,10 +9,10 @@ from uuid import uuid4
 
 from combee.sdk.client import AsyncClient, Client
 from combee.sdk.default import default_client
-from combee.sdk.face import WAIT_S, Face, told_of
+from combee.sdk.face import Face, told_of
 from combee.sdk.reader import Ask
-from combee.sdk.transport import LATEST
 from combee.sdk.view import PlaybookView
+from combee_schemas.playbook import LATEST
 
 CURRENT: Final[ContextVar["Run | None"]] = ContextVar("combee_run", default=None)
 """The run that calls are recorded to; each task and thread has its own."""
@@ -122,7 +122,7 @@ class Learning:
             self._run.finish(error)
 
     def __enter__(self) -> Run:
-        return self._begin(read(self._client, self._ask))
+        return self._begin(self._client.engine.playbook(self._ask))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -130,30 +130,12 @@ class Learning:
         self._end(error)
 
     async def __aenter__(self) -> Run:
-        return self._begin(await awaited(self._client, self._ask))
+        return self._begin(await self._client.engine.awaited_playbook(self._ask))
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._end(error)
-
-
-def read(client: Face, ask: Ask) -> PlaybookView:
-    """Return a playbook; only what was never read is waited for."""
-    engine = client.engine
-    known = engine.known(ask)
-    if known is not None:
-        return known
-    return engine.wait(engine.found(ask, WAIT_S), lambda: engine.answer(ask))
-
-
-async def awaited(client: Face, ask: Ask) -> PlaybookView:
-    """See ``read``; the event loop goes on turning."""
-    engine = client.engine
-    known = engine.known(ask)
-    if known is not None:
-        return known
-    return await engine.awaited(engine.found(ask, WAIT_S), lambda: engine.answer(ask))
 
 
 def learning(

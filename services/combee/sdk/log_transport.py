@@ -32,7 +32,6 @@ class LogTransport:
         self._log = log
 
     async def send(self, messages: Sequence[Sent]) -> None:
-        """See the protocol."""
         try:
             await self._log.produce(*map(outgoing, messages))
         except CodecError as error:
@@ -42,7 +41,6 @@ class LogTransport:
             raise TransientError(str(error)) from error
 
     async def follow(self, sink: Sink) -> None:
-        """See the protocol."""
         behind = {topics.PLAYBOOKS.name, topics.LABELS.name}
         followed: tuple[Followed, ...] = (topics.PLAYBOOKS, topics.LABELS)
         tasks = [asyncio.create_task(self._one(topic, sink, behind)) for topic in followed]
@@ -73,10 +71,10 @@ class LogTransport:
             sink.take(key, message)
 
     async def watch(self, name: str, label: str) -> None:
-        """See the protocol: all are followed anyway."""
+        """All are followed anyway."""
 
     async def fetch(self, name: str, version: int) -> Playbook | None:
-        """See the protocol: read backwards, because what is asked for is mostly recent."""
+        """Read backwards, because what is asked for is mostly recent."""
         key = name.encode()
         partition = await self._log.partition_for(topics.HISTORY.name, key)
         source = TopicPartition(topic=topics.HISTORY.name, partition=partition)
@@ -100,5 +98,4 @@ class LogTransport:
         return None
 
     async def close(self) -> None:
-        """See the protocol."""
         await self._log.close()

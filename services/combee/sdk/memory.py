@@ -43,7 +43,6 @@ class MemoryTransport(LogTransport):
     # ---- what was sent
 
     async def send(self, messages: Sequence[Sent]) -> None:
-        """See the protocol."""
         await super().send(messages)
         self._sent += messages
 
@@ -96,7 +95,6 @@ class MemoryTransport(LogTransport):
                 self._loop.call_soon_threadsafe(write)
 
     async def follow(self, sink: Sink) -> None:
-        """See the protocol."""
         with self._begun:
             self._loop = asyncio.get_running_loop()
             while self._before:

@@ -12,10 +12,10 @@ from combee.ports import CombeeError, FatalError, TransientError
 from combee.sdk.disk import Disk
 from combee.sdk.logs import Once, logger
 from combee.sdk.shelf import Place, Shelf
-from combee.sdk.transport import LATEST, Sink, Transport
+from combee.sdk.transport import Sink, Transport
 from combee.sdk.view import PlaybookView
 from combee_schemas.codec import CodecError
-from combee_schemas.playbook import Label, Playbook
+from combee_schemas.playbook import LATEST, Label, Playbook
 
 RETRY_S = 1.0
 PATIENCE_S = 10.0

@@ -1,7 +1,6 @@
 """The playbooks that a client knows: written by the background loop alone, read by any thread without a lock."""
 
-from combee.sdk.transport import LATEST
-from combee_schemas.playbook import Label, Playbook
+from combee_schemas.playbook import LATEST, Label, Playbook
 
 EXACT_KEPT = 64
 """Old versions kept in memory."""

@@ -11,8 +11,6 @@ from combee_schemas.trace import Trace
 Sent = Trace | Reflection
 """What an agent sends."""
 
-LATEST = "latest"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sink:

@@ -17,13 +17,13 @@ from typing import Any, TypeVar
 from combee.sdk.answers import answer_of, metadata_of
 from combee.sdk.default import default_client
 from combee.sdk.face import Face
-from combee.sdk.learning import CURRENT, Run, awaited, read
+from combee.sdk.learning import CURRENT, Run
 from combee.sdk.logs import Once, logger
 from combee.sdk.reader import Ask
 from combee.sdk.shapes import CHAT, RESPONSES, Shape
 from combee.sdk.streams import Recorded, read_along, reply_in
-from combee.sdk.transport import LATEST
 from combee.sdk.view import PlaybookView
+from combee_schemas.playbook import LATEST
 
 C = TypeVar("C")
 
@@ -111,13 +111,13 @@ class Injector:
         """Return what a call outside any block is shown; only what was never read is waited for."""
         if self.ask is None or CURRENT.get() is not None:
             return None
-        return read(self.client, self.ask)
+        return self.client.engine.playbook(self.ask)
 
     async def awaited_playbook(self) -> PlaybookView | None:
         """See ``playbook``."""
         if self.ask is None or CURRENT.get() is not None:
             return None
-        return await awaited(self.client, self.ask)
+        return await self.client.engine.awaited_playbook(self.ask)
 
 
 def recording(

@@ -114,9 +114,11 @@ def _feeding(shuffler: Shuffler, topic: str) -> Callable[[Any], Any]:
 
 
 async def session(
-    app: Any, shuffler: Shuffler, prefix: str, stop: asyncio.Event, ready: Callable[[], None]
+    app: Any, shuffler: Shuffler, prefix: str, stop: asyncio.Event, on_turn: Callable[[], None]
 ) -> None:
     """Run app and shuffler until ``stop``; trouble raises and the next session starts from the log.
+
+    ``on_turn`` is called at each turn that has partitions.
 
     Raises
     ------
@@ -130,7 +132,7 @@ async def session(
         while not stop.is_set():
             await shuffler.turn()
             if shuffler.owned:
-                ready()
+                on_turn()
             await _kicked(shuffler)
     finally:
         del handler

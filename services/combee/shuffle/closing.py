@@ -31,7 +31,7 @@ PULSE_S = 60.0
 
 
 class Closer:
-    """Decides with ``core`` and writes; holds no state of its own."""
+    """Cuts and writes batches as ``core`` decides; what is known of a partition is in its ``PartitionState``."""
 
     def __init__(
         self,

@@ -24,11 +24,9 @@ class WallClock:
     """The ``Clock`` port of the server's own process."""
 
     def now_ms(self) -> int:
-        """See the port."""
         return time.time_ns() // 1_000_000
 
     def monotonic(self) -> float:
-        """See the port."""
         return time.monotonic()
 
 

@@ -59,7 +59,6 @@ class ExitFuse:
         """A process that is dead does not ask."""
 
     def burn(self, point: str) -> None:
-        """See the protocol."""
         if not self._armed or point != self._point:
             return
         self._left -= 1

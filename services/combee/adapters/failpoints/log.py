@@ -15,14 +15,12 @@ class MortalTransaction:
         self._fuse = fuse
 
     async def send(self, *outgoing: Outgoing) -> Sequence[int]:
-        """See the port."""
         self._fuse.check()
         offsets = await self._inner.send(*outgoing)
         self._fuse.burn("sent in transaction")
         return offsets
 
     async def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """See the port."""
         self._fuse.check()
         await self._inner.commit_offsets(group, offsets)
         self._fuse.burn("offsets in transaction")
@@ -57,11 +55,9 @@ class MortalTransactor:
         self._fuse = fuse
 
     def transaction(self) -> _Scope:
-        """See the port."""
         return _Scope(self._inner, self._fuse)
 
     async def close(self) -> None:
-        """See the port."""
         if not self._fuse.dead:
             await self._inner.close()
 
@@ -79,12 +75,10 @@ class MortalConsumer:
         self.close = inner.close  # a dead member leaves its group, too: its session ends
 
     async def poll(self, timeout_s: float) -> Sequence[Record]:
-        """See the port."""
         self._fuse.check()
         return await self._inner.poll(timeout_s)
 
     async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """See the port."""
         self._fuse.burn("before offset commit")
         await self._inner.commit(offsets)
         self._fuse.burn("after offset commit")
@@ -105,26 +99,22 @@ class MortalLog:
         self.read_at = inner.read_at
 
     async def produce(self, *outgoing: Outgoing) -> Sequence[int]:
-        """See the port."""
         self._fuse.burn("before produce")
         offsets = await self._inner.produce(*outgoing)
         self._fuse.burn("after produce")
         return offsets
 
     async def consumer(self, group: str, topics: Sequence[str], on_assigned: OnAssigned) -> MortalConsumer:
-        """See the port."""
         self._fuse.check()
         return MortalConsumer(await self._inner.consumer(group, topics, on_assigned), self._fuse)
 
     async def transactor(self, name: str) -> MortalTransactor:
-        """See the port."""
         self._fuse.check()
         return MortalTransactor(await self._inner.transactor(name), self._fuse)
 
     async def read(
         self, source: TopicPartition, start: int, end: int | None = None
     ) -> AsyncGenerator[Record, None]:
-        """See the port."""
         async for record in self._inner.read(source, start, end):
             self._fuse.check()
             yield record
@@ -132,7 +122,6 @@ class MortalLog:
     async def follow(
         self, topic: str, starts: Mapping[int, int] | None = None
     ) -> AsyncGenerator[Sequence[Record] | None, None]:
-        """See the port."""
         async for records in self._inner.follow(topic, starts):
             self._fuse.check()
             yield records

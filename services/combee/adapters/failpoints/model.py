@@ -15,7 +15,6 @@ class MortalModel:
         self.close = inner.close
 
     async def ask(self, prompt: Prompt, *, priority: int = 0) -> Reply:
-        """See the port."""
         self._fuse.burn("before ask")
         reply = await self._inner.ask(prompt, priority=priority)
         self._fuse.burn("after ask")

@@ -91,7 +91,7 @@ class GatewayTransport:
     # ---- out
 
     async def send(self, messages: Sequence[Trace | Reflection]) -> None:
-        """See the protocol: the gateway answers when Kafka has acknowledged."""
+        """The gateway answers when Kafka has acknowledged."""
         for path, kind in (("/v1/traces", Trace), ("/v1/reflections", Reflection)):
             chosen = [one for one in messages if isinstance(one, kind)]
             for start in range(0, len(chosen), MOST_AT_ONCE):
@@ -113,14 +113,13 @@ class GatewayTransport:
     # ---- in
 
     async def follow(self, sink: Sink) -> None:
-        """See the protocol: streams are opened as playbooks are asked for."""
+        """Streams are opened as playbooks are asked for."""
         self._sink = sink
         for name in list(self._following):
             self._begin(name)
         raise await self._failed.get()
 
     async def watch(self, name: str, label: str) -> None:  # noqa: ARG002 - the stream tells of every label
-        """See the protocol."""
         if name not in self._following:
             self._begin(name)
 
@@ -186,7 +185,6 @@ class GatewayTransport:
             self._sink.take(key, message)
 
     async def fetch(self, name: str, version: int) -> Playbook | None:
-        """See the protocol."""
         return await self._fetched(name, {"version": str(version)})
 
     async def _fetched(self, name: str, query: dict[str, str]) -> Playbook | None:
@@ -202,7 +200,6 @@ class GatewayTransport:
         return response
 
     async def close(self) -> None:
-        """See the protocol."""
         for task in self._following.values():
             task.cancel()
         await asyncio.gather(*self._following.values(), return_exceptions=True)

@@ -68,7 +68,6 @@ class KafkaConsumer:
             self._consumer.subscribe([self._connection.full(t) for t in topics], listener=self._listener)
 
     async def poll(self, timeout_s: float) -> Sequence[Record]:
-        """See the port."""
         with translated(f"reading as {self._group}", self._need):
             if self._listener.changed:
                 await self._reassign()
@@ -110,11 +109,9 @@ class KafkaConsumer:
         return start
 
     async def start_offset(self, source: TopicPartition) -> int:
-        """See the port."""
         return self._starts[source]
 
     async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """See the port."""
         owned = self._consumer.assignment()
         theirs = {self._connection.theirs(tp): offset for tp, offset in offsets.items()}
         mine = {tp: offset for tp, offset in theirs.items() if tp in owned}
@@ -127,7 +124,6 @@ class KafkaConsumer:
                 return  # a rebalance is under way; the records come again to whoever owns them then
 
     async def positions(self) -> Mapping[TopicPartition, int]:
-        """See the port."""
         if self._listener.changed:
             return {}
         with translated(f"reading as {self._group}", self._need):
@@ -138,11 +134,9 @@ class KafkaConsumer:
             }
 
     def pause(self, *sources: TopicPartition) -> None:
-        """See the port."""
         self._consumer.pause(*self._owned(sources))
 
     def resume(self, *sources: TopicPartition) -> None:
-        """See the port."""
         self._consumer.resume(*self._owned(sources))
 
     def _owned(self, sources: Iterable[TopicPartition]) -> list[Any]:
@@ -150,5 +144,4 @@ class KafkaConsumer:
         return [tp for tp in map(self._connection.theirs, sources) if tp in owned]
 
     async def close(self) -> None:
-        """See the port."""
         await self._consumer.stop()

@@ -14,7 +14,7 @@ from combee.adapters.kafka.connection import REQUEST_TIMEOUT_MS, Connection, sta
 from combee.adapters.kafka.consumer import MAX_POLL_RECORDS, KafkaConsumer
 from combee.adapters.kafka.errors import Need, translated
 from combee.adapters.kafka.inflation import bound_inflation
-from combee.adapters.kafka.transactor import TRANSACTION_TIMEOUT_MS, KafkaTransactor
+from combee.adapters.kafka.transactor import TRANSACTION_TIMEOUT_MS, KafkaTransactor, send
 from combee.ports import (
     CombeeError,
     FatalError,
@@ -72,23 +72,11 @@ class KafkaLog:
         return self._producer
 
     async def produce(self, *outgoing: Outgoing) -> Sequence[int]:
-        """See the port."""
         need = self._connection.need("Write", *(one.topic for one in outgoing))
         with translated("writing", need):
             producer = await self._started_producer()
         try:
-            with translated("writing", need):
-                sent = [
-                    await producer.send(
-                        self._connection.full(one.topic),
-                        value=one.value,
-                        key=one.key,
-                        partition=one.partition,
-                        headers=list(one.headers),
-                    )
-                    for one in outgoing
-                ]
-                return [found.offset for found in await asyncio.gather(*sent)]
+            return await send(producer, self._connection, outgoing)
         except FencedError as error:
             # Without a transactional id there is no newer owner: the broker has lost track of this producer.
             if self._producer is producer:
@@ -98,13 +86,11 @@ class KafkaLog:
             raise TransientError(f"writing: the producer begins anew ({error})") from error
 
     async def consumer(self, group: str, topics: Sequence[str], on_assigned: OnAssigned) -> KafkaConsumer:
-        """See the port."""
         consumer = KafkaConsumer(self._connection, group, on_assigned)
         await consumer.start(topics)
         return consumer
 
     async def transactor(self, name: str) -> KafkaTransactor:
-        """See the port."""
         producer = aiokafka.AIOKafkaProducer(
             **self._connection.client,
             transactional_id=self._connection.full(name),
@@ -144,7 +130,6 @@ class KafkaLog:
     async def read(
         self, source: TopicPartition, start: int, end: int | None = None
     ) -> AsyncGenerator[Record, None]:
-        """See the port."""
         async with self._reader([source]) as (reader, (tp,)):
             with translated(
                 f"reading {source.topic}[{source.partition}]", self._connection.need("Read", source.topic)
@@ -184,7 +169,6 @@ class KafkaLog:
             raise TransientError(f"{tp.topic}[{tp.partition}] is not readable beyond {position} yet")
 
     async def read_at(self, source: TopicPartition, offsets: Sequence[int]) -> Mapping[int, Record]:
-        """See the port."""
         found: dict[int, Record] = {}
         if not offsets:
             return found
@@ -197,7 +181,6 @@ class KafkaLog:
     async def follow(
         self, topic: str, starts: Mapping[int, int] | None = None
     ) -> AsyncGenerator[Sequence[Record] | None, None]:
-        """See the port."""
         need = self._connection.need("Read", topic)
         async with self._whole(topic) as (reader, theirs):
             with translated(f"following {topic}", need):
@@ -218,7 +201,6 @@ class KafkaLog:
                 behind -= reached
 
     async def partitions(self, topic: str) -> int:
-        """See the port."""
         if topic not in self._counts:
             self._counts |= await self._counted(topic)
         if topic not in self._counts:
@@ -245,28 +227,23 @@ class KafkaLog:
         }
 
     async def partition_for(self, topic: str, key: bytes) -> int:
-        """See the port."""
         return _hash(key) % await self.partitions(topic)
 
     async def beginnings(self, topic: str) -> Mapping[int, int]:
-        """See the port."""
         async with self._whole(topic) as (reader, theirs):
             return {tp.partition: at for tp, at in (await reader.beginning_offsets(theirs)).items()}
 
     async def ends(self, topic: str) -> Mapping[int, int]:
-        """See the port."""
         async with self._whole(topic) as (reader, theirs):
             return {tp.partition: at for tp, at in (await reader.end_offsets(theirs)).items()}
 
     async def offsets_at(self, topic: str, timestamp_ms: int) -> Mapping[int, int]:
-        """See the port."""
         async with self._whole(topic) as (reader, theirs):
             found = await reader.offsets_for_times(dict.fromkeys(theirs, timestamp_ms))
             ends = await reader.end_offsets(theirs)
             return {tp.partition: found[tp].offset if found.get(tp) else ends[tp] for tp in theirs}
 
     async def committed(self, group: str, topic: str) -> Mapping[int, int]:
-        """See the port."""
         async with self._whole(topic, group) as (reader, theirs):
             found = {tp.partition: await reader.committed(tp) for tp in theirs}
         return {partition: offset for partition, offset in found.items() if offset is not None}
@@ -282,7 +259,6 @@ class KafkaLog:
                 yield reader, theirs
 
     async def close(self) -> None:
-        """See the port."""
         if self._producer is not None:
             with translated("closing the producer"):
                 await self._producer.stop()

@@ -1,5 +1,6 @@
-"""A transactional id of our own per input partition (aiokafka speaks no group-generation fencing)."""
+"""Writing, and a transactional id of our own per input partition (aiokafka speaks no group-generation fencing)."""
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -12,6 +13,22 @@ TRANSACTION_TIMEOUT_MS = 15_000
 """A crash stalls read-committed readers at most this long."""
 
 
+async def send(producer: Any, connection: Connection, outgoing: Sequence[Outgoing]) -> Sequence[int]:
+    """Write records; return their offsets once the broker has acknowledged all of them."""
+    with translated("writing", connection.need("Write", *(one.topic for one in outgoing))):
+        sent = [
+            await producer.send(
+                connection.full(one.topic),
+                value=one.value,
+                key=one.key,
+                partition=one.partition,
+                headers=list(one.headers),
+            )
+            for one in outgoing
+        ]
+        return [found.offset for found in await asyncio.gather(*sent)]
+
+
 class KafkaTransaction:
     """One open transaction."""
 
@@ -20,22 +37,9 @@ class KafkaTransaction:
         self._connection = connection
 
     async def send(self, *outgoing: Outgoing) -> Sequence[int]:
-        """See the port."""
-        with translated("writing", self._connection.need("Write", *(one.topic for one in outgoing))):
-            sent = [
-                await self._producer.send(
-                    self._connection.full(one.topic),
-                    value=one.value,
-                    key=one.key,
-                    partition=one.partition,
-                    headers=list(one.headers),
-                )
-                for one in outgoing
-            ]
-            return [(await one).offset for one in sent]
+        return await send(self._producer, self._connection, outgoing)
 
     async def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """See the port."""
         theirs = {self._connection.theirs(tp): offset for tp, offset in offsets.items()}
         with translated(f"committing as {group}", self._connection.need("Read", group=group)):
             await self._producer.send_offsets_to_transaction(theirs, self._connection.full(group))
@@ -51,7 +55,6 @@ class KafkaTransactor:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[KafkaTransaction]:
-        """See the port."""
         if self._fenced:
             raise FencedError("transaction: a newer owner took over")  # aiokafka would fail an assertion
         try:
@@ -63,6 +66,5 @@ class KafkaTransactor:
             raise
 
     async def close(self) -> None:
-        """See the port."""
         with translated("closing a transactional producer"):
             await self._producer.stop()

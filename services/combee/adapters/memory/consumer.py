@@ -33,7 +33,6 @@ class MemoryConsumer:
         store.members.add(group)
 
     async def poll(self, timeout_s: float) -> Sequence[Record]:
-        """See the port."""
         if self._closed:
             raise TransientError(f"this member has left group {self._group}")
         if not self._starts:
@@ -85,30 +84,24 @@ class MemoryConsumer:
         return found
 
     async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """See the port."""
         mine = {source: offset for source, offset in offsets.items() if source in self._starts}
         if not self._closed:
             self._store.committed.setdefault(self._group, {}).update(mine)
 
     async def start_offset(self, source: TopicPartition) -> int:
-        """See the port."""
         return self._starts[source]
 
     async def positions(self) -> Mapping[TopicPartition, int]:
-        """See the port."""
         return dict(self._positions)
 
     def pause(self, *sources: TopicPartition) -> None:
-        """See the port."""
         self._paused.update(sources)
 
     def resume(self, *sources: TopicPartition) -> None:
-        """See the port."""
         self._paused.difference_update(sources)
         self._store.notify()
 
     async def close(self) -> None:
-        """See the port."""
         if not self._closed:
             self._closed = True
             self._store.members.discard(self._group)

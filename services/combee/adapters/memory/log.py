@@ -22,7 +22,6 @@ class MemoryLog:
         self._store = Store({topic.name: counts[topic.spread] for topic in TOPICS}, clock)
 
     async def produce(self, *outgoing: Outgoing) -> Sequence[int]:
-        """See the port."""
         await asyncio.sleep(0)  # others run while a broker would answer
         try:
             return [self._store.write(one) for one in outgoing]
@@ -30,31 +29,27 @@ class MemoryLog:
             self._store.notify()
 
     async def consumer(self, group: str, topics: Sequence[str], on_assigned: OnAssigned) -> MemoryConsumer:
-        """See the port; a second member of a group is refused."""
+        """A second member of a group is refused."""
         return MemoryConsumer(self._store, group, topics, on_assigned)
 
     async def transactor(self, name: str) -> MemoryTransactor:
-        """See the port."""
         return MemoryTransactor(self._store, name)
 
     async def read(
         self, source: TopicPartition, start: int, end: int | None = None
     ) -> AsyncGenerator[Record, None]:
-        """See the port."""
         partition = self._store.partition(source)
         stable = partition.stable
         for record in list(partition.records(start, stable if end is None else end)):
             yield record
 
     async def read_at(self, source: TopicPartition, offsets: Sequence[int]) -> Mapping[int, Record]:
-        """See the port."""
         partition = self._store.partition(source)
         return {record.offset: record for at in offsets for record in partition.records(at, at + 1)}
 
     async def follow(
         self, topic: str, starts: Mapping[int, int] | None = None
     ) -> AsyncGenerator[Sequence[Record] | None, None]:
-        """See the port."""
         partitions = self._store.partitions(topic)
         positions = [max(one.first, (starts or {}).get(n, 0)) for n, one in enumerate(partitions)]
         ends = [one.stable for one in partitions]
@@ -69,23 +64,18 @@ class MemoryLog:
             await changed.wait()
 
     async def partitions(self, topic: str) -> int:
-        """See the port."""
         return len(self._store.partitions(topic))
 
     async def partition_for(self, topic: str, key: bytes) -> int:
-        """See the port."""
         return partition_of(key, await self.partitions(topic))
 
     async def beginnings(self, topic: str) -> Mapping[int, int]:
-        """See the port."""
         return {number: one.first for number, one in enumerate(self._store.partitions(topic))}
 
     async def ends(self, topic: str) -> Mapping[int, int]:
-        """See the port."""
         return {number: one.stable for number, one in enumerate(self._store.partitions(topic))}
 
     async def offsets_at(self, topic: str, timestamp_ms: int) -> Mapping[int, int]:
-        """See the port."""
         return {
             number: next(
                 (r.offset for r in one.records(one.first, one.stable) if r.timestamp_ms >= timestamp_ms),
@@ -95,12 +85,11 @@ class MemoryLog:
         }
 
     async def committed(self, group: str, topic: str) -> Mapping[int, int]:
-        """See the port."""
         offsets = self._store.committed.get(group, {})
         return {source.partition: at for source, at in offsets.items() if source.topic == topic}
 
     async def close(self) -> None:
-        """See the port; what was written stays as long as the object does."""
+        """What was written stays as long as the object does."""
 
     def expire(self, source: TopicPartition, before: int) -> None:
         """Forget a partition's records below ``before``, as retention would."""

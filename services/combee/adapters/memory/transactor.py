@@ -17,12 +17,10 @@ class MemoryTransaction:
         self._pending = pending
 
     async def send(self, *outgoing: Outgoing) -> Sequence[int]:
-        """See the port."""
         self._store.check(self._name, self._epoch)
         return [self._store.write(one, self._pending) for one in outgoing]
 
     async def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """See the port."""
         self._store.check(self._name, self._epoch)
         self._pending.offsets.setdefault(group, {}).update(offsets)
 
@@ -53,7 +51,6 @@ class MemoryTransactor:
         self._busy = False
 
     def transaction(self) -> _Scope:
-        """See the port."""
         return _Scope(self)
 
     def begin(self) -> MemoryTransaction:
@@ -74,5 +71,4 @@ class MemoryTransactor:
         self._store.settle(self._name, self._epoch, "aborted" if failed else "committed")
 
     async def close(self) -> None:
-        """See the port."""
         self._closed = True
