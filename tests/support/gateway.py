@@ -70,6 +70,8 @@ async def writer(log: Log) -> AsyncIterator[Callable[[Playbook], Awaitable[None]
             (offset,) = await transaction.send(topics.HISTORY.record(one))
             placed = one.model_copy(update={"history_offset": offset})
             await transaction.send(topics.PLAYBOOKS.record(placed))
+            if placed.origin == "delete":
+                await transaction.send(topics.PLAYBOOKS.tombstone(placed.name))
 
     try:
         yield write
