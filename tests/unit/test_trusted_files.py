@@ -105,6 +105,16 @@ MODEL = 'base_url = "http://192.0.2.1/v1"\n'
 BROKER = 'bootstrap_servers = "192.0.2.1:9092"\nsecurity_protocol = "SASL_PLAINTEXT"\n'
 
 
+def lay_about(
+    text: str, environment: Mapping[str, str], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Work in a folder where such a configuration file lies, in this environment."""
+    monkeypatch.chdir(folder)
+    (folder / "combee.toml").write_text(text)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+
+
 @pytest.mark.parametrize(
     ("text", "environment", "flags"),
     [
@@ -123,10 +133,7 @@ def test_secrets_of_the_environment_never_go_where_a_file_lying_about_says(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "combee.toml").write_text(text)
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
+    lay_about(text, environment, tmp_path, monkeypatch)
     with pytest.raises(SettingsError, match=r"COMBEE_CONFIG=combee\.toml") as refused:
         load_settings(**flags)
     assert KEY not in str(refused.value)
@@ -151,10 +158,7 @@ def test_secrets_go_to_addresses_of_the_environment_a_flag_or_a_file_that_was_na
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "combee.toml").write_text(text)
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
+    lay_about(text, environment, tmp_path, monkeypatch)
     load_settings(**flags)
 
 

@@ -47,6 +47,15 @@ async def _finished(stopping: Awaitable[None]) -> None:
         raise asyncio.CancelledError
 
 
+async def _begun(producer: Any) -> None:
+    """Start a producer; one that cannot start keeps no connection."""
+    try:
+        await started(producer.start())
+    except BaseException:
+        await producer.stop()
+        raise
+
+
 class KafkaLog:
     """A cluster seen through one topic prefix. Connects on first use; ``close`` disconnects."""
 
@@ -63,11 +72,7 @@ class KafkaLog:
                 producer = aiokafka.AIOKafkaProducer(
                     **self._connection.client, acks="all", enable_idempotence=True
                 )
-                try:
-                    await started(producer.start())
-                except BaseException:
-                    await producer.stop()  # or it keeps its connections
-                    raise
+                await _begun(producer)
                 self._producer = producer
         return self._producer
 
@@ -98,12 +103,8 @@ class KafkaLog:
         )
         need = self._connection.need("Write", transactional_id=name)
         with translated(f"initialising transactional id {name}", need):
-            try:
-                async with asyncio.timeout(2 * REQUEST_TIMEOUT_MS / 1000):
-                    await started(producer.start())
-            except BaseException:
-                await producer.stop()
-                raise
+            async with asyncio.timeout(2 * REQUEST_TIMEOUT_MS / 1000):
+                await _begun(producer)
         return KafkaTransactor(producer, self._connection)
 
     @asynccontextmanager
