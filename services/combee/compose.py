@@ -11,17 +11,17 @@ import structlog
 
 from combee.adapters.kafka import KafkaAdmin, KafkaLog, Presence
 from combee.adapters.kafka.connection import Connection, security_options
+from combee.clock import SystemClock
 from combee.core import layout
 from combee.ports import ConfigurationError, LanguageModel, Log, OnModelCall
-from combee.runtime.clock import SystemClock
-from combee.runtime.floodgate import Floodgate
-from combee.runtime.loop import Loop
-from combee.runtime.methods import chosen
-from combee.runtime.patience import Watch
-from combee.runtime.session import run_sessions
-from combee.runtime.settings import ModelSettings, Settings, WorkerSettings
-from combee.runtime.stopping import stop_on_signals, unless
-from combee.runtime.vitals import Vitals, vitals_of
+from combee.settings.settings import ModelSettings, Settings, WorkerSettings
+from combee.telemetry.telemetry import Vitals, vitals_of
+from combee.worker.dead_letter_limiter import Floodgate
+from combee.worker.loop import Loop
+from combee.worker.methods import chosen
+from combee.worker.retry import Watch
+from combee.worker.session import run_sessions
+from combee.worker.stopping import stop_on_signals, unless
 
 if TYPE_CHECKING:
     from combee.adapters.openai import OpenAIModel

@@ -6,15 +6,15 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from combee.adapters.memory import MemoryLog
-from combee.core.spend import UNCAPPED, SpendPolicy
+from combee.core.playbook.spend import UNCAPPED, SpendPolicy
 from combee.ports import Log
 from combee.publish.publisher import Publisher
 from combee.reflect.handler import ReflectHandler
-from combee.runtime.loop import Handler, Loop
-from combee.runtime.methods import chosen
-from combee.runtime.settings import BatchSettings
 from combee.scan.handler import ScanHandler
+from combee.settings.settings import BatchSettings
 from combee.shuffle.shuffler import Shuffler
+from combee.worker.loop import Handler, Loop
+from combee.worker.methods import chosen
 from combee_schemas import topics
 from support.clock import ManualClock
 from support.models import ModelClient, ScriptedModel

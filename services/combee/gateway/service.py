@@ -5,13 +5,13 @@ from collections.abc import Callable, Sequence
 
 from fastapi import FastAPI
 
+from combee.clock import SystemClock
 from combee.gateway.app import build
 from combee.gateway.context import Context, context_of
 from combee.gateway.server import serve
 from combee.ports import Log
-from combee.runtime.clock import SystemClock
-from combee.runtime.settings import Settings
-from combee.runtime.vitals import Vitals
+from combee.settings.settings import Settings
+from combee.telemetry.telemetry import Vitals
 
 Mount = Callable[[FastAPI, Context], None]
 

@@ -6,10 +6,10 @@ from itertools import chain
 import structlog
 
 from combee.core import identity
-from combee.core.cutting import shorter_trace
-from combee.core.intake import nothing_said
-from combee.core.method import Method
+from combee.core.formats.intake import nothing_said
 from combee.core.methods import ace
+from combee.core.methods.method import Method
+from combee.core.shortening import shorter_trace
 from combee.ports import (
     Clock,
     LanguageModel,
@@ -20,9 +20,9 @@ from combee.ports import (
     TopicPartition,
 )
 from combee.reflect.reflected import Reflected
-from combee.runtime.floodgate import Floodgate
-from combee.runtime.patience import write
-from combee.runtime.playbooks import Playbooks
+from combee.worker.dead_letter_limiter import Floodgate
+from combee.worker.playbooks import Playbooks
+from combee.worker.retry import write
 from combee_schemas import topics
 from combee_schemas.base import Usage
 from combee_schemas.model import Reply

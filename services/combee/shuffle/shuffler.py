@@ -10,8 +10,8 @@ from collections.abc import Iterable
 
 import structlog
 
-from combee.core.intake import nothing_said
-from combee.core.spend import UNCAPPED, SpendPolicy
+from combee.core.formats.intake import nothing_said
+from combee.core.playbook.spend import UNCAPPED, SpendPolicy
 from combee.ports import (
     Clock,
     CombeeError,
@@ -24,15 +24,15 @@ from combee.ports import (
     TopicPartition,
     TransientError,
 )
-from combee.runtime.dead_letters import dead_letter
-from combee.runtime.playbooks import Playbooks
-from combee.runtime.settings import BatchSettings
-from combee.runtime.view import View
+from combee.settings.settings import BatchSettings
 from combee.shuffle.attempts import attempt_of
 from combee.shuffle.closing import Closer
 from combee.shuffle.manifests import read_manifests
 from combee.shuffle.partition import COMMANDS, GROUP, REFLECTIONS, PartitionState
 from combee.shuffle.pauses import Pauses
+from combee.worker.dead_letters import dead_letter
+from combee.worker.playbooks import Playbooks
+from combee.worker.view import View
 from combee_schemas import topics
 from combee_schemas.batch import Batch, Member
 from combee_schemas.codec import CodecError

@@ -1,0 +1,40 @@
+"""Finished cells on disk: one JSON line each, appended at once, so that nothing is measured twice."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from combee_experiments.running import lines
+from combee_experiments.running.cells import Numbers, key
+
+
+class Store:
+    """The cells of one experiment; lines of other models, code or options stay and are not found."""
+
+    def __init__(self, path: Path, *, fresh: bool = False) -> None:
+        self.path = path
+        if fresh:
+            path.unlink(missing_ok=True)
+        self._known = dict(_cells(path))
+
+    def find(self, identity: Mapping[str, object]) -> Numbers | None:
+        """Return what was measured under exactly this identity."""
+        return self._known.get(key(identity))
+
+    def add(self, identity: Mapping[str, object], numbers: Numbers) -> None:
+        """Write one finished cell."""
+        lines.append(self.path, [json.dumps({**identity, "numbers": numbers}, ensure_ascii=False)])
+        self._known[key(identity)] = numbers
+
+
+def _cells(path: Path) -> list[tuple[str, Numbers]]:
+    """Return the cells of a file by key; a torn line is as if it had not been measured."""
+    found = []
+    for line in lines.read(path):
+        try:
+            identity = json.loads(line)
+            numbers = identity.pop("numbers")
+        except (ValueError, AttributeError, KeyError):
+            continue
+        found.append((key(identity), numbers))
+    return found
