@@ -19,7 +19,7 @@ for part in pkgutil.iter_modules(combee.cli.__path__):
 UNMEASURED = """
 import sys, combee.compose, combee.scan.handler
 from combee.settings.settings import load_settings
-combee.compose.vitals_of('scan', load_settings())
+combee.compose.telemetry_of('scan', load_settings())
 """
 DIES = """
 import sys

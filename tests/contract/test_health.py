@@ -20,7 +20,7 @@ from combee.telemetry import health_server
 from combee.telemetry.health import Health
 from combee.telemetry.health_server import pages, serving
 from combee.telemetry.metrics import Metrics, new_registry
-from combee.telemetry.served import ServedVitals
+from combee.telemetry.served import ServedTelemetry
 
 HOST = "127.0.0.1"
 DEADLINE_S = 5.0
@@ -122,9 +122,9 @@ async def test_a_worker_serves_its_lag_and_its_conditions() -> None:
     (port,) = metrics_ports(0, HOST, 1)
     assert port is not None
     metrics = Metrics(new_registry(), SystemClock(), service="publish")
-    vitals = ServedVitals("publish", WorkerSettings(), port, SystemClock(), metrics)
-    async with vitals.served(MemoryLog(SystemClock())):
-        vitals.on_turn()
+    telemetry = ServedTelemetry("publish", WorkerSettings(), port, SystemClock(), metrics)
+    async with telemetry.served(MemoryLog(SystemClock())):
+        telemetry.on_turn()
         async with asyncio.timeout(DEADLINE_S):
             while 'combee_lag_records{service="publish",topic="updates"} 0.0' not in (await text(port)):
                 pass

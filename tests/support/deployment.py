@@ -89,7 +89,7 @@ class Deployment:
         """Let time pass and have the shuffler look at its windows."""
         self.clock.advance(seconds)
         if self.shuffler is not None:
-            self.shuffler.kick.set()
+            self.shuffler.wake.set()
 
     # ---- the services, as the composition root wires them
 
@@ -121,9 +121,9 @@ class Deployment:
     async def _turns(self, shuffler: Shuffler) -> None:
         await shuffler.assign(range(self.partitions))
         while True:
-            shuffler.kick.clear()
+            shuffler.wake.clear()
             await shuffler.turn()
-            await shuffler.kick.wait()
+            await shuffler.wake.wait()
 
 
 async def _feed(log: Log, shuffler: Shuffler, topic: str) -> None:

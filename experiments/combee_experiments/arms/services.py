@@ -164,11 +164,11 @@ class Services:
     async def _turns(self) -> None:
         await self._shuffler.assign([0])
         while True:
-            self._shuffler.kick.clear()
+            self._shuffler.wake.clear()
             await self._shuffler.turn()
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_S):
-                    await self._shuffler.kick.wait()
+                    await self._shuffler.wake.wait()
 
 
 async def learn(model: LanguageModel, reflections: Sequence[Reflection], batch: BatchSettings) -> Learnt:

@@ -20,7 +20,7 @@ from combee.ports import (
     TopicPartition,
 )
 from combee.reflect.reflected import Reflected
-from combee.worker.dead_letter_limiter import Floodgate
+from combee.worker.dead_letter_limiter import DeadLetterLimiter
 from combee.worker.playbooks import Playbooks
 from combee.worker.retry import write
 from combee_schemas import topics
@@ -48,13 +48,13 @@ class ReflectHandler:
         model: LanguageModel,
         clock: Clock,
         method: Method = ace,
-        gate: Floodgate | None = None,
+        gate: DeadLetterLimiter | None = None,
     ) -> None:
         self._log = log
         self._model = model
         self._method = method
         self._clock = clock
-        self._gate = gate or Floodgate(clock)
+        self._gate = gate or DeadLetterLimiter(clock)
         self._reflected = Reflected()
         self.playbooks = Playbooks(log)
 

@@ -25,7 +25,7 @@ from combee.scan.aggregate import Aggregator
 from combee.scan.answered import Answered
 from combee.scan.outcome import Outcome, shorter
 from combee.worker import planned
-from combee.worker.dead_letter_limiter import Floodgate
+from combee.worker.dead_letter_limiter import DeadLetterLimiter
 from combee.worker.methods import method
 from combee.worker.playbooks import Playbooks
 from combee.worker.retry import write
@@ -64,13 +64,13 @@ class ScanHandler:
         *,
         methods: Callable[[str], Method] = method,
         carry: bool = True,
-        gate: Floodgate | None = None,
+        gate: DeadLetterLimiter | None = None,
     ) -> None:
         self._log = log
         self._model = model
         self._methods = methods
         self._carry = carry
-        self._gate = gate or Floodgate(clock)
+        self._gate = gate or DeadLetterLimiter(clock)
         self._answered = Answered()
         self._gatherings: dict[GatheringKey, Gathering] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()

@@ -213,7 +213,7 @@ class Closer:
         state.outbox.clear()
         state.committed = state.low()
 
-    def pulse(self) -> None:
+    def model_heartbeat(self) -> None:
         """Take note that the model answered somebody just now."""
         self._pulse_at = self._clock.monotonic()
 

@@ -1,4 +1,4 @@
-"""Vitals with a port: health endpoints and metrics."""
+"""Telemetry with a port: health endpoints and metrics."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -14,7 +14,7 @@ from combee.telemetry.health import Current, Health
 from combee.telemetry.health_server import pages, serving
 from combee.telemetry.metrics import Metrics
 from combee.telemetry.metrics_ports import CountedLog, CountedModel
-from combee.telemetry.telemetry import Vitals
+from combee.telemetry.telemetry import Telemetry
 from combee_schemas import topics
 from combee_schemas.batch import Batch
 from combee_schemas.codec import CodecError
@@ -26,7 +26,7 @@ LOOK_S = 10.0
 LOOK_TIMEOUT_S = 30.0
 
 
-class ServedVitals(Vitals):
+class ServedTelemetry(Telemetry):
     """Counts, judges and serves."""
 
     def __init__(

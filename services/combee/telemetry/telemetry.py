@@ -1,4 +1,4 @@
-"""Vitals: the hooks through which a process tells of itself. Here the ready file alone; the rest costs a port."""
+"""Telemetry: the hooks through which a process tells of itself. Here the ready file alone; the rest costs a port."""
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -11,7 +11,7 @@ from combee.clock import SystemClock
 from combee.ports import LanguageModel, Log, ModelCall, TopicPartition
 from combee.settings.settings import Settings, WorkerSettings
 from combee.telemetry.health import Current
-from combee.worker.dead_letter_limiter import Floodgate
+from combee.worker.dead_letter_limiter import DeadLetterLimiter
 from combee_schemas.batch import Batch
 
 logger = structlog.get_logger()
@@ -29,7 +29,7 @@ class AskedModel(Protocol):
         """Why calls fail just now; None while they do not."""
 
 
-class Vitals:
+class Telemetry:
     """For the composition root; ``away`` says why the log cannot be used now, if so."""
 
     def __init__(
@@ -64,9 +64,9 @@ class Vitals:
     def restarted(self, reason: str) -> None:
         """A session ended by trouble."""
 
-    def gate(self, settings: WorkerSettings) -> Floodgate:
+    def gate(self, settings: WorkerSettings) -> DeadLetterLimiter:
         """Return what limits this process's dead letters; from now on it is told what that holds back."""
-        gate = Floodgate(SystemClock(), service=self.role, limit=settings.dead_letters_per_minute)
+        gate = DeadLetterLimiter(SystemClock(), service=self.role, limit=settings.dead_letters_per_minute)
         self.paused = gate.paused
         return gate
 
@@ -107,14 +107,14 @@ class Vitals:
         yield
 
 
-def vitals_of(role: str, settings: Settings, away: Callable[[], str | None] = lambda: None) -> Vitals:
+def telemetry_of(role: str, settings: Settings, away: Callable[[], str | None] = lambda: None) -> Telemetry:
     """Return how a process tells of itself: with a port for it, by health endpoints and metrics."""
     worker = settings.worker
     if worker.metrics_port is None:
-        return Vitals(role, worker.ready_file, away=away)
+        return Telemetry(role, worker.ready_file, away=away)
     # Only with a port: the library is slow to load.
     from combee.telemetry.metrics import Metrics, new_registry  # noqa: PLC0415
-    from combee.telemetry.served import ServedVitals  # noqa: PLC0415
+    from combee.telemetry.served import ServedTelemetry  # noqa: PLC0415
 
     prices = settings.spend.policy(settings.model.model)
     metrics = Metrics(
@@ -125,4 +125,4 @@ def vitals_of(role: str, settings: Settings, away: Callable[[], str | None] = la
         price_in=prices.price_in,
         price_out=prices.price_out,
     )
-    return ServedVitals(role, worker, worker.metrics_port, SystemClock(), metrics, away=away)
+    return ServedTelemetry(role, worker, worker.metrics_port, SystemClock(), metrics, away=away)

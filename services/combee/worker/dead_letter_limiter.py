@@ -1,4 +1,4 @@
-"""The floodgate: counts what comes to nothing, holds back one producer's flood, stops a service that is at fault."""
+"""The dead-letter limiter: it holds back one producer's flood and stops a service that is itself at fault."""
 
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ def named(playbook: str) -> str:
     return "what cannot be read" if playbook == UNREADABLE else playbook
 
 
-class Floodgate:
+class DeadLetterLimiter:
     """One process's; events of the last minute, the newest 20,000 of them."""
 
     def __init__(self, clock: Clock, *, service: str = "", limit: int = UNLIMITED) -> None:

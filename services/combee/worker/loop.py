@@ -20,7 +20,7 @@ from combee.ports import (
     Record,
     TopicPartition,
 )
-from combee.worker.dead_letter_limiter import Floodgate, HeldBackError
+from combee.worker.dead_letter_limiter import DeadLetterLimiter, HeldBackError
 from combee.worker.dead_letters import dead_letter, held_back
 from combee.worker.held import Held
 from combee.worker.retry import HEALS, patiently, write
@@ -70,7 +70,7 @@ class Loop:
         *,
         max_open: int,
         on_turn: Callable[[Mapping[TopicPartition, int]], None] = lambda _open: None,
-        gate: Floodgate | None = None,
+        gate: DeadLetterLimiter | None = None,
         held: Held | None = None,
     ) -> None:
         self._log = log
@@ -78,7 +78,7 @@ class Loop:
         self._clock = clock
         self._max_open = max_open
         self._on_turn = on_turn
-        self._gate = gate or Floodgate(clock)
+        self._gate = gate or DeadLetterLimiter(clock)
         self._held = Held() if held is None else held
         self._marks: dict[TopicPartition, Watermark] = {}
         self._tasks: dict[asyncio.Task[None], Record] = {}

@@ -294,5 +294,5 @@ async def see(log: MemoryLog, rig: Shuffling, version: int, sequence: int) -> No
     await log.produce(Outgoing(topic="playbooks", key=NAME.encode(), value=encode(playbook)))
     async with asyncio.timeout(DEADLINE_S):
         while rig.shuffler.playbooks.latest(NAME).version < version:
-            rig.shuffler.kick.clear()
-            await rig.shuffler.kick.wait()
+            rig.shuffler.wake.clear()
+            await rig.shuffler.wake.wait()

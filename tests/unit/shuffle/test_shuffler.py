@@ -53,8 +53,8 @@ async def apply(log: MemoryLog, rig: Shuffling, sequence: int, **fields: object)
     await log.produce(Outgoing(topic="playbooks", key=NAME.encode(), value=encode(version)))
     async with asyncio.timeout(5):
         while rig.shuffler.playbooks.latest(NAME).version < sequence:
-            rig.shuffler.kick.clear()
-            await rig.shuffler.kick.wait()
+            rig.shuffler.wake.clear()
+            await rig.shuffler.wake.wait()
 
 
 def members(log: MemoryLog) -> list[list[int]]:

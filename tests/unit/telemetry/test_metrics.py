@@ -17,8 +17,8 @@ from combee.telemetry import metrics as module
 from combee.telemetry.health import Condition
 from combee.telemetry.metrics import Metrics, new_registry
 from combee.telemetry.metrics_ports import CountedLog, CountedModel
-from combee.telemetry.served import ServedVitals
-from combee.telemetry.telemetry import Vitals
+from combee.telemetry.served import ServedTelemetry
+from combee.telemetry.telemetry import Telemetry
 from combee_schemas import topics
 from combee_schemas.base import Usage
 from combee_schemas.batch import Batch
@@ -309,36 +309,36 @@ def batch(sequence: int, closed_at_ms: int) -> Batch:
 # ---- the wiring
 
 
-def served(rig: Rig) -> ServedVitals:
+def served(rig: Rig) -> ServedTelemetry:
     settings = WorkerSettings(dead_letters_per_minute=2)
-    return ServedVitals("scan", settings, 0, rig.clock, rig.metrics)
+    return ServedTelemetry("scan", settings, 0, rig.clock, rig.metrics)
 
 
 async def test_dead_letters_and_versions_are_recognised_among_what_is_written(rig: Rig) -> None:
-    vitals = served(rig)
-    log = vitals.counted(MemoryLog(rig.clock))
+    telemetry = served(rig)
+    log = telemetry.counted(MemoryLog(rig.clock))
     letter = Outgoing(topic=topics.DEAD_LETTERS.name, key=b"traces", value=b"any")
     await log.produce(letter, letter)
     await log.produce(Outgoing(topic=topics.HISTORY.name, key=b"one", value=encode(version())))
     await log.produce(Outgoing(topic=topics.HISTORY.name, key=b"one", value=b"not ours"))
     assert rig.value("combee_dead_letters_total", topic="traces") == 2
     assert rig.value("combee_versions_total", origin="batch") == 1
-    (red,) = [one.name for one in vitals.health.conditions() if not one.good and one.name != "assigned"]
+    (red,) = [one.name for one in telemetry.health.conditions() if not one.good and one.name != "assigned"]
     assert red == "dead_letters"
 
 
 def test_only_a_loop_with_partitions_counts_as_assigned(rig: Rig) -> None:
-    vitals = served(rig)
-    vitals.ready()
-    vitals.turned({})
-    assert not {one.name: one.good for one in vitals.health.conditions()}["assigned"]
-    vitals.turned({TopicPartition(topic="scan.0", partition=0): 0})
-    assert {one.name: one.good for one in vitals.health.conditions()}["assigned"]
+    telemetry = served(rig)
+    telemetry.ready()
+    telemetry.turned({})
+    assert not {one.name: one.good for one in telemetry.health.conditions()}["assigned"]
+    telemetry.turned({TopicPartition(topic="scan.0", partition=0): 0})
+    assert {one.name: one.good for one in telemetry.health.conditions()}["assigned"]
 
 
 def test_without_a_port_nothing_is_wrapped() -> None:
     log = MemoryLog(ManualClock())
-    assert Vitals("scan", None).counted(log) is log
+    assert Telemetry("scan", None).counted(log) is log
 
 
 async def test_the_shuffler_tells_its_batches_in_flight() -> None:

@@ -13,7 +13,7 @@ from combee.ports import FatalError, Outgoing, PoisonError, Record
 from combee.reflect.handler import ReflectHandler
 from combee.scan.handler import ScanHandler
 from combee.telemetry.health import Health
-from combee.worker.dead_letter_limiter import Floodgate, HeldBackError
+from combee.worker.dead_letter_limiter import DeadLetterLimiter, HeldBackError
 from combee.worker.held import Held
 from combee.worker.loop import Loop
 from combee_schemas import topics
@@ -76,9 +76,9 @@ def test_a_second_playbook_that_would_be_paused_stops_the_service_unless_others_
     assert judge({"b": bad(10)}, LIMIT, {UNREADABLE}) == Pause(playbook="b")
 
 
-def flooded(clock: ManualClock) -> Floodgate:
+def flooded(clock: ManualClock) -> DeadLetterLimiter:
     """Return a gate that has just paused playbook a."""
-    gate = Floodgate(clock, limit=LIMIT)
+    gate = DeadLetterLimiter(clock, limit=LIMIT)
     gate.passed("b")
     for _ in range(LIMIT - 1):
         gate.failed("a")
@@ -87,7 +87,7 @@ def flooded(clock: ManualClock) -> Floodgate:
     return gate
 
 
-def flood(gate: Floodgate) -> None:
+def flood(gate: DeadLetterLimiter) -> None:
     """Let playbook a fail until it is paused."""
     with suppress(HeldBackError):
         for _ in range(2 * LIMIT):
@@ -124,7 +124,7 @@ def test_each_further_pause_is_longer_until_something_comes_of_the_playbook() ->
 
 def test_what_is_older_than_the_window_does_not_count() -> None:
     clock = ManualClock()
-    gate = Floodgate(clock, limit=LIMIT)
+    gate = DeadLetterLimiter(clock, limit=LIMIT)
     for _ in range(3 * LIMIT):
         clock.advance(60 / (LIMIT - 1) + 0.1)
         gate.failed("a")
@@ -199,7 +199,7 @@ class Service:
 
     def __init__(self, deployment: Deployment, *, held: Held | None = None) -> None:
         self.deployment = deployment
-        self.gate = Floodgate(deployment.clock, service="a service", limit=LIMIT)
+        self.gate = DeadLetterLimiter(deployment.clock, service="a service", limit=LIMIT)
         self.held = Held() if held is None else held
 
     @asynccontextmanager
