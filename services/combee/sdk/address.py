@@ -1,11 +1,12 @@
-"""Where a client finds its deployment: what it was given, else ``COMBEE_*``."""
+"""Where a client finds its deployment, and which transport that address needs."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from combee.ports import FatalError
+from combee.sdk.transport import Transport
 
 VARIABLES = ("COMBEE_GATEWAY_URL", "COMBEE_GATEWAY_KEY")
 """What agents set and no service reads."""
@@ -36,7 +37,7 @@ def is_gateway(url: str) -> bool:
     return url.startswith(("http://", "https://"))
 
 
-def resolved(
+def resolved_address(
     url: str | None, *, prefix: str | None, api_key: str | None, security: Mapping[str, Any] | None
 ) -> Address:
     """Return the address that was given, else the environment's.
@@ -69,3 +70,30 @@ def _security(environ: Mapping[str, str]) -> Mapping[str, Any]:
         password=environ.get("COMBEE_SASL_PASSWORD"),
         cafile=environ.get("COMBEE_SSL_CAFILE"),
     )
+
+
+NO_HTTPX = "a gateway's address needs httpx: pip install 'combee[http]', or give Kafka's bootstrap servers"
+
+
+def transport_factory(address: Address) -> Callable[[], Transport]:
+    """Return what makes the transport; only its library is loaded, and nothing connects yet.
+
+    Raises
+    ------
+    FatalError
+        If the address is a gateway's and httpx is not installed.
+    """
+    if not address.is_gateway:
+        from combee.adapters.kafka.connection import Connection  # noqa: PLC0415 - only what is used
+        from combee.adapters.kafka.log import KafkaLog  # noqa: PLC0415 - the same
+        from combee.sdk.transport import LogTransport  # noqa: PLC0415 - the same
+
+        found = Connection(
+            bootstrap_servers=address.url, prefix=address.prefix, security=dict(address.security)
+        )
+        return lambda: LogTransport(KafkaLog(found))
+    try:
+        from combee.adapters.http import GatewayTransport  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as error:
+        raise FatalError(NO_HTTPX) from error
+    return lambda: GatewayTransport(address.url, api_key=address.api_key)

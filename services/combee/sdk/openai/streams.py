@@ -7,10 +7,10 @@ from types import SimpleNamespace
 from typing import Any, Protocol, Self
 
 
-class Gathered(Protocol):
-    """The pieces of a stream as one reply."""
+class StreamedReply(Protocol):
+    """Collects the pieces of a stream as one reply."""
 
-    def take(self, chunk: Any) -> None:
+    def add(self, chunk: Any) -> None:
         """Add a piece."""
 
 
@@ -39,14 +39,14 @@ class _Choice:
 
 
 @dataclass(slots=True)
-class GatheredChat:
+class StreamedChat:
     """A streamed completion."""
 
     choices: list[_Choice] = field(default_factory=lambda: [_Choice()])
     model: str = ""
     usage: Any = None
 
-    def take(self, chunk: Any) -> None:
+    def add(self, chunk: Any) -> None:
         """Add a piece."""
         self.model = getattr(chunk, "model", None) or self.model
         self.usage = getattr(chunk, "usage", None) or self.usage
@@ -55,9 +55,9 @@ class GatheredChat:
                 self.choices[0].finish_reason = (
                     getattr(choice, "finish_reason", None) or self.choices[0].finish_reason
                 )
-                self._add(getattr(choice, "delta", None))
+                self._add_delta(getattr(choice, "delta", None))
 
-    def _add(self, delta: Any) -> None:
+    def _add_delta(self, delta: Any) -> None:
         message = self.choices[0].message
         message.content += getattr(delta, "content", None) or ""
         message.refusal += getattr(delta, "refusal", None) or ""
@@ -71,7 +71,7 @@ class GatheredChat:
 
 
 @dataclass(slots=True)
-class GatheredResponse:
+class StreamedResponse:
     """A streamed response: the whole of it comes with its last event; of one that broke off, its text."""
 
     output: Any = ()
@@ -80,7 +80,7 @@ class GatheredResponse:
     status: str | None = None
     usage: Any = None
 
-    def take(self, chunk: Any) -> None:
+    def add(self, chunk: Any) -> None:
         """Add an event."""
         if getattr(chunk, "type", "") == "response.output_text.delta":
             self.output_text += getattr(chunk, "delta", None) or ""
@@ -93,13 +93,13 @@ class GatheredResponse:
             self.usage = getattr(whole, "usage", None)
 
 
-class Recorded:
+class RecordedStream:
     """A stream, plain or async; recorded once: at its end, when it is closed, or when its block is left."""
 
-    def __init__(self, stream: Any, gathered: Gathered, done: Callable[[Any], None]) -> None:
+    def __init__(self, stream: Any, reply: StreamedReply, done: Callable[[Any], None]) -> None:
         self._stream = stream
         self._done: Callable[[Any], None] | None = done
-        self._gathered = gathered
+        self._reply = reply
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
@@ -107,7 +107,7 @@ class Recorded:
     def _finish(self) -> None:
         done, self._done = self._done, None
         if done is not None:
-            done(self._gathered)
+            done(self._reply)
 
     def __iter__(self) -> Iterator[Any]:
         return self
@@ -118,7 +118,7 @@ class Recorded:
         except StopIteration:
             self._finish()
             raise
-        self._gathered.take(chunk)
+        self._reply.add(chunk)
         return chunk
 
     def __aiter__(self) -> AsyncIterator[Any]:
@@ -130,7 +130,7 @@ class Recorded:
         except StopAsyncIteration:
             self._finish()
             raise
-        self._gathered.take(chunk)
+        self._reply.add(chunk)
         return chunk
 
     def close(self) -> Any:
@@ -155,7 +155,7 @@ class Recorded:
         return await self._stream.__aexit__(*reason)
 
 
-def reply_in(body: bytes, gathered: Gathered) -> Any:
+def reply_of_body(body: bytes, reply: StreamedReply) -> Any:
     """Return the reply that the body of an HTTP response holds: one JSON value, or server-sent events."""
     text = body.decode(errors="replace").replace("\r\n", "\n")
     if text.lstrip().startswith("{"):
@@ -164,8 +164,8 @@ def reply_in(body: bytes, gathered: Gathered) -> Any:
         lines = event.split("\n")
         told = "\n".join(line.removeprefix("data:") for line in lines if line.startswith("data:"))
         if told.lstrip().startswith("{"):  # the last one is [DONE]; one may be cut off
-            gathered.take(_object(told))
-    return gathered
+            reply.add(_object(told))
+    return reply
 
 
 def _object(text: str) -> Any:
@@ -175,7 +175,7 @@ def _object(text: str) -> Any:
         return None
 
 
-def read_along(response: Any, done: Callable[[bytes], None]) -> None:
+def record_body(response: Any, done: Callable[[bytes], None]) -> None:
     """Call ``done`` once with the body of an HTTP response: when it was read, as far as it was, or now if it is here.
 
     ``response`` is httpx's, plain or async: whatever reads it (``read``, ``iter_text``, ``iter_lines``) asks its
@@ -184,10 +184,10 @@ def read_along(response: Any, done: Callable[[bytes], None]) -> None:
     if response.is_closed:
         done(response.content)
         return
-    _ReadAlong(response, done)
+    _BodyRecorder(response, done)
 
 
-class _ReadAlong:
+class _BodyRecorder:
     def __init__(self, response: Any, done: Callable[[bytes], None]) -> None:
         self._iter, self._aiter = response.iter_bytes, response.aiter_bytes
         self._close, self._aclose = response.close, response.aclose

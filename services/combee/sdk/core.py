@@ -1,4 +1,4 @@
-"""The one core under both faces: a buffer out, playbooks in, all waiting on a thread of its own."""
+"""The core of every client: publishing and reading, on a background thread of its own."""
 
 import asyncio
 import math
@@ -12,23 +12,18 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from combee.core.formats.intake import nothing_said
-from combee.sdk.at_exit import close_at_exit
-from combee.sdk.background import Background
-from combee.sdk.counts import Delivery
-from combee.sdk.cutting import bounded
-from combee.sdk.held import Held
-from combee.sdk.logs import Once, logger
-from combee.sdk.outbox import Outbox
-from combee.sdk.reader import Ask, Notify, Reader
+from combee.sdk.background import Background, close_at_exit
+from combee.sdk.logs import LogOnce, logger
+from combee.sdk.publishing import Delivery, Outbox, PendingTraces, Sender, bounded
+from combee.sdk.reading import Notify, PlaybookRef, Reader
 from combee.sdk.redaction import Redact, Redactor
-from combee.sdk.sending import Sender
-from combee.sdk.transport import Sent, Transport
+from combee.sdk.transport import Publishable, Transport
 from combee.sdk.view import PlaybookView
 from combee_schemas.trace import Trace
 
 T = TypeVar("T")
 
-HELD_LOOK_S = 0.25
+PENDING_CHECK_S = 0.25
 RESTART_S = 1.0
 GRACE_S = 1.0
 """How much longer than it was told to take the background may be waited for."""
@@ -37,7 +32,7 @@ LONGEST_S = 86_400.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class ClientOptions:
     """What a client is made with."""
 
     connect: Callable[[], Transport]
@@ -48,25 +43,25 @@ class Options:
     cache_dir: Path | None = None
 
 
-class Engine:
+class ClientCore:
     """Starts at its first use, so that a client may be made before a fork. Never raises into an agent."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: ClientOptions) -> None:
         self._options = options
-        self._once = Once()
+        self._log_once = LogOnce()
         self._starting = threading.Lock()
         self._counting = threading.Lock()
         self._pid = -1
         self._closed = False
-        self._made()
+        self._connect()
 
-    def _made(self) -> None:
+    def _connect(self) -> None:
         """Make what belongs to one process."""
         self._transport = self._options.connect()
         self._outbox = Outbox(max_messages=self._options.max_messages, max_bytes=self._options.max_bytes)
-        self._held = Held()
-        self._reader = Reader(self._transport, self._options.cache_dir, self._once)
-        self._sender = Sender(self._outbox, self._transport, self._options.redact, self._once)
+        self._pending = PendingTraces()
+        self._reader = Reader(self._transport, self._options.cache_dir, self._log_once)
+        self._sender = Sender(self._outbox, self._transport, self._options.redact, self._log_once)
         self._background: Background | None = None
         self._tasks: list[Future[None]] = []
         self._dropped = 0
@@ -77,17 +72,17 @@ class Engine:
             return self._background
         with self._starting:
             if self._background is not None and self._pid != os.getpid():
-                self._made()  # a fork took the memory along, and no thread
+                self._connect()  # a fork took the memory along, and no thread
             if self._background is None:
                 self._pid = os.getpid()
                 background = Background()
-                work = (self._sender.run, self._reader.run, self._look_after_held)
-                self._tasks = [background.submit(self._for_ever(one)) for one in work]
+                work = (self._sender.run, self._reader.run, self._publish_overdue)
+                self._tasks = [background.submit(self._forever(one)) for one in work]
                 self._background = background
                 close_at_exit(self)
         return self._background
 
-    async def _for_ever(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def _forever(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         while True:
             try:
                 await work()
@@ -96,66 +91,54 @@ class Engine:
                 logger.exception("the background work of Combee's client failed; it begins again")
                 await asyncio.sleep(RESTART_S)
 
-    # ---- out
+    # ---- publishing
 
-    def publish(self, message: Sent) -> None:
-        """Hand a message over; dropped, counted and told of once if there is no room."""
+    def publish(self, message: Publishable) -> None:
+        """Hand a message over; dropped, counted and logged once if there is no room."""
         if self._closed:
-            self._drop("the client is closed")
+            self.drop("the client is closed")
             return
-        if lack := nothing_said(message):
-            self._drop(lack)
+        if problem := nothing_said(message):
+            self.drop(problem)
             return
         background = self.start()
         if not self._outbox.put(bounded(message)):
-            self._drop(
+            self.drop(
                 "the buffer is full; is the broker away? raise max_messages or max_bytes, or publish less"
             )
             return
-        if self._sender.asleep:
-            self._sender.asleep = False
+        if self._sender.is_idle:
+            self._sender.is_idle = False
             background.call(self._sender.wake)
 
-    def _seconds(self, timeout_s: float) -> float:
-        """Return a time-out that can be waited for."""
-        if isinstance(timeout_s, int | float) and not math.isnan(timeout_s):
-            return min(max(0.0, timeout_s), LONGEST_S)
-        self._once.warn(
-            "timeout", "timeout_s must be a number of seconds, not %r; it is taken as %g s", timeout_s, WAIT_S
-        )
-        return WAIT_S
-
     def drop(self, why: str) -> None:
-        """Count a message that could not be made."""
-        self._drop(why)
-
-    def _drop(self, why: str) -> None:
+        """Count a message that cannot be sent; each reason is logged once."""
         with self._counting:
             self._dropped += 1
-        self._once.warn(why, "a message was dropped: %s; more are only counted", why)
+        self._log_once.warn(why, "a message was dropped: %s; more are only counted", why)
 
     def hold(self, trace: Trace, within_s: float) -> None:
         """Keep a trace back until its outcome comes, or the time is over."""
         if self._closed:
-            self._drop("the client is closed")
+            self.drop("the client is closed")
             return
         self.start()
-        displaced = self._held.put(trace, within_s)
+        displaced = self._pending.put(trace, within_s)
         if displaced is not None:
             self.publish(displaced)
 
     def outcome(self, trace_id: str, changes: Mapping[str, object]) -> None:
-        """Complete what is held of a run, in whichever playbooks, and hand it over."""
-        traces = self._held.take(trace_id)
+        """Complete the pending traces of a run, in whichever playbooks, and hand them over."""
+        traces = self._pending.take(trace_id)
         if not traces:
-            self._drop("an outcome came for no trace that waits; pass outcome_within_s to trace()")
+            self.drop("an outcome came for no trace that waits; pass outcome_within_s to trace()")
         for trace in traces:
             self.publish(trace.model_copy(update=dict(changes)))
 
-    async def _look_after_held(self) -> None:
+    async def _publish_overdue(self) -> None:
         while True:
-            await asyncio.sleep(HELD_LOOK_S)
-            for trace in self._held.due():
+            await asyncio.sleep(PENDING_CHECK_S)
+            for trace in self._pending.due():
                 self.publish(trace)
 
     def counts(self) -> Delivery:
@@ -165,7 +148,7 @@ class Engine:
             published=self._outbox.taken,
             delivered=self._sender.delivered,
             waiting=len(self._outbox),
-            held=len(self._held),
+            held=len(self._pending),
             dropped=self._dropped + self._sender.refused,
             redacted=dict(redact.counts) if isinstance(redact, Redactor) else {},
         )
@@ -174,46 +157,48 @@ class Engine:
         """Deliver what waits; return after ``timeout_s`` (s) at the latest."""
         try:
             async with asyncio.timeout(self._seconds(timeout_s)):
-                await self._sender.emptied()
+                await self._sender.drained()
         except TimeoutError:
-            self._once.warn("flush", "%d messages are not delivered yet", len(self._outbox))
+            self._log_once.warn("flush", "%d messages are not delivered yet", len(self._outbox))
         return self.counts()
 
-    # ---- in
+    # ---- reading
 
-    def playbook(self, ask: Ask, timeout_s: float = WAIT_S) -> PlaybookView:
+    def playbook(self, ref: PlaybookRef, timeout_s: float = WAIT_S) -> PlaybookView:
         """Return a playbook from memory; only what is not known yet is waited for, ``timeout_s`` (s) at most."""
-        known = self._known(ask)
+        known = self._known(ref)
         if known is not None:
             return known
-        return self.wait(self._found(ask, timeout_s), lambda: self._reader.answer(ask))
+        return self.wait(self._fetched(ref, timeout_s), lambda: self._reader.answer(ref))
 
-    async def awaited_playbook(self, ask: Ask, timeout_s: float = WAIT_S) -> PlaybookView:
+    async def awaited_playbook(self, ref: PlaybookRef, timeout_s: float = WAIT_S) -> PlaybookView:
         """Return what ``playbook`` does; the event loop of the caller goes on turning."""
-        known = self._known(ask)
+        known = self._known(ref)
         if known is not None:
             return known
-        return await self.awaited(self._found(ask, timeout_s), lambda: self._reader.answer(ask))
+        return await self.awaited(self._fetched(ref, timeout_s), lambda: self._reader.answer(ref))
 
-    def _known(self, ask: Ask) -> PlaybookView | None:
+    def _known(self, ref: PlaybookRef) -> PlaybookView | None:
         """Return the answer from memory; None if it is worth waiting for."""
-        if ask.wrong:
-            self._once.warn(ask.wrong, "a playbook cannot be read, its fallback is given: %s", ask.wrong)
-        if self._closed or ask.wrong:
-            return self._reader.answer(ask)
+        if ref.problem:
+            self._log_once.warn(
+                ref.problem, "a playbook cannot be read, its fallback is given: %s", ref.problem
+            )
+        if self._closed or ref.problem:
+            return self._reader.answer(ref)
         background = self.start()
-        if self._reader.want(ask):
-            background.call(lambda: self._reader.keep_on_disk((ask.name, ask.label)))
-        return self._reader.known(ask)
+        if self._reader.note_request(ref):
+            background.call(lambda: self._reader.keep_on_disk((ref.name, ref.label)))
+        return self._reader.known(ref)
 
-    async def _found(self, ask: Ask, timeout_s: float) -> PlaybookView:
+    async def _fetched(self, ref: PlaybookRef, timeout_s: float) -> PlaybookView:
         """Return the answer after at most ``timeout_s`` (s): what came, was on disk, or the fallback."""
-        return await self._reader.found(ask, self._seconds(timeout_s))
+        return await self._reader.fetched(ref, self._seconds(timeout_s))
 
     def subscribe(self, name: str, label: str, notify: Notify) -> Callable[[], None]:
-        """Call ``notify`` on the background thread with what is known and each change; returns how to end it."""
-        if wrong := Ask(name=name, label=label).wrong:
-            self._once.warn(wrong, "nothing is told of a playbook: %s", wrong)
+        """Call ``notify`` on the background thread with what is known and each change; return what ends that."""
+        if problem := PlaybookRef(name=name, label=label).problem:
+            self._log_once.warn(problem, "nothing is told of a playbook: %s", problem)
             return lambda: None
         background = self.start()
         background.call(lambda: self._reader.subscribe((name, label), notify))
@@ -223,26 +208,26 @@ class Engine:
         """Wait until all playbooks of the deployment are known; False after ``timeout_s`` (s)."""
         return await self._reader.ready(self._seconds(timeout_s))
 
-    # ---- both faces
+    # ---- waiting and closing
 
-    def wait(self, work: Coroutine[Any, Any, T], instead: Callable[[], T]) -> T:
-        """Run a coroutine of this engine and wait for it; ``instead`` where that would be in vain, or for ever."""
+    def wait(self, work: Coroutine[Any, Any, T], otherwise: Callable[[], T]) -> T:
+        """Run a coroutine in the background and wait for it; ``otherwise`` where waiting would never end."""
         try:
-            return self._submitted(work).result()
+            return self._submit(work).result()
         except CancelledError:
-            return instead()
+            return otherwise()
 
-    async def awaited(self, work: Coroutine[Any, Any, T], instead: Callable[[], T]) -> T:
+    async def awaited(self, work: Coroutine[Any, Any, T], otherwise: Callable[[], T]) -> T:
         """See ``wait``; the event loop of the caller goes on turning."""
         try:
-            return await asyncio.wrap_future(self._submitted(work))
+            return await asyncio.wrap_future(self._submit(work))
         except (CancelledError, asyncio.CancelledError):
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            return instead()
+            return otherwise()
 
-    def _submitted(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
+    def _submit(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
         background = self._background
         if self._closed or (background is not None and background.is_here):
             work.close()
@@ -256,7 +241,7 @@ class Engine:
         if background is None or self._pid != os.getpid() or self._closed:
             self._closed = True
             return self.counts()
-        for trace in self._held.due(everything=True):
+        for trace in self._pending.due(everything=True):
             self.publish(trace)
         self._closed = True
         ends = time.monotonic() + timeout_s
@@ -264,21 +249,29 @@ class Engine:
             counts = background.submit(self.flush(timeout_s)).result(timeout_s + GRACE_S)
             left_s = max(0.5, ends - time.monotonic())
             background.submit(self._end(left_s)).result(left_s + GRACE_S)
-        except (
-            TimeoutError
-        ):  # somebody's redactor holds the thread; that is a daemon and keeps no program alive
+        except TimeoutError:
+            # A user's redactor holds the thread, which is a daemon and keeps no program alive.
             counts = self.counts()
-        self._say(counts)
+        self._log_counts(counts)
         background.stop()
         return counts
 
-    def _say(self, counts: Delivery) -> None:
+    def _log_counts(self, counts: Delivery) -> None:
         if counts.redacted:
             logger.info("taken out before sending: %s", counts.redacted)
         if not counts.is_complete:
             logger.warning(
                 "closed with %d messages not delivered and %d dropped", counts.waiting, counts.dropped
             )
+
+    def _seconds(self, timeout_s: float) -> float:
+        """Return a time-out that can be waited for."""
+        if isinstance(timeout_s, int | float) and not math.isnan(timeout_s):
+            return min(max(0.0, timeout_s), LONGEST_S)
+        self._log_once.warn(
+            "timeout", "timeout_s must be a number of seconds, not %r; it is taken as %g s", timeout_s, WAIT_S
+        )
+        return WAIT_S
 
     async def _end(self, timeout_s: float) -> None:
         for task in self._tasks:

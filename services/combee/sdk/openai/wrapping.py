@@ -14,14 +14,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
 
-from combee.sdk.answers import answer_of, metadata_of
-from combee.sdk.default import default_client
-from combee.sdk.face import Face
+from combee.sdk.client import BaseClient, default_client
 from combee.sdk.learning import CURRENT, Run
-from combee.sdk.logs import Once, logger
-from combee.sdk.reader import Ask
-from combee.sdk.shapes import CHAT, RESPONSES, Shape
-from combee.sdk.streams import Recorded, read_along, reply_in
+from combee.sdk.logs import LogOnce, logger
+from combee.sdk.openai.calls import CHAT, RESPONSES, Endpoint, answer_text, call_metadata
+from combee.sdk.openai.streams import RecordedStream, record_body, reply_of_body
+from combee.sdk.reading import PlaybookRef
 from combee.sdk.view import PlaybookView
 from combee_schemas.playbook import LATEST
 
@@ -31,7 +29,7 @@ METHODS = ("create", "parse")
 HELPERS = ("stream", "with_raw_response", "with_streaming_response", "with_options", "copy")
 """Ways past ``METHODS`` that only OpenAI's own clients have covered."""
 
-SHAPES = {"/chat/completions": CHAT, "/responses": RESPONSES}
+ENDPOINTS = {"/chat/completions": CHAT, "/responses": RESPONSES}
 OTHER_CALLS = ("/completions", "/runs")
 """The ends of paths that ask a model, too, but have no place for a playbook."""
 SOCKETS = ("realtime", "responses")
@@ -39,13 +37,13 @@ SOCKETS = ("realtime", "responses")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
-    """One call under way: to whom it is told when the answer is there."""
+class RecordedCall:
+    """One call under way, and the run it is recorded to when its answer is there."""
 
     run: Run
     is_solo: bool
     """No block is around it: the call is a run of its own."""
-    shape: Shape
+    endpoint: Endpoint
     arguments: Mapping[str, Any]
 
     def answered(self, reply: Any) -> None:
@@ -54,14 +52,14 @@ class Call:
 
     def received(self, body: bytes) -> None:
         """Record the answer that the body of an HTTP response holds."""
-        self._record(lambda: reply_in(body, self.shape.gathered()))
+        self._record(lambda: reply_of_body(body, self.endpoint.new_reply()))
 
     def _record(self, read_reply: Callable[[], Any]) -> None:
         try:
             reply = read_reply()
             model = str(self.arguments.get("model") or "")
-            messages = self.shape.asked(self.arguments)
-            self.run.recorded(messages, answer_of(reply), metadata_of(reply, model))
+            messages = self.endpoint.messages(self.arguments)
+            self.run.recorded(messages, answer_text(reply), call_metadata(reply, model))
             if self.is_solo:
                 self.run.finish(None)
         except Exception:  # noqa: BLE001 - the agent's call went well, and must not fail here
@@ -70,15 +68,15 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Injector:
-    """What is done before and after a call."""
+    """Injects the playbook into calls and says which run records them."""
 
-    client: Face
-    ask: Ask | None = field(default=None)
-    once: Once = field(default_factory=Once)
+    client: BaseClient
+    ref: PlaybookRef | None = field(default=None)
+    once: LogOnce = field(default_factory=LogOnce)
 
-    def passed(self, what: str) -> None:
-        """Say, once, that something goes past the playbook."""
-        if self.ask is not None or CURRENT.get() is not None:
+    def warn_uncovered(self, what: str) -> None:
+        """Log once that a way of calling the model is not covered."""
+        if self.ref is not None or CURRENT.get() is not None:
             self.once.warn(
                 what,
                 "wrap_openai does not cover %s: such calls are shown no playbook and are not recorded;"
@@ -87,74 +85,74 @@ class Injector:
             )
 
     def warning(self, what: str, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Return ``original`` as it is, but for the word on what goes past the playbook."""
+        """Return ``original``, which now warns that it is not covered."""
 
-        def warned(*args: Any, **arguments: Any) -> Any:
-            self.passed(what)
+        def with_warning(*args: Any, **arguments: Any) -> Any:
+            self.warn_uncovered(what)
             return original(*args, **arguments)
 
-        return warned
+        return with_warning
 
     def begin(
-        self, shape: Shape, view: PlaybookView | None, arguments: dict[str, Any]
-    ) -> tuple[dict[str, Any], Call | None]:
+        self, endpoint: Endpoint, view: PlaybookView | None, arguments: dict[str, Any]
+    ) -> tuple[dict[str, Any], RecordedCall | None]:
         """Return the arguments with the playbook in front, and the call to record; None: nobody asked for it."""
         run = CURRENT.get()
         if run is None and view is None:
             return arguments, None
         chosen = run or Run(self.client, view)  # type: ignore[arg-type]  # one of the two is there
-        given = shape.held(arguments)
-        call = Call(run=chosen, is_solo=run is None, shape=shape, arguments=given)
-        return shape.shown(given, chosen.playbook.prompt()), call
+        given = endpoint.repeatable(arguments)
+        call = RecordedCall(run=chosen, is_solo=run is None, endpoint=endpoint, arguments=given)
+        return endpoint.with_prompt(given, chosen.playbook.prompt()), call
 
     def playbook(self) -> PlaybookView | None:
         """Return what a call outside any block is shown; only what was never read is waited for."""
-        if self.ask is None or CURRENT.get() is not None:
+        if self.ref is None or CURRENT.get() is not None:
             return None
-        return self.client.engine.playbook(self.ask)
+        return self.client.core.playbook(self.ref)
 
     async def awaited_playbook(self) -> PlaybookView | None:
         """See ``playbook``."""
-        if self.ask is None or CURRENT.get() is not None:
+        if self.ref is None or CURRENT.get() is not None:
             return None
-        return await self.client.engine.awaited_playbook(self.ask)
+        return await self.client.core.awaited_playbook(self.ref)
 
 
-def recording(
-    original: Callable[..., Any], shape: Shape, injector: Injector, *, is_async: bool
+def recorded_call(
+    original: Callable[..., Any], endpoint: Endpoint, injector: Injector, *, is_async: bool
 ) -> Callable[..., Any]:
     """Return ``original`` with the playbook injected and its answer recorded."""
 
-    def finished(reply: Any, call: Call | None, arguments: Mapping[str, Any]) -> Any:
+    def finished(reply: Any, call: RecordedCall | None, arguments: Mapping[str, Any]) -> Any:
         if call is None:
             return reply
         if arguments.get("stream"):
-            return Recorded(reply, shape.gathered(), call.answered)
+            return RecordedStream(reply, endpoint.new_reply(), call.answered)
         call.answered(reply)
         return reply
 
     def sync(*args: Any, **arguments: Any) -> Any:
-        changed, call = injector.begin(shape, injector.playbook(), arguments)
+        changed, call = injector.begin(endpoint, injector.playbook(), arguments)
         return finished(original(*args, **changed), call, arguments)
 
     async def asynchronous(*args: Any, **arguments: Any) -> Any:
-        changed, call = injector.begin(shape, await injector.awaited_playbook(), arguments)
+        changed, call = injector.begin(endpoint, await injector.awaited_playbook(), arguments)
         reply: Awaitable[Any] | Any = original(*args, **changed)
         return finished(await reply if inspect.isawaitable(reply) else reply, call, arguments)
 
     return asynchronous if is_async else sync
 
 
-class Instead:
-    """Another object with some attributes of its own; the ways past them say so once."""
+class Overlay:
+    """An object with some attributes replaced; its helpers that are not covered warn once."""
 
-    def __init__(self, original: Any, injector: Injector, **own: Any) -> None:
-        self.__dict__.update(own, _original=original, _injector=injector)
+    def __init__(self, original: Any, injector: Injector, **replaced: Any) -> None:
+        self.__dict__.update(replaced, _original=original, _injector=injector)
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._original, name)
         if name in HELPERS:
-            self._injector.passed(name)
+            self._injector.warn_uncovered(name)
         return found
 
 
@@ -164,7 +162,7 @@ def wrap_openai(
     playbook: str | None = None,
     label: str = LATEST,
     fallback: str = "",
-    combee: Face | None = None,
+    combee: BaseClient | None = None,
 ) -> C:
     """Return a copy of an ``OpenAI`` or ``AsyncOpenAI`` client whose completions and responses learn, streams too.
 
@@ -183,8 +181,8 @@ def wrap_openai(
         raise TypeError(
             "wrap_openai needs a client with chat.completions.create or responses.create, such as openai.OpenAI()"
         )
-    ask = Ask(name=playbook, label=label, fallback=fallback) if playbook else None
-    injector = Injector(client=combee or default_client(), ask=ask)
+    ref = PlaybookRef(name=playbook, label=label, fallback=fallback) if playbook else None
+    injector = Injector(client=combee or default_client(), ref=ref)
     if _has_request(type(client)):
         return _subclassed(client, injector)
     is_async = hasattr(type(client), "__aenter__")
@@ -193,10 +191,10 @@ def wrap_openai(
         if callable(original := getattr(client, name, None)):
             setattr(wrapped, name, injector.warning(name, original))
     if completions in can:
-        recorded = _recorded(completions, CHAT, injector, is_async=is_async)
-        wrapped.chat = Instead(chat, injector, completions=recorded)
+        recorded = _recorded_resource(completions, CHAT, injector, is_async=is_async)
+        wrapped.chat = Overlay(chat, injector, completions=recorded)
     if responses in can:
-        wrapped.responses = _recorded(responses, RESPONSES, injector, is_async=is_async)
+        wrapped.responses = _recorded_resource(responses, RESPONSES, injector, is_async=is_async)
     return wrapped  # type: ignore[no-any-return]  # a copy of what was given
 
 
@@ -214,7 +212,7 @@ def _subclassed(client: C, injector: Injector) -> C:
     """Return a copy of a client, of a subclass that its own ``copy`` and ``with_options`` make more of."""
     kind: Any = getattr(type(client), "__wrapped__", type(client))  # wrapping again replaces the first
     own = {"__wrapped__": kind, "request": _request(kind.request, injector)}
-    own |= {name: _Watched(name, kind, injector) for name in SOCKETS if hasattr(kind, name)}
+    own |= {name: _WarningPart(name, kind, injector) for name in SOCKETS if hasattr(kind, name)}
     made: Any = object.__new__(type(kind.__name__, (kind,), {"__module__": kind.__module__, **own}))
     # What a client keeps of its parts is bound to it: the copy has to make its own.
     made.__dict__.update(
@@ -228,57 +226,57 @@ def _subclassed(client: C, injector: Injector) -> C:
 def _request(original: Callable[..., Any], injector: Injector) -> Callable[..., Any]:
     """Return a client's ``request`` with the playbook injected and its answer recorded."""
 
-    def begin(options: Any, shape: Shape, view: PlaybookView | None) -> tuple[Any, Call | None]:
-        body, call = injector.begin(shape, view, options.json_data)
+    def begin(options: Any, endpoint: Endpoint, view: PlaybookView | None) -> tuple[Any, RecordedCall | None]:
+        body, call = injector.begin(endpoint, view, options.json_data)
         changed = copy.copy(options)
         changed.json_data = body
         return changed, call
 
     def sync(self: Any, cast_to: Any, options: Any, *args: Any, **more: Any) -> Any:
-        shape = _shape_of(options, injector)
-        if shape is None:
+        endpoint = _endpoint_of(options, injector)
+        if endpoint is None:
             return original(self, cast_to, options, *args, **more)
-        changed, call = begin(options, shape, injector.playbook())
+        changed, call = begin(options, endpoint, injector.playbook())
         reply = original(self, cast_to, changed, *args, **more)
         return _observed(reply, call)
 
     async def asynchronous(self: Any, cast_to: Any, options: Any, *args: Any, **more: Any) -> Any:
-        shape = _shape_of(options, injector)
-        if shape is None:
+        endpoint = _endpoint_of(options, injector)
+        if endpoint is None:
             return await original(self, cast_to, options, *args, **more)
-        changed, call = begin(options, shape, await injector.awaited_playbook())
+        changed, call = begin(options, endpoint, await injector.awaited_playbook())
         reply = await original(self, cast_to, changed, *args, **more)
         return _observed(reply, call)
 
     return asynchronous if inspect.iscoroutinefunction(original) else sync
 
 
-def _shape_of(options: Any, injector: Injector) -> Shape | None:
+def _endpoint_of(options: Any, injector: Injector) -> Endpoint | None:
     """Return how a request asks a model; None: it does not, or in a way that has no place for a playbook."""
     path = str(options.url).partition("?")[0]
-    end = next((end for end in (*SHAPES, *OTHER_CALLS) if path.endswith(end)), None)
+    end = next((end for end in (*ENDPOINTS, *OTHER_CALLS) if path.endswith(end)), None)
     if end is None or str(options.method).lower() != "post":
         return None
-    if end in SHAPES and isinstance(options.json_data, dict):
-        return SHAPES[end]
-    injector.passed(f"POST {end}")
+    if end in ENDPOINTS and isinstance(options.json_data, dict):
+        return ENDPOINTS[end]
+    injector.warn_uncovered(f"POST {end}")
     return None
 
 
-def _observed(reply: Any, call: Call | None) -> Any:
+def _observed(reply: Any, call: RecordedCall | None) -> Any:
     """Return a reply as it is; it is recorded when its text has been read."""
     if call is None:
         return reply
     # A raw response, a stream over one, or a value that was made of one.
     response = getattr(reply, "http_response", None) or getattr(reply, "response", None) or reply
     if hasattr(response, "iter_bytes"):
-        read_along(response, call.received)
+        record_body(response, call.received)
     else:
         call.answered(reply)
     return reply
 
 
-class _Watched:
+class _WarningPart:
     """A part of a client whose ``connect`` says once that it is not covered."""
 
     def __init__(self, name: str, kind: Any, injector: Injector) -> None:
@@ -297,11 +295,11 @@ class _Watched:
 # ---- any other client
 
 
-def _recorded(resource: Any, shape: Shape, injector: Injector, *, is_async: bool) -> Instead:
+def _recorded_resource(resource: Any, endpoint: Endpoint, injector: Injector, *, is_async: bool) -> Overlay:
     """Return a resource whose calls are recorded."""
     own = {
-        name: recording(getattr(resource, name), shape, injector, is_async=is_async)
+        name: recorded_call(getattr(resource, name), endpoint, injector, is_async=is_async)
         for name in METHODS
         if callable(getattr(resource, name, None))
     }
-    return Instead(resource, injector, **own)
+    return Overlay(resource, injector, **own)
