@@ -12,8 +12,8 @@ from tempfile import TemporaryDirectory
 from benchmarks.rows import Row, row
 from benchmarks.stage import ROLES, Stage, fresh, lessons, staged
 from combee.adapters.embedded_kafka import open_user_broker
-from combee.adapters.embedded_kafka.state import Run
-from combee.adapters.kafka import Presence, is_ready
+from combee.adapters.embedded_kafka.data_dir import RunState
+from combee.adapters.kafka import Reachability, is_ready
 from combee.adapters.kafka.connection import Connection
 from combee.inspection.audit import audit
 from combee.ports import TransientError
@@ -113,7 +113,7 @@ async def _broker_killed(runs: int) -> list[Row]:
             waits = []
             for number in range(runs + 1):
                 also = rng.choice(ROLES) if number % 2 else None
-                waits.append(await _learned_again(stage, home, Presence(connection), rng.random(), also))
+                waits.append(await _learned_again(stage, home, Reachability(connection), rng.random(), also))
             ledger = await audit(stage.log)
             wrong = ledger.lost + ledger.double + len(ledger.violations)
     return [
@@ -123,20 +123,20 @@ async def _broker_killed(runs: int) -> list[Row]:
 
 
 async def _learned_again(
-    stage: Stage, home: Path, presence: Presence, share: float, also: str | None
+    stage: Stage, home: Path, reachability: Reachability, share: float, also: str | None
 ) -> float:
     """Kill in the middle of work; return how long after the broker's first answer a new reflection was learned."""
     before, after = fresh("before"), fresh("after")
     await stage.publish(lessons(before, 2 * BATCH))
     await asyncio.sleep(share * UP_TO_S)  # the moment is drawn
-    run = Run.load(home)
+    run = RunState.load(home)
     assert run  # noqa: S101 - the broker runs
     os.kill(run.pids[1], signal.SIGKILL)
     if also:
         stage.supervisor.send(also, signal.SIGKILL)
     # An agent's, sent while the broker is away.
     sent = asyncio.create_task(write(stage.log, *map(topics.REFLECTIONS.record, lessons(after, BATCH))))
-    answered = await _first_answer(presence)
+    answered = await _first_answer(reachability)
     await sent
     learned = await stage.through(after)
     playbooks = stage.subscriber.playbooks
@@ -144,14 +144,14 @@ async def _learned_again(
     return learned - answered
 
 
-async def _first_answer(presence: Presence) -> float:
+async def _first_answer(reachability: Reachability) -> float:
     try:
         async with asyncio.timeout(WAIT_S):
             while True:
                 try:
-                    await presence.ask()
+                    await reachability.check()
                     return time.monotonic()
                 except TransientError:
                     await asyncio.sleep(POLL_S)
     finally:
-        await presence.close()
+        await reachability.close()

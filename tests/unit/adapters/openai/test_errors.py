@@ -1,12 +1,9 @@
+"""Which error a server's refusal becomes, and what of it is shown."""
+
 import pytest
-from structlog.testing import capture_logs
 
-from combee.adapters.openai.faults import CallFailedError, Refusal, RefusedError, classify, redact
-from combee.adapters.openai.patience import Health, Patience, Waiting
-from combee.adapters.openai.retry_after import retry_after_s
+from combee.adapters.openai.errors import CallFailedError, Refusal, RefusedError, classify, redact
 from combee.ports import PoisonError, PromptTooLongError, TransientError
-
-PATIENCE = Patience(first_wait_s=0.5, max_wait_s=30, permanent_wait_s=20, give_up_after_s=None)
 
 
 @pytest.mark.parametrize("status", [408, 409, 425, 429, 500, 502, 503, 504, 529])
@@ -81,66 +78,3 @@ def test_nothing_that_looks_like_a_secret_is_shown(text: str) -> None:
 
 def test_a_placeholder_key_is_not_cut_out_of_the_servers_words() -> None:
     assert redact("none of the messages fits", "none") == "none of the messages fits"
-
-
-@pytest.mark.parametrize(
-    ("headers", "expected_s"),
-    [
-        ({}, None),
-        ({"retry-after": "7"}, 7),
-        ({"retry-after": "0.25"}, 0.25),
-        ({"retry-after-ms": "1500", "retry-after": "9"}, 1.5),
-        ({"retry-after": "-3"}, 0),
-        ({"retry-after": "86400"}, 120),
-        ({"retry-after": "nan"}, None),
-        ({"retry-after": "inf"}, None),
-        ({"retry-after": "soon"}, None),
-        ({"retry-after": "Thu, 01 Jan 2026 00:00:30 GMT", "date": "Thu, 01 Jan 2026 00:00:10 GMT"}, 20),
-        ({"retry-after": "Thu, 01 Jan 2026 00:00:30 GMT"}, None),
-    ],
-)
-def test_retry_after_is_read_as_seconds_or_as_a_time(
-    headers: dict[str, str], expected_s: float | None
-) -> None:
-    assert retry_after_s(headers) == expected_s
-
-
-def test_retry_after_is_waited_for_and_never_becomes_a_busy_loop() -> None:
-    waiting = Waiting(PATIENCE)
-    assert waiting(CallFailedError("busy", retry_after_s=9)) == 9
-    assert waiting(CallFailedError("busy", retry_after_s=0)) == 0.5
-
-
-def test_without_a_wish_the_back_off_decides_and_permanent_trouble_is_slow() -> None:
-    waiting = Waiting(PATIENCE)
-    assert waiting(CallFailedError("busy")) is True
-    assert waiting(CallFailedError("bad key", retry_after_s=1, permanent=True)) == 20
-
-
-def test_other_errors_are_not_tried_again() -> None:
-    assert Waiting(PATIENCE)(PoisonError("no")) is False
-
-
-def test_patience_is_counted_from_the_first_failure_and_a_wait_beyond_it_is_not_begun() -> None:
-    waiting = Waiting(Patience(first_wait_s=1, max_wait_s=30, permanent_wait_s=20, give_up_after_s=60))
-    waiting.failed_at(1000)
-    assert waiting(CallFailedError("busy", retry_after_s=59)) == 59
-    assert waiting(CallFailedError("busy", retry_after_s=61)) is False
-    waiting.failed_at(1059)
-    assert waiting(CallFailedError("busy")) is True
-    waiting.failed_at(1060)
-    assert waiting(CallFailedError("busy")) is False
-
-
-@pytest.mark.usefixtures("every_level")
-def test_trouble_is_said_aloud_once_and_so_is_its_end() -> None:
-    health = Health()
-    with capture_logs() as logs:
-        for _ in range(3):
-            health.failed(CallFailedError("bad key; check it", permanent=True))
-        assert health.trouble == "bad key; check it"
-        health.answered()
-        health.answered()
-    assert health.trouble is None
-    assert [entry["log_level"] for entry in logs] == ["error", "info"]
-    assert logs[0]["reason"] == "bad key; check it"

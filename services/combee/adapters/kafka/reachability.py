@@ -1,4 +1,4 @@
-"""Whether a broker answers, and if it does not, why: what heals by waiting, and what does not."""
+"""Reachability of the brokers: whether one answers, and if none does, why."""
 
 import asyncio
 import ssl
@@ -21,11 +21,11 @@ CLOSE_S = 1.0
 ASKED_MECHANISM = "PLAIN"
 
 
-class Presence:
-    """Whether a broker answers, asked over one connection that is kept.
+class Reachability:
+    """Whether a broker answers, checked over one connection that is kept.
 
-    The clients of aiokafka swallow why they cannot connect; here it is told, and told apart: what heals by
-    waiting is a TransientError, what does not a ConfigurationError.
+    The clients of aiokafka do not say why they cannot connect. Here the reason is raised: a TransientError heals by
+    waiting, a ConfigurationError does not.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -34,7 +34,7 @@ class Presence:
         self._servers = self._options.pop("bootstrap_servers")
         self._open: Any = None
 
-    async def ask(self) -> None:
+    async def check(self) -> None:
         """Return when a broker has answered a request for metadata.
 
         Raises
@@ -44,7 +44,7 @@ class Presence:
         """
         if self._open is not None:
             try:
-                await self._question(self._open)
+                await self._request_metadata(self._open)
             except CombeeError:
                 await self.close()
             else:
@@ -52,9 +52,9 @@ class Presence:
         failures: list[CombeeError] = []
         for host, port, _ in collect_hosts(self._servers):
             try:
-                self._open = await self._answering(host, port)
+                self._open = await self._connect_and_ask(host, port)
             except TransientError as error:
-                failures.append(await self._mismatch(host, port) or error)
+                failures.append(await self._protocol_mismatch(host, port) or error)
             except CombeeError as error:
                 failures.append(error)
             else:
@@ -62,17 +62,17 @@ class Presence:
         refusals = [error for error in failures if isinstance(error, ConfigurationError)]
         raise (refusals or failures)[0]
 
-    async def _answering(self, host: str, port: int) -> Any:
+    async def _connect_and_ask(self, host: str, port: int) -> Any:
         with translated(f"connecting to {host}:{port}", self._need):
-            opened = await _connected(host, port, self._options)
+            opened = await _open_connection(host, port, self._options)
         try:
-            await self._question(opened)
+            await self._request_metadata(opened)
         except CombeeError:
             await opened.close()
             raise
         return opened
 
-    async def _question(self, opened: Any) -> None:
+    async def _request_metadata(self, opened: Any) -> None:
         with translated("asking for metadata", self._need):
             await opened.send(MetadataRequest([]))
 
@@ -82,13 +82,13 @@ class Presence:
         if opened is not None:
             await opened.close()
 
-    async def _mismatch(self, host: str, port: int) -> ConfigurationError | None:
+    async def _protocol_mismatch(self, host: str, port: int) -> ConfigurationError | None:
         """Return what is wrong with COMBEE_SECURITY_PROTOCOL, if the broker is there and speaks another one.
 
         A broker that is spoken to in the wrong protocol hangs up without a word, as one does that goes down.
         """
         ours = self._options.get("security_protocol", "PLAINTEXT")
-        spoken = await self._spoken(host, port)
+        spoken = await self._spoken_protocol(host, port)
         if spoken is None or spoken == ours:
             return None
         return ConfigurationError(
@@ -96,15 +96,15 @@ class Presence:
             f" set it to {spoken}"
         )
 
-    async def _spoken(self, host: str, port: int) -> str | None:
-        for context in (_unverified(), None):
+    async def _spoken_protocol(self, host: str, port: int) -> str | None:
+        for context in (_unverified_context(), None):
             options = {
                 "security_protocol": "SSL" if context else "PLAINTEXT",
                 "ssl_context": context,
                 "request_timeout_ms": ANSWER_TIMEOUT_MS,
             }
             with suppress(CombeeError), translated("looking at the protocol"):
-                opened = await _connected(host, port, options)
+                opened = await _open_connection(host, port, options)
                 try:
                     answer = await opened.send(SaslHandShakeRequest(ASKED_MECHANISM))
                 finally:
@@ -114,7 +114,7 @@ class Presence:
         return None
 
 
-async def _connected(host: str, port: int, options: Mapping[str, Any]) -> Any:
+async def _open_connection(host: str, port: int, options: Mapping[str, Any]) -> Any:
     """Return an open connection; of one that is refused nothing is left open."""
     connection = AIOKafkaConnection(host, port, **options)
     try:
@@ -126,7 +126,7 @@ async def _connected(host: str, port: int, options: Mapping[str, Any]) -> Any:
     return connection
 
 
-def _unverified() -> ssl.SSLContext:
+def _unverified_context() -> ssl.SSLContext:
     """Return a context that finds out whether somebody speaks TLS; nothing secret goes through it."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False

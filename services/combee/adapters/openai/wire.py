@@ -1,17 +1,63 @@
-"""A server's answer, read defensively: any field may be missing or of another type."""
+"""Requests as a server accepts them, and its answers, read defensively."""
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from combee.adapters.openai.faults import CallFailedError, Refusal, classify
+from combee.adapters.openai.errors import CallFailedError, Refusal, RefusedError, classify
 from combee_schemas.base import Usage
+from combee_schemas.model import Prompt
+
+Message = Mapping[str, str]
 
 CHARS_PER_TOKEN = 4
 BAD_REQUEST, BAD_GATEWAY = 400, 502
+_FORMAT = re.compile(r"response_format|json|schema|grammar|structured")
+_OPTIONS = ("temperature", "seed", "max_tokens", "max_completion_tokens")
 
-Message = Mapping[str, str]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestOptions:
+    """What is asked of the model with every prompt; None leaves it to the server."""
+
+    model: str
+    max_output_tokens: int | None
+    temperature: float | None
+    seed: int | None
+
+
+def request(options: RequestOptions, prompt: Prompt, dropped: frozenset[str]) -> dict[str, Any]:
+    """Return the parameters of a call, its messages aside."""
+    newer_name = "max_tokens" in dropped
+    wanted = {
+        "temperature": options.temperature,
+        "seed": options.seed,
+        "max_completion_tokens" if newer_name else "max_tokens": options.max_output_tokens,
+        "response_format": _response_format(prompt, dropped),
+    }
+    kept = {name: value for name, value in wanted.items() if value is not None and name not in dropped}
+    return {"model": options.model} | kept
+
+
+def option_to_drop(sent: Mapping[str, Any], refused: RefusedError) -> str | None:
+    """Return the one option to drop before asking again, or None if the prompt itself is refused."""
+    for name in _OPTIONS:
+        if name in sent and re.search(rf"\b{name}\b", refused.about):
+            return name
+    if "response_format" in sent and _FORMAT.search(refused.about):
+        return str(sent["response_format"]["type"])
+    return None
+
+
+def _response_format(prompt: Prompt, dropped: frozenset[str]) -> dict[str, Any] | None:
+    if not prompt.reply_schema or "json_object" in dropped:
+        return None
+    if "json_schema" in dropped:
+        return {"type": "json_object"}
+    schema = {"name": prompt.reply_name, "schema": dict(prompt.reply_schema), "strict": True}
+    return {"type": "json_schema", "json_schema": schema}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

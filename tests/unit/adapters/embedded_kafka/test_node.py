@@ -1,7 +1,7 @@
 from pathlib import Path
 
+from combee.adapters.embedded_kafka.node import render, server_properties
 from combee.adapters.embedded_kafka.ports import NodePorts
-from combee.adapters.embedded_kafka.properties import render, server_properties
 
 PORTS = tuple(NodePorts(broker=n, controller=n + 1) for n in (20_000, 20_010, 20_020))
 

@@ -10,8 +10,7 @@ from combee.adapters.embedded_kafka import (
     EmbeddedKafkaError,
     PortTakenError,
 )
-from combee.adapters.embedded_kafka.diagnosis import TAIL_CHARACTERS, diagnose
-from combee.adapters.embedded_kafka.storage import storage_errors
+from combee.adapters.embedded_kafka.errors import TAIL_CHARACTERS, diagnose, storage_errors
 
 
 @pytest.mark.parametrize(

@@ -2,22 +2,22 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from combee.adapters.embedded_kafka.archive import Archive
 from combee.adapters.embedded_kafka.java import Java
+from combee.adapters.embedded_kafka.jvm import ClassDataArchive
 from support.fake_java import script
 
 
-def archive(tmp_path: Path, *, own_base: bool = True) -> Archive:
+def archive(tmp_path: Path, *, own_base: bool = True) -> ClassDataArchive:
     java = script(
         tmp_path / "java" / "bin" / "java", '#!/bin/sh\nfor a; do last="$a"; done\n: > "${last#*=}"\n'
     )
     if own_base:
         script(tmp_path / "java" / "lib" / "server" / "classes.jsa", "")
     jar = script(tmp_path / "one.jar", "classes")
-    return Archive(folder=tmp_path / "archives", java=Java(path=java, banner="17"), jars=(jar,))
+    return ClassDataArchive(folder=tmp_path / "archives", java=Java(path=java, banner="17"), jars=(jar,))
 
 
-def record(one: Archive) -> Path:
+def record(one: ClassDataArchive) -> Path:
     target = Path(one.recording()[-1].partition("=")[2])
     target.write_text("recorded")
     return target

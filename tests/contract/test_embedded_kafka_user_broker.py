@@ -12,14 +12,14 @@ from combee.adapters.embedded_kafka import (
     BrokerStartError,
     DirectoryInUseError,
     PortTakenError,
-    directory,
     guard,
+    user_broker,
 )
-from combee.adapters.embedded_kafka.directory import SharedKafka, using
-from combee.adapters.embedded_kafka.lock import held
+from combee.adapters.embedded_kafka.data_dir import RunState
+from combee.adapters.embedded_kafka.locks import file_lock
 from combee.adapters.embedded_kafka.node import node_lease, node_process
 from combee.adapters.embedded_kafka.process import BrokerProcess
-from combee.adapters.embedded_kafka.state import Run
+from combee.adapters.embedded_kafka.user_broker import SharedKafka, use_broker
 from support.fake_java import fake_jvm
 from support.waiting import until
 
@@ -37,7 +37,7 @@ def shared(folder: Path) -> SharedKafka:
 @asynccontextmanager
 async def command(folder: Path) -> AsyncIterator[BrokerProcess]:
     kafka = shared(folder)
-    async with using(kafka, 5):
+    async with use_broker(kafka, 5):
         process = kafka._nodes[0].process
         assert process
         yield process
@@ -48,7 +48,7 @@ async def test_one_command_starts_the_broker_and_stops_it(tmp_path: Path) -> Non
         assert process.alive()
 
     assert not process.alive()
-    assert Run.load(tmp_path / "home") is None
+    assert RunState.load(tmp_path / "home") is None
 
 
 async def test_a_second_command_uses_the_broker_of_the_first(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ async def test_two_commands_at_once_start_one_broker(tmp_path: Path) -> None:
 async def test_the_run_file_of_a_dead_broker_is_not_believed(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
-    Run(address="127.0.0.1:1", pids={1: os.getpid()}).save(home)
+    RunState(address="127.0.0.1:1", pids={1: os.getpid()}).save(home)
 
     async with command(tmp_path) as process:
         assert process.pid != os.getpid()
@@ -92,7 +92,7 @@ async def test_a_broker_whose_users_all_vanished_is_not_joined_while_it_ends(tmp
     vanished = shared(tmp_path)
     async with vanished.locked(1):
         await vanished.start()
-    vanished.let_go()
+    vanished.release()
 
     async with command(tmp_path) as process:
         assert not await process.gone(3 * guard.POLL_S)
@@ -102,13 +102,13 @@ async def test_a_guard_that_is_ending_the_broker_is_waited_for(tmp_path: Path) -
     vanished = shared(tmp_path)
     async with vanished.locked(1):
         await vanished.start()
-    run = Run.load(tmp_path / "home")
+    run = RunState.load(tmp_path / "home")
     assert run
     process = node_process(tmp_path / "home", 1, run.pids[1])
-    vanished.let_go()
+    vanished.release()
     # As the guard does while it ends the broker.
     ending = node_lease(tmp_path / "home", 1)
-    await ending.wait(5, alone=True)
+    await ending.wait(5, exclusive=True)
     ending.release()
 
     assert await process.gone(10)
@@ -122,11 +122,11 @@ async def test_a_broker_that_does_not_answer_is_named_with_its_process(
     async def deaf(_: str) -> bool:
         return False
 
-    monkeypatch.setattr(directory, "JOIN_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(user_broker, "JOIN_TIMEOUT_S", 0.1)
     async with command(tmp_path) as process:
         second = SharedKafka(tmp_path / "home", ready=deaf, env={})
         with pytest.raises(BrokerStartError, match=f"kill {process.pid}"):
-            async with using(second, 5):
+            async with use_broker(second, 5):
                 pass
 
         assert process.alive()
@@ -135,9 +135,9 @@ async def test_a_broker_that_does_not_answer_is_named_with_its_process(
 async def test_a_directory_that_stays_locked_is_a_clear_error(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
-    async with held(home / "lock", 1, what="it"):
+    async with file_lock(home / "lock", 1, what="it"):
         with pytest.raises(DirectoryInUseError, match="Combee's data directory"):
-            async with using(shared(tmp_path), 0.05):
+            async with use_broker(shared(tmp_path), 0.05):
                 pass
 
 
@@ -167,7 +167,7 @@ async def again(kafka: SharedKafka, dead: BrokerProcess) -> BrokerProcess:
 
 async def test_a_broker_that_is_killed_while_in_use_is_started_again_on_its_ports(tmp_path: Path) -> None:
     kafka, told = shared(tmp_path), list[str]()
-    async with using(kafka, 5, told.append) as address:
+    async with use_broker(kafka, 5, told.append) as address:
         first = kafka._nodes[0].process
         assert first
         first.signal(signal.SIGKILL)
@@ -183,7 +183,7 @@ async def test_a_broker_that_cannot_be_started_again_just_now_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kafka, told = shared(tmp_path), list[str]()
-    async with using(kafka, 5, told.append):
+    async with use_broker(kafka, 5, told.append):
         first, start = kafka._nodes[0].process, kafka.start
         assert first
 
@@ -201,17 +201,17 @@ async def test_a_broker_that_cannot_be_started_again_just_now_is_tried_again(
 async def test_a_command_that_finds_a_killed_broker_first_keeps_its_ports_and_both_use_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(directory, "LOOK_S", 1.0)
+    monkeypatch.setattr(user_broker, "LOOK_S", 1.0)
     keeper, quicker = shared(tmp_path), shared(tmp_path)
-    async with using(keeper, 5) as address:
+    async with use_broker(keeper, 5) as address:
         first = keeper._nodes[0].process
         assert first
         first.signal(signal.SIGKILL)
         assert await first.gone(5)
         with stranger(address), pytest.raises(PortTakenError):
-            async with using(quicker, 5):  # it may not move: the keeper's clients know its ports
+            async with use_broker(quicker, 5):  # it may not move: the keeper's clients know its ports
                 pass
-        async with using(quicker, 5) as found:
+        async with use_broker(quicker, 5) as found:
             assert found == address
             assert await again(keeper, first) == quicker._nodes[0].process
 
@@ -219,9 +219,9 @@ async def test_a_command_that_finds_a_killed_broker_first_keeps_its_ports_and_bo
 async def test_a_broker_that_cannot_start_again_is_tried_with_growing_pauses_until_it_can(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(directory, "BACK_OFF_S", 0.01)
+    monkeypatch.setattr(user_broker, "BACK_OFF_S", 0.01)
     kafka, told = shared(tmp_path), list[str]()
-    async with using(kafka, 5, told.append) as address:
+    async with use_broker(kafka, 5, told.append) as address:
         first = kafka._nodes[0].process
         assert first
         first.signal(signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""What a data directory remembers: the cluster's identity and ports, and which processes run it now."""
+"""Data directories: where they are, and what one remembers of its cluster and its processes."""
 
 import json
 from base64 import urlsafe_b64encode
@@ -8,14 +8,27 @@ from pathlib import Path
 from typing import Any, Self
 from uuid import uuid4
 
+from platformdirs import user_cache_path, user_data_path
+
 from combee.adapters.embedded_kafka.ports import NodePorts
 
+VERSION = "4.3.1"
 CLUSTER_FILE = "cluster.json"
 RUN_FILE = "run.json"
 
 
+def default_cache_dir() -> Path:
+    """Return the user's cache folder for the broker's jars."""
+    return user_cache_path("combee") / f"kafka-{VERSION}"
+
+
+def home_dir() -> Path:
+    """Return the user's one data directory, which all commands share."""
+    return user_data_path("combee") / "kafka"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cluster:
+class ClusterState:
     """The cluster that a data directory holds."""
 
     cluster_id: str
@@ -37,7 +50,7 @@ class Cluster:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class RunState:
     """The processes that run a data directory now; ``pids`` by node."""
 
     address: str

@@ -3,29 +3,35 @@ from pathlib import Path
 
 import pytest
 
+from combee.adapters.embedded_kafka.data_dir import (
+    CLUSTER_FILE,
+    RUN_FILE,
+    ClusterState,
+    RunState,
+    new_cluster_id,
+)
 from combee.adapters.embedded_kafka.ports import NodePorts
-from combee.adapters.embedded_kafka.state import CLUSTER_FILE, RUN_FILE, Cluster, Run, new_cluster_id
 
-CLUSTER = Cluster(
+CLUSTER = ClusterState(
     cluster_id="abc", ports=(NodePorts(broker=1, controller=2), NodePorts(broker=3, controller=4))
 )
-RUN = Run(address="127.0.0.1:1", pids={1: 4711, 2: 4712})
+RUN = RunState(address="127.0.0.1:1", pids={1: 4711, 2: 4712})
 
 
 def test_a_cluster_is_remembered(tmp_path: Path) -> None:
     CLUSTER.save(tmp_path)
 
-    assert Cluster.load(tmp_path) == CLUSTER
+    assert ClusterState.load(tmp_path) == CLUSTER
 
 
 def test_a_run_is_remembered_until_it_is_removed(tmp_path: Path) -> None:
     RUN.save(tmp_path)
-    assert Run.load(tmp_path) == RUN
+    assert RunState.load(tmp_path) == RUN
 
-    Run.remove(tmp_path)
-    Run.remove(tmp_path)
+    RunState.remove(tmp_path)
+    RunState.remove(tmp_path)
 
-    assert Run.load(tmp_path) is None
+    assert RunState.load(tmp_path) is None
 
 
 @pytest.mark.parametrize(
@@ -35,8 +41,8 @@ def test_a_damaged_file_counts_as_none(tmp_path: Path, damage: str) -> None:
     (tmp_path / RUN_FILE).write_text(damage)
     (tmp_path / CLUSTER_FILE).write_text(damage)
 
-    assert Run.load(tmp_path) is None
-    assert Cluster.load(tmp_path) is None
+    assert RunState.load(tmp_path) is None
+    assert ClusterState.load(tmp_path) is None
 
 
 def test_cluster_ids_are_16_bytes_that_never_look_like_an_option() -> None:
