@@ -1,9 +1,11 @@
 """Comparing two commits: only a difference that noise cannot make is one."""
 
 import random
+from pathlib import Path
 
 import pytest
 from benchmarks.paired import estimate, exceeds, interval
+from benchmarks.sides import foreign
 
 LIMIT = 1.05
 
@@ -46,3 +48,8 @@ def test_the_interval_is_that_of_the_tables(pairs: int, outside: int) -> None:
 def test_five_pairs_are_refused() -> None:
     with pytest.raises(ValueError, match="too few: 6 at least"):
         interval([1.2] * 5)
+
+
+def test_code_that_is_not_a_sides_own_is_named(tmp_path: Path) -> None:
+    own = str(tmp_path / "services" / "combee" / "__init__.py")
+    assert foreign([own, None, "/installed/combee/ports.py"], tmp_path) == ["/installed/combee/ports.py"]
