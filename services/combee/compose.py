@@ -269,7 +269,7 @@ async def _gateway(
     log: Log, settings: Settings, _: str, stop: asyncio.Event, telemetry: Telemetry, _wrap: WrapModel
 ) -> None:
     try:
-        from combee.gateway import service  # noqa: PLC0415 - an extra
+        from combee.gateway import server  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
         raise ConfigurationError(f"the gateway needs {error.name}: pip install 'combee[gateway]'") from error
     mounts = []
@@ -280,7 +280,7 @@ async def _gateway(
             mounts.append(mount)
     except ModuleNotFoundError as error:
         logger.info("no_dashboard", reason=f"{error.name} is missing: pip install 'combee[dashboard]'")
-    await service.run(log, settings, stop, telemetry, mounts)
+    await server.run(log, settings, stop, telemetry, mounts)
 
 
 ROLES: Mapping[str, Role] = {

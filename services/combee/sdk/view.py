@@ -11,7 +11,7 @@ from math import log
 from typing import Final, Literal
 
 from combee.core.formats.render import ace_text, markdown_text
-from combee.core.playbook.words import evened
+from combee.core.playbook.wording import evened
 from combee.core.prompt import entry_tokens, fence
 from combee.sdk.logs import LogOnce
 from combee_schemas.base import Shown
