@@ -1,24 +1,20 @@
-"""The faults: each a small function that hurts a run at seeded moments and returns when it is healed."""
+"""The faults of processes, network, model and broker: each acts at seeded moments and returns when it is healed."""
 
 import asyncio
-import os
 import signal
-import time
-from collections.abc import Sequence
 from random import Random
-from typing import Literal
 
 import aiokafka
 
 from combee.adapters.embedded_kafka import EmbeddedKafka
 from combee_schemas import topics
 from support.failpoints.points import POINTS
-from support.faults_driver import Driver, items
-from support.faults_scenario import Fault, Run
-from support.faults_stage import ROLES
-from support.proxy import Proxy
+from support.faults.actions import How, end_processes, freeze, refuse_calls, restart_broker, separate
+from support.faults.brokers import Proxy
+from support.faults.cluster import ROLES
+from support.faults.driver import Driver, items
+from support.faults.run import Fault, Run
 
-RESTARTED_S = 45.0
 MAJORITY_DOWN_S = 10.0
 MORE = 30
 ASKING = ("reflect", "scan")
@@ -30,30 +26,18 @@ PLACES = {
     ],
 }
 """Which services pass which points."""
-How = Literal["silent", "resets"]
-"""What a partition of the network looks like to those it separates."""
 
 
 def kills(*roles: str, times: int = 2) -> Fault:
     """kill -9 of all replicas of these services, several times."""
 
     async def fault(run: Run) -> None:
-        names = [name for role in roles for name in run.stage.names(role)]
+        names = [name for role in roles for name in run.cluster.names(role)]
         for moment in run.moments(times):
             await run.reach(moment)
-            await end(run, names, signal.SIGKILL)
+            await end_processes(run, names, signal.SIGKILL)
 
     return fault
-
-
-async def end(run: Run, names: Sequence[str], sign: signal.Signals) -> None:
-    """End processes, and wait until the supervisor has replaced them."""
-    run.hurt(*{name.partition("-")[0] for name in names}, calls=sign == signal.SIGKILL)
-    began = time.monotonic()
-    for name in names:
-        run.stage.supervisor.send(name, sign)
-    await run.stage.supervisor.restarted(names, RESTARTED_S)
-    run.ready_s.append(time.monotonic() - began)
 
 
 def roll(times: int = 1) -> Fault:
@@ -63,7 +47,7 @@ def roll(times: int = 1) -> Fault:
         moments = run.moments(times * len(ROLES))
         for role, moment in zip(ROLES * times, moments, strict=True):
             await run.reach(moment)
-            await end(run, run.stage.names(role), signal.SIGTERM)
+            await end_processes(run, run.cluster.names(role), signal.SIGTERM)
 
     return fault
 
@@ -73,13 +57,7 @@ def zombie(role: str, seconds: float) -> Fault:
 
     async def fault(run: Run) -> None:
         await run.reach(run.moments(1)[0])
-        pid = run.stage.supervisor.pid(run.stage.names(role)[0])
-        os.kill(pid, signal.SIGSTOP)
-        try:
-            await asyncio.sleep(seconds)  # the fault is this long
-        finally:
-            os.kill(pid, signal.SIGCONT)
-        run.hurt(role)
+        await freeze(run, role, seconds)
 
     return fault
 
@@ -89,10 +67,7 @@ def partition(proxy: Proxy, role: str, seconds: float, *, how: How) -> Fault:
 
     async def fault(run: Run) -> None:
         await run.reach(run.moments(1, high=0.5)[0])
-        proxy.hold() if how == "silent" else proxy.cut()
-        await asyncio.sleep(seconds)  # the fault is this long
-        proxy.heal()
-        run.hurt(role)
+        await separate(run, proxy, seconds, how, role)
 
     return fault
 
@@ -104,11 +79,13 @@ def rebalances(times: int = 4) -> Fault:
         for number, moment in enumerate(run.moments(times, high=0.6)):
             await run.reach(moment)
             role = run.rng.choice(ROLES)
-            run.hurt(*ROLES)
+            run.note_fault(*ROLES)
             if number == 1:
-                await run.stage.start(role, 2)
+                await run.cluster.start(role, 2)
             else:
-                await end(run, [run.stage.names(role)[1]], run.rng.choice([signal.SIGTERM, signal.SIGKILL]))
+                await end_processes(
+                    run, [run.cluster.names(role)[1]], run.rng.choice([signal.SIGTERM, signal.SIGKILL])
+                )
 
     return fault
 
@@ -117,10 +94,10 @@ def bad_model(until: float = 0.6, **rates: float) -> Fault:
     """Let a share of the model's answers be bad until so much of the work is done."""
 
     async def fault(run: Run) -> None:
-        await asyncio.to_thread(run.stage.model_faults, **rates)
+        await asyncio.to_thread(run.cluster.model_faults, **rates)
         await run.reach(until)
-        await asyncio.to_thread(run.stage.model_faults)
-        run.hurt("model", calls=False)
+        await asyncio.to_thread(run.cluster.model_faults)
+        run.note_fault("model", calls=False)
 
     return fault
 
@@ -130,9 +107,7 @@ def model_down(seconds: float) -> Fault:
 
     async def fault(run: Run) -> None:
         await run.reach(run.moments(1, high=0.4)[0])
-        await asyncio.to_thread(run.stage.model_faults, down_for_s=seconds)
-        await asyncio.sleep(seconds)  # the fault is this long
-        run.hurt("model", calls=False)
+        await refuse_calls(run, seconds)
 
     return fault
 
@@ -143,9 +118,7 @@ def broker_killed(kafka: EmbeddedKafka, times: int = 1) -> Fault:
     async def fault(run: Run) -> None:
         for moment in run.moments(times, high=0.5):
             await run.reach(moment)
-            kafka.kill()
-            await kafka.restart_node(1)
-            run.hurt(*ROLES)
+            await restart_broker(run, kafka)
 
     return fault
 
@@ -160,12 +133,12 @@ def random_kills(kafka: EmbeddedKafka, times: int = 6) -> Fault:
                 kafka.kill()
                 await asyncio.sleep(run.rng.uniform(0, 2))  # services may die while it is away, too
                 if run.rng.random() < 1 / 2:
-                    run.stage.supervisor.send(role := run.rng.choice(ROLES), signal.SIGKILL)
-                    run.hurt(role)
+                    run.cluster.supervisor.send(role := run.rng.choice(ROLES), signal.SIGKILL)
+                    run.note_fault(role)
                 await kafka.restart_node(1)
-                run.hurt(*ROLES)
+                run.note_fault(*ROLES)
             else:
-                await end(run, [run.rng.choice(ROLES)], signal.SIGKILL)
+                await end_processes(run, [run.rng.choice(ROLES)], signal.SIGKILL)
 
     return fault
 
@@ -177,9 +150,9 @@ def failpoints(point: str, seed: int) -> tuple[dict[str, str], Fault]:
     at = {role: f"{point}@{rng.randint(1, 4)}" for role in roles}
 
     async def fault(run: Run) -> None:
-        markers = [run.stage.scene.died(role) for role in roles]
-        run.hurt(*roles)
-        await run.watch.until(
+        markers = [run.cluster.scenario.died(role) for role in roles]
+        run.note_fault(*roles)
+        await run.progress.until(
             lambda: all(marker.exists() for marker in markers), 60, f"not every service died {point}"
         )
 
@@ -188,12 +161,12 @@ def failpoints(point: str, seed: int) -> tuple[dict[str, str], Fault]:
 
 async def _leader(run: Run) -> int:
     """Return the node that leads the first partition of ``reflections``."""
-    client = aiokafka.AIOKafkaConsumer(bootstrap_servers=run.stage.scene.bootstrap_servers)
+    client = aiokafka.AIOKafkaConsumer(bootstrap_servers=run.cluster.scenario.bootstrap_servers)
     await client.start()
     try:
-        name = f"{run.stage.scene.prefix}.{topics.REFLECTIONS.name}"
-        cluster = await client._client.fetch_all_metadata()
-        leader: int | None = cluster.leader_for_partition(aiokafka.TopicPartition(name, 0))
+        name = f"{run.cluster.scenario.prefix}.{topics.REFLECTIONS.name}"
+        metadata = await client._client.fetch_all_metadata()
+        leader: int | None = metadata.leader_for_partition(aiokafka.TopicPartition(name, 0))
     finally:
         await client.stop()
     assert leader, "nobody leads"
@@ -207,7 +180,7 @@ def leader_killed(kafka: EmbeddedKafka) -> Fault:
         await run.reach(run.moments(1, high=0.4)[0])
         node = await _leader(run)
         kafka.kill(node)
-        run.hurt(*ROLES)
+        run.note_fault(*ROLES)
         await run.reach(0.7)
         await kafka.restart_node(node)
 
@@ -221,14 +194,14 @@ def majority_killed(kafka: EmbeddedKafka) -> Fault:
         await run.reach(run.moments(1, high=0.4)[0])
         for node in (1, 2):
             kafka.kill(node)
-        agent = Driver(run.stage.log)
+        agent = Driver(run.cluster.log)
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(agent.publish(items(MORE, seed=run.rng.randrange(1000, 2000))))
                 await asyncio.sleep(MAJORITY_DOWN_S)  # the fault is this long
                 assert not agent.acked, "something was acknowledged by a minority"
                 await asyncio.gather(kafka.restart_node(1), kafka.restart_node(2))
-                run.hurt(*ROLES)
+                run.note_fault(*ROLES)
         finally:
             await agent.close()
         run.driver.acked |= agent.acked

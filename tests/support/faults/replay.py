@@ -8,9 +8,9 @@ from typing import Any
 import aiokafka
 from aiokafka.errors import KafkaError
 
-from support import checker
-from support.checker import GROUPS
-from support.faults_scenario import Fault, Run, at_rest, settle
+from support.faults import checker
+from support.faults.checker import GROUPS
+from support.faults.run import Fault, Run, at_rest, settle
 
 SESSIONS_END_S = 40.0
 
@@ -22,34 +22,34 @@ def offsets_reset() -> Fault:
         await run.reach(1.0)
         await settle(run)
         await at_rest(run)
-        before, calls = await _digests(run), len(run.stage.calls())
-        await run.stage.stop_services()
+        before, calls = await _digests(run), len(run.cluster.calls())
+        await run.cluster.stop_services()
         for group in GROUPS:
             await _reset(run, group)
         assert await _left(run), "nothing is to be read again"
-        await run.stage.start_services()
+        await run.cluster.start_services()
         await at_rest(run)
         assert await _digests(run) == before, "something was written again"
-        assert len(run.stage.calls()) == calls, "a model call was made again"
+        assert len(run.cluster.calls()) == calls, "a model call was made again"
 
     return fault
 
 
 async def _reset(run: Run, group: str) -> None:
     """Commit offset 0 everywhere; a group without members takes it from anybody."""
-    scene = run.stage.scene
-    log = run.stage.log()
+    scenario = run.cluster.scenario
+    log = run.cluster.log()
     try:
         places = {
-            aiokafka.TopicPartition(f"{scene.prefix}.{topic.name}", number): 0
+            aiokafka.TopicPartition(f"{scenario.prefix}.{topic.name}", number): 0
             for topic in GROUPS[group]
             for number in range(await log.partitions(topic.name))
         }
     finally:
         await log.close()
     client = aiokafka.AIOKafkaConsumer(
-        bootstrap_servers=scene.bootstrap_servers,
-        group_id=f"{scene.prefix}.{group}",
+        bootstrap_servers=scenario.bootstrap_servers,
+        group_id=f"{scenario.prefix}.{group}",
         enable_auto_commit=False,
     )
     await client.start()
@@ -72,7 +72,7 @@ async def _commits(client: Any, places: Mapping[Any, int]) -> bool:
 
 
 async def _left(run: Run) -> list[str]:
-    log = run.stage.log()
+    log = run.cluster.log()
     try:
         return await checker.unfinished(log)
     finally:
@@ -81,7 +81,7 @@ async def _left(run: Run) -> list[str]:
 
 async def _digests(run: Run) -> Mapping[str, list[tuple[int, str]]]:
     """Return what every topic holds: place and digest of each record."""
-    log = run.stage.log()
+    log = run.cluster.log()
     try:
         found = await checker.dump(log)
     finally:

@@ -13,10 +13,10 @@ from combee.ports import TransientError
 from combee_schemas import topics
 from combee_schemas.batch import Batch
 from combee_schemas.reflection import Reflection
-from support import checker
-from support.faults_driver import Driver, Item, items
-from support.faults_stage import Scene, Stage, on_stage
-from support.faults_watch import Watch
+from support.faults import checker
+from support.faults.cluster import Cluster, Scenario, running_cluster
+from support.faults.driver import Driver, Item, items
+from support.faults.progress import Progress
 
 COUNT = 210
 LEVELS = 3
@@ -35,8 +35,8 @@ ASKED = frozenset({"ok", "abandoned"})
 class Run:
     """One run as a fault sees it."""
 
-    stage: Stage
-    watch: Watch
+    cluster: Cluster
+    progress: Progress
     driver: Driver
     given: Sequence[Item]
     rng: Random
@@ -50,19 +50,21 @@ class Run:
     async def reach(self, share: float) -> None:
         """Wait until so much of the work that is published during the fault is done: seen, batched, applied."""
         wanted = int(share * 3 * (2 * len(self.given) // 3))
-        await self.watch.until(lambda: self.watch.progress >= wanted, SETTLE_S, f"no progress of {share:.0%}")
+        await self.progress.until(
+            lambda: self.progress.steps >= wanted, SETTLE_S, f"no progress of {share:.0%}"
+        )
 
     def moments(self, count: int, low: float = 0.05, high: float = 0.9) -> list[float]:
         """Return seeded moments of progress, in order."""
         return sorted(self.rng.uniform(low, high) for _ in range(count))
 
-    def hurt(self, *writers: str, calls: bool = True) -> None:
+    def note_fault(self, *writers: str, calls: bool = True) -> None:
         """Note that recovery of these writers begins now, and what they may ask again."""
         now = SystemClock().now_ms()
         self.faults_at_ms += [(writer, now) for writer in writers]
         if calls:
             asking = {"reflect", "scan"} & set(writers)
-            self.in_flight += len(asking) * UNDER_WAY * self.stage.settings.model.llm_concurrency
+            self.in_flight += len(asking) * UNDER_WAY * self.cluster.settings.model.llm_concurrency
 
 
 Fault = Callable[[Run], Coroutine[None, None, None]]
@@ -97,20 +99,20 @@ class Outcome:
 
 
 async def survive(
-    scene: Scene, fault: Fault, *, name: str, seed: int, expect_dead: int | None = 0
+    scenario: Scenario, fault: Fault, *, name: str, seed: int, expect_dead: int | None = 0
 ) -> Outcome:
     """Run under a fault and assert that nothing is wrong afterwards.
 
     ``expect_dead`` is how many of the acknowledged items may be dead letters; None: any number.
     """
     began = time.monotonic()
-    async with on_stage(scene) as stage:
-        log, driver = stage.log(), Driver(stage.log)
+    async with running_cluster(scenario) as cluster:
+        log, driver = cluster.log(), Driver(cluster.log)
         try:
-            async with Watch(log).running() as watch:
+            async with Progress(log).running() as progress:
                 run = Run(
-                    stage=stage,
-                    watch=watch,
+                    cluster=cluster,
+                    progress=progress,
                     driver=driver,
                     given=items(COUNT, seed),
                     rng=Random(f"{name} {seed}"),
@@ -118,7 +120,7 @@ async def survive(
                 try:
                     await _play(run, fault)
                 except* (AssertionError, TimeoutError) as failed:
-                    raise AssertionError(f"{name}: {failed.exceptions}\n{stage.tails()}") from failed
+                    raise AssertionError(f"{name}: {failed.exceptions}\n{cluster.tails()}") from failed
                 outcome = await _judge(run, name=name, seed=seed, began=began)
         finally:
             await driver.close()
@@ -142,23 +144,23 @@ async def _play(run: Run, fault: Fault) -> None:
 
 async def settle(run: Run) -> None:
     """Wait until everything acknowledged is seen, close the last windows, wait until it is applied or dead."""
-    watch, acked = run.watch, run.driver.acked
+    progress, acked = run.progress, run.driver.acked
 
     def all_seen() -> bool:
-        return acked.keys() <= watch.offsets.keys() | watch.buried
+        return acked.keys() <= progress.offsets.keys() | progress.dead_lettered
 
     def all_applied() -> bool:
-        return not watch.unsettled(acked)
+        return not progress.unsettled(acked)
 
-    await watch.until(all_seen, SETTLE_S, "not every acknowledged item is a reflection")
-    await run.driver.flush(max(watch.offsets.values(), default=0))
-    await watch.until(all_applied, SETTLE_S, "not everything acknowledged is applied")
+    await progress.until(all_seen, SETTLE_S, "not every acknowledged item is a reflection")
+    await run.driver.flush(max(progress.offsets.values(), default=0))
+    await progress.until(all_applied, SETTLE_S, "not everything acknowledged is applied")
 
 
 async def at_rest(run: Run) -> None:
     """Wait until nothing is uncommitted and no transaction is open; what stays so, the checker names."""
-    log, deadline = run.stage.log(), time.monotonic() + REST_S
-    servers, prefix = run.stage.scene.bootstrap_servers, run.stage.scene.prefix
+    log, deadline = run.cluster.log(), time.monotonic() + REST_S
+    servers, prefix = run.cluster.scenario.bootstrap_servers, run.cluster.scenario.prefix
     try:
         while time.monotonic() < deadline:
             try:
@@ -174,14 +176,14 @@ async def at_rest(run: Run) -> None:
 async def _judge(run: Run, *, name: str, seed: int, began: float) -> Outcome:
     seconds = time.monotonic() - began
     await at_rest(run)
-    scene, log = run.stage.scene, run.stage.log()
+    scenario, log = run.cluster.scenario, run.cluster.log()
     try:
         found, ledger = await checker.dump(log), await audit(log)
         extra = extra_calls(run, found, ledger)
         violations = await checker.violations(
             log,
-            scene.bootstrap_servers,
-            scene.prefix,
+            scenario.bootstrap_servers,
+            scenario.prefix,
             acked=run.driver.acked,
             repeated_calls=extra,
             allowed_repeats=run.in_flight,
@@ -196,9 +198,9 @@ async def _judge(run: Run, *, name: str, seed: int, began: float) -> Outcome:
         acknowledged=len(run.driver.acked),
         lost=ledger.lost,
         double=ledger.double,
-        dead_lettered=len(run.watch.buried & run.driver.acked.keys()),
+        dead_lettered=len(run.progress.dead_lettered & run.driver.acked.keys()),
         levels=max(len(one.widths) for one in batches),
-        calls=len(run.stage.calls()),
+        calls=len(run.cluster.calls()),
         extra_calls=extra,
         ready_s=round(max(run.ready_s), 2) if run.ready_s else None,
         recovery_s=recovery(run),
@@ -208,7 +210,7 @@ async def _judge(run: Run, *, name: str, seed: int, began: float) -> Outcome:
 
 def extra_calls(run: Run, found: checker.Dump, ledger: LedgerReport) -> int:
     """Return how many calls the model worked on beyond those with a result in the log, or beyond the plan."""
-    asked = sum(call["outcome"] in ASKED for call in run.stage.calls())
+    asked = sum(call["outcome"] in ASKED for call in run.cluster.calls())
     reflections = {
         one.reflection_id: one.usage.calls
         for _, one in found.messages(topics.REFLECTIONS)
@@ -229,10 +231,10 @@ def recovery(run: Run) -> float | None:
 def _sign_of_life(run: Run, writer: str, at_ms: int) -> float | None:
     """Return after how many seconds a writer wrote, or asked the model, again."""
     if writer not in ASKS:
-        return run.watch.wrote_after(writer, at_ms)
+        return run.progress.wrote_after(writer, at_ms)
     starts = [
         call["start_ms"]
-        for call in run.stage.calls()
+        for call in run.cluster.calls()
         if call["role"] in ASKS[writer] and call["start_ms"] > at_ms and call["outcome"] in ASKED
     ]
     return (min(starts) - at_ms) / 1000 if starts else None

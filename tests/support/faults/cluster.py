@@ -1,4 +1,4 @@
-"""Every service as a process of its own, each with its own view of the broker, the clock and its failpoints."""
+"""A cluster of real processes, each with its own view of the broker, its own settings and failpoints."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ from combee.local.stack import StackOptions, child_environment, model_environmen
 from combee.local.supervisor import Process, Supervisor
 from combee.settings.settings import Settings, load_settings
 
-TESTS = Path(__file__).parents[1]
+TESTS = Path(__file__).parents[2]
 FAULTY_WORKER = (sys.executable, "-m", "support.failpoints.worker")
 ROLES = ("reflect", "shuffle", "scan", "publish")
 READY_S = 60.0
@@ -29,8 +29,8 @@ MODEL_TIMEOUT_S = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scene:
-    """What a run looks like before any fault."""
+class Scenario:
+    """The set-up of a run, before any fault."""
 
     bootstrap_servers: str
     prefix: str
@@ -63,10 +63,10 @@ class Scene:
 
 
 @dataclass(slots=True, kw_only=True)
-class Stage:
+class Cluster:
     """The running processes; the stand-in model has a supervisor of its own and outlives the services."""
 
-    scene: Scene
+    scenario: Scenario
     settings: Settings
     supervisor: Supervisor
     call_log: Path
@@ -79,7 +79,7 @@ class Stage:
 
     def log(self) -> KafkaLog:
         """Return a new client."""
-        return KafkaLog(compose.connection(self.settings, self.scene.bootstrap_servers))
+        return KafkaLog(compose.connection(self.settings, self.scenario.bootstrap_servers))
 
     def calls(self) -> list[dict[str, Any]]:
         """Return what the stand-in wrote about its calls."""
@@ -89,33 +89,33 @@ class Stage:
 
     def names(self, role: str) -> tuple[str, ...]:
         """Return the processes of a service."""
-        return tuple(_name(role, slot) for slot in range(self.scene.replicas))
+        return tuple(_name(role, slot) for slot in range(self.scenario.replicas))
 
     async def start_services(self) -> None:
         """Start every replica of every service, and wait until they are ready."""
         self.supervisor = Supervisor(self.supervisor.folder, SystemClock())
         for role in ROLES:
-            for slot in range(self.scene.replicas):
+            for slot in range(self.scenario.replicas):
                 await self.start(role, slot)
         await self.supervisor.wait_ready(READY_S)
-        await self._dealt()
+        await self._wait_assigned()
 
-    async def _dealt(self) -> None:
+    async def _wait_assigned(self) -> None:
         """Wait until every replica is in its group: calls begun before would be begun again by another one."""
-        admin = AIOKafkaAdminClient(bootstrap_servers=self.scene.bootstrap_servers)
-        groups = [f"{self.scene.prefix}.{role}" for role in ROLES]
+        admin = AIOKafkaAdminClient(bootstrap_servers=self.scenario.bootstrap_servers)
+        groups = [f"{self.scenario.prefix}.{role}" for role in ROLES]
         await admin.start()
         try:
             async with asyncio.timeout(READY_S):
-                while not all([await self._is_dealt(admin, one) for one in groups]):  # noqa: ASYNC110 - nobody tells
+                while not all([await self._is_assigned(admin, one) for one in groups]):  # noqa: ASYNC110 - nobody tells
                     await asyncio.sleep(POLL_S)
         finally:
             await admin.close()
 
-    async def _is_dealt(self, admin: Any, group: str) -> bool:
+    async def _is_assigned(self, admin: Any, group: str) -> bool:
         (answer,) = await admin.describe_consumer_groups([group])
         ((_, _, state, _, _, members, *_),) = answer.groups
-        return state == "Stable" and len(members) == self.scene.replicas
+        return state == "Stable" and len(members) == self.scenario.replicas
 
     async def stop_services(self) -> None:
         """Stop all of them in good order."""
@@ -127,13 +127,13 @@ class Stage:
         process = Process(
             name=name,
             arguments=("worker", role, "--slot", str(slot)),
-            env={**self.base, **self.scene.environment.get(name, {})},
+            env={**self.base, **self.scenario.environment.get(name, {})},
             ready_file=self.supervisor.folder / f"{name}.ready",
         )
-        if failpoint := self.scene.failpoints.get(name):
+        if failpoint := self.scenario.failpoints.get(name):
             process = replace(
                 process,
-                command=(*FAULTY_WORKER, failpoint, str(self.scene.died(name))),
+                command=(*FAULTY_WORKER, failpoint, str(self.scenario.died(name))),
                 env={**process.env, "PYTHONPATH": str(TESTS)},
             )
         await self.supervisor.start(process)
@@ -164,17 +164,17 @@ def _name(role: str, slot: int) -> str:
 
 
 @asynccontextmanager
-async def on_stage(scene: Scene) -> AsyncIterator[Stage]:
+async def running_cluster(scenario: Scenario) -> AsyncIterator[Cluster]:
     """Create the topics and run every service while the context is open."""
-    settings = scene.load()
-    await compose.create_topics(settings, compose.connection(settings, scene.bootstrap_servers))
-    call_log = scene.folder / "calls.jsonl"
+    settings = scenario.load()
+    await compose.create_topics(settings, compose.connection(settings, scenario.bootstrap_servers))
+    call_log = scenario.folder / "calls.jsonl"
     options = StackOptions(
         settings=settings,
-        bootstrap_servers=scene.bootstrap_servers,
-        folder=scene.folder / "stack",
+        bootstrap_servers=scenario.bootstrap_servers,
+        folder=scenario.folder / "stack",
         simulated=True,
-        sim_arguments=("--latency", scene.latency, "--call-log", str(call_log)),
+        sim_arguments=("--latency", scenario.latency, "--call-log", str(call_log)),
         roles=(),
     )
     async with stack(options) as sim:
@@ -185,9 +185,17 @@ async def on_stage(scene: Scene) -> AsyncIterator[Stage]:
             # Faults make floods of dead letters on purpose; what limits them has tests of its own.
             "COMBEE_DEAD_LETTERS_PER_MINUTE": "100000",
         }
-        stage = Stage(scene=scene, settings=settings, supervisor=sim, call_log=call_log, base=base)
+        cluster = Cluster(scenario=scenario, settings=settings, supervisor=sim, call_log=call_log, base=base)
         try:
-            await stage.start_services()
-            yield stage
+            await cluster.start_services()
+            yield cluster
         finally:
-            await stage.stop_services()
+            await cluster.stop_services()
+
+
+def patched(folder: Path, source: str) -> dict[str, str]:
+    """Return the environment of a process whose interpreter runs these lines first, to take a protection out."""
+    code = folder / "code"
+    code.mkdir()
+    (code / "sitecustomize.py").write_text(source)
+    return {"PYTHONPATH": str(code)}

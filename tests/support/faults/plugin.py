@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
-from support import faults_results
+from support.faults import results
 
 if TYPE_CHECKING:
-    from support.faults_scenario import Fault, Outcome
+    from support.faults.run import Fault, Outcome
 
 PROPERTY = "fault outcome"
 
@@ -40,7 +40,7 @@ class Survives(Protocol):
     """Runs a fault against a broker under this test's prefix and seed; records the outcome."""
 
     async def __call__(
-        self, servers: str, name: str, fault: "Fault", *, expect_dead: int | None = 0, **scene: object
+        self, servers: str, name: str, fault: "Fault", *, expect_dead: int | None = 0, **scenario: object
     ) -> "Outcome": ...
 
 
@@ -56,17 +56,17 @@ def survives(
     caplog.set_level(logging.CRITICAL, logger="aiokafka")  # it says thousands of times that a broker is away
 
     async def run(
-        servers: str, name: str, fault: "Fault", *, expect_dead: int | None = 0, **scene: object
+        servers: str, name: str, fault: "Fault", *, expect_dead: int | None = 0, **scenario: object
     ) -> "Outcome":
-        from support.faults_scenario import survive  # noqa: PLC0415 - only tests that run processes load them
-        from support.faults_stage import Scene  # noqa: PLC0415 - the same
+        from support.faults.cluster import Scenario  # noqa: PLC0415 - the same
+        from support.faults.run import survive  # noqa: PLC0415 - only tests that run processes load them
 
-        plain = Scene(bootstrap_servers=servers, prefix=topic_prefix, folder=tmp_path)
-        set_up = replace(plain, **scene)  # type: ignore[arg-type]  # the fields of Scene, by name
+        plain = Scenario(bootstrap_servers=servers, prefix=topic_prefix, folder=tmp_path)
+        set_up = replace(plain, **scenario)  # type: ignore[arg-type]  # the fields of Scenario, by name
         outcome = await survive(set_up, fault, name=name, seed=fault_seed, expect_dead=expect_dead)
         record_property(PROPERTY, asdict(outcome))
         if folder := pytestconfig.getoption("--fault-results"):
-            faults_results.add(folder, asdict(outcome))
+            results.add(folder, asdict(outcome))
         return outcome
 
     return run
@@ -85,4 +85,4 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if not outcomes:
         return
     terminalreporter.write_sep("-", "faults")
-    terminalreporter.write_line(faults_results.table(outcomes))
+    terminalreporter.write_line(results.table(outcomes))

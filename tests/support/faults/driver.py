@@ -15,7 +15,7 @@ from combee_schemas import topics
 from combee_schemas.command import Command
 from combee_schemas.reflection import Reflection
 from combee_schemas.trace import Trace
-from support.checker import Place
+from support.faults.checker import Place
 
 PLAYBOOKS = ("faults/one", "faults/two", "faults/three")
 CHUNK = 12

@@ -2,7 +2,7 @@
 
 import pytest
 
-from support.soak_flat import Sample, flatness
+from support.faults.soak import Sample, flatness
 
 MIB = 1 << 20
 

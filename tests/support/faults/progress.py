@@ -1,4 +1,4 @@
-"""What the topics say about every playbook of a run, kept current while faults come and go."""
+"""The progress of a run as the topics show it, kept current while faults come and go."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
@@ -19,7 +19,7 @@ WATCHED: tuple[AnyTopic, ...] = (topics.REFLECTIONS, topics.BATCHES, topics.HIST
 WRITER = {topics.REFLECTIONS.name: "reflect", topics.BATCHES.name: "shuffle", topics.HISTORY.name: "publish"}
 
 
-class Watch:
+class Progress:
     """Reflections seen, batched, applied, dead-lettered; and when each service wrote."""
 
     def __init__(self, log: Log) -> None:
@@ -30,12 +30,12 @@ class Watch:
         self.batch_of: dict[str, tuple[str, int]] = {}
         self.applied: dict[str, int] = {}
         """Playbook → last batch that has a version."""
-        self.dead: list[DeadLetter] = []
+        self.dead_letters: list[DeadLetter] = []
         self._written: dict[tuple[str, int, int], tuple[str, int]] = {}
         """Place of a record → who wrote it, when (ms)."""
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator["Watch"]:
+    async def running(self) -> AsyncIterator["Progress"]:
         follows = [asyncio.create_task(self._follow(topic.name)) for topic in WATCHED]
         try:
             yield self
@@ -49,13 +49,13 @@ class Watch:
             try:
                 async for records in self._log.follow(topic):
                     for record in records or ():
-                        self._take(record)
+                        self._apply(record)
                     async with self._changed:
                         self._changed.notify_all()
             except CombeeError:
                 await asyncio.sleep(RETRY_S)  # the broker may be what is broken; everything is read again
 
-    def _take(self, record: Record) -> None:
+    def _apply(self, record: Record) -> None:
         message = _readable(record)
         place = (record.topic, record.partition, record.offset)
         if record.topic in WRITER:
@@ -71,30 +71,30 @@ class Watch:
             case Playbook():
                 self.applied[message.name] = max(self.applied.get(message.name, 0), message.batch_sequence)
             case DeadLetter():
-                self.dead.append(message)
+                self.dead_letters.append(message)
 
     @property
-    def buried(self) -> set[str]:
+    def dead_lettered(self) -> set[str]:
         """Ids of the reflections that dead letters hold, or will never be made of the traces they hold."""
         return {
             identity.reflection_id(one.playbook, one.record_id)
             if one.origin_topic == topics.TRACES.name
             else one.record_id
-            for one in self.dead
+            for one in self.dead_letters
             if one.record_id
         }
 
     def unsettled(self, ids: Iterable[str]) -> list[str]:
         """Return the ids that are neither applied nor dead."""
-        buried = self.buried
-        return [one for one in ids if one not in buried and not self.is_applied(one)]
+        dead_lettered = self.dead_lettered
+        return [one for one in ids if one not in dead_lettered and not self.is_applied(one)]
 
     def is_applied(self, reflection_id: str) -> bool:
         playbook, sequence = self.batch_of.get(reflection_id, ("", 1))
         return sequence <= self.applied.get(playbook, 0)
 
     @property
-    def progress(self) -> int:
+    def steps(self) -> int:
         """Steps taken: a reflection is seen, is batched, is applied."""
         return len(self.offsets) + len(self.batch_of) + sum(map(self.is_applied, self.batch_of))
 
@@ -104,7 +104,7 @@ class Watch:
         return (min(later) - at_ms) / 1000 if later else None
 
     async def until(self, condition: Callable[[], bool], timeout_s: float, what: str) -> None:
-        """Wait; whoever waits in vain is told what was missing."""
+        """Wait until a condition holds; fail at the deadline, and say what was missing."""
         try:
             async with asyncio.timeout(timeout_s):
                 while not condition():
@@ -126,7 +126,7 @@ class Watch:
             "batched": len(self.batch_of),
             "applied": sum(map(self.is_applied, self.batch_of)),
             "versions": self.applied,
-            "dead letters": [f"{one.service}: {one.reason[:80]}" for one in self.dead[:3]],
+            "dead letters": [f"{one.service}: {one.reason[:80]}" for one in self.dead_letters[:3]],
         }
 
 

@@ -11,8 +11,8 @@ from combee.ports import Outgoing
 from combee_schemas import topics
 from combee_schemas.codec import encode
 from combee_schemas.topics import AnyTopic
-from support.faults_driver import Item, items
-from support.faults_scenario import Fault, Run
+from support.faults.driver import Item, items
+from support.faults.run import Fault, Run
 from support.hostile import payloads
 
 BROKER_LIMIT = 1_000_000
@@ -36,7 +36,7 @@ def poison() -> Fault:
     """Write everything hostile into every partition of every topic, between the good records."""
 
     async def fault(run: Run) -> None:
-        log = run.stage.log()
+        log = run.cluster.log()
         try:
             for topic, moment in zip(topics.TOPICS, run.moments(len(topics.TOPICS), high=0.6), strict=True):
                 await run.reach(moment)
@@ -67,10 +67,10 @@ def late() -> Fault:
             for number, one in enumerate(items(MORE, seed=run.rng.randrange(1000, 2000)))
         ]
         run.rng.shuffle(more)
-        partitions = {topics.TRACES.name: run.stage.settings.kafka.scan_partitions}
+        partitions = {topics.TRACES.name: run.cluster.settings.kafka.scan_partitions}
         for one in more:
             record = outgoing(one)
-            count = partitions.get(record.topic, run.stage.settings.kafka.partitions)
+            count = partitions.get(record.topic, run.cluster.settings.kafka.partitions)
             await run.driver.publish_as([one], [replace(record, partition=run.rng.randrange(count))])
 
     return fault
@@ -84,7 +84,9 @@ def from_other_writers() -> Fault:
         known, unknown = more[: MORE // 2], more[MORE // 2 :]
         await run.driver.publish_as(known, [_by_another(n, one) for n, one in enumerate(known)])
         await run.driver.send([_edited(one, version=2) for one in unknown])
-        await run.watch.until(lambda: len(run.watch.dead) >= len(unknown), 60, "not every one is buried")
+        await run.progress.until(
+            lambda: len(run.progress.dead_letters) >= len(unknown), 60, "not every one is a dead letter"
+        )
 
     return fault
 
