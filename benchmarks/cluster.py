@@ -49,7 +49,7 @@ class Subscriber:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
+class Cluster:
     """A running deployment under a prefix of its own."""
 
     log: KafkaLog
@@ -93,7 +93,7 @@ def fresh(name: str) -> str:
 
 
 @asynccontextmanager
-async def staged(
+async def running_cluster(
     bootstrap_servers: str,
     *,
     latency: str = "0",
@@ -101,7 +101,7 @@ async def staged(
     roles: tuple[str, ...] = ROLES,
     before: Callable[[KafkaLog], Awaitable[None]] | None = None,
     **chosen: object,
-) -> AsyncIterator[Stage]:
+) -> AsyncIterator[Cluster]:
     """Run services and stand-in while the context is open; ``before`` finds the topics, ``chosen`` are settings."""
     wanted = {"topic_prefix": f"bench-{uuid4().hex[:8]}", "model_timeout_s": MODEL_TIMEOUT_S, **chosen}
     settings = load_settings(bootstrap_servers=bootstrap_servers, model="simulated", **wanted)
@@ -129,7 +129,7 @@ async def staged(
                 view = asyncio.create_task(subscriber.playbooks.view.run())
                 try:
                     await subscriber.playbooks.view.wait_current(WAIT_S)
-                    yield Stage(
+                    yield Cluster(
                         log=log, supervisor=supervisor, subscriber=subscriber, model=model, call_log=call_log
                     )
                 finally:
