@@ -1,1 +1,1 @@
-"""What people may ask of a deployment: built, checked, sent, and awaited."""
+"""What people may ask of a deployment: decided, sent, and awaited; for the command line, the gateway, the dashboard."""
