@@ -1,1 +1,1 @@
-"""What people may ask of a deployment: decided, sent, and awaited; for the command line, the gateway, the dashboard."""
+"""What people may ask of a deployment, the same on every face: decided, sent, and awaited."""

@@ -10,7 +10,7 @@ from combee.gateway.access.keys import Keyring, keyring
 from combee.gateway.access.throttle import Attempts
 from combee.gateway.changes import Changes
 from combee.gateway.feed import Feed
-from combee.gateway.history import History
+from combee.history import History
 from combee.inspection.live import Live
 from combee.ports import Clock, Log, Outgoing, TransientError
 from combee.settings.settings import Settings

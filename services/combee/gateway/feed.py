@@ -12,7 +12,7 @@ from contextlib import aclosing
 import structlog
 
 from combee.gateway.changes import Changes
-from combee.gateway.history import History, placed
+from combee.history import History, placed
 from combee.ports import Log, Record, TransientError
 from combee_schemas import topics
 from combee_schemas.playbook import Playbook
