@@ -14,7 +14,6 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from combee.core.playbook.apply import empty
 from combee.ports import Log, Record, TopicPartition, TransientError
 from combee_schemas import topics
 from combee_schemas.base import Message
@@ -77,14 +76,20 @@ async def newest_playbooks(log: Log) -> dict[str, Playbook]:
     return {name: found for name, found in (await newest_snapshots(log)).items() if found.origin != "delete"}
 
 
-async def newest_snapshot(log: Log, name: str) -> Playbook:
-    """Return the newest version of a playbook, of a deleted one what remains; version 0 if there never was one."""
+async def newest_snapshot(log: Log, name: str) -> Playbook | None:
+    """Return the newest version of a playbook, of a deleted one what remains; None if there never was one."""
     by_key: dict[str, Playbook] = {}
     async with aclosing(log.read(await partition_of(log, topics.PLAYBOOKS, name), 0)) as records:
         async for record in records:
             _take(by_key, record)
     found = (playbook for playbook in by_key.values() if playbook.name == name)
-    return max(found, key=lambda playbook: playbook.version, default=empty(name))
+    return max(found, key=lambda playbook: playbook.version, default=None)
+
+
+async def newest_playbook(log: Log, name: str) -> Playbook | None:
+    """Return the newest version of a playbook; None if there never was one, or it is deleted."""
+    found = await newest_snapshot(log, name)
+    return found if found and found.origin != "delete" else None
 
 
 def _take(by_key: dict[str, Playbook], record: Record) -> None:

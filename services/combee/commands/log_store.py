@@ -5,6 +5,7 @@ from contextlib import aclosing
 
 from combee.commands.playbook import Effect, Sent
 from combee.core.commands import has_taken_effect
+from combee.core.playbook.apply import empty
 from combee.history import History, all_labels, newest_snapshot
 from combee.ports import Log, Outgoing
 from combee_schemas import topics
@@ -23,9 +24,8 @@ class LogStore:
         self._since: dict[str, Mapping[int, int]] = {}
 
     async def newest(self, name: str) -> Playbook:
-        found = await newest_snapshot(self._log, name)
-        self._newest[name] = found
-        return found
+        self._newest[name] = await newest_snapshot(self._log, name) or empty(name)
+        return self._newest[name]
 
     async def version(self, name: str, number: int) -> Playbook | None:
         return await self._history.exactly(name, number, self._newest.get(name))

@@ -54,7 +54,7 @@ def check_live(current: Playbook) -> None:
         raise RefusedError("absent", absence(current))
 
 
-def no_version(current: Playbook, version: int) -> str:
+def no_version(current: Playbook, version: int | str) -> str:
     """Return why a playbook has no such version, and which it has."""
     if is_deleted(current):
         known = f"from 1 to {current.version - 1}"
