@@ -29,18 +29,20 @@ SPAN = 32
 """A look-up that is so close, in versions or in offsets, reads on instead of jumping."""
 
 
-# ---- what is keyed by playbook
+# ---- what stands under a key
 
 
-async def partition_of(log: Log, topic: AnyTopic, name: str) -> TopicPartition:
-    """Return where a playbook's messages stand in a topic that is partitioned by playbook."""
-    return TopicPartition(topic=topic.name, partition=await log.partition_for(topic.name, name.encode()))
+async def partition_of(log: Log, topic: AnyTopic, key: str) -> TopicPartition:
+    """Return where the messages under a key stand, in a topic in which the key decides; mostly that is a playbook."""
+    return TopicPartition(topic=topic.name, partition=await log.partition_for(topic.name, key.encode()))
 
 
 async def messages(
     log: Log, topic: Topic[M], name: str, start: int = 0, end: int | None = None
 ) -> AsyncGenerator[M, None]:
     """Yield a playbook's messages in a topic that is keyed by playbook; what cannot be read is passed over."""
+    if end is not None and start >= end:
+        return
     source = await partition_of(log, topic, name)
     async with aclosing(log.read(source, start, end)) as records:
         async for record in records:
