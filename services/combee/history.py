@@ -258,7 +258,7 @@ class History:
                         break
                     is_first = False
                     area.below, area.low = (found.version, found.history_offset), found.history_offset + 1
-                    if version - found.version > SPAN:
+                    if version - found.version > SPAN or found.history_offset - start > 2 * SPAN:
                         break
                 else:
                     area.high = start if is_first else area.low
@@ -268,17 +268,13 @@ class History:
         if version in known.offsets:
             place = known.offsets[version]
             return _Area(low=place, high=place + 1, below=(version, place), above=(version, place))
-        source = await self.source(name)
-        first = (await self._log.beginnings(source.topic))[source.partition]
         below, above = known.around(version)
-        if above is None:
-            end = (await self._log.ends(source.topic))[source.partition]
-        return _Area(
-            low=below[1] + 1 if below else first,
-            high=above[1] if above else end,
-            below=below or (0, first),
-            above=above,
-        )
+        low = below[1] + 1 if below else 0
+        if above is not None:
+            return _Area(low=low, high=above[1], below=below or (0, 0), above=above)
+        source = await self.source(name)
+        end = (await self._log.ends(source.topic))[source.partition]
+        return _Area(low=low, high=end, below=below or (0, 0), above=None)
 
 
 @dataclass(slots=True, kw_only=True)
