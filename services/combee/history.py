@@ -163,6 +163,8 @@ class History:
         TransientError
             If it is not found in ``LOOK_UP_S``.
         """
+        if version < 1:
+            return None
         if newest is not None and newest.history_offset >= 0:
             self.remember(newest)
         known = self._versions.get((name, version))

@@ -147,8 +147,9 @@ async def test_an_old_version_is_found_by_its_number(ask: Ask, number: int, cont
 
 
 @pytest.mark.parametrize("ask", ASKERS)
-async def test_a_version_that_there_never_was_is_not_found(ask: Ask) -> None:
-    assert await ask(await filled(*THREE), 7) is None
+@pytest.mark.parametrize("number", [0, 7])
+async def test_a_version_that_there_never_was_is_not_found(ask: Ask, number: int) -> None:
+    assert await ask(await filled(*THREE), number) is None
 
 
 @pytest.mark.parametrize("ask", ASKERS)
@@ -191,6 +192,13 @@ async def test_a_rollback_reads_few_records_of_a_long_history() -> None:
     found = await by_publisher(log, 3)
     assert found
     assert [entry.content for entry in found.entries] == ["lesson of version 3"]
+    assert log.read_records <= FEW_RECORDS
+
+
+@pytest.mark.parametrize("number", [0, LONG, 10 * LONG])
+async def test_few_records_are_read_for_a_version_that_there_never_was(number: int) -> None:
+    log, _ = await long_history()
+    assert await History(log).exactly(NAME, number) is None
     assert log.read_records <= FEW_RECORDS
 
 
