@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import combee as package
 from combee.ports import FatalError, PoisonError, TransientError
 from combee.sdk import (
     AsyncClient,
@@ -596,3 +597,8 @@ def test_long_traces_arrive_cut_with_their_size(client: Client, memory: Hurt) ->
     assert trace.original_bytes >= 2_000_000
     assert isinstance(trace, Trace)
     assert len(trace.trajectory) < 900 * 1024
+
+
+def test_a_name_that_is_not_there_is_refused_as_usual() -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'Klient'"):
+        _ = package.Klient
