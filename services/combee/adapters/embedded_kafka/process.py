@@ -1,4 +1,4 @@
-"""Processes of this machine (psutil): a broker, known by its id and a word of its command line; orphans; ports."""
+"""Processes of this machine (psutil): brokers, orphans, and who listens on a port."""
 
 import os
 import signal

@@ -15,7 +15,7 @@ from combee.adapters.embedded_kafka.node import node_process
 LOCK_TIMEOUT_S = 120.0
 JOIN_TIMEOUT_S = 30.0
 LOOK_S = 0.2
-"""How often a broker in use is looked at."""
+"""How often it is checked that a broker in use still runs."""
 STEADY_S = 10.0
 """A broker that ran for so long is started again at once; else each attempt waits twice as long as the one before."""
 BACK_OFF_S, LONGEST_BACK_OFF_S = 0.5, 30.0

@@ -1,4 +1,4 @@
-"""What went wrong with a call, as one of our errors: by status and code, never by luck."""
+"""Errors of model calls: a server's refusal becomes one of our errors, by its status and code."""
 
 import re
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""A language model: one question, with limits, retries, re-ask and parsing inside."""
+"""The language model port on an OpenAI-compatible server: limits, retries, one re-ask, parsing."""
 
 import asyncio
 

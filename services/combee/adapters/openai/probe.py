@@ -1,4 +1,4 @@
-"""What a server can do: whether it has a model, and in which forms a reply can be asked for."""
+"""Probes of a model server: whether it has a model, and which response formats it supports."""
 
 import asyncio
 from collections.abc import Mapping

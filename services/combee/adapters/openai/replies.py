@@ -1,4 +1,4 @@
-"""From what a model said to a reply that can be used; weak models are helped, cut-off replies never adopted."""
+"""Replies are read from a model's answer; broken JSON is repaired, a cut-off reply is never used."""
 
 import json
 import re

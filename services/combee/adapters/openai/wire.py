@@ -62,7 +62,7 @@ def _response_format(prompt: Prompt, dropped: frozenset[str]) -> dict[str, Any] 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What the model said, before anybody judged it."""
+    """What the model said, not parsed yet."""
 
     text: str
     finish_reason: str
