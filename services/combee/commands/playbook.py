@@ -161,7 +161,8 @@ class Commands:
 
     async def _serving(self, current: Playbook, gone: Collection[str]) -> dict[str, int]:
         """Return the labels whose versions have an entry that rests on ``gone`` alone."""
-        labels = {label: one.version for label, one in (await self._store.labels(current.name)).items()}
+        known = (await self._store.labels(current.name)).values()
+        labels = {label.label: label.version for label in known}
 
         async def version(number: int) -> Playbook | None:
             return await self._version(current, number)
@@ -171,9 +172,9 @@ class Commands:
     async def _flushed(self, name: str, command_id: str) -> int | None:
         """Return how far a flush of this id went."""
         async with aclosing(messages(self._log, topics.COMMANDS, name)) as sent:
-            async for one in sent:
-                if one.kind == "flush" and one.command_id == command_id:
-                    return one.through_offset
+            async for command in sent:
+                if command.kind == "flush" and command.command_id == command_id:
+                    return command.through_offset
         return None
 
     # ---- sent and awaited
