@@ -149,10 +149,10 @@ class LogTransport:
                 async for record in records:
                     if record.key != key:
                         continue
-                    found = topics.HISTORY.read(record)
-                    oldest = found.version if oldest is None else oldest
-                    if found.version == version:
-                        return found
+                    playbook = topics.HISTORY.read(record)
+                    oldest = playbook.version if oldest is None else oldest
+                    if playbook.version == version:
+                        return playbook
             if oldest is not None and oldest < version:
                 return None
             end, size = start, size * 2
