@@ -6,7 +6,8 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Protocol
 
-from combee.ports import FencedError, Log, Outgoing, PoisonError, Record, TopicPartition, TransientError
+from combee.history import History
+from combee.ports import FencedError, Log, Outgoing, PoisonError, Record, TransientError
 from combee_schemas import topics
 from combee_schemas.codec import CodecError
 from combee_schemas.playbook import Label, Playbook
@@ -75,9 +76,6 @@ class UnconfiguredTransport:
 
 Followed = Topic[Playbook] | Topic[Label]
 
-FIRST_READ = 64
-"""Records of ``history`` read at first when a version is looked for from the end; then twice as many, and so on."""
-
 
 def outgoing(message: Publishable) -> Outgoing:
     """Return the record of a message."""
@@ -91,6 +89,7 @@ class LogTransport:
 
     def __init__(self, log: Log) -> None:
         self._log = log
+        self._history = History(log)
 
     async def send(self, messages: Sequence[Publishable]) -> None:
         try:
@@ -135,28 +134,7 @@ class LogTransport:
         """All are followed anyway."""
 
     async def fetch(self, name: str, version: int) -> Playbook | None:
-        """Read backwards, because what is asked for is mostly recent."""
-        key = name.encode()
-        partition = await self._log.partition_for(topics.HISTORY.name, key)
-        source = TopicPartition(topic=topics.HISTORY.name, partition=partition)
-        end = (await self._log.ends(topics.HISTORY.name))[partition]
-        first = (await self._log.beginnings(topics.HISTORY.name))[partition]
-        size = FIRST_READ
-        while end > first:
-            start = max(first, end - size)
-            oldest: int | None = None
-            async with aclosing(self._log.read(source, start, end)) as records:
-                async for record in records:
-                    if record.key != key:
-                        continue
-                    playbook = topics.HISTORY.read(record)
-                    oldest = playbook.version if oldest is None else oldest
-                    if playbook.version == version:
-                        return playbook
-            if oldest is not None and oldest < version:
-                return None
-            end, size = start, size * 2
-        return None
+        return await self._history.exactly(name, version)
 
     async def close(self) -> None:
         await self._log.close()

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+import combee as package
 from combee.ports import FatalError
 from combee.sdk import (
     AsyncClient,
@@ -121,3 +122,8 @@ async def test_the_async_client_does_the_same(memory: UnreliableTransport) -> No
         assert (await client.playbook(NAME, version=7)).is_fallback
     assert heard == [1]
     assert [one.task for one in memory.traces] == ["task"]
+
+
+def test_a_name_that_is_not_there_is_refused_as_usual() -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'Klient'"):
+        _ = package.Klient
