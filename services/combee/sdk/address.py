@@ -49,14 +49,14 @@ def resolved_address(
     """
     # The services' settings need pydantic-settings, which agents need not have; the names are the same.
     environ = os.environ  # noqa: TID251 - see above; read once per client
-    found = url or environ.get("COMBEE_GATEWAY_URL") or environ.get("COMBEE_BOOTSTRAP_SERVERS")
-    if not found:
+    address = url or environ.get("COMBEE_GATEWAY_URL") or environ.get("COMBEE_BOOTSTRAP_SERVERS")
+    if not address:
         raise FatalError(NO_ADDRESS)
     return Address(
-        url=found,
+        url=address,
         prefix=prefix or environ.get("COMBEE_TOPIC_PREFIX") or "combee",
         api_key=api_key or environ.get("COMBEE_GATEWAY_KEY"),
-        security=security if security is not None else {} if is_gateway(found) else _security(environ),
+        security=security if security is not None else {} if is_gateway(address) else _security(environ),
     )
 
 
@@ -88,10 +88,10 @@ def transport_factory(address: Address) -> Callable[[], Transport]:
         from combee.adapters.kafka.log import KafkaLog  # noqa: PLC0415 - the same
         from combee.sdk.transport import LogTransport  # noqa: PLC0415 - the same
 
-        found = Connection(
+        connection = Connection(
             bootstrap_servers=address.url, prefix=address.prefix, security=dict(address.security)
         )
-        return lambda: LogTransport(KafkaLog(found))
+        return lambda: LogTransport(KafkaLog(connection))
     try:
         from combee.adapters.http import GatewayTransport  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:

@@ -92,17 +92,17 @@ class PlaybookCache:
 
     def labelled(self, name: str, label: str) -> Playbook | None:
         """Return what a label shows, or last showed."""
-        found = self._latest.get(name) if label == LATEST else self._pointed(name, label)
-        if found is None and not self.is_complete(name):
+        playbook = self._latest.get(name) if label == LATEST else self._pointed(name, label)
+        if playbook is None and not self.is_complete(name):
             return self._restored.get((name, label))
-        return found
+        return playbook
 
     def _pointed(self, name: str, label: str) -> Playbook | None:
         wanted = self._pointers.get((name, label))
-        found = None if wanted is None else self.version(name, wanted)
-        if found is not None:
-            self._last_shown[name, label] = found
-        return found or self._last_shown.get((name, label))
+        playbook = None if wanted is None else self.version(name, wanted)
+        if playbook is not None:
+            self._last_shown[name, label] = playbook
+        return playbook or self._last_shown.get((name, label))
 
     def version(self, name: str, version: int) -> Playbook | None:
         """Return one version, if it is here."""
@@ -114,11 +114,11 @@ class PlaybookCache:
     def labels(self, playbook: Playbook) -> tuple[str, ...]:
         """Return the labels that point at a version, in order of the alphabet."""
         latest = self._latest.get(playbook.name)
-        found = {LATEST} if latest is not None and latest.version == playbook.version else set()
+        labels = {LATEST} if latest is not None and latest.version == playbook.version else set()
         # A copy: the background loop may add a label meanwhile.
         pointers = self._pointers.copy().items()
-        found |= {label for (name, label), at in pointers if (name, at) == (playbook.name, playbook.version)}
-        return tuple(sorted(found))
+        labels |= {label for (name, label), at in pointers if (name, at) == (playbook.name, playbook.version)}
+        return tuple(sorted(labels))
 
 
 class DiskCache:
@@ -147,11 +147,11 @@ class DiskCache:
     def load(self, name: str, label: str) -> Playbook | None:
         """Return what was saved; None if there is nothing usable."""
         try:
-            found = Playbook.model_validate_json(self._path(name, label).read_bytes())
+            playbook = Playbook.model_validate_json(self._path(name, label).read_bytes())
         except FileNotFoundError:
             return None
         except (OSError, ValidationError) as error:
             trouble = type(error).__name__
             self._log_once.warn("load", "a cached playbook cannot be read and is passed over (%s)", trouble)
             return None
-        return found if found.name == name else None
+        return playbook if playbook.name == name else None

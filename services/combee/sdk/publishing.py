@@ -119,15 +119,15 @@ class Outbox:
 
     def first(self, most: int, most_bytes: int) -> Sequence[Publishable]:
         """Return the oldest messages, one at least if there are any; they stay in."""
-        found: list[Publishable] = []
+        messages: list[Publishable] = []
         total = 0
         with self._lock:
             for message, size in self._waiting:
                 total += size
-                if len(found) == most or (found and total > most_bytes):
+                if len(messages) == most or (messages and total > most_bytes):
                     break
-                found.append(message)
-        return found
+                messages.append(message)
+        return messages
 
     def done(self, count: int) -> None:
         """Forget the oldest ``count``."""

@@ -69,10 +69,10 @@ class Reader:
 
     def known(self, ref: PlaybookRef) -> PlaybookView | None:
         """Return what memory says; None if waiting may help."""
-        found = self._find(ref)
-        if found is None and self._is_worth_waiting(ref):
+        playbook = self._find(ref)
+        if playbook is None and self._is_worth_waiting(ref):
             return None
-        return self._view(ref, found)
+        return self._view(ref, playbook)
 
     def note_request(self, ref: PlaybookRef) -> bool:
         """Note that somebody reads this playbook; return whether nobody did before."""
@@ -87,10 +87,10 @@ class Reader:
             return self._cache.version(ref.name, ref.version)
         return self._cache.labelled(ref.name, ref.label)
 
-    def _view(self, ref: PlaybookRef, found: Playbook | None) -> PlaybookView:
-        labels = self._cache.labels(found) if found else ()
+    def _view(self, ref: PlaybookRef, playbook: Playbook | None) -> PlaybookView:
+        labels = self._cache.labels(playbook) if playbook else ()
         fallback = "" if ref.fallback is None else str(ref.fallback)
-        return PlaybookView(name=str(ref.name), snapshot=found, labels=labels, fallback=fallback)
+        return PlaybookView(name=str(ref.name), snapshot=playbook, labels=labels, fallback=fallback)
 
     def _is_worth_waiting(self, ref: PlaybookRef) -> bool:
         if time.monotonic() < self._not_before.get((ref.name, ref.label, ref.version), 0.0):
@@ -140,22 +140,22 @@ class Reader:
             if in_use:
                 self._spawn(self._fetch_and_notify(key, wanted))
             return
-        found = self._cache.labelled(*key)
-        shown = found.version if found else None
+        playbook = self._cache.labelled(*key)
+        shown = playbook.version if playbook else None
         if shown == self._passed_on.get(key):
             return
         self._passed_on[key] = shown
         self.keep_on_disk(key)
-        view = self._view(PlaybookRef(name=key[0], label=key[1]), found)
+        view = self._view(PlaybookRef(name=key[0], label=key[1]), playbook)
         for notify in list(self._subscribers.get(key, ())):
             notify(view)
 
     def keep_on_disk(self, key: LabelKey) -> None:
         """Save what a label in use shows; what is not known leaves what was saved."""
         in_use = key in self._requested or key in self._subscribers
-        found = self._cache.labelled(*key)
-        if self._disk and in_use and (found is not None or self._cache.is_complete(key[0])):
-            self._disk.save(*key, found)
+        playbook = self._cache.labelled(*key)
+        if self._disk and in_use and (playbook is not None or self._cache.is_complete(key[0])):
+            self._disk.save(*key, playbook)
 
     async def _fetch_and_notify(self, key: LabelKey, version: int) -> None:
         while self._cache.missing(*key) == version:
@@ -166,17 +166,17 @@ class Reader:
 
     async def _fetch(self, name: str, version: int) -> bool:
         try:
-            found = await self._transport.fetch(name, version)
+            playbook = await self._transport.fetch(name, version)
         except (CombeeError, CodecError) as error:
             self._log_once.warn(
                 "fetch", "version %d of %s cannot be fetched for now: %s", version, name, error
             )
             return False
-        if found is not None:
+        if playbook is not None:
             self._log_once.over("fetch", "old versions can be fetched again")
-            self._cache.add_old_version(found)
+            self._cache.add_old_version(playbook)
             self._wake()
-        return found is not None
+        return playbook is not None
 
     def _wake(self) -> None:
         self._changed.set()
@@ -187,11 +187,11 @@ class Reader:
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._fetch_missing(ref)
-        found = self._find(ref)
-        if found is None:
+        playbook = self._find(ref)
+        if playbook is None:
             self._not_before[ref.name, ref.label, ref.version] = time.monotonic() + NOT_FOUND_AGAIN_S
-            found = self._from_disk(ref)
-        return self._view(ref, found)
+            playbook = self._from_disk(ref)
+        return self._view(ref, playbook)
 
     async def _fetch_missing(self, ref: PlaybookRef) -> None:
         await self._transport.watch(ref.name, ref.label)
@@ -233,10 +233,10 @@ class Reader:
     def subscribe(self, key: LabelKey, notify: Notify) -> None:
         """Call ``notify`` with what is known and with every change."""
         self._subscribers.setdefault(key, []).append(notify)
-        found = self._cache.labelled(*key)
-        if found is not None:
-            self._passed_on[key] = found.version
-            notify(self._view(PlaybookRef(name=key[0], label=key[1]), found))
+        playbook = self._cache.labelled(*key)
+        if playbook is not None:
+            self._passed_on[key] = playbook.version
+            notify(self._view(PlaybookRef(name=key[0], label=key[1]), playbook))
         elif key[1] != LATEST and self._cache.missing(*key) is not None:
             self._notify(key)
         self._spawn(self._transport.watch(*key))

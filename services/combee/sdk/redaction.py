@@ -64,16 +64,16 @@ class Redactor:
 
     def __call__(self, text: str) -> str:
         """Return the text with each find replaced by its kind, or by ``***``."""
-        text, found = PRIVATE_KEY.subn("***", text)
-        self._count("secret", found)
+        text, count = PRIVATE_KEY.subn("***", text)
+        self._count("secret", count)
         return "".join(map(self._chunk, chunks(text)))
 
     def _chunk(self, text: str) -> str:
         small = text.lower()
         for pattern, instead, hints in SECRETS:
             if any(hint in small for hint in hints):
-                text, found = pattern.subn(instead, text)
-                self._count("secret", found)
+                text, count = pattern.subn(instead, text)
+                self._count("secret", count)
         for kind, hint, pattern, holds in PERSONAL:
             if hint.search(text) is None:
                 continue

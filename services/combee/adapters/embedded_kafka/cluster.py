@@ -79,11 +79,11 @@ class EmbeddedKafka:
         if self._jvm is None:
             java = await asyncio.to_thread(find_java, self._env, chosen=self._java)
             with storage_errors(self._cache_dir):
-                found = await jars.ensure(
+                paths = await jars.ensure(
                     jars.pinned(), self._cache_dir, fetch=jars.fetch, progress=self._progress
                 )
-            archive = ClassDataArchive(folder=self._cache_dir / "archives", java=java, jars=found)
-            self._jvm = Jvm(java=java, jars=found, archive=archive, benchmark=self._benchmark, env=self._env)
+            archive = ClassDataArchive(folder=self._cache_dir / "archives", java=java, jars=paths)
+            self._jvm = Jvm(java=java, jars=paths, archive=archive, benchmark=self._benchmark, env=self._env)
         return self._jvm
 
     async def start(self, timeout_s: float = 60) -> None:
@@ -164,13 +164,13 @@ class EmbeddedKafka:
         return self._cluster is None
 
     def _remembered(self) -> ClusterState:
-        found = ClusterState.load(self._data_dir)
-        if found and len(found.ports) != len(self._nodes):
+        cluster = ClusterState.load(self._data_dir)
+        if cluster and len(cluster.ports) != len(self._nodes):
             raise EmbeddedKafkaError(
-                f"{self._data_dir} holds a cluster of {len(found.ports)} nodes, not of {len(self._nodes)}. "
+                f"{self._data_dir} holds a cluster of {len(cluster.ports)} nodes, not of {len(self._nodes)}. "
                 "Start it with as many nodes, or choose another directory."
             )
-        return found or ClusterState(cluster_id=new_cluster_id(), ports=free_ports(len(self._nodes)))
+        return cluster or ClusterState(cluster_id=new_cluster_id(), ports=free_ports(len(self._nodes)))
 
     def _configure(self, cluster: ClusterState) -> None:
         with storage_errors(self._data_dir):

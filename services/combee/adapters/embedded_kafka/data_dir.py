@@ -41,10 +41,10 @@ class ClusterState:
     @classmethod
     def load(cls, data_dir: Path) -> Self | None:
         """Return the cluster in this directory; None if it is new, or the file is damaged."""
-        found = _read(data_dir / CLUSTER_FILE)
+        content = _read(data_dir / CLUSTER_FILE)
         try:
-            ports = tuple(NodePorts(**pair) for pair in found["ports"])
-            return cls(cluster_id=str(found["cluster_id"]), ports=ports)
+            ports = tuple(NodePorts(**pair) for pair in content["ports"])
+            return cls(cluster_id=str(content["cluster_id"]), ports=ports)
         except (KeyError, TypeError):
             return None
 
@@ -63,11 +63,11 @@ class RunState:
     @classmethod
     def load(cls, data_dir: Path) -> Self | None:
         """Return what the run file says; None without a readable one."""
-        found = _read(data_dir / RUN_FILE)
+        content = _read(data_dir / RUN_FILE)
         try:
             return cls(
-                address=str(found["address"]),
-                pids={int(node): int(pid) for node, pid in found["pids"].items()},
+                address=str(content["address"]),
+                pids={int(node): int(pid) for node, pid in content["pids"].items()},
             )
         except (AttributeError, KeyError, TypeError, ValueError):
             return None

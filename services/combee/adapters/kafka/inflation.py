@@ -74,10 +74,10 @@ class BoundedRecords:
 
     def next_batch(self) -> "BoundedBatch":
         """Return the next batch, not inflated yet."""
-        found = self._batches.next_batch()
+        batch = self._batches.next_batch()
         (length,) = struct.unpack_from(">i", self._raw, self._at + LENGTH_AT)
         begin, self._at = self._at, self._at + OVERHEAD_BYTES + length
-        return BoundedBatch(found, self._raw[begin : self._at], self)
+        return BoundedBatch(batch, self._raw[begin : self._at], self)
 
 
 class BoundedBatch:

@@ -66,8 +66,8 @@ async def replicas(connection: Connection) -> dict[str, Replicas]:
     prefix = f"{connection.prefix}."
     async with _admin(connection) as admin:
         with translated("describing topics"):
-            found = [t for t in await admin.describe_topics() if t["topic"].startswith(prefix)]
-    return {t["topic"].removeprefix(prefix): _replicas(t["partitions"]) for t in found if t["partitions"]}
+            topics = [t for t in await admin.describe_topics() if t["topic"].startswith(prefix)]
+    return {t["topic"].removeprefix(prefix): _replicas(t["partitions"]) for t in topics if t["partitions"]}
 
 
 def _replicas(partitions: list[dict[str, Any]]) -> Replicas:

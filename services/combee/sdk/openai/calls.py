@@ -104,8 +104,8 @@ def _output_text(items: Sequence[Any]) -> str:
 
 
 def _joined(said: Any, functions: Sequence[Any]) -> str:
-    told = [_function(one) for one in functions]
-    parts = [str(said) if said else "", json.dumps(told, ensure_ascii=False) if told else ""]
+    calls = [_function(one) for one in functions]
+    parts = [str(said) if said else "", json.dumps(calls, ensure_ascii=False) if calls else ""]
     return "\n".join(part for part in parts if part)
 
 
@@ -121,14 +121,14 @@ def call_metadata(reply: Any, model: str) -> Mapping[str, str]:
     usage = getattr(reply, "usage", None)
     choices = getattr(reply, "choices", None)
     reason = getattr(choices[0], "finish_reason", None) if choices else getattr(reply, "status", None)
-    found = {
+    metadata = {
         "gen_ai.request.model": model,
         "gen_ai.response.model": getattr(reply, "model", None),
         "gen_ai.response.finish_reasons": reason,
         "gen_ai.usage.input_tokens": _count(usage, "input_tokens", "prompt_tokens"),
         "gen_ai.usage.output_tokens": _count(usage, "output_tokens", "completion_tokens"),
     }
-    return {name: str(value) for name, value in found.items() if value not in (None, "")}
+    return {name: str(value) for name, value in metadata.items() if value not in (None, "")}
 
 
 def _count(usage: Any, *names: str) -> Any:

@@ -162,9 +162,9 @@ def reply_of_body(body: bytes, reply: StreamedReply) -> Any:
         return _object(text)
     for event in text.split("\n\n"):
         lines = event.split("\n")
-        told = "\n".join(line.removeprefix("data:") for line in lines if line.startswith("data:"))
-        if told.lstrip().startswith("{"):  # the last one is [DONE]; one may be cut off
-            reply.add(_object(told))
+        data = "\n".join(line.removeprefix("data:") for line in lines if line.startswith("data:"))
+        if data.lstrip().startswith("{"):  # the last one is [DONE]; one may be cut off
+            reply.add(_object(data))
     return reply
 
 

@@ -150,10 +150,10 @@ class Overlay:
         self.__dict__.update(replaced, _original=original, _injector=injector)
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._original, name)
+        attribute = getattr(self._original, name)
         if name in HELPERS:
             self._injector.warn_uncovered(name)
-        return found
+        return attribute
 
 
 def wrap_openai(
