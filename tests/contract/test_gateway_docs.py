@@ -1,4 +1,4 @@
-"""Every curl line of docs/http.md does what the page says."""
+"""Every curl line of docs/guide/http.md does what the page says."""
 
 import asyncio
 import os

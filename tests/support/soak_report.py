@@ -1,4 +1,4 @@
-"""What a soak came to, as JSON and as the table of docs/reliability.md."""
+"""What a soak came to, as JSON and as the table of docs/results/soak.md."""
 
 import json
 from collections import Counter

@@ -95,7 +95,7 @@ async def test_the_method_of_the_docs_runs_a_batch_from_traces_to_a_playbook() -
 @pytest.mark.parametrize(
     ("code", "told"),
     [
-        ("HOLDS = 'entries'", "is no method, it lacks REBASES, reflect_prompt, .*docs/methods.md"),
+        ("HOLDS = 'entries'", "is no method, it lacks REBASES, reflect_prompt, .*docs/guide/own-method.md"),
         ("import combee.no_such_part", "cannot be loaded: No module named"),
     ],
 )

@@ -1,4 +1,4 @@
-"""What is counted, under which names, and that docs/operations.md has every one of them."""
+"""What is counted, under which names, and that docs/reference/metrics.md has every one of them."""
 
 import asyncio
 import re

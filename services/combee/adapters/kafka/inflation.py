@@ -1,4 +1,4 @@
-"""Compressed batches are inflated here and nowhere else, up to a bound (docs/adr/0012).
+"""Compressed batches are inflated here and nowhere else, up to a bound (docs/design/adr/0012).
 
 aiokafka inflates whatever it fetches, however large it becomes, and raises for ever at a batch that it cannot read.
 Here such a batch becomes one record that holds the batch as it lies in the log, and the next batch follows.
