@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/combee
 WHEELS := $(CACHE)/wheels/$(shell $(PYTHON) -c 'import sys; print("py%d%d" % sys.version_info[:2])')
 READY := $(VENV)/.ready
-CODE := services schemas tests benchmarks docs examples
+CODE := services schemas experiments tests benchmarks docs examples
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-unit test-faults soak check format bench lock clean

@@ -17,7 +17,7 @@ from benchmarks.machine import describe
 from benchmarks.report import show, write
 from benchmarks.rows import Row
 from combee.ports import CombeeError
-from combee.runtime.logs import configure_logs
+from combee.telemetry.logs import configure_logs
 
 NAMES = (
     "startup",

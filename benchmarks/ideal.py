@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from combee.adapters.openai.slots import PrioritySlots
-from combee.core.playbook import empty
-from combee.experiments.arms import ADAPTIVE
-from combee.experiments.scanning import Scan
-from combee.experiments.virtual import run_virtual
+from combee.core.playbook.apply import empty
 from combee.sim.inprocess import SimulatedModel, as_request
-from combee.sim.respond import respond
+from combee.sim.roles.respond import respond
+from combee_experiments.arms.arms import ADAPTIVE
+from combee_experiments.arms.scanning import Scan
+from combee_experiments.arms.tails import run_virtual
 from combee_schemas.batch import Batch
 from combee_schemas.model import Prompt, Reply
 from combee_schemas.reflection import Reflection

@@ -15,10 +15,10 @@ from combee.adapters.embedded_kafka import open_user_broker
 from combee.adapters.embedded_kafka.state import Run
 from combee.adapters.kafka import Presence, is_ready
 from combee.adapters.kafka.connection import Connection
+from combee.inspection.audit import audit
 from combee.ports import TransientError
-from combee.runtime.audit import audit
-from combee.runtime.patience import write
-from combee.runtime.settings import environment
+from combee.settings.settings import environment
+from combee.worker.retry import write
 from combee_schemas import topics
 from combee_schemas.trace import Trace
 

@@ -16,8 +16,8 @@ from benchmarks.stage import fresh, lessons
 from combee import Client, compose
 from combee.adapters.kafka import KafkaLog
 from combee.ports import Outgoing
-from combee.runtime.settings import load_settings
 from combee.sdk import PlaybookView
+from combee.settings.settings import load_settings
 from combee_schemas import topics
 from combee_schemas.playbook import Entry, Playbook
 

@@ -12,14 +12,14 @@ from pathlib import Path
 
 from rapidfuzz import fuzz
 
-from combee.core.playbook import apply_operations, empty, finish
-from combee.core.render import parse_ace
-from combee.core.similarity import same_lesson
-from combee.core.wording import wording
-from combee.sim.conventions import possible
-from combee.sim.family import lessons
-from combee.sim.insights import insight
-from combee.sim.quantities import QUANTITIES
+from combee.core.formats.render import parse_ace
+from combee.core.playbook.apply import apply_operations, empty, finish
+from combee.core.playbook.similarity import same_lesson
+from combee.core.playbook.wording import wording
+from combee.sim.family.conventions import possible
+from combee.sim.family.family import lessons
+from combee.sim.family.insights import insight
+from combee.sim.family.quantities import QUANTITIES
 from combee_schemas.playbook import ACE_SECTIONS
 from combee_schemas.scan import Operation, OperationKind
 

@@ -14,10 +14,10 @@ from uuid import uuid4
 from combee import compose
 from combee.adapters.kafka import KafkaLog
 from combee.adapters.openai import OpenAIModel
-from combee.cli.stack import StackOptions, model_environment, stack
-from combee.runtime.playbooks import Playbooks
-from combee.runtime.settings import load_settings
-from combee.runtime.supervisor import Supervisor
+from combee.local.stack import StackOptions, model_environment, stack
+from combee.local.supervisor import Supervisor
+from combee.settings.settings import load_settings
+from combee.worker.playbooks import Playbooks
 from combee_schemas import topics
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import Reflection

@@ -11,17 +11,17 @@ import structlog
 
 from combee.adapters.kafka import KafkaAdmin, KafkaLog, Presence
 from combee.adapters.kafka.connection import Connection, security_options
+from combee.clock import SystemClock
 from combee.core import layout
 from combee.ports import ConfigurationError, LanguageModel, Log, OnModelCall
-from combee.runtime.clock import SystemClock
-from combee.runtime.floodgate import Floodgate
-from combee.runtime.loop import Loop
-from combee.runtime.methods import chosen
-from combee.runtime.patience import Watch
-from combee.runtime.session import run_sessions
-from combee.runtime.settings import ModelSettings, Settings, WorkerSettings
-from combee.runtime.stopping import stop_on_signals, unless
-from combee.runtime.vitals import Vitals, vitals_of
+from combee.settings.settings import ModelSettings, Settings, WorkerSettings
+from combee.telemetry.telemetry import Telemetry, telemetry_of
+from combee.worker.dead_letter_limiter import DeadLetterLimiter
+from combee.worker.loop import Loop
+from combee.worker.methods import chosen
+from combee.worker.retry import Watch
+from combee.worker.session import run_sessions
+from combee.worker.stopping import stop_on_signals, unless
 
 if TYPE_CHECKING:
     from combee.adapters.openai import OpenAIModel
@@ -146,11 +146,11 @@ def _mortal(log: Log, settings: WorkerSettings) -> Log:
     return MortalLog(log, ExitFuse(settings.failpoint, settings.failpoint_marker))
 
 
-def _model(settings: Settings, vitals: Vitals) -> LanguageModel:
+def _model(settings: Settings, telemetry: Telemetry) -> LanguageModel:
     """Return the model, watched; with a failpoint set, one around whose calls this process dies."""
-    asked = language_model(settings.model, vitals.called)
-    vitals.watch_model(asked)
-    model = vitals.counted_model(asked)
+    asked = language_model(settings.model, telemetry.called)
+    telemetry.watch_model(asked)
+    model = telemetry.counted_model(asked)
     if settings.worker.failpoint is None:
         return model
     from combee.adapters.failpoints import ExitFuse, MortalModel  # noqa: PLC0415 - fault tests only
@@ -158,7 +158,7 @@ def _model(settings: Settings, vitals: Vitals) -> LanguageModel:
     return MortalModel(model, ExitFuse(settings.worker.failpoint, settings.worker.failpoint_marker))
 
 
-Role = Callable[[Log, Settings, str, asyncio.Event, Vitals], Awaitable[None]]
+Role = Callable[[Log, Settings, str, asyncio.Event, Telemetry], Awaitable[None]]
 
 
 async def _with_views(
@@ -182,37 +182,37 @@ async def _asking(
     model: LanguageModel,
     settings: Settings,
     stop: asyncio.Event,
-    vitals: Vitals,
-    gate: Floodgate,
+    telemetry: Telemetry,
+    gate: DeadLetterLimiter,
 ) -> None:
     """Run the loop of a service that asks a model, its view of the playbooks beside it."""
     view = handler.playbooks.view
-    vitals.watch(view)
+    telemetry.watch(view)
     most = OPEN_PER_CALL * settings.model.llm_concurrency
-    loop = Loop(log, handler, SystemClock(), max_open=most, on_turn=vitals.turned, gate=gate)
+    loop = Loop(log, handler, SystemClock(), max_open=most, on_turn=telemetry.turned, gate=gate)
     drained = loop.run(stop, drain_s=settings.model.model_timeout_s + DRAIN_MARGIN_S)
     try:
-        await _with_views(_when_current(view.wait_current, vitals.ready, drained, stop), [view.run()])
+        await _with_views(_when_current(view.wait_current, telemetry.ready, drained, stop), [view.run()])
     finally:
         await model.close()
 
 
-async def _reflect(log: Log, settings: Settings, _: str, stop: asyncio.Event, vitals: Vitals) -> None:
+async def _reflect(log: Log, settings: Settings, _: str, stop: asyncio.Event, telemetry: Telemetry) -> None:
     from combee.reflect.handler import ReflectHandler  # noqa: PLC0415 - each role loads only its own
 
-    model = _model(settings, vitals)
-    gate = vitals.gate(settings.worker)
+    model = _model(settings, telemetry)
+    gate = telemetry.gate(settings.worker)
     handler = ReflectHandler(log, model, SystemClock(), chosen(settings.batch), gate)
-    await _asking(log, handler, model, settings, stop, vitals, gate)
+    await _asking(log, handler, model, settings, stop, telemetry, gate)
 
 
-async def _scan(log: Log, settings: Settings, _: str, stop: asyncio.Event, vitals: Vitals) -> None:
+async def _scan(log: Log, settings: Settings, _: str, stop: asyncio.Event, telemetry: Telemetry) -> None:
     from combee.scan.handler import ScanHandler  # noqa: PLC0415 - each role loads only its own
 
-    model = _model(settings, vitals)
-    gate = vitals.gate(settings.worker)
+    model = _model(settings, telemetry)
+    gate = telemetry.gate(settings.worker)
     handler = ScanHandler(log, model, SystemClock(), carry=settings.batch.carry, gate=gate)
-    await _asking(log, handler, model, settings, stop, vitals, gate)
+    await _asking(log, handler, model, settings, stop, telemetry, gate)
 
 
 async def _when_current(
@@ -227,7 +227,9 @@ async def _when_current(
             await work
 
 
-async def _shuffle(log: Log, settings: Settings, brokers: str, stop: asyncio.Event, vitals: Vitals) -> None:
+async def _shuffle(
+    log: Log, settings: Settings, brokers: str, stop: asyncio.Event, telemetry: Telemetry
+) -> None:
     from combee.shuffle import app as faust_app  # noqa: PLC0415 - Faust is slow to load
     from combee.shuffle.shuffler import Shuffler  # noqa: PLC0415
 
@@ -237,36 +239,36 @@ async def _shuffle(log: Log, settings: Settings, brokers: str, stop: asyncio.Eve
     supervised = settings.worker.ready_file.parent if settings.worker.ready_file else None
     with tempfile.TemporaryDirectory(prefix="combee-shuffle-", dir=supervised) as folder:
         shuffler = Shuffler(log, SystemClock(), settings.batch, spending)
-        vitals.watch(shuffler.playbooks.view, shuffler.sizes, flying=shuffler.flying)
+        telemetry.watch(shuffler.playbooks.view, shuffler.sizes, flying=shuffler.flying)
         security = connection(settings, brokers).security
         app = faust_app.build_app(settings.kafka, brokers, settings.worker.slot, Path(folder), security)
         await _with_views(
-            faust_app.session(app, shuffler, prefix, stop, vitals.on_turn),
+            faust_app.session(app, shuffler, prefix, stop, telemetry.on_turn),
             [shuffler.playbooks.view.run(), shuffler.sizes.run()],
         )
 
 
-async def _publish(log: Log, settings: Settings, _: str, stop: asyncio.Event, vitals: Vitals) -> None:
+async def _publish(log: Log, settings: Settings, _: str, stop: asyncio.Event, telemetry: Telemetry) -> None:
     from combee.publish.publisher import Publisher  # noqa: PLC0415 - each role loads only its own
 
     spending = settings.spend.policy(settings.model.model)
     publisher = Publisher(
         log, SystemClock(), budget_tokens=settings.playbook.playbook_tokens, spending=spending
     )
-    await publisher.session(stop, vitals.on_turn)
+    await publisher.session(stop, telemetry.on_turn)
 
 
-async def _control(log: Log, settings: Settings, _: str, stop: asyncio.Event, vitals: Vitals) -> None:
+async def _control(log: Log, settings: Settings, _: str, stop: asyncio.Event, telemetry: Telemetry) -> None:
     from combee.control.controller import Controller  # noqa: PLC0415 - each role loads only its own
 
     controller = Controller(log, SystemClock(), settings.sizing.policy())
-    vitals.watch(controller.playbooks.view, controller.sizes)
+    telemetry.watch(controller.playbooks.view, controller.sizes)
     await _with_views(
-        controller.session(stop, vitals.on_turn), [controller.playbooks.view.run(), controller.sizes.run()]
+        controller.session(stop, telemetry.on_turn), [controller.playbooks.view.run(), controller.sizes.run()]
     )
 
 
-async def _gateway(log: Log, settings: Settings, _: str, stop: asyncio.Event, vitals: Vitals) -> None:
+async def _gateway(log: Log, settings: Settings, _: str, stop: asyncio.Event, telemetry: Telemetry) -> None:
     try:
         from combee.gateway import service  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
@@ -279,7 +281,7 @@ async def _gateway(log: Log, settings: Settings, _: str, stop: asyncio.Event, vi
             mounts.append(mount)
     except ModuleNotFoundError as error:
         logger.info("no_dashboard", reason=f"{error.name} is missing: pip install 'combee[dashboard]'")
-    await service.run(log, settings, stop, vitals, mounts)
+    await service.run(log, settings, stop, telemetry, mounts)
 
 
 ROLES: Mapping[str, Role] = {
@@ -307,16 +309,16 @@ async def run_worker(role: str, settings: Settings, bootstrap_servers: str) -> N
     connected = connection(settings, bootstrap_servers)
     log, presence = KafkaLog(connected), Presence(connected)
     watch = Watch(presence.ask, SystemClock(), service=role, where=bootstrap_servers)
-    vitals = vitals_of(role, settings, watch.away)
-    seen = vitals.counted(_mortal(log, settings.worker))
+    telemetry = telemetry_of(role, settings, watch.away)
+    seen = telemetry.counted(_mortal(log, settings.worker))
 
     async def session(stopping: asyncio.Event) -> None:
         await check_topics(settings, connected)
-        await {**ROLES, **FRONTS}[role](seen, settings, bootstrap_servers, stopping, vitals)
+        await {**ROLES, **FRONTS}[role](seen, settings, bootstrap_servers, stopping, telemetry)
 
     try:
-        async with vitals.served(log):
-            work = run_sessions(role, session, stop, SystemClock(), vitals.restarted, watch.back)
+        async with telemetry.served(log):
+            work = run_sessions(role, session, stop, SystemClock(), telemetry.restarted, watch.back)
             await _with_views(work, [watch.run()])
     finally:
         await presence.close()

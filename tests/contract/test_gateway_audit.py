@@ -8,8 +8,8 @@ import pytest
 import structlog
 
 from combee.adapters.memory import MemoryLog
+from combee.clock import SystemClock
 from combee.ports import TopicPartition
-from combee.runtime.clock import SystemClock
 from combee_schemas import topics
 from combee_schemas.codec import decode
 from combee_schemas.command import Command

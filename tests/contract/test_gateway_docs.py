@@ -4,7 +4,7 @@ import asyncio
 import os
 
 from combee.adapters.memory import MemoryLog
-from combee.runtime.clock import SystemClock
+from combee.clock import SystemClock
 from support.gateway import published, publishing, served, version
 from support.shown import ROOT, command_lines
 

@@ -12,10 +12,10 @@ import pytest
 import structlog
 
 from combee.adapters.memory import MemoryLog
-from combee.gateway import access
-from combee.gateway.attempts import Attempts, network
+from combee.clock import SystemClock
+from combee.gateway.access import access
+from combee.gateway.access.throttle import Attempts, network
 from combee.gateway.context import Context
-from combee.runtime.clock import SystemClock
 from support.gateway import CONFIGURED, KEYS, READER, WRITER, bearer, published, served, version
 from support.waiting import until
 

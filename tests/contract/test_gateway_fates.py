@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from combee.adapters.memory import MemoryLog
-from combee.runtime import loop
+from combee.worker import loop
 from support import ledger
 from support.clock import ManualClock
 from support.deployment import Deployment
@@ -216,7 +216,7 @@ async def test_a_look_up_that_takes_too_long_is_given_up(monkeypatch: pytest.Mon
     async def never(*_: Any) -> Any:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr("combee.gateway.fates.LOOKUP_S", 0.05)
+    monkeypatch.setattr("combee.gateway.endpoints.reflection_status.LOOKUP_S", 0.05)
     async with asked() as gateway:
         monkeypatch.setattr(gateway.context.log, "read", never)
         monkeypatch.setattr(gateway.context.log, "partition_for", never)

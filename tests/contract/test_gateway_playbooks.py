@@ -4,11 +4,11 @@ import httpx
 import pytest
 
 from combee.adapters.memory import MemoryLog
-from combee.core.formats import FORMATS
+from combee.clock import SystemClock
+from combee.core.formats.files import FORMATS
 from combee.gateway.app import build
 from combee.gateway.context import context_of
-from combee.runtime.clock import SystemClock
-from combee.runtime.settings import load_settings
+from combee.settings.settings import load_settings
 from support.gateway import asked, version
 
 NAME = "support/refunds"

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from combee.adapters.memory import MemoryLog
+from combee.clock import SystemClock
 from combee.ports import Outgoing, TopicPartition, TransientError
-from combee.runtime.clock import SystemClock
 from combee_schemas import topics
 from combee_schemas.base import Usage
 from combee_schemas.reflection import LESSON_FIELDS, Reflection

@@ -12,15 +12,15 @@ import pytest
 import pytest_asyncio
 
 from combee.adapters.memory import MemoryLog
-from combee.cli.metrics_ports import metrics_ports
+from combee.clock import SystemClock
+from combee.local.metrics_ports import metrics_ports
 from combee.ports import FatalError
-from combee.runtime import health_server
-from combee.runtime.clock import SystemClock
-from combee.runtime.health import Health
-from combee.runtime.health_server import pages, serving
-from combee.runtime.metrics import Metrics, new_registry
-from combee.runtime.settings import WorkerSettings
-from combee.runtime.vitals_served import ServedVitals
+from combee.settings.settings import WorkerSettings
+from combee.telemetry import health_server
+from combee.telemetry.health import Health
+from combee.telemetry.health_server import pages, serving
+from combee.telemetry.metrics import Metrics, new_registry
+from combee.telemetry.served import ServedTelemetry
 
 HOST = "127.0.0.1"
 DEADLINE_S = 5.0
@@ -68,7 +68,7 @@ async def test_the_pages_say_how_it_is(served: Served) -> None:
 async def test_a_stuck_event_loop_is_told_while_it_is_stuck(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("combee.runtime.health.STUCK_S", 0.05)
+    monkeypatch.setattr("combee.telemetry.health.STUCK_S", 0.05)
     found: list[tuple[int, str]] = []
 
     def ask() -> None:
@@ -122,9 +122,9 @@ async def test_a_worker_serves_its_lag_and_its_conditions() -> None:
     (port,) = metrics_ports(0, HOST, 1)
     assert port is not None
     metrics = Metrics(new_registry(), SystemClock(), service="publish")
-    vitals = ServedVitals("publish", WorkerSettings(), port, SystemClock(), metrics)
-    async with vitals.served(MemoryLog(SystemClock())):
-        vitals.on_turn()
+    telemetry = ServedTelemetry("publish", WorkerSettings(), port, SystemClock(), metrics)
+    async with telemetry.served(MemoryLog(SystemClock())):
+        telemetry.on_turn()
         async with asyncio.timeout(DEADLINE_S):
             while 'combee_lag_records{service="publish",topic="updates"} 0.0' not in (await text(port)):
                 pass

@@ -4,10 +4,10 @@ import asyncio
 from typing import Any
 
 from combee.adapters.memory import MemoryLog
-from combee.runtime.clock import SystemClock
-from combee.runtime.gateway_settings import GatewaySettings
-from combee.sim.options import SimOptions
-from combee.sim.server import running
+from combee.clock import SystemClock
+from combee.settings.gateway import GatewaySettings
+from combee.sim.server.server import running
+from combee.sim.server.standin import SimOptions
 from support.gateway import published, served, version
 from support.shown import FENCE, ROOT
 

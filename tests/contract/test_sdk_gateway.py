@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from combee.adapters.memory import MemoryLog
-from combee.runtime.clock import SystemClock
+from combee.clock import SystemClock
 from combee.sdk import AsyncClient, PlaybookView, Reflection
 from combee_schemas import topics
 from combee_schemas.trace import Trace

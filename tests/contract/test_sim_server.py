@@ -13,18 +13,16 @@ import pytest
 from openai import AsyncOpenAI
 
 from combee.core.methods.ace import aggregate_prompt, answer_prompt, combine_prompt, reflect_prompt
-from combee.core.playbook import empty
+from combee.core.playbook.apply import empty
 from combee.ports import FatalError
-from combee.sim.call_log import CallLog
-from combee.sim.faults import parse_faults
 from combee.sim.inprocess import as_request
-from combee.sim.latency import Latency
-from combee.sim.naive import family_traces
-from combee.sim.options import SimOptions
-from combee.sim.respond import respond
-from combee.sim.server import WallClock, running
-from combee.sim.standin import StandIn
-from combee.sim.web import Web
+from combee.sim.law.naive import family_traces
+from combee.sim.roles.respond import respond
+from combee.sim.server.faults import parse_faults
+from combee.sim.server.latency import Latency
+from combee.sim.server.server import WallClock, running
+from combee.sim.server.standin import CallLog, SimOptions, StandIn
+from combee.sim.server.web import Web
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Operation, OperationKind
 
@@ -280,8 +278,8 @@ async def test_a_taken_port_and_a_public_address_are_refused_with_the_remedy() -
 
 SERVE = """
 import asyncio
-from combee.sim.options import SimOptions
-from combee.sim.server import serve
+from combee.sim.server.standin import SimOptions
+from combee.sim.server.server import serve
 asyncio.run(serve(SimOptions(), on_ready=lambda url: print(url, flush=True)))
 """
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from combee.clock import SystemClock
+from combee.local.supervisor import Process, Supervisor
 from combee.ports import FatalError
-from combee.runtime.clock import SystemClock
-from combee.runtime.supervisor import Process, Supervisor
 from support.waiting import until
 
 ENDS = "pass"

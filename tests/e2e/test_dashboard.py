@@ -15,15 +15,15 @@ import pytest
 from playwright.async_api import Browser, Page, Request, async_playwright, expect
 
 from combee.adapters.memory import MemoryLog
-from combee.cli.learning import outgoing
+from combee.cli.learn.learning import outgoing
+from combee.clock import SystemClock
 from combee.compose import FRONTS, ROLES
 from combee.dashboard import mount
 from combee.gateway.app import build
 from combee.gateway.context import Context, context_of
 from combee.gateway.server import serve
 from combee.ports import Outgoing, TransientError
-from combee.runtime.clock import SystemClock
-from combee.runtime.settings import load_settings
+from combee.settings.settings import load_settings
 from combee_schemas.topics import HISTORY, REFLECTIONS
 from support.broker import Broker
 from support.gateway import ADMIN, CONFIGURED, READER, GuardedLog, published, version

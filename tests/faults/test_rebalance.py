@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from combee.cli.learning import outgoing
-from combee.runtime.audit import audit
+from combee.cli.learn.learning import outgoing
+from combee.inspection.audit import audit
 from support.broker import Broker
 from support.faults_driver import PLAYBOOKS
 from support.faults_stage import Scene, Stage, on_stage
@@ -21,7 +21,7 @@ GROUPS = 8
 MOVED = 3
 """Two members have partitions 0–3 and 4–7, three have 0–2, 3–5 and 6–7 (range): 3, 6 and 7 change hands."""
 FORGETFUL = """
-from combee.runtime.loop import Loop
+from combee.worker.loop import Loop
 
 reassigned = Loop._reassigned
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from combee import compose
-from combee.cli.metrics_ports import metrics_ports
-from combee.runtime.settings import load_settings
+from combee.local.metrics_ports import metrics_ports
+from combee.settings.settings import load_settings
 from support.broker import Broker
 from support.cli import combee, start
 from support.faults_broker import Fronted, fronted_broker

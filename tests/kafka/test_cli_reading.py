@@ -10,10 +10,10 @@ from uuid import uuid4
 
 import pytest
 
-from combee.cli.learning import outgoing
+from combee.cli.learn.learning import outgoing
+from combee.clock import SystemClock
+from combee.inspection.tracker import Tracker
 from combee.ports import Outgoing
-from combee.runtime.clock import SystemClock
-from combee.runtime.tracker import Tracker
 from combee_schemas import topics
 from combee_schemas.reflection import Reflection
 from support.broker import Broker
@@ -71,7 +71,7 @@ async def _learn(site: Site) -> None:
 
 async def _quiet(running: Running) -> None:
     """Wait until every service has committed what it read."""
-    from combee.runtime.backlog import INPUTS, backlog  # noqa: PLC0415 - beside its only use
+    from combee.inspection.backlog import INPUTS, backlog  # noqa: PLC0415 - beside its only use
 
     async with asyncio.timeout(STALL_S):
         for group in INPUTS:

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from combee.cli.learning import outgoing
-from combee.runtime.clock import SystemClock
-from combee.runtime.tracker import Tracker
+from combee.cli.learn.learning import outgoing
+from combee.clock import SystemClock
+from combee.inspection.tracker import Tracker
 from combee_schemas.reflection import Reflection
 from support.broker import Broker
 from support.cli import Ended, combee, start

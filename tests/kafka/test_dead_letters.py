@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from combee.cli.learning import outgoing
+from combee.cli.learn.learning import outgoing
 from combee.core.ledger import LedgerReport
-from combee.runtime.audit import audit
+from combee.inspection.audit import audit
 from combee_schemas.reflection import Reflection
 from support.broker import Broker
 from support.cli import combee

@@ -15,13 +15,13 @@ from combee import compose
 from combee.adapters.kafka import KafkaLog
 from combee.adapters.kafka.connection import Connection
 from combee.adapters.kafka.probe import PROBE_TOPIC, skew
-from combee.cli.learning import outgoing
+from combee.cli.learn.learning import outgoing
+from combee.clock import SystemClock
+from combee.inspection.backlog import INPUTS
+from combee.inspection.lag import Lags
+from combee.inspection.tracker import Tracker
 from combee.ports import Outgoing
-from combee.runtime.backlog import INPUTS
-from combee.runtime.clock import SystemClock
-from combee.runtime.lag import Lags
-from combee.runtime.settings import load_settings
-from combee.runtime.tracker import Tracker
+from combee.settings.settings import load_settings
 from combee_schemas import topics
 from combee_schemas.batch import Batch
 from combee_schemas.codec import encode

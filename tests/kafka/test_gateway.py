@@ -13,8 +13,8 @@ import pytest
 
 from combee import compose
 from combee.adapters.kafka import KafkaLog
-from combee.cli.stack import StackOptions, stack
-from combee.runtime.settings import Settings, load_settings
+from combee.local.stack import StackOptions, stack
+from combee.settings.settings import Settings, load_settings
 from support.broker import Broker
 from support.gateway import Event, Stream, version, writer
 from support.running import running_stack

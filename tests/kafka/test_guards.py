@@ -10,10 +10,10 @@ import pytest
 from combee import compose
 from combee.adapters.kafka import KafkaLog
 from combee.adapters.kafka.consumer import FETCH_BYTES
-from combee.cli.learning import outgoing
+from combee.cli.learn.learning import outgoing
+from combee.local.supervisor import Supervisor
 from combee.ports import Outgoing, Record, TopicPartition
-from combee.runtime.settings import load_settings
-from combee.runtime.supervisor import Supervisor
+from combee.settings.settings import load_settings
 from combee_schemas import topics
 from combee_schemas.topics import TOPICS, AnyTopic, M, Topic
 from combee_schemas.trace import Trace

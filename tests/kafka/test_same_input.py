@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from combee.cli.learning import Learning, outgoing
+from combee.cli.learn.learning import Learning, outgoing
+from combee.clock import SystemClock
 from combee.core.canonical import canonical
+from combee.inspection.tracker import Tracker
 from combee.ports import Outgoing, TopicPartition
-from combee.runtime.clock import SystemClock
-from combee.runtime.tracker import Tracker
 from combee_schemas import topics
 from combee_schemas.reflection import Reflection
 from support.broker import Broker

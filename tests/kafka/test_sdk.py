@@ -9,8 +9,8 @@ import pytest
 
 from combee.adapters.kafka import KafkaAdmin, KafkaLog
 from combee.adapters.kafka.connection import Connection
+from combee.inspection.audit import audit
 from combee.ports import Log
-from combee.runtime.audit import audit
 from combee.sdk import AsyncClient, Client, PlaybookView
 from combee_schemas import topics
 from combee_schemas.playbook import Entry, Label, Playbook

@@ -10,11 +10,11 @@ import pytest
 from combee import compose
 from combee.adapters.kafka import KafkaAdmin, KafkaLog, Presence
 from combee.adapters.kafka.connection import Connection, security_options
+from combee.clock import SystemClock
 from combee.core import layout
+from combee.inspection.live import Live
 from combee.ports import ConfigurationError, Outgoing, TopicPartition
-from combee.runtime.clock import SystemClock
-from combee.runtime.live import Live
-from combee.runtime.settings import environment, load_settings
+from combee.settings.settings import environment, load_settings
 from combee_schemas import topics
 from support.cli import combee
 from support.secured import Grant, SecuredKafka, secured_kafka

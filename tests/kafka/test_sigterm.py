@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from combee.cli.learning import outgoing
-from combee.runtime.audit import audit
-from combee.runtime.clock import SystemClock
-from combee.runtime.tracker import Tracker
+from combee.cli.learn.learning import outgoing
+from combee.clock import SystemClock
+from combee.inspection.audit import audit
+from combee.inspection.tracker import Tracker
 from support.broker import Broker
 from support.kills import SERVICES, STALL_S
 from support.running import MODEL_TIMEOUT_S, PLAYBOOK, Running, running_stack, traces

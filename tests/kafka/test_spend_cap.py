@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from combee.cli.learning import outgoing
+from combee.cli.learn.learning import outgoing
 from combee.cli.status import log_status
-from combee.runtime.audit import audit
-from combee.runtime.clock import SystemClock
-from combee.runtime.tracker import PausedError, Tracker
+from combee.clock import SystemClock
+from combee.inspection.audit import audit
+from combee.inspection.tracker import PausedError, Tracker
 from support.broker import Broker
 from support.kills import STALL_S
 from support.running import PLAYBOOK, running_stack, traces
@@ -21,7 +21,7 @@ SIZE = 10
 async def test_a_capped_playbook_pauses_and_goes_on_under_a_higher_cap(
     kafka: Broker, topic_prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("combee.runtime.tracker.PAUSED_S", 2.0)
+    monkeypatch.setattr("combee.inspection.tracker.PAUSED_S", 2.0)
     new = traces(COUNT, seed=1)
     where = (kafka.bootstrap_servers, topic_prefix)
     capped = {"daily_tokens": 1, "batch_size": SIZE, "latency": "0", "max_inflight_batches": 3}

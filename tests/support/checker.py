@@ -10,10 +10,12 @@ from dataclasses import dataclass, field
 
 import aiokafka
 
-from combee.core import identity, tree, versions
-from combee.core.playbook import empty
+from combee.core import identity
+from combee.core.batching import tree
+from combee.core.playbook import versions
+from combee.core.playbook.apply import empty
+from combee.inspection.audit import audit
 from combee.ports import Log, Record, TopicPartition
-from combee.runtime.audit import audit
 from combee_schemas import topics
 from combee_schemas.base import Message
 from combee_schemas.batch import Batch

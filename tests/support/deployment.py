@@ -6,15 +6,15 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from combee.adapters.memory import MemoryLog
-from combee.core.spend import UNCAPPED, SpendPolicy
+from combee.core.playbook.spend import UNCAPPED, SpendPolicy
 from combee.ports import Log
 from combee.publish.publisher import Publisher
 from combee.reflect.handler import ReflectHandler
-from combee.runtime.loop import Handler, Loop
-from combee.runtime.methods import chosen
-from combee.runtime.settings import BatchSettings
 from combee.scan.handler import ScanHandler
+from combee.settings.settings import BatchSettings
 from combee.shuffle.shuffler import Shuffler
+from combee.worker.loop import Handler, Loop
+from combee.worker.methods import chosen
 from combee_schemas import topics
 from support.clock import ManualClock
 from support.models import ModelClient, ScriptedModel
@@ -89,7 +89,7 @@ class Deployment:
         """Let time pass and have the shuffler look at its windows."""
         self.clock.advance(seconds)
         if self.shuffler is not None:
-            self.shuffler.kick.set()
+            self.shuffler.wake.set()
 
     # ---- the services, as the composition root wires them
 
@@ -121,9 +121,9 @@ class Deployment:
     async def _turns(self, shuffler: Shuffler) -> None:
         await shuffler.assign(range(self.partitions))
         while True:
-            shuffler.kick.clear()
+            shuffler.wake.clear()
             await shuffler.turn()
-            await shuffler.kick.wait()
+            await shuffler.wake.wait()
 
 
 async def _feed(log: Log, shuffler: Shuffler, topic: str) -> None:

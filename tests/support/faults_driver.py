@@ -6,11 +6,11 @@ from random import Random
 from uuid import uuid4
 
 from combee.adapters.kafka import KafkaLog
-from combee.cli.learning import outgoing
+from combee.cli.learn.learning import outgoing
 from combee.core import identity
 from combee.ports import FencedError, Outgoing, TransientError
-from combee.sim.family import questions
-from combee.sim.insights import insight
+from combee.sim.family.family import questions
+from combee.sim.family.insights import insight
 from combee_schemas import topics
 from combee_schemas.command import Command
 from combee_schemas.reflection import Reflection

@@ -13,10 +13,10 @@ from aiokafka.admin import AIOKafkaAdminClient
 
 from combee import compose
 from combee.adapters.kafka import KafkaLog
-from combee.cli.stack import StackOptions, child_environment, model_environment, stack
-from combee.runtime.clock import SystemClock
-from combee.runtime.settings import Settings, load_settings
-from combee.runtime.supervisor import Process, Supervisor
+from combee.clock import SystemClock
+from combee.local.stack import StackOptions, child_environment, model_environment, stack
+from combee.local.supervisor import Process, Supervisor
+from combee.settings.settings import Settings, load_settings
 
 ROLES = ("reflect", "shuffle", "scan", "publish")
 READY_S = 60.0

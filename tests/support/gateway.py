@@ -12,14 +12,14 @@ from typing import Any
 import httpx
 
 from combee.adapters.memory import MemoryLog
-from combee.core.playbook import empty
+from combee.clock import SystemClock
+from combee.core.playbook.apply import empty
 from combee.gateway.app import build
 from combee.gateway.context import Context, context_of
 from combee.gateway.server import serve
 from combee.ports import FatalError, Log, Record
 from combee.publish.publisher import Publisher
-from combee.runtime.clock import SystemClock
-from combee.runtime.settings import load_settings
+from combee.settings.settings import load_settings
 from combee_schemas import topics
 from combee_schemas.playbook import Entry, Label, Playbook, label_key
 from support.observed import Accesses, ObservedLog

@@ -5,10 +5,10 @@ import signal
 from pathlib import Path
 from random import Random
 
-from combee.cli.learning import outgoing
-from combee.runtime.audit import audit
-from combee.runtime.clock import SystemClock
-from combee.runtime.tracker import Tracker
+from combee.cli.learn.learning import outgoing
+from combee.clock import SystemClock
+from combee.inspection.audit import audit
+from combee.inspection.tracker import Tracker
 from combee_schemas import topics
 from combee_schemas.batch import Batch
 from combee_schemas.playbook import Playbook

@@ -6,9 +6,9 @@ from functools import lru_cache
 from typing import TypeVar
 
 from combee.adapters.memory import MemoryLog
-from combee.core import tree
+from combee.core.batching import tree
+from combee.core.batching.plan import deal_batch
 from combee.core.identity import node_id
-from combee.core.plan import deal_batch
 from combee.ports import Outgoing, Record
 from combee_schemas import topics
 from combee_schemas.base import Message

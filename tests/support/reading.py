@@ -13,11 +13,11 @@ import structlog
 from typer.testing import CliRunner, Result
 
 from combee.adapters.memory import MemoryLog
-from combee.cli import editing, importing, labelling, undoing
-from combee.cli import log as cli_log
 from combee.cli.__main__ import app
+from combee.cli.playbook import editing, importing, labelling, undoing
+from combee.local import log as cli_log
 from combee.ports import Outgoing
-from combee.runtime.settings import Settings
+from combee.settings.settings import Settings
 from combee_schemas.topics import TOPICS, AnyTopic
 from support import ledger
 from support.deployment import Deployment

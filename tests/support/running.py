@@ -11,14 +11,14 @@ from typing import Any
 
 from combee import compose
 from combee.adapters.kafka import KafkaLog
-from combee.cli.learning import Learning
-from combee.cli.stack import StackOptions, stack
+from combee.cli.learn.learning import Learning
+from combee.clock import SystemClock
 from combee.core.identity import reflection_id
+from combee.local.stack import StackOptions, stack
+from combee.local.supervisor import Supervisor
 from combee.ports import TopicPartition
-from combee.runtime.clock import SystemClock
-from combee.runtime.settings import Settings, load_settings
-from combee.runtime.supervisor import Supervisor
-from combee.sim.family import questions
+from combee.settings.settings import Settings, load_settings
+from combee.sim.family.family import questions
 from combee_schemas.base import Message
 from combee_schemas.topics import AnyTopic
 from combee_schemas.trace import Trace

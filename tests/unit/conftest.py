@@ -7,7 +7,7 @@ import pytest
 import structlog
 from hypothesis import settings
 
-from combee.runtime import loop
+from combee.worker import loop
 
 # A busy machine must not decide a test, and the lane has to stay short.
 settings.register_profile("unit", deadline=None, max_examples=30)

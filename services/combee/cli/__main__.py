@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from combee.cli import extras
+from combee.local import extras
 
 try:
     import typer

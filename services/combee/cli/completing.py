@@ -16,7 +16,7 @@ def playbook_names(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return the playbooks that begin so."""
 
     async def names(log: Log) -> Iterable[str]:
-        from combee.cli.lookup import newest_playbooks  # noqa: PLC0415 - --help stays quick
+        from combee.cli.playbook.lookup import newest_playbooks  # noqa: PLC0415 - --help stays quick
 
         return await newest_playbooks(log)
 
@@ -28,7 +28,7 @@ def refs(ctx: typer.Context, incomplete: str) -> list[str]:
     name = str(ctx.params.get("name"))
 
     async def known(log: Log) -> Iterable[str]:
-        from combee.cli.lookup import labels, newest_playbook  # noqa: PLC0415 - --help stays quick
+        from combee.cli.playbook.lookup import labels, newest_playbook  # noqa: PLC0415 - --help stays quick
         from combee_schemas.playbook import LATEST  # noqa: PLC0415
 
         newest = await newest_playbook(log, name)
@@ -42,7 +42,7 @@ def label_names(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return the labels of any playbook that begin so."""
 
     async def known(log: Log) -> Iterable[str]:
-        from combee.cli.lookup import all_labels  # noqa: PLC0415 - --help stays quick
+        from combee.cli.playbook.lookup import all_labels  # noqa: PLC0415 - --help stays quick
 
         return dict.fromkeys(label.label for label in await all_labels(log))
 
@@ -59,9 +59,9 @@ def _offered(
 
 
 async def _found(given: dict[str, Any], find: Callable[[Log], Awaitable[Iterable[str]]]) -> list[str]:
-    from combee.cli.log import open_log  # noqa: PLC0415 - --help stays quick
-    from combee.cli.stack import stack_is_running  # noqa: PLC0415
-    from combee.runtime.settings import load_settings  # noqa: PLC0415
+    from combee.local.log import open_log  # noqa: PLC0415 - --help stays quick
+    from combee.local.stack import stack_is_running  # noqa: PLC0415
+    from combee.settings.settings import load_settings  # noqa: PLC0415
 
     settings = load_settings(bootstrap_servers=given.get("bootstrap_servers"))
     if settings.kafka.bootstrap_servers is None and not stack_is_running(settings):

@@ -9,10 +9,10 @@ from rich.table import Table
 
 from combee.cli.console import output, print_json, reading
 from combee.cli.options import AsJson, MaybeName, Servers
-from combee.core.spend import DAY_MS
+from combee.clock import moment
+from combee.core.playbook.spend import DAY_MS
 from combee.ports import FatalError, Log, TopicPartition
-from combee.runtime.clock import moment
-from combee.runtime.settings import Settings, load_settings
+from combee.settings.settings import Settings, load_settings
 from combee_schemas import topics
 from combee_schemas.base import Usage
 from combee_schemas.playbook import Playbook
@@ -38,7 +38,7 @@ def cost(name: MaybeName = None, *, bootstrap_servers: Servers = None, as_json: 
 
 
 async def _cost(settings: Settings, name: str | None) -> list[dict[str, Any]]:
-    from combee.cli.log import open_log  # noqa: PLC0415 - --help stays quick
+    from combee.local.log import open_log  # noqa: PLC0415 - --help stays quick
 
     async with open_log(settings) as (log, _):
         return [cost_row(one, made) for one, made in sorted((await _histories(log, name)).items())]

@@ -13,14 +13,14 @@ from rich.progress import Progress
 
 from combee.cli.console import COLUMNS, diagnostics, output, print_json, remark
 from combee.cli.options import AsJson
-from combee.cli.preflight import SIMULATED, model_flag, require_answer, require_model
 from combee.cli.sim import parse
-from combee.runtime.settings import load_settings
+from combee.local.preflight import SIMULATED, model_flag, require_answer, require_model
+from combee.settings.settings import load_settings
 
 if TYPE_CHECKING:
-    from combee.experiments.data import Data
-    from combee.experiments.run import Progress as Moved
-    from combee.experiments.setup import Setup
+    from combee_experiments.data.samples import Data
+    from combee_experiments.running.run import Progress as Moved
+    from combee_experiments.running.setup import Setup
 
 LIST = "list"
 INTERRUPTED = 130
@@ -65,8 +65,8 @@ def experiment(
     if name == LIST:
         _list(as_json=as_json)
         return
-    from combee.experiments.setup import Setup, parse_seeds  # noqa: PLC0415 - --help stays quick
-    from combee.sim.latency import parse_latency  # noqa: PLC0415
+    from combee.sim.server.latency import parse_latency  # noqa: PLC0415
+    from combee_experiments.running.setup import Setup, parse_seeds  # noqa: PLC0415 - --help stays quick
 
     settings = load_settings(
         model=model_flag(simulated=simulated, model=model, base_url=base_url),
@@ -93,7 +93,7 @@ def experiment(
 
 
 def _list(*, as_json: bool) -> None:
-    from combee.experiments.catalogue import CATALOGUE  # noqa: PLC0415
+    from combee_experiments.catalogue import CATALOGUE  # noqa: PLC0415
 
     if as_json:
         print_json([{"name": one.name, "about": one.about} for one in CATALOGUE.values()])
@@ -106,8 +106,8 @@ def _data(
     files: list[Path], *, family: bool, samples: int | None, questions: int | None
 ) -> "tuple[Data, ...]":
     """Return what is learned from, cut to size."""
-    from combee.experiments import data  # noqa: PLC0415
     from combee.ports import FatalError  # noqa: PLC0415
+    from combee_experiments.data import samples as data  # noqa: PLC0415
 
     try:
         found = [data.load(file) for file in files]
@@ -122,12 +122,12 @@ def _data(
 
 
 def _run(name: str, setup: "Setup", folder: Path, *, fresh: bool, plot: bool, as_json: bool) -> None:
-    from combee.experiments import results  # noqa: PLC0415
-    from combee.experiments.catalogue import CATALOGUE  # noqa: PLC0415
-    from combee.experiments.plot import require  # noqa: PLC0415
-    from combee.experiments.run import run  # noqa: PLC0415
-    from combee.experiments.store import Store  # noqa: PLC0415
-    from combee.runtime.logs import configure_logs  # noqa: PLC0415
+    from combee.telemetry.logs import configure_logs  # noqa: PLC0415
+    from combee_experiments.catalogue import CATALOGUE  # noqa: PLC0415
+    from combee_experiments.running import results  # noqa: PLC0415
+    from combee_experiments.running.plot import require  # noqa: PLC0415
+    from combee_experiments.running.run import run  # noqa: PLC0415
+    from combee_experiments.running.store import Store  # noqa: PLC0415
 
     # Some experiments run the services themselves, and standard output is the result.
     configure_logs("warning", json=False)

@@ -9,10 +9,10 @@ from rich.table import Table
 from combee.cli.console import clean, output, print_json, reading
 from combee.cli.errors import FAILED
 from combee.cli.options import AsJson, Servers
-from combee.cli.playbook_view import calls_text
+from combee.cli.playbook.view import calls_text
 from combee.core.ledger import LedgerReport
-from combee.runtime.audit import audit
-from combee.runtime.settings import Settings, load_settings
+from combee.inspection.audit import audit
+from combee.settings.settings import Settings, load_settings
 
 FATES = ("applied", "pending", "dead_lettered", "lost")
 
@@ -34,7 +34,7 @@ def ledger(*, bootstrap_servers: Servers = None, as_json: AsJson = False) -> Non
 
 
 async def _audit(settings: Settings) -> LedgerReport:
-    from combee.cli.log import open_log  # noqa: PLC0415 - --help stays quick
+    from combee.local.log import open_log  # noqa: PLC0415 - --help stays quick
 
     async with open_log(settings) as (log, _):
         with reading() as progress:

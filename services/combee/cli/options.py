@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from combee.cli.completing import label_names, playbook_names, refs
-from combee.core.formats import FORMATS, Format, is_name, similar_name
+from combee.core.formats.files import FORMATS, Format, is_name, similar_name
 from combee.ports import ConfigurationError
 
 

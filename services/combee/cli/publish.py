@@ -15,11 +15,11 @@ import typer
 from combee.cli.completing import playbook_names
 from combee.cli.console import output, print_json, remark
 from combee.cli.errors import REJECTED
-from combee.cli.files import STDIN, read_text
 from combee.cli.options import AsJson, Servers, checked_name
-from combee.core.intake import Item, Sample, Unknown, ignored_told
+from combee.cli.playbook.files import STDIN, read_text
+from combee.core.formats.intake import Item, Sample, Unknown, ignored_told
 from combee.ports import Log
-from combee.runtime.settings import Settings, load_settings
+from combee.settings.settings import Settings, load_settings
 
 CHUNK = 200
 """Lines that are acknowledged together: a stream is published as it comes."""
@@ -60,7 +60,7 @@ def publish(
 
 
 async def _publish(settings: Settings, lines: Iterable[str], playbook: str, source: str) -> Counter[str]:
-    from combee.cli.log import open_log  # noqa: PLC0415 - --help stays quick
+    from combee.local.log import open_log  # noqa: PLC0415 - --help stays quick
 
     counts: Counter[str] = Counter()
     told: dict[str, Unknown] = {}
@@ -107,7 +107,7 @@ def _items(
     counts: Counter[str],
     ignored: dict[str, Unknown],
 ) -> Iterator[Item]:
-    from combee.cli.learning import read_items  # noqa: PLC0415 - --help stays quick
+    from combee.cli.learn.learning import read_items  # noqa: PLC0415 - --help stays quick
 
     for number, line in lines:
         items, rejected = read_items([line], playbook, partial(_refused, f"{source}:{number}"), ignored)
@@ -125,7 +125,7 @@ def _refused(where: str, _line: int, why: str) -> None:
 
 
 async def _send(log: Log, items: Sequence[Item], counts: Counter[str]) -> None:
-    from combee.cli.learning import outgoing  # noqa: PLC0415 - --help stays quick
+    from combee.cli.learn.learning import outgoing  # noqa: PLC0415 - --help stays quick
 
     sent = [outgoing(item) for item in items]
     if sent:

@@ -7,8 +7,8 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from combee.runtime.settings import load_settings
-from combee.runtime.supervisor import die_with_parent
+from combee.local.supervisor import die_with_parent
+from combee.settings.settings import load_settings
 
 T = TypeVar("T")
 sim = typer.Typer(help="The stand-in model: a simulation for trying Combee without an API key.")
@@ -39,10 +39,10 @@ def serve(
     """Serve the simulated model on loopback until Ctrl-C."""
     if die_with_parent_:
         die_with_parent()
-    from combee.sim.faults import parse_faults  # noqa: PLC0415
-    from combee.sim.latency import parse_latency  # noqa: PLC0415
-    from combee.sim.options import SimOptions  # noqa: PLC0415 - --help stays quick
-    from combee.sim.server import serve as run  # noqa: PLC0415
+    from combee.sim.server.faults import parse_faults  # noqa: PLC0415
+    from combee.sim.server.latency import parse_latency  # noqa: PLC0415
+    from combee.sim.server.server import serve as run  # noqa: PLC0415
+    from combee.sim.server.standin import SimOptions  # noqa: PLC0415 - --help stays quick
 
     options = SimOptions(
         port=port,

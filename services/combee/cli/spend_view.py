@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from combee.core.spend import DAY_MS, SpendPolicy, pause, today
-from combee.runtime.clock import moment
+from combee.clock import moment
+from combee.core.playbook.spend import DAY_MS, SpendPolicy, pause, today
 from combee_schemas.playbook import Playbook
 
 RAISE = "it goes on by itself then, or at once with a higher cap (COMBEE_DAILY_TOKENS, COMBEE_DAILY_COST)"

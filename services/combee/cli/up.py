@@ -14,12 +14,12 @@ from rich.console import Console
 from rich.markup import escape
 
 from combee.cli.console import remark
-from combee.cli.extras import pip_install, without
-from combee.cli.preflight import check, model_flag, require_data_dir, stands_in
-from combee.runtime.settings import Settings, load_settings
+from combee.local.extras import pip_install, without
+from combee.local.preflight import check, model_flag, require_data_dir, stands_in
+from combee.settings.settings import Settings, load_settings
 
 if TYPE_CHECKING:
-    from combee.cli.deployment import Deployment
+    from combee.local.deployment import Deployment
 
 INFORMATION = ("[info ", '"level": "info"')
 """How lines say that they are, as text and as JSON."""
@@ -73,10 +73,10 @@ def _fronts(*, wanted: bool) -> tuple[str, ...]:
 
 
 async def _up(settings: Settings, fronts: tuple[str, ...], *, simulated: bool, scan_workers: int) -> None:
-    from combee.cli.deployment import BATCH_FLAGS, Deployment  # noqa: PLC0415 - --help stays quick
-    from combee.cli.log import open_log  # noqa: PLC0415
-    from combee.cli.stack import UP, StackOptions, model_environment, sole_stack, stack  # noqa: PLC0415
     from combee.compose import ROLES  # noqa: PLC0415
+    from combee.local.deployment import BATCH_FLAGS, Deployment  # noqa: PLC0415 - --help stays quick
+    from combee.local.log import open_log  # noqa: PLC0415
+    from combee.local.stack import UP, StackOptions, model_environment, sole_stack, stack  # noqa: PLC0415
 
     console = Console(stderr=True, highlight=False)
     stop = asyncio.Event()

@@ -8,32 +8,32 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_group
 
-from combee.cli import extras
 from combee.cli.errors import FAILED, USAGE, told
+from combee.local import extras
 
-VERBS = (
-    "up",
-    "publish",
-    "learn",
-    "playbook",
-    "review",
-    "why",
-    "status",
-    "top",
-    "cost",
-    "replay",
-    "ledger",
-    "dlq",
-    "doctor",
-    "topics",
-    "worker",
-    "broker",
-    "demo",
-    "sim",
-    "experiment",
-    "controller",
-)
-"""Each is a module of its name here."""
+VERBS = {
+    "up": "combee.cli.up",
+    "publish": "combee.cli.publish",
+    "learn": "combee.cli.learn.verb",
+    "playbook": "combee.cli.playbook.group",
+    "review": "combee.cli.review",
+    "why": "combee.cli.why",
+    "status": "combee.cli.status",
+    "top": "combee.cli.top.verb",
+    "cost": "combee.cli.cost",
+    "replay": "combee.cli.replay.verb",
+    "ledger": "combee.cli.ledger",
+    "dlq": "combee.cli.dlq.group",
+    "doctor": "combee.cli.doctor.verb",
+    "topics": "combee.cli.topics",
+    "worker": "combee.cli.worker",
+    "broker": "combee.cli.broker",
+    "demo": "combee.cli.demo.verb",
+    "sim": "combee.cli.sim",
+    "experiment": "combee.cli.experiment",
+    "controller": "combee.cli.controller.verb",
+}
+"""Verb → the module that registers it."""
 
 
 class OnDemand(Mapping[str, Any]):
@@ -50,7 +50,7 @@ class OnDemand(Mapping[str, Any]):
         if name not in VERBS:
             raise KeyError(name)
         app = typer.Typer()
-        import_module(f"combee.cli.{name}").register(app)
+        import_module(VERBS[name]).register(app)
         return get_group(app).commands[name]
 
     def __iter__(self) -> Iterator[str]:

@@ -11,9 +11,9 @@ from combee.cli.completing import playbook_names
 from combee.cli.console import clean, output, print_json, reading
 from combee.cli.lineage import found_in
 from combee.cli.options import AsJson, Servers, checked_name
-from combee.runtime.clock import moment
-from combee.runtime.lineage import Lineage, Source, lineage
-from combee.runtime.settings import Settings, load_settings
+from combee.clock import moment
+from combee.inspection.lineage import Lineage, Source, lineage
+from combee.settings.settings import Settings, load_settings
 
 SHOWN = 10
 LONG = 300
@@ -50,7 +50,7 @@ def why(
 
 
 async def _why(settings: Settings, entry: str, name: str | None, *, traces: bool) -> Lineage:
-    from combee.cli.log import open_log  # noqa: PLC0415 - --help stays quick
+    from combee.local.log import open_log  # noqa: PLC0415 - --help stays quick
 
     async with open_log(settings) as (log, _):
         with reading() as show:

@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from combee.runtime.logs import configure_logs
-from combee.runtime.settings import load_settings
-from combee.runtime.supervisor import die_with_parent
+from combee.local.supervisor import die_with_parent
+from combee.settings.settings import load_settings
+from combee.telemetry.logs import configure_logs
 
 ASKING = ("scan", "reflect")
 """Those that ask the model."""
@@ -47,8 +47,8 @@ def worker(
             " which starts everything on this machine"
         )
     if role in ASKING:
-        from combee.cli.deployment import beside, deployment  # noqa: PLC0415
-        from combee.cli.preflight import require_model  # noqa: PLC0415
+        from combee.local.deployment import beside, deployment  # noqa: PLC0415
+        from combee.local.preflight import require_model  # noqa: PLC0415
 
         if settings.model.model is None:
             settings = beside(deployment(settings), settings)

@@ -5,8 +5,8 @@ from nicegui import ui
 from combee.core.redact import redacted
 from combee.dashboard.wording import moment
 from combee.gateway.context import Context
+from combee.inspection.lineage import Lineage, Source, lineage
 from combee.ports import FatalError, TransientError
-from combee.runtime.lineage import Lineage, Source, lineage
 from combee_schemas.playbook import Entry
 
 SHOWN = 20

@@ -2,9 +2,9 @@
 
 from nicegui import ui
 
-from combee.core.comparison import Comparison, compare
-from combee.core.playbook import empty
-from combee.core.render import section_order
+from combee.core.formats.render import section_order
+from combee.core.playbook.apply import empty
+from combee.core.playbook.comparison import Comparison, compare
 from combee.dashboard.evidence import open_evidence
 from combee.dashboard.pieces import fill, following, heading, replace_address, table, unreadable
 from combee.dashboard.views import playbook_rows

@@ -2,8 +2,8 @@
 
 from urllib.parse import quote
 
-from combee.core import retention
-from combee.runtime import clock
+from combee import clock
+from combee.core.playbook import retention
 
 
 def moment(at_ms: int | None) -> str:

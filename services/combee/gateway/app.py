@@ -5,17 +5,19 @@ from importlib.metadata import version
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
-from combee.gateway import commands, events, fates, names, publishing, reading, status
-from combee.gateway.access import Access, Policy
+from combee.gateway import names
+from combee.gateway.access.access import Access, Policy
+from combee.gateway.access.intake import Intake
 from combee.gateway.context import Context
 from combee.gateway.counting import Counting
-from combee.gateway.intake import Intake
+from combee.gateway.endpoints import commands, events, publishing, reading, status
+from combee.gateway.endpoints import reflection_status as fates
+from combee.gateway.endpoints.status import MetricsText
 from combee.gateway.openapi import documented
 from combee.gateway.problems import add_handlers
-from combee.gateway.status import MetricsText
-from combee.runtime.gateway_settings import listed
-from combee.runtime.metrics import Metrics, new_registry
-from combee.runtime.metrics_http import HttpMetrics
+from combee.settings.gateway import listed
+from combee.telemetry.metrics import Metrics, new_registry
+from combee.telemetry.metrics_http import HttpMetrics
 
 
 def build(context: Context) -> FastAPI:

@@ -6,17 +6,17 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from combee.gateway.attempts import Attempts
+from combee.gateway.access.keys import Keyring, keyring
+from combee.gateway.access.throttle import Attempts
 from combee.gateway.changes import Changes
 from combee.gateway.feed import Feed
 from combee.gateway.history import History
-from combee.gateway.keys import Keyring, keyring
+from combee.inspection.live import Live
 from combee.ports import Clock, Log, Outgoing, TransientError
-from combee.runtime.health import Health
-from combee.runtime.live import Live
-from combee.runtime.playbooks import Playbooks
-from combee.runtime.settings import Settings
-from combee.runtime.view import View
+from combee.settings.settings import Settings
+from combee.telemetry.health import Health
+from combee.worker.playbooks import Playbooks
+from combee.worker.view import View
 from combee_schemas import topics
 from combee_schemas.playbook import Label
 

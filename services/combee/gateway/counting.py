@@ -5,9 +5,9 @@ from http import HTTPStatus
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from combee.gateway.access import API, CALLER, OPEN
+from combee.gateway.access.access import API, CALLER, OPEN
 from combee.ports import Clock
-from combee.runtime.metrics_http import HttpMetrics
+from combee.telemetry.metrics_http import HttpMetrics
 
 logger = structlog.get_logger()
 

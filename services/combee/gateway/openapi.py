@@ -7,8 +7,8 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic.json_schema import models_json_schema
 
+from combee.gateway.endpoints.publishing import KINDS
 from combee.gateway.problems import Problem
-from combee.gateway.publishing import KINDS
 from combee_schemas.base import SAYS_SOMETHING, Message
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import LESSON_FIELDS

@@ -12,7 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
-from combee.core.intake import Unknown, unknown_fields
+from combee.core.formats.intake import Unknown, unknown_fields
 from combee.core.redact import redacted
 from combee.ports import CombeeError, TransientError
 

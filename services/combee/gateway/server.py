@@ -12,14 +12,14 @@ import structlog
 import uvicorn
 from starlette.types import ASGIApp
 
+from combee.gateway.access.connections import Connections, guarded
+from combee.gateway.access.keys import Keyring
+from combee.gateway.access.throttle import SHOWN
 from combee.gateway.app import build
-from combee.gateway.attempts import SHOWN
-from combee.gateway.connections import Connections, guarded
 from combee.gateway.context import Context
-from combee.gateway.keys import Keyring
 from combee.ports import FatalError
-from combee.runtime.gateway_settings import GatewaySettings, listed
-from combee.runtime.stopping import unless
+from combee.settings.gateway import GatewaySettings, listed
+from combee.worker.stopping import unless
 
 logger = structlog.get_logger()
 

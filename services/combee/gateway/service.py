@@ -5,19 +5,19 @@ from collections.abc import Callable, Sequence
 
 from fastapi import FastAPI
 
+from combee.clock import SystemClock
 from combee.gateway.app import build
 from combee.gateway.context import Context, context_of
 from combee.gateway.server import serve
 from combee.ports import Log
-from combee.runtime.clock import SystemClock
-from combee.runtime.settings import Settings
-from combee.runtime.vitals import Vitals
+from combee.settings.settings import Settings
+from combee.telemetry.telemetry import Telemetry
 
 Mount = Callable[[FastAPI, Context], None]
 
 
 async def run(
-    log: Log, settings: Settings, stop: asyncio.Event, vitals: Vitals, mounts: Sequence[Mount] = ()
+    log: Log, settings: Settings, stop: asyncio.Event, telemetry: Telemetry, mounts: Sequence[Mount] = ()
 ) -> None:
     """Serve until ``stop``; ``mounts`` add the dashboard. The ready file holds the address.
 
@@ -26,8 +26,8 @@ async def run(
     FatalError
         If the settings forbid it or the address cannot be used.
     """
-    context = context_of(log, settings, SystemClock(), vitals.away)
-    vitals.watch(context.playbooks.view, context.labels, context.feed)
+    context = context_of(log, settings, SystemClock(), telemetry.away)
+    telemetry.watch(context.playbooks.view, context.labels, context.feed)
     app = build(context)
     for mount in mounts:
         mount(app, context)
@@ -36,4 +36,4 @@ async def run(
         if settings.worker.ready_file is not None:
             settings.worker.ready_file.write_text(address)
 
-    await serve(context, stop, app=app, on_ready=ready, on_turn=vitals.on_turn)
+    await serve(context, stop, app=app, on_ready=ready, on_turn=telemetry.on_turn)

@@ -3,11 +3,11 @@
 import math
 from http import HTTPStatus
 
-from combee.gateway.access import check_touch
+from combee import clock
+from combee.gateway.access.access import check_touch
+from combee.gateway.access.keys import Caller
 from combee.gateway.context import Context
-from combee.gateway.keys import Caller
 from combee.gateway.problems import Refusal, not_found, unavailable
-from combee.runtime import clock
 from combee_schemas.playbook import LATEST, Label, Playbook
 
 DELETED = "delete"

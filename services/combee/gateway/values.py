@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints
 
-from combee.core.formats import Format
+from combee.core.formats.files import Format
 from combee.gateway.problems import Problem
 from combee_schemas.base import PlaybookName, Value
 from combee_schemas.playbook import LABEL_PATTERN, Label, Origin, Playbook

@@ -6,8 +6,9 @@ from contextlib import aclosing
 
 import structlog
 
-from combee.core import versions
-from combee.core.spend import UNCAPPED, SpendPolicy
+from combee.core.playbook import versions
+from combee.core.playbook.spend import UNCAPPED, SpendPolicy
+from combee.inspection.lineage import with_evidence
 from combee.ports import (
     Clock,
     Consumer,
@@ -20,9 +21,8 @@ from combee.ports import (
 )
 from combee.publish.desk import Desk, Held, open_desk
 from combee.publish.held import found_again, unplanned
-from combee.runtime.dead_letters import dead_letter
-from combee.runtime.lineage import with_evidence
-from combee.runtime.planned import is_planned, manifest_of
+from combee.worker.dead_letters import dead_letter
+from combee.worker.planned import is_planned, manifest_of
 from combee_schemas import topics
 from combee_schemas.codec import CodecError
 from combee_schemas.command import Command

@@ -6,10 +6,10 @@ from itertools import chain
 import structlog
 
 from combee.core import identity
-from combee.core.cutting import shorter_trace
-from combee.core.intake import nothing_said
-from combee.core.method import Method
+from combee.core.formats.intake import nothing_said
 from combee.core.methods import ace
+from combee.core.methods.method import Method
+from combee.core.shortening import shorter_trace
 from combee.ports import (
     Clock,
     LanguageModel,
@@ -20,9 +20,9 @@ from combee.ports import (
     TopicPartition,
 )
 from combee.reflect.reflected import Reflected
-from combee.runtime.floodgate import Floodgate
-from combee.runtime.patience import write
-from combee.runtime.playbooks import Playbooks
+from combee.worker.dead_letter_limiter import DeadLetterLimiter
+from combee.worker.playbooks import Playbooks
+from combee.worker.retry import write
 from combee_schemas import topics
 from combee_schemas.base import Usage
 from combee_schemas.model import Reply
@@ -48,13 +48,13 @@ class ReflectHandler:
         model: LanguageModel,
         clock: Clock,
         method: Method = ace,
-        gate: Floodgate | None = None,
+        gate: DeadLetterLimiter | None = None,
     ) -> None:
         self._log = log
         self._model = model
         self._method = method
         self._clock = clock
-        self._gate = gate or Floodgate(clock)
+        self._gate = gate or DeadLetterLimiter(clock)
         self._reflected = Reflected()
         self.playbooks = Playbooks(log)
 

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TypeVar
 
-from combee.core import operations as ops
-from combee.core.cutting import shorter_reflection
-from combee.core.echo import without_echoes
-from combee.core.method import Answer, Method
 from combee.core.methods import ace
+from combee.core.methods.method import Answer, Method
+from combee.core.playbook import operations as ops
+from combee.core.playbook.echo import without_echoes
+from combee.core.shortening import shorter_reflection
 from combee.ports import LanguageModel, PoisonError, PromptTooLongError
 from combee.scan.outcome import SKIPPED, SPLIT, Outcome, reasons, spent
 from combee_schemas.base import Shown, Usage

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from itertools import chain
 from weakref import WeakValueDictionary
 
-from combee.core import identity, tree
-from combee.core.method import Method
+from combee.core import identity
+from combee.core.batching import tree
+from combee.core.methods.method import Method
 from combee.ports import (
     Clock,
     DrainingError,
@@ -20,14 +21,14 @@ from combee.ports import (
     TopicPartition,
     TransientError,
 )
-from combee.runtime import planned
-from combee.runtime.floodgate import Floodgate
-from combee.runtime.methods import method
-from combee.runtime.patience import write
-from combee.runtime.playbooks import Playbooks
 from combee.scan.aggregate import Aggregator
 from combee.scan.answered import Answered
 from combee.scan.outcome import Outcome, shorter
+from combee.worker import planned
+from combee.worker.dead_letter_limiter import DeadLetterLimiter
+from combee.worker.methods import method
+from combee.worker.playbooks import Playbooks
+from combee.worker.retry import write
 from combee_schemas import topics
 from combee_schemas.codec import CodecError
 from combee_schemas.playbook import Playbook
@@ -63,13 +64,13 @@ class ScanHandler:
         *,
         methods: Callable[[str], Method] = method,
         carry: bool = True,
-        gate: Floodgate | None = None,
+        gate: DeadLetterLimiter | None = None,
     ) -> None:
         self._log = log
         self._model = model
         self._methods = methods
         self._carry = carry
-        self._gate = gate or Floodgate(clock)
+        self._gate = gate or DeadLetterLimiter(clock)
         self._answered = Answered()
         self._gatherings: dict[GatheringKey, Gathering] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from combee.core import operations as ops
-from combee.core.retention import surviving
+from combee.core.playbook import operations as ops
+from combee.core.playbook.retention import surviving
 from combee.ports import PoisonError
 from combee_schemas.base import Usage
 from combee_schemas.playbook import EVIDENCE_KEPT

@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import log
 
+from combee.core.playbook.wording import evened
 from combee.core.prompt import entry_tokens
-from combee.core.words import evened
 from combee_schemas.playbook import Entry
 
 WORD = re.compile(r"\w+")

@@ -1,6 +1,6 @@
 """Traces that are too long for a record lose their middle."""
 
-from combee.core.cutting import TRACE_TEXTS, cut_all, size
+from combee.core.shortening import TRACE_TEXTS, cut_all, size
 from combee.sdk.outbox import weight
 from combee.sdk.transport import Sent
 from combee_schemas.codec import CodecError, encode

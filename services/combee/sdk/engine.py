@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from combee.core.intake import nothing_said
+from combee.core.formats.intake import nothing_said
 from combee.sdk.at_exit import close_at_exit
 from combee.sdk.background import Background
 from combee.sdk.counts import Delivery

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from combee.adapters.memory import MemoryLog
-from combee.core.render import parse_ace
+from combee.core.formats.render import parse_ace
 from combee.ports import Outgoing
 from combee.sdk.log_transport import LogTransport
 from combee.sdk.transport import Sent, Sink

@@ -6,8 +6,8 @@ import time
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from combee.core.formats.render import ace_text, markdown_text
 from combee.core.prompt import fence
-from combee.core.render import ace_text, markdown_text
 from combee.sdk.choosing import chosen
 from combee.sdk.logs import Once
 from combee_schemas.base import Shown

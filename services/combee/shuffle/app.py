@@ -12,7 +12,7 @@ import faust
 import structlog
 
 from combee.ports import Record
-from combee.runtime.settings import KafkaSettings
+from combee.settings.settings import KafkaSettings
 from combee.shuffle.partition import COMMANDS, GROUP, REFLECTIONS
 from combee.shuffle.shuffler import Shuffler
 from combee.shuffle.transport import Transport
@@ -133,19 +133,19 @@ async def session(
             await shuffler.turn()
             if shuffler.owned:
                 on_turn()
-            await _kicked(shuffler)
+            await _woken(shuffler)
     finally:
         del handler
         await shuffler.close()
         await asyncio.wait_for(app.stop(), STOP_TIMEOUT_S)
 
 
-async def _kicked(shuffler: Shuffler) -> None:
+async def _woken(shuffler: Shuffler) -> None:
     try:
         # Not wait_for: before Python 3.12 it may swallow a cancellation.
         async with asyncio.timeout(TURN_S):
-            await shuffler.kick.wait()
+            await shuffler.wake.wait()
     except TimeoutError:
         return
     finally:
-        shuffler.kick.clear()
+        shuffler.wake.clear()

@@ -4,19 +4,19 @@ from collections.abc import Mapping, Sequence
 
 import structlog
 
-from combee.core import plan
-from combee.core.spend import bounded, total
-from combee.core.window import Close, Waiting, WindowPolicy, due
+from combee.core.batching import plan
+from combee.core.batching.window import Close, Waiting, WindowPolicy, due
+from combee.core.playbook.spend import bounded, total
 from combee.ports import Clock, Log, Outgoing, TopicPartition, Transaction
-from combee.runtime.methods import chosen
-from combee.runtime.playbooks import Playbooks
-from combee.runtime.settings import BatchSettings
-from combee.runtime.view import View
+from combee.settings.settings import BatchSettings
 from combee.shuffle import partition
 from combee.shuffle.manifests import InFlight
 from combee.shuffle.misfits import Misfits
 from combee.shuffle.partition import GROUP, REFLECTIONS, PartitionState
 from combee.shuffle.pauses import Pauses
+from combee.worker.methods import chosen
+from combee.worker.playbooks import Playbooks
+from combee.worker.view import View
 from combee_schemas import topics
 from combee_schemas.base import Usage
 from combee_schemas.batch import Batch, Member
@@ -213,7 +213,7 @@ class Closer:
         state.outbox.clear()
         state.committed = state.low()
 
-    def pulse(self) -> None:
+    def model_heartbeat(self) -> None:
         """Take note that the model answered somebody just now."""
         self._pulse_at = self._clock.monotonic()
 

@@ -2,8 +2,8 @@
 
 import structlog
 
-from combee.core.components import misfit
-from combee.runtime.playbooks import Playbooks
+from combee.core.playbook.components import misfit
+from combee.worker.playbooks import Playbooks
 from combee_schemas.base import Holds
 
 logger = structlog.get_logger()

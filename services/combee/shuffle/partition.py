@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from combee.core.batching.window import Waiting, Window
 from combee.core.identity import known_ids
-from combee.core.window import Waiting, Window
 from combee.ports import Outgoing, Record, Transactor
 from combee.shuffle.manifests import Manifests
 from combee_schemas import topics

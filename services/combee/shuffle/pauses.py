@@ -2,11 +2,11 @@
 
 import structlog
 
-from combee.core import spend
-from combee.core.spend import Pause, SpendPolicy
+from combee.core.playbook import spend
+from combee.core.playbook.spend import Pause, SpendPolicy
 from combee.ports import Clock
-from combee.runtime.playbooks import Playbooks
 from combee.shuffle.partition import PartitionState
+from combee.worker.playbooks import Playbooks
 
 logger = structlog.get_logger()
 

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 
 import structlog
 
-from combee.core.intake import nothing_said
-from combee.core.spend import UNCAPPED, SpendPolicy
+from combee.core.formats.intake import nothing_said
+from combee.core.playbook.spend import UNCAPPED, SpendPolicy
 from combee.ports import (
     Clock,
     CombeeError,
@@ -24,15 +24,15 @@ from combee.ports import (
     TopicPartition,
     TransientError,
 )
-from combee.runtime.dead_letters import dead_letter
-from combee.runtime.playbooks import Playbooks
-from combee.runtime.settings import BatchSettings
-from combee.runtime.view import View
+from combee.settings.settings import BatchSettings
 from combee.shuffle.attempts import attempt_of
 from combee.shuffle.closing import Closer
 from combee.shuffle.manifests import read_manifests
 from combee.shuffle.partition import COMMANDS, GROUP, REFLECTIONS, PartitionState
 from combee.shuffle.pauses import Pauses
+from combee.worker.dead_letters import dead_letter
+from combee.worker.playbooks import Playbooks
+from combee.worker.view import View
 from combee_schemas import topics
 from combee_schemas.batch import Batch, Member
 from combee_schemas.codec import CodecError
@@ -55,7 +55,7 @@ class Shuffler:
         self._settings = settings
         self._states: dict[int, PartitionState] = {}
         self._news: dict[int, dict[str, int]] = {}
-        self.kick = asyncio.Event()
+        self.wake = asyncio.Event()
         self.playbooks = Playbooks(log, self._published)
         self.sizes: View[BatchSize] = View(log, topics.BATCH_SIZES)
         pauses = Pauses(spending, self.playbooks, clock)
@@ -67,8 +67,8 @@ class Shuffler:
         for state in self._states.values():
             state.manifests.published(name, playbook.batch_sequence)
         if playbook.usage.calls:
-            self._closer.pulse()
-        self.kick.set()
+            self._closer.model_heartbeat()
+        self.wake.set()
 
     def flying(self) -> list[Batch]:
         """Return the batches of these partitions that have no version yet."""
@@ -86,7 +86,7 @@ class Shuffler:
         states, self._states = self._states, {}
         for state in states.values():
             await self._close(state)
-        self.kick.set()
+        self.wake.set()
 
     async def close(self) -> None:
         """Give all partitions up."""
@@ -107,7 +107,7 @@ class Shuffler:
         news[record.topic] = max(news.get(record.topic, -1), record.offset)
         state = self._states.get(record.partition)
         if state is None or record.offset != state.seen[record.topic] + 1:
-            self.kick.set()
+            self.wake.set()
             return
         async with state.lock:
             if record.offset == state.seen[record.topic] + 1:
@@ -117,12 +117,12 @@ class Shuffler:
                     # Nothing may escape into the stream processor; the next turn reads the record again, and
                     # ends the session with what does not heal.
                     logger.warning("deliver", partition=record.partition, error=str(error))
-                    self.kick.set()
+                    self.wake.set()
                     return
                 # Only the window it went into: to ask all of them after each record is quadratic in playbooks.
                 playbook = (record.key or b"").decode(errors="replace")
                 if record.topic == COMMANDS or self._closer.has_batch(state, playbook):
-                    self.kick.set()
+                    self.wake.set()
 
     async def turn(self) -> None:
         """Restore what is not loaded, read what was missed, close what is due; for every partition.
@@ -254,7 +254,7 @@ class Shuffler:
             await self._log.produce(moved)
             return
         if reflection.usage.calls:
-            self._closer.pulse()
+            self._closer.model_heartbeat()
         attempt = await attempt_of(self._log, record, reflection)
         member = Member(offset=record.offset, reflection_id=reflection.reflection_id, attempt=attempt)
         lack = nothing_said(reflection)

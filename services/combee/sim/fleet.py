@@ -5,11 +5,11 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from combee.core.identity import content_id
-from combee.core.method import Method
 from combee.core.methods import ace
-from combee.core.playbook import empty
+from combee.core.methods.method import Method
+from combee.core.playbook.apply import empty
 from combee.ports import LanguageModel, PoisonError
-from combee.sim.family import Question, right
+from combee.sim.family.family import Question, right
 from combee_schemas.base import Shown
 from combee_schemas.model import Prompt
 from combee_schemas.playbook import Playbook

@@ -3,7 +3,7 @@
 from typing import Any
 
 from combee.ports import DrainingError
-from combee.sim.respond import MODEL, respond
+from combee.sim.roles.respond import MODEL, respond
 from combee_schemas.base import Usage
 from combee_schemas.model import Prompt, Reply
 

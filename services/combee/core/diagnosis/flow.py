@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from combee.core import retention
 from combee.core.diagnosis.check import Check
+from combee.core.playbook import retention
 
 OLD_S = 300.0
 NAMED = 3

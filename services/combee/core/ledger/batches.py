@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from combee.core import identity
+from combee.core.batching.plan import deal_batch
 from combee.core.ledger.report import Findings
-from combee.core.plan import deal_batch
 from combee_schemas.batch import Batch, Member
 
 NOWHERE = (0, 0)

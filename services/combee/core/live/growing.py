@@ -3,8 +3,8 @@
 from typing import Any
 
 from combee.core import identity
+from combee.core.batching.tree import child_indices, is_root, parent_index
 from combee.core.live.values import LiveBatch, LiveNode, NodeState
-from combee.core.tree import child_indices, is_root, parent_index
 from combee_schemas.batch import Batch
 from combee_schemas.scan import Partial, Plan, Update
 

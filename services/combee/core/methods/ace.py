@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from combee.core import operations as ops
-from combee.core.method import Answer, Sources
+from combee.core.formats.render import ace_lines
+from combee.core.methods.method import Answer, Sources
+from combee.core.playbook import operations as ops
 from combee.core.prompt import as_line, fence
-from combee.core.render import ace_lines
 from combee_schemas.base import Holds, is_blank
 from combee_schemas.model import Prompt
 from combee_schemas.playbook import ACE_SECTIONS, Entry, Playbook
@@ -174,7 +174,7 @@ def combine_prompt(base: Playbook, proposals: Sequence[Operation]) -> Prompt:
 
 
 def read(base: Playbook, body: Mapping[str, Any], sources: Sources) -> Answer:
-    """Read a curator's reply; see `combee.core.operations.read_operations`."""
+    """Read a curator's reply; see `combee.core.playbook.operations.read_operations`."""
     del base
     return ops.read_operations(body, sources)
 

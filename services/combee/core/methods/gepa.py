@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from combee.core.method import Answer, Sources
-from combee.core.operations import union
+from combee.core.methods.method import Answer, Sources
+from combee.core.playbook.operations import union
 from combee.core.prompt import as_line, fence
 from combee_schemas.base import Holds
 from combee_schemas.model import Prompt

@@ -1,0 +1,1 @@
+"""The ways to learn that are compared, and what they run on."""

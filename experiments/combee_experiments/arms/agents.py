@@ -1,0 +1,93 @@
+"""Simulated or real agents and their reflector, without a log: samples in, reflections out."""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+
+from combee.core import identity
+from combee.core.formats.intake import Sample, verdict
+from combee.core.methods import ace
+from combee.ports import LanguageModel, PoisonError
+from combee.sim.chance import draw
+from combee_experiments.arms.services import Services
+from combee_experiments.arms.tails import Tail
+from combee_schemas.base import Shown, Usage
+from combee_schemas.playbook import Playbook
+from combee_schemas.reflection import Reflection
+from combee_schemas.trace import Trace
+
+
+async def reflect_all(
+    model: LanguageModel, playbook: Playbook, samples: Sequence[Sample]
+) -> tuple[Reflection, ...]:
+    """Let agents answer samples with a frozen playbook, all at once, and reflect on each run.
+
+    A run nothing can be learned from has no reflection.
+    """
+    made = await asyncio.gather(*(reflect(model, playbook, sample) for sample in samples))
+    return tuple(one for one in made if one is not None)
+
+
+async def reflect(model: LanguageModel, playbook: Playbook, sample: Sample) -> Reflection | None:
+    """Let an agent answer one sample, then reflect on it; the reflection's usage is that of both calls."""
+    trace, used = await _answered(model, playbook, sample)
+    try:
+        reply = await model.ask(ace.reflect_prompt(trace, playbook.entries))
+        fields = ace.read_reflection(trace, playbook.entries, reply.body)
+    except (PoisonError, ValueError):
+        return None
+    return Reflection(
+        reflection_id=identity.reflection_id(trace.playbook, trace.trace_id),
+        playbook=trace.playbook,
+        trace_id=trace.trace_id,
+        shown=trace.shown,
+        usage=used + reply.usage,
+        **fields,
+    )
+
+
+async def _answered(model: LanguageModel, playbook: Playbook, sample: Sample) -> tuple[Trace, Usage]:
+    try:
+        reply = await model.ask(ace.answer_prompt(playbook, sample.question))
+        body, used = reply.body, reply.usage
+    except PoisonError as error:
+        body, used = {}, error.usage  # a run without an answer is a wrong run
+    answer = str(body.get("final_answer", ""))
+    shown = Shown(version=playbook.version, entry_ids=tuple(entry.id for entry in playbook.entries))
+    trace = Trace(
+        trace_id=sample.trace_id,
+        playbook=sample.playbook,
+        task=sample.question,
+        trajectory=str(body.get("reasoning", "")),
+        answer=answer,
+        feedback=verdict(answer, sample.target),
+        target=sample.target,
+        shown=shown if playbook.version else None,
+    )
+    return trace, used
+
+
+class Fleet:
+    """Agents that run, each with the newest version at its start, and publish what they learned."""
+
+    def __init__(self, services: Services, tail: Tail, seed: int) -> None:
+        self._services = services
+        self._tail = tail
+        self._seed = seed
+        self.started_at: dict[str, int] = {}
+        """Reflection id → version at the start of its run."""
+        self.published = 0
+
+    async def run(self, reflections: Sequence[Reflection], agents: int) -> None:
+        """Let so many agents make these reflections, each as long as there are any left."""
+        queue = iter(reflections)
+        async with asyncio.TaskGroup() as group:
+            for _ in range(agents):
+                group.create_task(self._agent(queue))
+
+    async def _agent(self, queue: Iterator[Reflection]) -> None:
+        for reflection in queue:
+            name = reflection.reflection_id
+            self.started_at[name] = self._services.latest.version
+            await asyncio.sleep(self._tail.seconds(draw("agent time", self._seed, name)))
+            await self._services.publish(reflection)
+            self.published += 1

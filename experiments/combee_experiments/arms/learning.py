@@ -1,0 +1,121 @@
+"""Learning without a log: batches cut, scanned and applied one after the other by the product's own code."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from combee.core.batching.plan import Base
+from combee.core.formats.render import ace_text
+from combee.core.playbook import versions
+from combee.core.playbook.apply import empty
+from combee.core.prompt import estimate_tokens
+from combee.ports import LanguageModel
+from combee.settings.settings import PlaybookSettings
+from combee_experiments.arms.arms import Arm
+from combee_experiments.arms.scanning import Scan
+from combee_experiments.data.samples import PLAYBOOK
+from combee_experiments.running.cells import Numbers
+from combee_schemas.base import Usage
+from combee_schemas.batch import Member
+from combee_schemas.codec import encode
+from combee_schemas.playbook import Playbook
+from combee_schemas.reflection import Reflection
+from combee_schemas.scan import Update
+
+BUDGET_TOKENS = int(PlaybookSettings.model_fields["playbook_tokens"].default)
+
+Reflecting = Callable[[Playbook, int, int], Awaitable[Sequence[Reflection]]]
+"""A frozen playbook and a range of samples → what agents learned from them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learnt:
+    """A finished run."""
+
+    playbook: Playbook
+    versions: tuple[Playbook, ...]
+    updates: tuple[Update, ...]
+    seconds: float
+    """On the loop's clock: virtual on the stand-in."""
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The last version's entries."""
+        return tuple(entry.content for entry in self.playbook.entries)
+
+    @property
+    def usage(self) -> Usage:
+        """What the updates took."""
+        return sum((version.usage for version in self.versions), Usage())
+
+    def numbers(self) -> dict[str, float]:
+        """Return what there is to say of every run."""
+        usage, tokens = self.usage, estimate_tokens(ace_text(self.playbook))
+        return {
+            "seconds": self.seconds,
+            "updates": len(self.versions),
+            "calls": usage.calls,
+            "tokens_in": usage.tokens_in,
+            "tokens_out": usage.tokens_out,
+            # Before they met what the playbook says already.
+            "proposed": sum(len(update.operations) for update in self.updates),
+            "entries": len(self.playbook.entries),
+            "playbook_tokens": tokens,
+            "carried": sum(version.carried for version in self.versions),
+            **self._retention(),
+        }
+
+    def _retention(self) -> Numbers:
+        """Return the audit's shares over all reflections: after the groups, after the root, in the playbook."""
+        total = sum(version.reflections for version in self.versions)
+        places = {"kept_by_groups": 0, "kept_by_root": -2, "kept": -1}
+        return {
+            name: sum(one.retention[place] * one.reflections for one in self.versions) / total
+            for name, place in places.items()
+        }
+
+
+async def learn(
+    model: LanguageModel,
+    reflections: Sequence[Reflection],
+    arm: Arm,
+    batch_size: int,
+    *,
+    budget_tokens: int = BUDGET_TOKENS,
+) -> Learnt:
+    """Learn from reflections that are there already: update calls alone take time."""
+
+    async def ready(_: Playbook, start: int, end: int) -> Sequence[Reflection]:
+        return reflections[start:end]
+
+    return await iterate(model, ready, len(reflections), arm, batch_size, budget_tokens=budget_tokens)
+
+
+async def iterate(
+    model: LanguageModel,
+    reflecting: Reflecting,
+    count: int,
+    arm: Arm,
+    batch_size: int,
+    *,
+    budget_tokens: int = BUDGET_TOKENS,
+) -> Learnt:
+    """Run the paper's iterations: agents on a frozen playbook, one tree, one version; until ``count`` are done."""
+    clock = asyncio.get_running_loop()
+    book, made, updates, started = empty(PLAYBOOK), list[Playbook](), list[Update](), clock.time()
+    for start in range(0, count, batch_size):
+        batch = await reflecting(book, start, min(start + batch_size, count))
+        update = await _planned(model, arm, book, batch, start).update()
+        updates.append(update)
+        book = versions.after_update(book, update, budget_tokens=budget_tokens, now_ms=0)
+        made.append(book)
+    seconds = clock.time() - started
+    return Learnt(playbook=book, versions=tuple(made), updates=tuple(updates), seconds=seconds)
+
+
+def _planned(model: LanguageModel, arm: Arm, book: Playbook, batch: Sequence[Reflection], start: int) -> Scan:
+    members = [Member(offset=start + n, reflection_id=one.reflection_id) for n, one in enumerate(batch)]
+    base = Base(version=book.version, sequence=book.batch_sequence, history_offset=-1)
+    sizes = [len(encode(one)) for one in batch]
+    manifest = arm.plan(book.name, book.batch_sequence + 1, members, sizes, base)
+    return Scan(model, arm, book, manifest, batch)

@@ -1,0 +1,1 @@
+"""Synchronous against overlapping iterations."""

@@ -1,0 +1,1 @@
+"""Retrieval and summaries against Combee."""

@@ -1,0 +1,107 @@
+"""The table and the panel of ``baselines``, for one set of data."""
+
+from collections.abc import Iterator
+
+from combee_experiments.arms.arms import ADAPTIVE
+from combee_experiments.data import paper
+from combee_experiments.data.samples import Data
+from combee_experiments.running.cells import Measured, Spread
+from combee_experiments.running.report import Panel, Report, Series, Table, Verdict
+from combee_experiments.running.setup import Setup
+
+ALL = 0
+"""The batch size of an approach that knows no batches."""
+COLUMNS = (
+    *("approach", "batch size", "lessons kept", "accuracy", "calls", "tokens read", "tokens written"),
+    *("stored", "prompt tokens per question"),
+)
+COUNTED = (
+    "Calls and tokens are those of learning from reflections that are there; stored are reflections, lines or "
+    "entries; prompt tokens are those of the question with all that an agent is given."
+)
+RETRIEVAL = (
+    "Retrieval keeps every raw reflection, so it loses nothing and costs no call; what counts is whether the ones "
+    "it gives an agent are the right ones. It compares words (rapidfuzz, token_set_ratio) of the question and of the "
+    "insight. That is easy on Formula and the built-in family, where every question names its lesson, and hard on "
+    "FiNER, where a question quotes a sentence and the lesson names a tag."
+)
+SUMMARIES = (
+    "The simulated summariser follows the same law as the aggregator. A summary has no playbook before it, so it "
+    "reads fewer tokens per call, and side by side the summaries of different batches say the same things again: "
+    "nobody compares them. Rewritten, the summary so far is read with each batch and is lost at the same rate as the "
+    "rest; a real model might guard it better."
+)
+READERS = (
+    "The stand-in as agent reads a prompt of any length without loss; real agents do not, so long prompts come off "
+    "too well here."
+)
+
+
+def report_on(setup: Setup, data: Data, measured: Measured) -> Report:
+    """Return what was found on one set of data."""
+    table = Table(
+        title=f"{data.name}: what each approach keeps, and what it costs",
+        columns=COLUMNS,
+        rows=tuple(_row(found) for found in _ways(measured)),
+        note=COUNTED,
+    )
+    remarks = (RETRIEVAL, SUMMARIES, READERS) if setup.simulated else (RETRIEVAL,)
+    return Report(
+        tables=(table,),
+        verdicts=tuple(_verdicts(data, measured)),
+        panels=(_panel(data, measured),),
+        remarks=remarks,
+    )
+
+
+def published() -> Report:
+    """Return the paper's figures: other tasks, and neither retrieval nor summaries among them."""
+    table = Table(
+        title="The paper's scores, for comparison",
+        columns=("task", "arm", "batch size", "score", "tokens of the playbook"),
+        rows=paper.QUALITY,
+        note="Other tasks and a real model; there are no figures of retrieval or summaries to stand beside.",
+    )
+    return Report(tables=(table,))
+
+
+def _verdicts(data: Data, measured: Measured) -> Iterator[Verdict]:
+    """Decide, for each batch size, whether any other approach makes agents better."""
+    for size in measured.where(ADAPTIVE.name).values("batch_size"):
+        ours = measured.where(ADAPTIVE.name, batch_size=size).spread("accuracy")
+        others = [one for one in _ways(measured) if one.values("batch_size")[0] in (size, ALL)]
+        rivals = [one for one in others if not one.arms()[0].startswith("Combee")]
+        best = max(rivals, key=lambda one: one.spread("accuracy").mean)
+        its = best.spread("accuracy")
+        yield Verdict(
+            criterion=f"{data.name}: {ADAPTIVE.name} at {size} is at least as accurate as every other approach",
+            met=ours.mean >= its.mean,
+            told=f"{ours.told(3)}; the best other, {best.arms()[0]}: {its.told(3)}",
+        )
+
+
+def _ways(measured: Measured) -> list[Measured]:
+    """Return the cells of each approach at each of its batch sizes."""
+    ways = dict.fromkeys((cell.arm, cell.number("batch_size")) for cell, _ in measured)
+    return [measured.where(arm, batch_size=size) for arm, size in ways]
+
+
+def _row(found: Measured) -> tuple[str, ...]:
+    size = int(found.values("batch_size")[0])
+    return (
+        found.arms()[0],
+        str(size) if size else "–",
+        found.spread("lessons").told(),
+        found.spread("accuracy").told(2),
+        *(found.spread(name).told(0) for name in ("calls", "tokens_in", "tokens_out", "stored")),
+        found.spread("prompt_tokens").told(0),
+    )
+
+
+def _panel(data: Data, measured: Measured) -> Panel:
+    series: dict[str, list[tuple[float, Spread]]] = {}
+    for found in _ways(measured):
+        place = found.spread("prompt_tokens").mean
+        series.setdefault(found.arms()[0], []).append((place, found.spread("accuracy")))
+    points = tuple(Series(name=name, points=tuple(some), style="points") for name, some in series.items())
+    return Panel(title=data.name, x="prompt tokens per question", y="accuracy", series=points, log_x=True)

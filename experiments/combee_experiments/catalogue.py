@@ -1,0 +1,61 @@
+"""The experiments there are: an entry for each folder whose ``experiment`` module is a ``run.Experiment``."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import cast
+
+from combee_experiments.running.run import Experiment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """One experiment of the catalogue."""
+
+    name: str
+    about: str
+    module: str
+
+    def load(self) -> Experiment:
+        """Return the experiment."""
+        return cast("Experiment", import_module(f"combee_experiments.{self.module}.experiment"))
+
+
+_LISTED = (
+    Listed(
+        name="overload",
+        about="naive batch sizes against Combee: entries, lessons, accuracy, retention",
+        module="overload",
+    ),
+    Listed(
+        name="speed",
+        about="sequential, naive and Combee, whole iterations: wall time, model calls, tokens, cost",
+        module="speed",
+    ),
+    Listed(
+        name="shuffle",
+        about="copies, shuffling, distinct groups, and how many groups",
+        module="shuffling",
+    ),
+    Listed(
+        name="scale",
+        about="one batch of 40 to 10,000: two fixed levels against the adaptive tree",
+        module="scale",
+    ),
+    Listed(
+        name="baselines",
+        about="retrieval and summaries against Combee: lessons, accuracy, calls, tokens, prompt length",
+        module="baselines",
+    ),
+    Listed(
+        name="async",
+        about="synchronous against overlapping iterations under heavy-tailed agents and models",
+        module="asynchronous",
+    ),
+    Listed(
+        name="controller",
+        about="a sweep of batch sizes, its Pareto front, and where the controller's choice lies",
+        module="controller",
+    ),
+)
+CATALOGUE: Mapping[str, Listed] = {one.name: one for one in _LISTED}

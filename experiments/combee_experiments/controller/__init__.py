@@ -1,0 +1,1 @@
+"""The controller's choice against a sweep of fixed batch sizes."""

@@ -1,0 +1,1 @@
+"""Naive batch sizes against Combee."""

@@ -1,0 +1,1 @@
+"""Running an experiment: cells, results, reports, plots."""

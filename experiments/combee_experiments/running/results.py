@@ -1,0 +1,90 @@
+"""A run's results on disk: ``result.json`` for programs, ``table.md`` and ``plot.png`` for people."""
+
+import json
+import os
+import platform
+from collections.abc import Iterator
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from combee_experiments.running.cells import Measured
+from combee_experiments.running.plot import draw
+from combee_experiments.running.report import Report, markdown, told
+from combee_experiments.running.setup import Setup, fingerprint, summary
+
+CELLS, RESULT, TABLE, PLOT = "cells.jsonl", "result.json", "table.md", "plot.png"
+
+
+def environment() -> dict[str, object]:
+    """Return what ran: versions, and the kind of machine; nothing that names it."""
+    return {
+        "combee": version("combee"),
+        "code": fingerprint(),
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "cpus": os.cpu_count(),
+    }
+
+
+def circumstances(setup: Setup) -> str:
+    """Return in one sentence what the numbers come from."""
+    seeds = f"{len(setup.seeds)} seeds, mean (smallest–largest)"
+    where = environment()
+    ran = f"combee {where['combee']}, Python {where['python']}, {where['system']}, {where['cpus']} CPUs"
+    if not setup.simulated:
+        return f"Model {setup.model_name}, real; wall times are real seconds. {seeds}. {ran}."
+    return (
+        f"**Simulated**: the stand-in model answers, no real model was asked. Times are virtual seconds: each model "
+        f"call takes {_pace(setup)}, {setup.concurrency} at once, and nothing is slept. {seeds}. {ran}."
+    )
+
+
+def _pace(setup: Setup) -> str:
+    spread = f" (log-normal, sigma {setup.latency.sigma:g})" if setup.latency.sigma else ""
+    return f"{setup.latency.median_s:g} s{spread}"
+
+
+def as_json(name: str, setup: Setup, measured: Measured, report: Report) -> dict[str, Any]:
+    """Return a whole result as one JSON document."""
+    return {
+        "experiment": name,
+        **summary(setup),
+        "environment": environment(),
+        "verdicts": [{**asdict(one), "verdict": one.word} for one in report.verdicts],
+        "tables": [asdict(one) for one in report.tables],
+        "remarks": list(report.remarks),
+        "cells": [{**cell.as_json(), "numbers": dict(numbers)} for cell, numbers in measured],
+    }
+
+
+def as_markdown(name: str, setup: Setup, report: Report) -> str:
+    """Return a result as people read it."""
+    return "\n\n".join(_parts(name, setup, report)) + "\n"
+
+
+def _parts(name: str, setup: Setup, report: Report) -> Iterator[str]:
+    yield f"## {name}"
+    yield circumstances(setup)
+    if report.verdicts:
+        yield "\n".join(f"- {told(verdict)}" for verdict in report.verdicts)
+    yield from map(markdown, report.tables)
+    if report.remarks:
+        yield "\n".join(f"- {remark}" for remark in report.remarks)
+
+
+def write(
+    folder: Path, name: str, setup: Setup, measured: Measured, report: Report, *, plot: bool
+) -> tuple[Path, ...]:
+    """Write a result and return its files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    result, table, picture = folder / RESULT, folder / TABLE, folder / PLOT
+    document = as_json(name, setup, measured, report)
+    result.write_text(json.dumps(document, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    table.write_text(as_markdown(name, setup, report), encoding="utf-8")
+    if not (plot and report.panels):
+        return result, table
+    label = "simulated" if setup.simulated else setup.model_name
+    draw(report.panels, f"{name} ({label}, {len(setup.seeds)} seeds; bars: smallest to largest)", picture)
+    return result, table, picture

@@ -1,0 +1,1 @@
+"""Scoring answers and counting lessons."""

@@ -1,0 +1,1 @@
+"""How many copies, dealt how."""

@@ -1,0 +1,1 @@
+"""Whole iterations: sequential, naive, Combee."""

@@ -1,0 +1,148 @@
+"""``speed``: whole iterations, agents and reflector included: sequential, naive and Combee."""
+
+from collections.abc import Iterator, Sequence
+
+from combee.core.playbook.spend import MILLION
+from combee_experiments.arms.agents import reflect_all
+from combee_experiments.arms.arms import ADAPTIVE, ARMS, NAIVE, PLAIN
+from combee_experiments.arms.learning import iterate
+from combee_experiments.arms.material import exam
+from combee_experiments.data import paper
+from combee_experiments.data.samples import Data, subset
+from combee_experiments.running.cells import Cell, Measured, Numbers
+from combee_experiments.running.report import Panel, Report, Series, Table, Verdict
+from combee_experiments.running.setup import Setup
+from combee_schemas.base import Usage
+from combee_schemas.playbook import Playbook
+from combee_schemas.reflection import Reflection
+
+SIZES = (40, 100)
+SEQUENTIAL = "sequential"
+COLUMNS = (
+    *("arm", "batch size", "wall time, s", "faster", "calls", "update calls"),
+    *("tokens in", "tokens out", "cost", "lessons", "accuracy"),
+)
+WALL = 0.15
+WHOLE = (
+    "An iteration is one agent call and one reflector call per sample, then the update; the paper's agents take many "
+    "calls per sample, so its times lie closer to the agents' and the update weighs less in them."
+)
+
+
+def cells(setup: Setup) -> Iterator[Cell]:
+    """Sequential once; the others at each batch size there are samples for."""
+    for data in setup.data:
+        fitting = [size for size in SIZES if size <= len(data.train)]
+        arms = [(SEQUENTIAL, 1), *((arm.name, size) for size in fitting for arm in (NAIVE, PLAIN, ADAPTIVE))]
+        for arm, size in arms:
+            for seed in setup.seeds:
+                yield Cell.of(arm, seed, data=data.name, batch_size=size)
+
+
+def measure(setup: Setup, cell: Cell) -> Numbers:
+    """Run one epoch: every sample once."""
+    return setup.run(_measure(setup, setup.named(cell.text("data")), cell))
+
+
+async def _measure(setup: Setup, data: Data, cell: Cell) -> Numbers:
+    samples = subset(data.train, None, cell.seed)
+    arm = NAIVE if cell.arm == SEQUENTIAL else ARMS[cell.arm]
+    spent = [Usage()]
+    async with setup.open_model(cell.seed) as model:
+        paced = setup.paced(model, cell.seed)
+
+        async def reflecting(playbook: Playbook, start: int, end: int) -> Sequence[Reflection]:
+            made = await reflect_all(paced, playbook, samples[start:end])
+            spent.extend(one.usage for one in made)
+            return made
+
+        learnt = await iterate(paced, reflecting, len(samples), arm, cell.number("batch_size"))
+        known = await exam(setup, model, data, learnt)
+    numbers, agents = learnt.numbers(), sum(spent, Usage())
+    return {
+        **numbers,
+        **known,
+        "update_calls": numbers["calls"],
+        "calls": numbers["calls"] + agents.calls,
+        "tokens_in": numbers["tokens_in"] + agents.tokens_in,
+        "tokens_out": numbers["tokens_out"] + agents.tokens_out,
+    }
+
+
+def report(setup: Setup, measured: Measured) -> Report:
+    """Show what each arm takes and leaves, next to the paper's times."""
+    ours = tuple(_table(setup, data, measured.where(data=data.name)) for data in setup.data)
+    return Report(
+        tables=(*ours, _paper()),
+        verdicts=tuple(one for data in setup.data for one in _verdicts(data, measured.where(data=data.name))),
+        panels=tuple(_panel(data, measured.where(data=data.name)) for data in setup.data),
+        remarks=(WHOLE,),
+    )
+
+
+def _table(setup: Setup, data: Data, measured: Measured) -> Table:
+    alone = measured.where(SEQUENTIAL).spread("seconds").mean
+    rows = tuple(
+        _row(setup, measured.where(arm, batch_size=size), arm, size, alone) for arm, size in _arms(measured)
+    )
+    prices = (setup.prices.price_in, setup.prices.price_out)
+    priced = f"Cost at {prices[0]:g} in, {prices[1]:g} out per million tokens."
+    return Table(
+        title=f"{data.name}: one epoch of {len(data.train)} samples",
+        columns=COLUMNS,
+        rows=rows,
+        note=priced if any(prices) else "No prices were given, so no cost.",
+    )
+
+
+def _arms(measured: Measured) -> list[tuple[str, int]]:
+    return list(dict.fromkeys((cell.arm, cell.number("batch_size")) for cell, _ in measured))
+
+
+def _row(setup: Setup, found: Measured, arm: str, size: int, alone: float) -> tuple[str, ...]:
+    tokens_in, tokens_out, prices = found.spread("tokens_in"), found.spread("tokens_out"), setup.prices
+    cost = (tokens_in.mean * prices.price_in + tokens_out.mean * prices.price_out) / MILLION
+    return (
+        arm,
+        str(size),
+        found.spread("seconds").told(0),
+        f"{alone / found.spread('seconds').mean:.1f} ×",
+        found.spread("calls").told(0),
+        found.spread("update_calls").told(0),
+        tokens_in.told(0),
+        tokens_out.told(0),
+        f"{cost:,.2f}" if cost else "–",
+        found.spread("lessons").told(),
+        found.spread("accuracy").told(2),
+    )
+
+
+def _verdicts(data: Data, measured: Measured) -> Iterator[Verdict]:
+    alone = measured.where(SEQUENTIAL).spread("seconds").mean
+    for arm, size in _arms(measured):
+        if arm in (PLAIN.name, ADAPTIVE.name):
+            taken = measured.where(arm, batch_size=size).spread("seconds").mean
+            yield Verdict(
+                criterion=f"{data.name}: {arm} at {size} in ≤ 15 % of the sequential wall time",
+                met=taken <= WALL * alone,
+                told=f"{taken:,.0f} s of {alone:,.0f} s: {taken / alone:.1%}",
+            )
+
+
+def _paper() -> Table:
+    return Table(
+        title="The paper's times, for comparison",
+        columns=("task", "arm", "batch size", "time", "faster"),
+        rows=tuple((task, arm, str(size), time, faster) for task, arm, size, time, faster in paper.TIMES),
+        note="The paper states 17.7 ×; the other ratios are its times divided.",
+    )
+
+
+def _panel(data: Data, measured: Measured) -> Panel:
+    series = []
+    for arm in measured.arms():
+        of_arm = measured.where(arm)
+        found = (of_arm.where(batch_size=size) for size in of_arm.values("batch_size"))
+        points = tuple((one.spread("seconds").mean, one.spread("lessons")) for one in found)
+        series.append(Series(name=arm, points=points, style="points"))
+    return Panel(title=data.name, x="wall time, s", y="lessons kept", series=tuple(series), log_x=True)

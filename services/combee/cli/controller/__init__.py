@@ -1,0 +1,1 @@
+"""``combee controller``: batch sizes and why."""

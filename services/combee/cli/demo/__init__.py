@@ -1,0 +1,1 @@
+"""``combee demo``: the main job, simulated."""

@@ -1,0 +1,1 @@
+"""``combee dlq``: dead letters."""

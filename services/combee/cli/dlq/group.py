@@ -1,0 +1,113 @@
+"""``combee dlq``: records that could not be used, and why; secrets in them are not shown."""
+
+import asyncio
+import json
+from collections import deque
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from combee.cli.console import clean, output, print_json, reading
+from combee.cli.dlq import decide as dlq_decide
+from combee.cli.dlq.select import Filters, Reason, Service, checked_id
+from combee.cli.dlq.view import in_full, place_text, summary
+from combee.cli.options import AsJson, Servers
+from combee.clock import moment
+from combee.inspection import letters
+from combee.ports import FatalError
+from combee.settings.settings import Settings, load_settings
+from combee_schemas.dead_letter import LetterId
+
+dlq = typer.Typer(help="Dead letters: list, show, retry, drop.", no_args_is_help=True)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verbs."""
+    dlq_decide.register(dlq)
+    app.add_typer(dlq, name="dlq")
+
+
+@dlq.callback()
+def group() -> None:
+    """Dead letters: list, show, retry, drop."""
+
+
+@dlq.command("list", epilog="Example: combee dlq list --service reflect --limit 20 --json")
+def list_(
+    *,
+    limit: Annotated[int, typer.Option(min=1, help="at most so many, the newest")] = 50,
+    everything: Annotated[
+        bool, typer.Option("--all", help="also those that were retried or dropped")
+    ] = False,
+    service: Service = None,
+    reason: Reason = None,
+    bootstrap_servers: Servers = None,
+    as_json: AsJson = False,
+) -> None:
+    """List open dead letters, newest first."""
+    settings = load_settings(bootstrap_servers=bootstrap_servers)
+    filters = Filters(service=service, reason=reason, resolved=everything)
+    total, rows = asyncio.run(_list(settings, limit, filters))
+    if as_json:
+        print_json({"total": total, "dead_letters": rows})
+        return
+    _print(rows, everything=everything)
+    if total > len(rows):
+        output().print(f"{len(rows)} of {total}; more with --limit")
+
+
+def _print(rows: list[dict[str, Any]], *, everything: bool) -> None:
+    names = ("id", "time (UTC)", "state", "service", "origin", "attempts", "record", "playbook", "reason")
+    table = Table(*names, box=None)
+    for row in rows:
+        known = (row["id"], moment(row["at_ms"]), row["state"], row["service"], place_text(row["origin"]))
+        theirs = (clean(row[name]) for name in ("record_id", "playbook", "reason"))
+        table.add_row(*known, str(row["attempts"]), *theirs)
+    nothing = "no dead letters" if everything else "no open dead letters"
+    output().print(table if rows else nothing)
+
+
+async def _list(settings: Settings, limit: int, filters: Filters) -> tuple[int, list[dict[str, Any]]]:
+    from combee.local.log import open_log  # noqa: PLC0415 - --help stays quick
+
+    total = 0
+    kept: deque[dict[str, Any]] = deque(maxlen=limit)
+    async with open_log(settings) as (log, _):
+        with reading() as progress:
+            decided = await letters.resolutions(log)
+            async for found in letters.letters(log, lambda read, of: progress(letters.TOPIC, read, of)):
+                resolution = decided.get(found.id)
+                if filters.match(found, resolution):
+                    total += 1
+                    kept.append(summary(found, resolution))
+    return total, list(reversed(kept))
+
+
+@dlq.command(epilog="Example: combee dlq show 0-17")
+def show(
+    identity: Annotated[str, typer.Argument(metavar="ID", help="as 'dlq list' gives it, such as 0-17")],
+    *,
+    bootstrap_servers: Servers = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show one dead letter: why, from where, what was in it, what was decided."""
+    wanted = checked_id(identity)
+    letter = asyncio.run(_show(load_settings(bootstrap_servers=bootstrap_servers), wanted))
+    if as_json:
+        print_json(letter)
+        return
+    console = output()
+    for name, value in letter.items():
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
+        console.print(f"{name}: {clean(text)}", markup=False, soft_wrap=True)
+
+
+async def _show(settings: Settings, wanted: LetterId) -> dict[str, Any]:
+    from combee.local.log import open_log  # noqa: PLC0415 - --help stays quick
+
+    async with open_log(settings) as (log, _):
+        found = (await letters.letters_at(log, [wanted])).get(wanted)
+        if found is None:
+            raise FatalError(f"there is no dead letter {wanted}; 'combee dlq list --all' shows what there is")
+        return in_full(found, (await letters.resolutions(log)).get(wanted))

@@ -1,0 +1,103 @@
+"""A dead letter as data: what is known about it, its body or the head of its bytes; without secrets."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from combee.core.redact import redacted, redacted_deep
+from combee.inspection.letters import Found
+from combee_schemas import topics
+from combee_schemas.codec import CodecError, decode
+from combee_schemas.dead_letter import DeadLetter, Resolution
+
+HEAD_BYTES = 256
+
+
+def summary(found: Found, resolution: Resolution | None) -> dict[str, Any]:
+    """Return a dead letter without its value."""
+    letter = found.letter or _unreadable(found)
+    return {
+        "id": str(found.id),
+        "state": resolution.decision if resolution else "open",
+        "origin": {
+            "topic": letter.origin_topic,
+            "partition": letter.origin_partition,
+            "offset": letter.origin_offset,
+        },
+        "service": letter.service,
+        "reason": redacted(letter.reason),
+        "attempts": letter.attempts,
+        "record_id": redacted(letter.record_id),
+        "playbook": letter.playbook,
+        "size": letter.size,
+        "sha256": letter.sha256,
+        "truncated": letter.truncated,
+        "at_ms": letter.at_ms,
+        "resolution": decision(resolution) if resolution else None,
+    }
+
+
+def decision(resolution: Resolution) -> dict[str, Any]:
+    """Return what was decided, when, and where the record stands again."""
+    shown: dict[str, Any] = {
+        "decision": resolution.decision,
+        "note": redacted(resolution.note),
+        "at_ms": resolution.at_ms,
+    }
+    if resolution.decision == "retried":
+        shown["attempt"] = resolution.attempt
+        shown["to"] = {
+            "topic": resolution.origin_topic,
+            "partition": resolution.retry_partition,
+            "offset": resolution.retry_offset,
+        }
+    return shown
+
+
+def place_text(place: Mapping[str, Any]) -> str:
+    """Return a place in the log for people."""
+    return f"{place['topic']}[{place['partition']}]@{place['offset']}"
+
+
+def _unreadable(found: Found) -> DeadLetter:
+    record = found.record
+    return DeadLetter(
+        origin_topic=record.topic,
+        origin_partition=record.partition,
+        origin_offset=record.offset,
+        service="",
+        reason="this dead letter itself cannot be read",
+        value=record.value,
+        size=len(record.value or b""),
+        at_ms=record.timestamp_ms,
+    )
+
+
+def in_full(found: Found, resolution: Resolution | None) -> dict[str, Any]:
+    """Return a dead letter with its body decoded, or the head of its bytes."""
+    shown = summary(found, resolution)
+    letter = found.letter
+    if letter is None:
+        return {**shown, "key": None, "body": None, "head_hex": _head(found.record.value)}
+    body = _body(letter)
+    return {
+        **shown,
+        "key": redacted((letter.key or b"").decode(errors="replace")),
+        "body": body,
+        "head_hex": None if body is not None else _head(letter.value),
+    }
+
+
+def _body(letter: DeadLetter) -> object:
+    kind = next((one.message for one in topics.TOPICS if one.name == letter.origin_topic), None)
+    if kind is None or letter.truncated:
+        return None
+    try:
+        return redacted_deep(decode(letter.value, kind).model_dump(mode="json"))
+    except CodecError:
+        return None
+
+
+def _head(value: bytes | None) -> str:
+    """Return the first bytes in hex; a secret in them would be as readable there as anywhere."""
+    hidden = redacted((value or b"").decode("latin-1"))
+    return hidden.encode("latin-1")[:HEAD_BYTES].hex(" ")

@@ -1,0 +1,1 @@
+"""``combee doctor``: what is wrong, and the remedy."""

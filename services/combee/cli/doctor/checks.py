@@ -1,0 +1,85 @@
+"""The order of ``combee doctor``: what can be asked at once is, and what rests on something broken is skipped."""
+
+import asyncio
+from contextlib import AsyncExitStack
+
+from combee import compose
+from combee.adapters.kafka import KafkaLog
+from combee.adapters.kafka.connection import Connection
+from combee.cli.doctor import probes
+from combee.cli.doctor import surroundings as around
+from combee.core.diagnosis import Check, failed, skipped
+from combee.core.diagnosis.cluster import NONE_YET
+from combee.local.deployment import Deployment
+from combee.local.log import open_broker
+from combee.ports import CombeeError
+from combee.settings.settings import Settings
+from combee.telemetry.logs import configure_logs
+
+START_S = 90.0
+"""For the embedded broker, which may have to be fetched."""
+CLOSE_S = 2.0
+SILENT = 100
+"""Above every level of the logging library: what fails here is told once, as a check."""
+
+ON_TOPICS = ("lag", "dead letters", "batches", "retention")
+START_IT = (
+    "start Kafka there, or correct COMBEE_BOOTSTRAP_SERVERS / --bootstrap-servers (and COMBEE_SECURITY_PROTOCOL,"
+    " COMBEE_SASL_*); without an address Combee starts an embedded broker"
+)
+
+
+async def examine(settings: Settings, up: Deployment | None, timeout_s: float) -> list[Check]:
+    """Look at everything; no check takes longer than ``timeout_s``, the start of an embedded broker START_S."""
+    configure_logs("error", json=False, libraries=SILENT)
+    checks = around.settings_checks()
+    if settings.kafka.bootstrap_servers is None:
+        checks.append(around.disk_check(settings))
+    model = asyncio.ensure_future(
+        probes.within(timeout_s, "model", lambda: probes.model(settings.model, timeout_s))
+    )
+    checks += await _kafka(settings, timeout_s)
+    if up is not None and (workers := up.workers):
+        checks += await probes.within(timeout_s, "workers", lambda: around.worker_checks(workers))
+    return checks + await model
+
+
+async def _kafka(settings: Settings, timeout_s: float) -> list[Check]:
+    if settings.kafka.bootstrap_servers is not None:
+        return await _cluster(settings, settings.kafka.bootstrap_servers, timeout_s)
+    async with AsyncExitStack() as opened:
+        try:
+            async with asyncio.timeout(START_S):
+                servers = await opened.enter_async_context(open_broker(settings))
+        except (CombeeError, TimeoutError) as error:
+            says = str(error) or f"the embedded broker has not started within {START_S:.0f} s"
+            check = Check(name="broker", verdict="fail", says=says, remedy=probes.AGAIN)
+            return [check, *_skipped("the broker does not answer", "topics", "clock", *ON_TOPICS)]
+        return await _cluster(settings, servers, timeout_s)
+
+
+async def _cluster(settings: Settings, servers: str, timeout_s: float) -> list[Check]:
+    connected = compose.connection(settings, servers)
+    checks = await probes.within(timeout_s, "broker", lambda: probes.broker(connected), remedy=START_IT)
+    if failed(checks):
+        return checks + _skipped("the broker does not answer", "topics", "clock", *ON_TOPICS)
+    layout, clock = await asyncio.gather(
+        probes.within(timeout_s, "topics", lambda: probes.layout(settings, connected)),
+        probes.within(timeout_s, "clock", lambda: probes.clock(connected)),
+    )
+    checks += layout + clock
+    if failed(layout) or NONE_YET in layout:
+        return checks + _skipped("the topics are not as they must be", *ON_TOPICS)
+    return checks + await _flows(settings, connected, timeout_s)
+
+
+async def _flows(settings: Settings, connected: Connection, timeout_s: float) -> list[Check]:
+    log = KafkaLog(connected)
+    try:
+        return await probes.flows(log, settings, connected, timeout_s)
+    finally:
+        await asyncio.wait({asyncio.ensure_future(log.close())}, timeout=CLOSE_S)
+
+
+def _skipped(because: str, *names: str) -> list[Check]:
+    return [skipped(name, because) for name in names]

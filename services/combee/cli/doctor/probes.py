@@ -1,0 +1,186 @@
+"""What ``combee doctor`` asks the broker and the model; every question has a deadline."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from combee import compose
+from combee.adapters.kafka import KafkaAdmin, KafkaLog
+from combee.adapters.kafka.connection import Connection
+from combee.adapters.kafka.probe import abilities, replicas, skew
+from combee.adapters.openai.probe import Form, try_forms
+from combee.cli.playbook.lookup import newest_playbooks
+from combee.clock import SystemClock
+from combee.core.diagnosis import Check, cluster, flow, unanswered
+from combee.core.diagnosis import surroundings as around
+from combee.core.methods import ace
+from combee.core.redact import redacted
+from combee.inspection.backlog import INPUTS, unpublished
+from combee.inspection.lag import Lags
+from combee.inspection.letters import as_found
+from combee.ports import CombeeError, Log, TopicPartition
+from combee.settings.settings import ModelSettings, Settings
+from combee_schemas import topics
+from combee_schemas.dead_letter import LetterId
+from combee_schemas.trace import Trace
+
+GRACE_S = 1.0
+DAY_MS = 24 * 3600 * 1000
+LAST_LETTERS = 2000
+"""So many records of dead letters are looked at: there may be a flood of them."""
+OURS = frozenset(topic.name for topic in topics.TOPICS)
+AGAIN = "mend what this says, then run 'combee doctor' again"
+SOONER = 0.8
+"""Of a check's time the model gets so much: its own words about what is wrong say more than a deadline."""
+NAMES: dict[Form, around.Form] = {
+    "json_schema": "JSON schema",
+    "json_object": "JSON mode",
+    "text": "plain text",
+}
+
+TRIAL = Trace(
+    trace_id="doctor",
+    playbook="doctor",
+    task="What is 6 times 7?",
+    answer="36",
+    feedback="The answer is wrong, 42 was wanted.",
+)
+"""A run to reflect on: the model is tried at what it will have to do."""
+
+Probe = Callable[[], Awaitable[Sequence[Check]]]
+
+
+async def within(timeout_s: float, name: str, probe: Probe, *, remedy: str = AGAIN) -> list[Check]:
+    """Return what a probe finds; one that does not end is left behind, and an error is a finding."""
+    task = asyncio.ensure_future(probe())
+    done, _ = await asyncio.wait({task}, timeout=timeout_s)
+    if not done:
+        task.cancel()
+        await asyncio.wait({task}, timeout=GRACE_S)
+        return [unanswered(name, timeout_s, remedy)]
+    try:
+        return list(task.result())
+    except CombeeError as error:
+        return [Check(name=name, verdict="fail", says=str(error), remedy=remedy)]
+    except TimeoutError:
+        return [unanswered(name, timeout_s, remedy)]
+
+
+async def broker(connected: Connection) -> list[Check]:
+    """Look who answers."""
+    found = await abilities(connected)
+    return [cluster.judge_broker(cluster.BrokerFound(addresses=found.addresses, requests=found.requests))]
+
+
+async def layout(settings: Settings, connected: Connection) -> list[Check]:
+    """Compare the topics with what they should be."""
+    problems = await compose.topic_problems(settings, connected)
+    found = {
+        name: cluster.TopicFound(
+            replication_factor=one.replication_factor,
+            leaderless=one.leaderless,
+            under_replicated=one.under_replicated,
+        )
+        for name, one in (await replicas(connected)).items()
+        if name in OURS
+    }
+    brokers = len((await abilities(connected)).addresses)
+    embedded = settings.kafka.bootstrap_servers is None
+    return cluster.judge_topics(problems, found, brokers=brokers, embedded=embedded)
+
+
+async def clock(connected: Connection) -> list[Check]:
+    """Compare the clocks; a cluster that lets nobody try is no failure."""
+    try:
+        found = await skew(connected)
+    except CombeeError as error:
+        remedy = "compare the clocks by hand, or let this user create a topic named doctor-…"
+        return [Check(name="clock", verdict="warn", says=f"not comparable: {error}", remedy=remedy)]
+    return [cluster.judge_clock(found.ahead_ms, found.within_ms)]
+
+
+async def lag(log: Log, connected: Connection, group: str) -> list[Check]:
+    """Look what waits for a service, and who works on it."""
+    lags = (await Lags(log, group).look()).values()
+    times = [one.oldest_ms for one in lags if one.oldest_ms is not None]
+    now_ms = SystemClock().now_ms()
+    found = flow.GroupFound(
+        group=group,
+        records=sum(one.records for one in lags),
+        oldest_s=max(0, now_ms - min(times)) / 1000 if times else None,
+        members=await KafkaAdmin(connected).members(group),
+    )
+    return [flow.judge_lag(found)]
+
+
+async def dead_letters(log: Log) -> list[Check]:
+    """Look how many records there are, how many dead letters are new and open, and what the last one says."""
+    name = topics.DEAD_LETTERS.name
+    beginnings, ends = await log.beginnings(name), await log.ends(name)
+    recently = await log.offsets_at(name, SystemClock().now_ms() - DAY_MS)
+    reasons: dict[LetterId, str] = {}
+    for partition, end in ends.items():
+        source = TopicPartition(topic=name, partition=partition)
+        async for record in log.read(source, max(recently[partition], end - LAST_LETTERS), end):
+            if (resolution := topics.RESOLUTIONS.read_or_none(record)) is not None:
+                reasons.pop(resolution.letter, None)
+            elif (found := as_found(record)) is not None:
+                reason = found.letter.reason if found.letter else "a dead letter that cannot be read"
+                reasons[found.id] = redacted(reason)
+    total = sum(ends.values()) - sum(beginnings.values())
+    return [flow.judge_dead_letters(total=total, recent=len(reasons), reasons=list(reasons.values()))]
+
+
+async def batches(log: Log, settings: Settings) -> list[Check]:
+    """Look for manifests without a version."""
+    published = {name: one.batch_sequence for name, one in (await newest_playbooks(log)).items()}
+    now_ms = SystemClock().now_ms()
+    found = [
+        flow.Unpublished(
+            playbook=batch.playbook,
+            sequence=batch.sequence,
+            age_s=max(0, now_ms - batch.closed_at_ms) / 1000,
+        )
+        for batch in await unpublished(log, published)
+    ]
+    limits = settings.batch
+    return [flow.judge_batches(found, timeout_s=limits.batch_timeout_s, retries=limits.batch_retries)]
+
+
+async def retention(log: Log) -> list[Check]:
+    """Look how much of their last batches the playbooks kept."""
+    playbooks = await newest_playbooks(log)
+    return [flow.judge_retention({name: one.retention_recent for name, one in playbooks.items()})]
+
+
+async def flows(log: KafkaLog, settings: Settings, connected: Connection, timeout_s: float) -> list[Check]:
+    """Look at everything that topics in order are needed for."""
+    probes: list[tuple[str, Probe]] = [
+        *((f"lag of {one}", lambda one=one: lag(log, connected, one)) for one in INPUTS),
+        ("dead letters", lambda: dead_letters(log)),
+        ("batches", lambda: batches(log, settings)),
+        ("retention", lambda: retention(log)),
+    ]
+    found = await asyncio.gather(*(within(timeout_s, name, probe) for name, probe in probes))
+    return [check for checks in found for check in checks]
+
+
+async def model(chosen: ModelSettings, timeout_s: float) -> list[Check]:
+    """Ask the model three small questions."""
+    if chosen.model is None:
+        return [around.NO_MODEL]
+    tried = await try_forms(
+        ace.reflect_prompt(TRIAL, ()),
+        model=chosen.model,
+        base_url=chosen.base_url,
+        api_key=chosen.api_key.get_secret_value() if chosen.api_key else None,
+        timeout_s=min(SOONER * timeout_s, chosen.model_timeout_s),
+    )
+    answered = [one for one in tried.values() if one.outcome != "failed"]
+    trouble = next((one.trouble for one in tried.values() if one.outcome == "failed"), None)
+    found = around.ModelFound(
+        model=chosen.model,
+        works=frozenset(NAMES[form] for form, one in tried.items() if one.outcome == "works"),
+        seconds=max((one.seconds for one in tried.values()), default=0.0),
+        trouble=None if answered else trouble,
+    )
+    return [around.judge_model(found)]

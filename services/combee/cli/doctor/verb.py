@@ -1,0 +1,88 @@
+"""``combee doctor``: is everything as it should be, and what to do where it is not."""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, replace
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from combee.cli.console import clean, output, print_json
+from combee.cli.errors import FAILED
+from combee.cli.options import AsJson, Servers
+from combee.core.diagnosis import Check, failed
+from combee.core.redact import HIDDEN, redacted
+from combee.settings.group import SettingsError
+from combee.settings.settings import Settings, load_settings
+
+COLOURS = {"ok": "green", "warn": "yellow", "fail": "red", "skip": "dim"}
+SHORTEST_SECRET = 4
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command(epilog="Example: combee doctor --json. Exit codes: 0 nothing failed, 1 something did.")(
+        doctor
+    )
+
+
+def doctor(
+    *,
+    timeout: Annotated[float, typer.Option(min=0.1, help="seconds that each check may take")] = 10.0,
+    model: Annotated[str | None, typer.Option(help="such as openai/gpt-4.1-mini or ollama/llama3")] = None,
+    base_url: Annotated[str | None, typer.Option(help="any OpenAI-compatible server")] = None,
+    bootstrap_servers: Servers = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check settings, broker, topics, clock, disk, model, lag, dead letters and batches; each with a remedy.
+
+    The model is asked three small questions, which cost some hundred tokens.
+    """
+    try:
+        settings = load_settings(model=model, base_url=base_url, bootstrap_servers=bootstrap_servers)
+    except SettingsError as error:
+        remedy = "correct it; docs/reference/settings.md has every setting"
+        checks = [Check(name="settings", verdict="fail", says=redacted(str(error)), remedy=remedy)]
+    else:
+        from combee.cli.doctor.checks import examine  # noqa: PLC0415
+        from combee.local.deployment import beside, deployment  # noqa: PLC0415 - --help stays quick
+
+        up = deployment(settings)
+        settings = beside(up, settings, model=model, base_url=base_url)
+        found = asyncio.run(examine(settings, up, timeout))
+        checks = [_without_secrets(check, _secrets(settings)) for check in found]
+    if as_json:
+        print_json({"healthy": not failed(checks), "checks": [asdict(check) for check in checks]})
+    else:
+        _print(checks, output())
+    if failed(checks):
+        raise typer.Exit(FAILED)
+
+
+def _secrets(settings: Settings) -> list[str]:
+    given = (settings.model.api_key, settings.kafka.sasl_password)
+    values = [one.get_secret_value() for one in given if one is not None]
+    # The stand-in's key is its name: a placeholder, and no secret.
+    return [value for value in values if len(value) >= SHORTEST_SECRET and value != settings.model.model]
+
+
+def _without_secrets(check: Check, secrets: Iterable[str]) -> Check:
+    """Return the check without the secrets that are known, nor whatever looks like one."""
+    says, remedy = check.says, check.remedy
+    for secret in secrets:
+        says, remedy = says.replace(secret, HIDDEN), remedy.replace(secret, HIDDEN)
+    return replace(check, says=redacted(says), remedy=redacted(remedy))
+
+
+def _print(checks: Sequence[Check], console: Console) -> None:
+    width = max(len(check.name) for check in checks)
+    for check in checks:
+        colour = COLOURS[check.verdict]
+        head = f"[{colour}]{check.verdict:>4}[/]  {check.name:<{width}}  "
+        console.print(f"{head}{escape(clean(check.says))}", soft_wrap=True)
+        if check.verdict in {"warn", "fail"}:
+            console.print(f"{'':{width + 8}}→ {escape(clean(check.remedy))}", soft_wrap=True)
+    count = sum(check.verdict == "fail" for check in checks)
+    console.print(f"{count} failed" if count else "nothing failed", style="red" if count else "green")

@@ -1,0 +1,1 @@
+"""``combee learn``: lines in, playbook out."""

@@ -1,0 +1,1 @@
+"""``combee playbook``: show, compare, edit and label playbooks."""

@@ -1,0 +1,131 @@
+"""``combee playbook diff``: what one version says otherwise than another, entry by entry."""
+
+import asyncio
+import difflib
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from combee.cli.completing import refs
+from combee.cli.console import clean, output, print_json
+from combee.cli.options import AsJson, Name, Servers
+from combee.cli.playbook.lookup import resolved, versions, wanted
+from combee.core.formats.text import split_lines
+from combee.core.playbook.apply import empty
+from combee.core.playbook.comparison import Comparison, Counted, Reworded, compare
+from combee.ports import Log
+from combee.settings.settings import Settings, load_settings
+from combee_schemas.playbook import Playbook
+
+COLOURS = {"+": "green", "-": "red", " ": "dim", "~": "yellow"}
+Place = Annotated[
+    str | None, typer.Argument(help="a version's number, a label or latest", autocompletion=refs)
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command(epilog="Example: combee playbook diff support/refunds production latest")(diff)
+
+
+def diff(
+    name: Name,
+    before: Place = None,
+    after: Place = None,
+    *,
+    bootstrap_servers: Servers = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare two versions: by default the newest with the one before, with one given that one with the newest."""
+    settings = load_settings(bootstrap_servers=bootstrap_servers)
+    found = asyncio.run(_diff(settings, name, before, after))
+    if as_json:
+        print_json(as_document(found))
+        return
+    for line in lines(found):
+        output().print(line, soft_wrap=True)
+
+
+async def _diff(settings: Settings, name: str, before: str | None, after: str | None) -> Comparison:
+    from combee.local.log import open_log  # noqa: PLC0415 - --help stays quick
+
+    async with open_log(settings) as (log, _):
+        newer = await resolved(log, name, after) if after else await wanted(log, name)
+        older = await resolved(log, name, before) if before else await _before(log, newer)
+        return await compared(log, older, newer)
+
+
+async def compared(log: Log, older: Playbook, newer: Playbook) -> Comparison:
+    """Return what differs; the versions in between say how entries left."""
+    inside = range(older.version + 1, newer.version)
+    between = [one async for one in versions(log, newer.name) if one.version in inside] if inside else []
+    return compare(older, newer, between)
+
+
+async def _before(log: Log, newer: Playbook) -> Playbook:
+    return await wanted(log, newer.name, newer.version - 1) if newer.version > 1 else empty(newer.name)
+
+
+def as_document(found: Comparison) -> dict[str, Any]:
+    """Return the stable shape of ``diff --json``."""
+    parts = found.model_dump(mode="json", exclude={"before", "after", "sections"}, exclude_none=True)
+    return {"name": parts.pop("name"), "from": found.before, "to": found.after, **parts}
+
+
+def lines(found: Comparison) -> Iterator[Text]:
+    """Yield the comparison for people: a title, then sections with what left, came or reads otherwise."""
+    counts = ", ".join(f"{count} {told}" for told, count in found.counts().items()) or "nothing differs"
+    title = f"{found.name} version {found.before} → {found.after}: {counts}, {found.unchanged} unchanged"
+    yield Text(clean(title), style="bold")
+    for section in found.sections:
+        inside = list(_section(found, section))
+        if inside:
+            yield Text(f"@@ {clean(section)} @@", style="cyan")
+            yield from inside
+    if found.counted:
+        yield Text("@@ counts @@", style="cyan")
+        yield from map(_counts, found.counted)
+
+
+def _section(found: Comparison, section: str) -> Iterator[Text]:
+    for gone in found.removed:
+        if gone.section == section:
+            remark = "" if gone.told == "removed" else f" ({gone.told})"
+            yield from _whole("-", gone.id, gone.content, remark)
+    for change in found.changed:
+        if change.section == section:
+            yield from _change(change)
+    for one in found.added:
+        if one.section == section:
+            yield from _whole("+", one.id, one.content)
+
+
+def _whole(sign: str, entry_id: str, content: str, remark: str = "") -> Iterator[Text]:
+    first, *rest = split_lines(content)
+    yield _line(sign, f"[{entry_id}]{remark} {first}")
+    yield from (_line(sign, f"  {line}") for line in rest)
+
+
+def _change(change: Reworded) -> Iterator[Text]:
+    """Yield what became of an entry; of a long text only the lines around what changed."""
+    if change.section_before != change.section:
+        yield _line("~", f"[{change.id}] moved here from {change.section_before}")
+    was, now = split_lines(change.before), split_lines(change.after)
+    if len(was) == len(now) == 1:
+        yield from _whole("-", change.id, change.before)
+        yield from _whole("+", change.id, change.after)
+        return
+    yield _line(" ", f"[{change.id}]")
+    for line in list(difflib.unified_diff(was, now, n=2, lineterm=""))[2:]:
+        yield _line(line[0] if line[0] in "+-" else " ", f"  {line[1:] if line[0] in '+- ' else line}")
+
+
+def _counts(one: Counted) -> Text:
+    parts = ((one.helpful, "helpful"), (one.harmful, "harmful"), (one.evidence, "evidence"))
+    return _line("~", f"[{one.id}] " + ", ".join(f"{count:+d} {name}" for count, name in parts if count))
+
+
+def _line(sign: str, text: str) -> Text:
+    return Text(f"{sign} {clean(text)}", style=COLOURS[sign])

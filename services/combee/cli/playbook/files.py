@@ -1,0 +1,111 @@
+"""Playbooks in files: read from a path or standard input, written to a path or standard output."""
+
+import sys
+from pathlib import Path
+
+import typer
+
+from combee.cli.console import print_json, remark
+from combee.core.formats.files import Format, detect, ignored_in, read_playbook, write_playbook
+from combee.core.formats.intake import ignored_told
+from combee.ports import FatalError
+from combee_schemas.playbook import Playbook
+
+STDIN = "-"
+
+
+def load(file: str, form: Format | None, *, name: str) -> tuple[Playbook, Format]:
+    """Return the playbook in a file and the format it was in; ``form`` None means find out.
+
+    What the file says beyond that is ignored, and told of.
+
+    Raises
+    ------
+    FatalError
+        If it cannot be read; the message names the file and the line.
+    """
+    text = read_text(file)
+    found = form or detect(text, "" if file == STDIN else Path(file).suffix)
+    try:
+        playbook, ignored = read_playbook(text, found, name=name), ignored_in(text, found)
+    except ValueError as error:
+        raise FatalError(f"{_told(file)}: {error} (read as {found})") from error
+    if ignored:
+        remark(f"{_told(file)}: {ignored_told(ignored)}")
+    return playbook, found
+
+
+def read_text(file: str) -> str:
+    """Return a file's text, or standard input's.
+
+    Raises
+    ------
+    FatalError
+        If it cannot be read.
+    """
+    try:
+        raw = sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
+        return raw.decode()
+    except OSError as error:
+        raise FatalError(f"cannot read {_told(file)}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        line = raw[: error.start].count(b"\n") + 1
+        raise FatalError(f"{_told(file)}: line {line}: not UTF-8; save the file as UTF-8") from error
+
+
+def _told(file: str) -> str:
+    return "standard input" if file == STDIN else file
+
+
+def stem(file: str) -> str:
+    """Return a playbook name made of a file's."""
+    if file == STDIN:
+        return "default"
+    kept = "".join(
+        char if char.isascii() and (char.isalnum() or char in "._-") else "-" for char in Path(file).stem
+    )
+    return kept.strip(".-_") or "default"
+
+
+def deliver(playbook: Playbook, form: Format, out: Path | None, *, as_json: bool) -> None:
+    """Write a playbook to ``out`` or standard output; as JSON, say what was written (or the text itself)."""
+    text = written(playbook, form)
+    if out is not None:
+        save(out, text)
+    if as_json:
+        where = {"out": str(out)} if out is not None else {"text": text}
+        about = {"name": playbook.name, "version": playbook.version, "format": form}
+        counts = {"sections": len(playbook.sections), "entries": len(playbook.entries)}
+        print_json({**about, **counts, **where})
+    elif out is None:
+        typer.echo(text, nl=False)
+
+
+def written(playbook: Playbook, form: Format) -> str:
+    """Return a playbook as text.
+
+    Raises
+    ------
+    FatalError
+        If the format has no room for it.
+    """
+    try:
+        return write_playbook(playbook, form)
+    except ValueError as error:
+        raise FatalError(
+            f"{playbook.name} cannot be written as {form}: {error}; choose another --format"
+        ) from error
+
+
+def save(out: Path, text: str) -> None:
+    """Write a text as it is, whatever the system's line ends.
+
+    Raises
+    ------
+    FatalError
+        If that is not possible.
+    """
+    try:
+        out.write_bytes(text.encode())
+    except OSError as error:
+        raise FatalError(f"cannot write {out}: {error.strerror or error}") from error

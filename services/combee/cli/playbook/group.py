@@ -1,0 +1,123 @@
+"""``combee playbook``: what there is, what changed, and what a person may change."""
+
+import asyncio
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from combee.cli.console import output, print_json
+from combee.cli.options import AsJson, FormOrNone, Label, Name, Servers, Version, as_format
+from combee.cli.playbook import convert, diff, editing, importing, labelling, undoing, watch
+from combee.cli.playbook.files import deliver, written
+from combee.cli.playbook.lookup import labels, newest_playbooks, resolved, versions, wanted
+from combee.cli.playbook.view import full_view, history_table, list_row, list_table, version_row
+from combee.core.formats.files import natural_form
+from combee.core.playbook.retention import is_falling
+from combee.settings.settings import Settings, load_settings
+from combee_schemas.playbook import Playbook
+
+playbook = typer.Typer(
+    help="Playbooks: read, compare, export, import, edit, label, undo.", no_args_is_help=True
+)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verbs."""
+    app.add_typer(playbook, name="playbook")
+
+
+@playbook.callback()
+def group() -> None:
+    """Playbooks: read, compare, export, import, edit, label, undo."""
+
+
+@playbook.command("list", epilog="Example: combee playbook list --json")
+def list_(*, bootstrap_servers: Servers = None, as_json: AsJson = False) -> None:
+    """List all playbooks with their newest versions."""
+    rows = asyncio.run(_list(load_settings(bootstrap_servers=bootstrap_servers)))
+    if as_json:
+        print_json(rows)
+    else:
+        output().print(list_table(rows) if rows else "no playbooks yet")
+
+
+async def _list(settings: Settings) -> list[dict[str, Any]]:
+    from combee.local.log import open_log  # noqa: PLC0415 - --help stays quick
+
+    async with open_log(settings) as (log, _):
+        pointing = await labels(log)
+        found = await newest_playbooks(log)
+    return [list_row(one, pointing.get(name, {})) for name, one in found.items()]
+
+
+@playbook.command(epilog="Example: combee playbook show support/refunds --version 3 --format ace")
+def show(
+    name: Name,
+    *,
+    version: Version = None,
+    label: Label = None,
+    form: FormOrNone = None,
+    history: Annotated[bool, typer.Option("--history", help="list all versions instead")] = False,
+    bootstrap_servers: Servers = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show one version, the newest by default, or the list of versions."""
+    if history and any(one is not None for one in (version, label, form)):
+        raise typer.BadParameter("--history lists all versions: it takes no --version, --label or --format")
+    settings = load_settings(bootstrap_servers=bootstrap_servers)
+    if history:
+        rows = asyncio.run(_history(settings, name))
+        if as_json:
+            print_json({"name": name, "versions": rows})
+        else:
+            output().print(history_table(rows))
+        return
+    found = asyncio.run(_wanted(settings, name, version, label))
+    if as_json:
+        falling = is_falling(found.retention_recent)
+        print_json({**found.model_dump(mode="json"), "retention_falling": falling})
+    elif form is not None:
+        typer.echo(written(found, as_format(form)), nl=False)
+    else:
+        output().print(full_view(found))
+
+
+async def _wanted(settings: Settings, name: str, version: int | None, label: str | None) -> Playbook:
+    from combee.local.log import open_log  # noqa: PLC0415 - --help stays quick
+
+    if version is not None and label is not None:
+        raise typer.BadParameter("--version and --label name two versions: give one of them")
+    async with open_log(settings) as (log, _):
+        return await resolved(log, name, label) if label else await wanted(log, name, version)
+
+
+async def _history(settings: Settings, name: str) -> list[dict[str, Any]]:
+    from combee.local.log import open_log  # noqa: PLC0415 - --help stays quick
+
+    async with open_log(settings) as (log, _):
+        rows = [version_row(one) async for one in versions(log, name)]
+        if not rows:
+            await wanted(log, name)
+        return rows
+
+
+@playbook.command(epilog="Example: combee playbook export support/refunds --format md --out refunds.md")
+def export(
+    name: Name,
+    *,
+    version: Version = None,
+    label: Label = None,
+    form: FormOrNone = None,
+    out: Annotated[Path | None, typer.Option(help="write it here instead of standard output")] = None,
+    bootstrap_servers: Servers = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write one version, the newest by default, in one of the formats that others read."""
+    settings = load_settings(bootstrap_servers=bootstrap_servers)
+    found = asyncio.run(_wanted(settings, name, version, label))
+    deliver(found, as_format(form) if form else natural_form(found), out, as_json=as_json)
+
+
+for part in (diff, watch, importing, convert, editing, labelling, undoing):
+    part.register(playbook)

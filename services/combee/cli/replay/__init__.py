@@ -1,0 +1,1 @@
+"""``combee replay``: the same input again."""

@@ -1,0 +1,220 @@
+"""What ``combee replay`` does once both logs are open: the same input again, step by step, and what came of it."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeVar
+
+from combee.cli.playbook.lookup import newest_snapshots, versions
+from combee.core.batching.plan import make_plan
+from combee.core.canonical import canonical
+from combee.core.identity import content_id
+from combee.inspection.tracker import StalledError
+from combee.ports import FatalError, Log, Outgoing, Record, TopicPartition
+from combee_schemas import topics
+from combee_schemas.base import Message
+from combee_schemas.batch import Batch
+from combee_schemas.command import Command
+from combee_schemas.playbook import Playbook
+from combee_schemas.scan import Update
+from combee_schemas.topics import Topic
+
+M = TypeVar("M", bound=Message)
+CIRCUMSTANCE: Mapping[str, Any] = {
+    "reason": "size",
+    "batch_size": 0,
+    "base_version": 0,
+    "base_sequence": 0,
+    "max_inflight_batches": 0,
+    "dropped": (),
+}
+"""What time decided of a manifest: when and why its window closed. The rest is the plan."""
+CONTENT = {"sections", "entries", "counters", "holds", "next_id", "revoked"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One version of the original: which batch or command made it, and a fingerprint of what it says."""
+
+    version: int
+    sequence: int | None
+    command_offset: int
+    content: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Replayed:
+    """What a replay showed."""
+
+    versions: int = 0
+    batches: int = 0
+    plans_differ: list[int] = field(default_factory=list)
+    """Sequences of batches."""
+    contents_differ: list[int] = field(default_factory=list)
+    """Versions."""
+    model_calls: int = 0
+
+
+def plan_of(batch: Batch) -> bytes:
+    """Return a batch's plan: equal bytes for equal input, whatever the clock said."""
+    return canonical(batch.model_copy(update=CIRCUMSTANCE))
+
+
+def content_of(playbook: Playbook) -> str:
+    """Return a fingerprint of what a version says."""
+    return content_id("content", playbook.model_dump_json(include=CONTENT))
+
+
+class Replay:
+    """One playbook, from its first version to its newest."""
+
+    def __init__(self, source: Log, name: str, *, recorded: bool = True, timeout_s: float) -> None:
+        self._source = source
+        self._target = source
+        self._name = name
+        self._recorded = recorded
+        self._timeout_s = timeout_s
+        self._batches: dict[int, Batch] = {}
+        self._updates: dict[int, Update] = {}
+        self.steps: list[Step] = []
+
+    async def read(self) -> Sequence[Batch]:
+        """Read what happened; return the manifests.
+
+        Raises
+        ------
+        FatalError
+            If there is nothing to replay, or it has expired.
+        """
+        self.steps = [_step(one) async for one in versions(self._source, self._name)]
+        if not self.steps:
+            raise FatalError(
+                f"{self._name} has no version to replay; 'combee playbook list' names those that have"
+            )
+        if self.steps[0].version != 1:
+            raise FatalError(f"the first versions of {self._name} have expired: it cannot be replayed")
+        for batch in await self._all(topics.BATCHES):
+            self._batches[batch.sequence] = batch
+        for update in await self._all(topics.UPDATES) if self._recorded else ():
+            self._updates.setdefault(update.plan.sequence, update)  # the first result of a batch counts
+        return list(self._batches.values())
+
+    async def run(
+        self, target: Log, on_step: Callable[[int, int], None] = lambda _done, _total: None
+    ) -> Replayed:
+        """Do it all again in another log; every version is awaited before the next step.
+
+        Raises
+        ------
+        FatalError
+            If input has expired, or the target has such a playbook already.
+        StalledError
+            If nothing comes of a step.
+        """
+        self._target = target
+        if self._name in await newest_snapshots(target):
+            raise FatalError(f"{self._name} is there already: replay to a prefix of its own")
+        found = Replayed(versions=len(self.steps))
+        for done, step in enumerate(self.steps, 1):
+            since = dict(await self._target.ends(topics.HISTORY.name))
+            if step.sequence is None:
+                await self._command(step)
+            else:
+                await self._batch(step.sequence, found)
+            is_next = partial(_is_version, step.version)
+            _, made = await self._next(topics.HISTORY, since, is_next)
+            found.model_calls += 0 if self._recorded else made.usage.calls
+            if content_of(made) != step.content:
+                found.contents_differ.append(step.version)
+            on_step(done, len(self.steps))
+        return found
+
+    async def _batch(self, sequence: int, found: Replayed) -> None:
+        """Publish a batch's members, close their window, and compare the plan that follows."""
+        original = self._batches[sequence]
+        records = await self._members(original)
+        since = dict(await self._target.ends(topics.BATCHES.name))
+        offsets = await self._target.produce(*map(_again, records))
+        flush = Command(
+            command_id=f"replay-{sequence}", playbook=self._name, kind="flush", through_offset=max(offsets)
+        )
+        await self._target.produce(topics.COMMANDS.record(flush))
+        place, made = await self._next(topics.BATCHES, since, lambda one: one.sequence == sequence)
+        found.batches += 1
+        if plan_of(made) != plan_of(original):
+            found.plans_differ.append(sequence)
+        if self._recorded:
+            await self._target.produce(topics.UPDATES.record(self._answer(made, place)))
+
+    def _answer(self, batch: Batch, place: int) -> Update:
+        """Return the recorded result of a batch, at home in the new log."""
+        update = self._updates.get(batch.sequence)
+        if update is None:
+            raise FatalError(f"the result of batch {batch.sequence} is not recorded: replay it with --ask")
+        offsets = {member.reflection_id: member.offset for member in batch.members}
+        seen = (one.model_copy(update={"offset": offsets.get(one.reflection_id, -1)}) for one in update.seen)
+        return update.model_copy(update={"plan": make_plan(batch, place), "seen": tuple(seen)})
+
+    async def _members(self, batch: Batch) -> list[Record]:
+        number = await self._source.partition_for(topics.REFLECTIONS.name, self._name.encode())
+        source = TopicPartition(topic=topics.REFLECTIONS.name, partition=number)
+        found = await self._source.read_at(source, sorted(one.offset for one in batch.members))
+        if len(found) < len(batch.members):
+            missing = len(batch.members) - len(found)
+            raise FatalError(
+                f"{missing} reflections of batch {batch.sequence} have expired: it cannot be replayed"
+            )
+        return [found[at] for at in sorted(found)]
+
+    async def _command(self, step: Step) -> None:
+        number = await self._source.partition_for(topics.COMMANDS.name, self._name.encode())
+        source = TopicPartition(topic=topics.COMMANDS.name, partition=number)
+        found = await self._source.read_at(source, [step.command_offset])
+        if step.command_offset not in found:
+            raise FatalError(f"the command behind version {step.version} has expired: it cannot be replayed")
+        await self._target.produce(_again(found[step.command_offset]))
+
+    async def _all(self, topic: Topic[M]) -> list[M]:
+        number = await self._source.partition_for(topic.name, self._name.encode())
+        source = TopicPartition(topic=topic.name, partition=number)
+        return [
+            one async for record in self._source.read(source, 0) for one in topic.under(self._name, [record])
+        ]
+
+    async def _next(
+        self, topic: Topic[M], since: Mapping[int, int], wanted: Callable[[M], bool]
+    ) -> tuple[int, M]:
+        """Return the first message that is wanted, with its offset."""
+        try:
+            async with (
+                asyncio.timeout(self._timeout_s),
+                aclosing(self._target.follow(topic.name, since)) as changes,
+            ):
+                async for records in changes:
+                    for record in records or ():
+                        for one in topic.under(self._name, [record]):
+                            if wanted(one):
+                                return record.offset, one
+        except TimeoutError as error:
+            told = f"nothing came to {topic.name} of the replay within {self._timeout_s:g} s"
+            raise StalledError(f"{told}; --timeout waits longer") from error
+        raise AssertionError("a log is followed for ever")
+
+
+def _step(version: Playbook) -> Step:
+    return Step(
+        version=version.version,
+        sequence=version.batch_sequence if version.origin == "batch" else None,
+        command_offset=version.command_offset,
+        content=content_of(version),
+    )
+
+
+def _is_version(number: int, found: Playbook) -> bool:
+    return found.version == number
+
+
+def _again(record: Record) -> Outgoing:
+    return Outgoing(topic=record.topic, key=record.key, value=record.value, headers=record.headers)

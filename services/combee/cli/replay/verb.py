@@ -1,0 +1,157 @@
+"""``combee replay``: what made a playbook, once more under another topic prefix."""
+
+import asyncio
+import re
+import tempfile
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.progress import Progress
+
+from combee.cli.console import COLUMNS, diagnostics, output, print_json
+from combee.cli.errors import FAILED
+from combee.cli.options import AsJson, Name, Servers
+from combee.local.preflight import check, model_flag, stands_in
+from combee.ports import Log
+from combee.settings.settings import Settings, load_settings
+from combee_schemas import topics
+from combee_schemas.batch import Batch
+
+if TYPE_CHECKING:
+    from combee.cli.replay.replaying import Replayed
+
+PREFIX = re.compile(r"[A-Za-z0-9._-]{1,80}")
+NO_CAP = 10**15
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command(epilog="Example: combee replay support/refunds --to combee-replay")(replay)
+
+
+def checked_prefix(value: str) -> str:
+    """Return a topic prefix, or refuse it as wrong usage."""
+    if not PREFIX.fullmatch(value):
+        raise typer.BadParameter(f"{value!r} is no topic prefix: letters, digits and . _ - (at most 80)")
+    return value
+
+
+def replay(
+    name: Name,
+    *,
+    to: Annotated[
+        str, typer.Option(help="the other topic prefix; its topics are created", callback=checked_prefix)
+    ],
+    ask: Annotated[
+        bool, typer.Option("--ask", help="ask the model again instead of using its recorded answers")
+    ] = False,
+    simulated: Annotated[
+        bool, typer.Option("--simulated", help="with --ask: the stand-in model (a simulation)")
+    ] = False,
+    model: Annotated[str | None, typer.Option(help="with --ask: such as openai/gpt-4.1-mini")] = None,
+    timeout: Annotated[float, typer.Option(min=0, help="give up when a step takes so long (s)")] = 120.0,
+    bootstrap_servers: Servers = None,
+    as_json: AsJson = False,
+) -> None:
+    """Give a copy the same input; exit 1 if it is planned otherwise, or says otherwise on the same answers."""
+    flag = model_flag(simulated=simulated, model=model)
+    settings = load_settings(bootstrap_servers=bootstrap_servers, model=flag)
+    if to == settings.kafka.topic_prefix:
+        raise typer.BadParameter("--to names the prefix to replay from: choose another")
+    if flag is None:
+        from combee.local.deployment import beside, deployment  # noqa: PLC0415 - --help stays quick
+
+        settings = beside(deployment(settings), settings)
+    elif not ask:
+        raise typer.BadParameter("--model and --simulated choose whom --ask asks: add --ask")
+    found = asyncio.run(_replay(settings, name, to, timeout, ask=ask, simulated=simulated))
+    differs = bool(found.plans_differ or (found.contents_differ and not ask))
+    if as_json:
+        print_json(
+            {
+                "playbook": name,
+                "from": settings.kafka.topic_prefix,
+                "to": to,
+                "versions": found.versions,
+                "batches": found.batches,
+                "plans_differ": found.plans_differ,
+                "contents_differ": found.contents_differ,
+                "model_calls": found.model_calls,
+            }
+        )
+    else:
+        output().print(_told(name, to, found), markup=False, soft_wrap=True)
+    if differs:
+        raise typer.Exit(FAILED)
+
+
+def _told(name: str, to: str, found: "Replayed") -> str:
+    plans = f"other plans for batches {found.plans_differ}" if found.plans_differ else "identical plans"
+    contents = (
+        f"versions {found.contents_differ} say something else"
+        if found.contents_differ
+        else "identical contents"
+    )
+    made = f"{found.versions} versions of {name} from {found.batches} batches under {to}"
+    return f"{made}: {plans}, {contents}; {found.model_calls} model calls"
+
+
+async def _replay(
+    settings: Settings, name: str, to: str, timeout_s: float, *, ask: bool, simulated: bool
+) -> "Replayed":
+    from combee.cli.replay.replaying import Replay  # noqa: PLC0415
+    from combee.compose import connection, create_topics, opened  # noqa: PLC0415
+    from combee.local.log import open_log  # noqa: PLC0415 - --help stays quick
+
+    simulated = ask and stands_in(settings.model, simulated=simulated)
+    if ask:
+        await check(settings, simulated=simulated)
+    async with open_log(settings) as (log, servers):
+        reading = Replay(log, name, recorded=not ask, timeout_s=timeout_s)
+        there = await _settings(settings, log, to, await reading.read())
+        await create_topics(there, connection(there, servers))
+        async with opened(there, servers) as target, _services(there, servers, ask=ask, simulated=simulated):
+            console = diagnostics()
+            with Progress(*COLUMNS, console=console, transient=True, disable=not console.is_terminal) as bars:
+                bar = bars.add_task("versions", total=None)
+                return await reading.run(
+                    target, lambda done, total: bars.update(bar, completed=done, total=total)
+                )
+
+
+async def _settings(settings: Settings, log: Log, to: str, batches: Sequence[Batch]) -> Settings:
+    """Return settings under which only the replay closes windows, on topics of the same layout, without caps."""
+    layout = {
+        "topic_prefix": to,
+        "partitions": await log.partitions(topics.REFLECTIONS.name),
+        "scan_partitions": await log.partitions(topics.SCAN[0].name),
+    }
+    largest = max((len(one.members) for one in batches), default=1)
+    batch = {"batch_size": largest + 1, **({"method": batches[-1].method} if batches else {})}
+    caps = {name: NO_CAP for name in ("daily_tokens", "daily_cost") if getattr(settings.spend, name)}
+    return replace(
+        settings,
+        kafka=settings.kafka.model_copy(update=layout),
+        batch=settings.batch.model_copy(update=batch),
+        spend=settings.spend.model_copy(update=caps),
+    )
+
+
+@asynccontextmanager
+async def _services(settings: Settings, servers: str, *, ask: bool, simulated: bool) -> AsyncIterator[None]:
+    from combee.local.stack import StackOptions, stack  # noqa: PLC0415 - --help stays quick
+
+    with tempfile.TemporaryDirectory(prefix="combee-replay-") as folder:
+        options = StackOptions(
+            settings=settings,
+            bootstrap_servers=servers,
+            folder=Path(folder),
+            simulated=simulated,
+            roles=("publish", *(["scan"] if ask else []), "shuffle"),
+        )
+        async with stack(options):
+            yield

@@ -1,0 +1,1 @@
+"""``combee top``: the live picture in a terminal."""

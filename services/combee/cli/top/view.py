@@ -1,0 +1,257 @@
+"""One frame of ``combee top``: a live picture as text, tables and a tree."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+from rich.tree import Tree
+
+from combee.cli.console import WIDTH_OF_PIPES, clean
+from combee.clock import moment
+from combee.core.live.values import LiveBatch, LiveNode, LivePlaybook, Snapshot, Stage
+from combee.core.playbook.retention import percent
+
+BAR, SHORT_BAR = 12, 6
+NARROW = 120
+"""Below this many columns, tables keep what fits 80 of them."""
+MOST_NAME = 24
+"""Of a longer name the beginning is shown there."""
+LONG = 60
+SIGNS = {"done": ("●", "green"), "ready": ("◐", "yellow"), "waiting": ("○", "dim")}
+SPOILT = {"merged": "magenta", "failed": "red"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """How much of everything is shown."""
+
+    playbooks: int = 8
+    versions: int = 6
+    letters: int = 6
+    nodes: int = 24
+    """With more nodes a batch is drawn a line per level."""
+    is_spaced: bool = True
+    all_stages: bool = True
+    """Otherwise those that nothing went through are left out."""
+
+
+ROOMS = (
+    Room(),
+    Room(playbooks=5, versions=4, letters=3, all_stages=False),
+    Room(playbooks=3, versions=3, letters=2, nodes=6, all_stages=False),
+    Room(playbooks=3, versions=2, letters=1, nodes=0, is_spaced=False, all_stages=False),
+    Room(playbooks=1, versions=1, letters=1, nodes=0, is_spaced=False, all_stages=False),
+)
+"""From a large screen to a small one."""
+
+
+def fitted(snapshot: Snapshot, console: Console, *, broker: str, prefix: str) -> RenderableType:
+    """Return the largest frame that the console has lines for, the smallest if there is none."""
+    shown: RenderableType = ""
+    for room in ROOMS:
+        shown = frame(snapshot, broker=broker, prefix=prefix, width=console.width, room=room)
+        if len(console.render_lines(shown)) <= console.height:
+            break
+    return shown
+
+
+def frame(
+    snapshot: Snapshot, *, broker: str, prefix: str, width: int = WIDTH_OF_PIPES, room: Room = ROOMS[0]
+) -> RenderableType:
+    """Return everything that there is to see at one moment."""
+    narrow = width < NARROW
+    letters = f"; {snapshot.dead_letters} dead letters" if snapshot.dead_letters else ""
+    head = line(f"combee top  {broker}  {prefix}  {moment(snapshot.at_ms)} UTC{letters}", "bold")
+    missing = [line(f"{name} cannot be read: {why}", "yellow") for name, why in snapshot.unreadable.items()]
+    parts: list[list[RenderableType]] = [[head, *missing], [flow(snapshot.stages, room)]]
+    if snapshot.playbooks:
+        parts.append([playbooks(snapshot, room, narrow=narrow)])
+        newest = snapshot.playbooks[0]
+        if narrow and newest.batch_size_reason:
+            parts[-1].append(line(f"batch size {newest.batch_size}: {newest.batch_size_reason}", "dim"))
+    running = running_batch(snapshot.batches)
+    if running is not None:
+        parts.append(list(batch(running, room)))
+    parts += [list(versions(snapshot.playbooks, room, narrow=narrow)), list(dead_letters(snapshot, room))]
+    gap: list[RenderableType] = [Text()] if room.is_spaced else []
+    return Group(*[one for at, part in enumerate(filter(None, parts)) for one in (gap if at else []) + part])
+
+
+def line(text: str, style: str = "") -> Text:
+    """Return one line of text that others may have had a hand in; what is too long for the screen is cut."""
+    return Text(clean(text), style=style, no_wrap=True, overflow="ellipsis")
+
+
+def flow(stages: Iterable[Stage], room: Room = ROOMS[0]) -> Table:
+    """Return the topics with their rates, and how far their readers are behind."""
+    table = Table("flow", "offsets", "per second", "lag", "oldest (s)", box=None)
+    for name in table.columns[1:]:
+        name.justify = "right"
+    for stage in stages:
+        if not (room.all_stages or stage.offsets):
+            continue
+        behind = Text("" if stage.lag is None else f"{stage.lag:,}", style="yellow" if stage.lag else "")
+        waited = "" if stage.lag_s is None else f"{stage.lag_s:.1f}"
+        table.add_row(stage.name, f"{stage.offsets:,}", f"{stage.rate_per_s:.1f}", behind, waited)
+    return table
+
+
+def playbooks(snapshot: Snapshot, room: Room = ROOMS[0], *, narrow: bool = False) -> Table:
+    """Return the playbooks that changed last: windows, batch sizes and why, retention, what today cost."""
+    table = _named("playbook", narrow=narrow)
+    for title in (
+        "version",
+        *(() if narrow else ("entries",)),
+        "window",
+        "retention",
+        "tokens today",
+        "money",
+    ):
+        table.add_column(title.removesuffix(" today") if narrow else title)
+    if not narrow:
+        table.add_column("why this batch size")
+    for one in snapshot.playbooks[: room.playbooks]:
+        table.add_row(
+            Text(clean(one.name)),
+            str(one.version),
+            *(() if narrow else (str(one.entries),)),
+            window(one, SHORT_BAR if narrow else BAR),
+            percent(one.retention),
+            f"{one.spend_tokens:,}",
+            f"{one.spend_cost:,.2f}",
+            *(() if narrow else (Text(_short(one.batch_size_reason)),)),
+        )
+    hidden = snapshot.playbooks_total - len(snapshot.playbooks[: room.playbooks])
+    if hidden > 0:
+        table.add_row(Text(f"… {hidden} more", style="dim"))
+    return table
+
+
+def _named(title: str, *, narrow: bool, before: int = 0) -> Table:
+    """Return a table whose first column is a playbook's name, after ``before`` other characters."""
+    table = Table(box=None)
+    table.add_column(
+        title, no_wrap=True, overflow="ellipsis", max_width=before + MOST_NAME if narrow else None
+    )
+    return table
+
+
+def window(playbook: LivePlaybook, bar: int = BAR) -> Text:
+    """Return how full a window is."""
+    size = max(playbook.batch_size, 1)
+    full = min(bar, bar * playbook.waiting // size)
+    return Text.assemble(
+        ("█" * full, "cyan"), ("░" * (bar - full), "dim"), f" {playbook.waiting}/{playbook.batch_size}"
+    )
+
+
+def running_batch(batches: Sequence[LiveBatch]) -> LiveBatch | None:
+    """Return the oldest batch in flight, the newest done one where none is."""
+    flying = [one for one in batches if one.version is None]
+    return flying[-1] if flying else next(iter(batches), None)
+
+
+def batch(running: LiveBatch, room: Room = ROOMS[0]) -> Iterator[RenderableType]:
+    """Yield a batch and its tree, node by node."""
+    done = sum(node.state == "done" for node in running.nodes)
+    state = (
+        f"became version {running.version}"
+        if running.version
+        else f"{done} of {len(running.nodes)} nodes done"
+    )
+    why = f"; closed by {running.reason}" if running.reason else ""
+    title = f"batch {running.sequence} of {running.playbook}: {running.reflections} reflections{why}; {state}"
+    yield line(title, "bold cyan")
+    if running.shape_reason:
+        yield line(running.shape_reason, "dim")
+    if running.version is not None and done < len(running.nodes):
+        return  # it was over before anybody looked: what its nodes did has not been read
+    if len(running.nodes) <= room.nodes:
+        yield from tree(running.nodes)
+    else:
+        yield from levels(running.nodes)
+
+
+def tree(nodes: Sequence[LiveNode]) -> Iterator[Tree]:
+    """Yield the tree from its root down."""
+    below: dict[str, list[LiveNode]] = {}
+    for node in nodes:
+        below.setdefault(node.parent_id, []).append(node)
+
+    def grow(branch: Tree, parent: str) -> None:
+        for child in below.get(parent, ()):
+            grow(branch.add(_node(child)), child.node_id)
+
+    for root in below.get("", ()):
+        top = Tree(_node(root), guide_style="dim")
+        grow(top, root.node_id)
+        yield top
+
+
+def levels(nodes: Sequence[LiveNode]) -> Iterator[Text]:
+    """Yield a line per level, root first, a sign per node."""
+    for level in sorted({node.level for node in nodes}, reverse=True):
+        inside = [node for node in nodes if node.level == level]
+        done = sum(node.state == "done" for node in inside)
+        row = line(f"level {level}  {done:>4}/{len(inside)}  ")
+        for node in inside:
+            row.append_text(_sign(node))
+        yield row
+
+
+def _sign(node: LiveNode) -> Text:
+    sign, style = SIGNS[node.state]
+    return Text(sign, style=SPOILT.get(node.status or "", style))
+
+
+def _node(node: LiveNode) -> Text:
+    row = _sign(node)
+    row.no_wrap, row.overflow = True, "ellipsis"
+    row.append(f" level {node.level} node {node.index}")
+    if node.state == "done":
+        tokens = node.tokens_in + node.tokens_out
+        row.append(f"  {node.status}, {node.operations} operations, {tokens:,} tokens below", style="dim")
+        row.append(f"  {_short(node.reason)}" if node.reason else "", style=SPOILT.get(node.status or "", ""))
+    else:
+        row.append(f"  {'asking' if node.state == 'ready' else node.state}", style="dim")
+    return row
+
+
+def versions(
+    books: Iterable[LivePlaybook], room: Room = ROOMS[0], *, narrow: bool = False
+) -> Iterator[RenderableType]:
+    """Yield the newest versions of all playbooks."""
+    made = [(one.at_ms, book.name, one) for book in books for one in book.versions]
+    newest = sorted(made, key=lambda found: found[0], reverse=True)[: room.versions]
+    if not newest:
+        return
+    table = _named("newest versions", narrow=narrow, before=len("00:00:00  "))
+    for title in ("version", "from", "entries", *(() if narrow else ("reflections",)), "retention", "s"):
+        table.add_column(title)
+    for at_ms, name, one in newest:
+        when = moment(at_ms)[-len("00:00:00") :] if narrow else moment(at_ms)
+        table.add_row(
+            Text(clean(f"{when}  {name}")),
+            str(one.version),
+            one.origin,
+            str(one.entries),
+            *(() if narrow else (str(one.reflections or ""),)),
+            percent(one.retention),
+            f"{one.seconds:.1f}" if one.seconds else "",
+        )
+    yield table
+
+
+def dead_letters(snapshot: Snapshot, room: Room = ROOMS[0]) -> Iterator[RenderableType]:
+    """Yield the last records that could not be used."""
+    if snapshot.dead_letters_recent:
+        yield Text("dead letters ('combee dlq list')", style="bold red")
+    for one in snapshot.dead_letters_recent[: room.letters]:
+        yield line(f"{moment(one.at_ms)}  {one.service}  {one.origin}  {_short(one.reason)}")
+
+
+def _short(text: str) -> str:
+    told = clean(" ".join(text.split()))
+    return told if len(told) <= LONG else told[: LONG - 1] + "…"

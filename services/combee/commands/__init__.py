@@ -1,0 +1,1 @@
+"""What people may ask of a deployment: built, checked, sent, and awaited."""

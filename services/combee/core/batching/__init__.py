@@ -1,0 +1,1 @@
+"""From waiting reflections to a planned batch: window, shuffle, scan tree, manifest."""

@@ -1,0 +1,122 @@
+"""How many groups and levels a batch gets, and why: the paper's k = ⌊√n⌋ unless a prompt would be too long."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from combee.core.batching import shuffle, tree
+from combee.core.prompt import CHARS_PER_TOKEN
+
+PAPER_LEVELS = 2
+WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """What a batch's plan depends on beside its members and its seed."""
+
+    copies: int
+    widths: tuple[int, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """What one group may hold: ``sizes`` are the reflections', in bytes."""
+
+    sizes: Sequence[int]
+    most: int
+    excess: str
+    """What a group beyond it would be, in words."""
+
+
+def plan_shape(
+    sizes: Sequence[int],
+    seed: int,
+    *,
+    copies: int,
+    fan_in: int,
+    max_levels: int,
+    group_bytes: int,
+    aggregate_tokens: int | None = None,
+) -> Shape:
+    """Return the shape of a batch whose reflections have these ``sizes`` (bytes)."""
+    limits = _limits(sizes, group_bytes, aggregate_tokens)
+    groups, tight = _fitting(len(sizes), copies, limits, seed)
+    copies = shuffle.effective_copies(len(sizes), copies, groups)
+    proposed = copies * sum(sizes) // CHARS_PER_TOKEN // tree.PROPOSED
+    most = proposed if aggregate_tokens is None else aggregate_tokens
+    widths = tree.plan_widths(groups, fan_in, max_levels, tokens=proposed, most=most)
+    plain = tree.plan_widths(groups, fan_in, max_levels)
+    why = [_why_groups(len(sizes), groups, tight)]
+    if groups > 1:
+        why.append(_why_levels(widths, plain, fan_in, proposed, aggregate_tokens))
+    return Shape(copies=copies, widths=widths, reason="; ".join(why))
+
+
+def _limits(sizes: Sequence[int], group_bytes: int, tokens: int | None) -> list[Limit]:
+    excess = f"would be larger than {group_bytes >> 10:,} KiB"
+    limits = [Limit(sizes=sizes, most=group_bytes, excess=excess)]
+    if tokens is not None:
+        # A reflection that is too long alone counts as none: no number of groups would make it shorter.
+        most = tokens * CHARS_PER_TOKEN
+        fitting = [size if size <= most else 0 for size in sizes]
+        limits.append(Limit(sizes=fitting, most=most, excess=f"would read more than {tokens:,} tokens"))
+    return limits
+
+
+def _fitting(count: int, copies: int, limits: Sequence[Limit], seed: int) -> tuple[int, Limit | None]:
+    """Return k, and the limit that does not allow the paper's; at the most, each copy is alone in its group.
+
+    Each deal takes milliseconds, so k rises by what the fullest group exceeds its limit, and faster and faster.
+    """
+    groups, step, tight = shuffle.group_count(count), 1, None
+    last = max(groups, count * shuffle.effective_copies(count, copies, count * copies))
+    while groups < last and (over := _over(count, copies, groups, limits, seed)):
+        limit, largest = over
+        tight = tight or limit
+        least = max(groups + step, _least(count, copies, limit), -(-groups * largest // limit.most))
+        groups, step = min(least, last), 2 * step
+    return groups, tight
+
+
+def _over(
+    count: int, copies: int, groups: int, limits: Sequence[Limit], seed: int
+) -> tuple[Limit, int] | None:
+    """Return the limit that one of so many groups exceeds most, and the fullest group's size."""
+    if all(sum(limit.sizes) <= limit.most for limit in limits):
+        return None
+    dealt = shuffle.deal(count, shuffle.effective_copies(count, copies, groups), groups, seed)
+    fullest = ((limit, max(sum(limit.sizes[i] for i in group) for group in dealt)) for limit in limits)
+    limit, largest = max(fullest, key=lambda found: found[1] / found[0].most)
+    return (limit, largest) if largest > limit.most else None
+
+
+def _least(count: int, copies: int, limit: Limit) -> int:
+    """Return how many groups it takes on average: room for all, and for the largest beside usual ones."""
+    total, largest = sum(limit.sizes), max(limit.sizes)
+    beside = max(0, limit.most - largest) * count // total
+    return max(-(-copies * total // limit.most), -(-count * copies // (1 + beside)))
+
+
+def _why_groups(count: int, groups: int, tight: Limit | None) -> str:
+    paper = shuffle.group_count(count)
+    if tight is not None:
+        return f"k = {groups} instead of {paper}: with {paper}, a group {tight.excess}"
+    few = count < shuffle.COPIES_FROM
+    return f"k = 1: {count} are too few to be copied" if few else f"k = {groups} = ⌊√{count}⌋"
+
+
+def _why_levels(
+    widths: tuple[int, ...], plain: tuple[int, ...], fan_in: int, proposed: int, most: int | None
+) -> str:
+    levels = f"{WORDS[len(widths)] if len(widths) < len(WORDS) else len(widths)} levels"
+    wide = f" because a node takes at most {fan_in} children" if len(plain) > PAPER_LEVELS else ""
+    if most is None:
+        return levels + wide
+    proposals = f"{widths[0]} proposals of about {proposed // widths[0]:,} tokens"
+    if proposed <= most:
+        return f"{levels}{wide}: {proposals} fit in {most:,}"
+    reads = max(tree.reads(widths, proposed))
+    beyond = f"; no deeper, though a combine may read {reads:,} tokens" if reads > most else ""
+    deeper = " because" if len(widths) > len(plain) else ":"
+    return f"{levels}{deeper} {proposals} exceed {most:,}{beyond}"

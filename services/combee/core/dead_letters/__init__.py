@@ -1,0 +1,1 @@
+"""Dead letters: when to stop for them, and when to send one again."""

@@ -1,0 +1,1 @@
+"""Playbooks, traces and samples as text and files."""

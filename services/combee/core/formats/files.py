@@ -1,0 +1,253 @@
+"""A playbook in the formats people have, read, recognised, written.
+
+ACE text, Markdown, JSON, GEPA's candidates, Kayba's skillbooks, skill files.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from combee.core.formats.intake import Unknown, unknown_fields
+from combee.core.formats.kayba import kayba_text, parse_kayba
+from combee.core.formats.lines import refuse_twins
+from combee.core.formats.render import (
+    MARKDOWN_ENTRY,
+    ace_lines,
+    ace_text,
+    markdown_text,
+    markdown_title,
+    parse_ace,
+    parse_markdown,
+)
+from combee.core.formats.skill import is_skill, skill_text, without_front
+from combee.core.formats.text import numbered
+from combee.core.playbook.apply import slug
+from combee.core.playbook.components import clash
+from combee_schemas.base import Holds, PlaybookName
+from combee_schemas.playbook import Entry, Playbook
+
+T = TypeVar("T")
+Format = Literal["ace", "gepa", "json", "kayba", "md", "skill"]
+FORMATS: tuple[Format, ...] = ("ace", "gepa", "json", "kayba", "md", "skill")
+CANDIDATE = TypeAdapter(dict[str, str])
+"""What GEPA calls a candidate: component → text."""
+OBJECT = TypeAdapter(dict[str, Any])
+SUFFIXES: Mapping[str, Format] = {".json": "json", ".md": "md", ".markdown": "md"}
+
+
+def detect(source: str, suffix: str = "") -> Format:
+    """Return the format of a text; the file's suffix decides where it says it."""
+    by_name = SUFFIXES.get(suffix.lower())
+    if by_name == "json" or source.removeprefix("\ufeff").lstrip().startswith("{"):
+        return _detect_json(source)
+    if is_skill(source):
+        return "skill"
+    if by_name is not None:
+        return by_name
+    bullets = any(MARKDOWN_ENTRY.fullmatch(line) for _, line in numbered(source))
+    return "md" if bullets or source.startswith("# ") else "ace"
+
+
+def _detect_json(source: str) -> Format:
+    if _is_candidate(source):
+        return "gepa"
+    try:
+        fields = OBJECT.validate_json(source.removeprefix("\ufeff"))
+    except ValidationError:
+        return "json"
+    return "kayba" if isinstance(fields.get("skills"), dict) else "json"
+
+
+def read_playbook(source: str, form: Format, *, name: str) -> Playbook:
+    """Return the playbook in a text; ``name`` is used where the text gives none.
+
+    Raises
+    ------
+    ValueError
+        If it cannot be read; the message says where.
+    """
+    if form == "json":
+        return _read_json(source, name)
+    if form == "gepa":
+        return _read_candidate(source, name)
+    if form == "kayba":
+        return _read_kayba(source, name)
+    text = without_front(source) if form == "skill" else source
+    sections, entries, counters = parse_ace(text) if form == "ace" else parse_markdown(text)
+    title, version = markdown_title(text) if form != "ace" else ("", 0)
+    fields = {
+        "name": title if is_name(title) else name,
+        "version": version,
+        "origin": "import",
+        "counters": counters,
+    }
+    shape = {"sections": sections, "entries": entries, "next_id": next_id(entries)}
+    return _checked(lambda: Playbook.model_validate({**fields, **shape}))
+
+
+def ignored_in(source: str, form: Format) -> dict[str, Unknown]:
+    """Return the fields of a playbook's own JSON that nothing is made of, by name; other formats' are their own."""
+    if form != "json":
+        return {}
+    found = unknown_fields(Playbook, OBJECT.validate_json(source.removeprefix("\ufeff")))
+    return {one.place.rpartition(".")[2]: one for one in found}
+
+
+def _read_json(source: str, name: str) -> Playbook:
+    playbook = _checked(lambda: _Named.model_validate_json(source.removeprefix("\ufeff")))
+    refuse_twins((f"entries.{at}", entry) for at, entry in enumerate(playbook.entries))
+    fields = playbook.model_dump(exclude_unset=True)
+    given = {"name": name, "version": 0, "next_id": next_id(playbook.entries)}
+    return _checked(lambda: Playbook.model_validate({**given, **fields}))
+
+
+def _read_kayba(source: str, name: str) -> Playbook:
+    fields = _checked(lambda: parse_kayba(source))
+    named = {"name": fields["name"] if is_name(fields["name"]) else name, "origin": "import"}
+    counted = {"next_id": max(fields["next_id"], next_id(fields["entries"]))}
+    return _checked(lambda: Playbook.model_validate({**fields, **named, **counted}))
+
+
+def _is_candidate(source: str) -> bool:
+    """Return whether JSON is component → text and nothing that a playbook's own JSON has."""
+    try:
+        found = CANDIDATE.validate_json(source.removeprefix("\ufeff"), strict=True)
+    except ValidationError:
+        return False
+    return bool(found) and not found.keys() & Playbook.model_fields.keys()
+
+
+def _read_candidate(source: str, name: str) -> Playbook:
+    found = _checked(lambda: CANDIDATE.validate_json(source.removeprefix("\ufeff"), strict=True))
+    entries = tuple(
+        Entry(id=f"{slug(section)}-{n:05d}", section=section, content=content)
+        for n, (section, content) in enumerate(found.items(), 1)
+    )
+    return Playbook(
+        name=name,
+        version=0,
+        sections=tuple(found),
+        entries=entries,
+        counters=False,
+        next_id=len(entries) + 1,
+        origin="import",
+        holds="components",
+    )
+
+
+def is_name(text: str) -> bool:
+    """Return whether a playbook may have this name."""
+    try:
+        TypeAdapter(PlaybookName).validate_python(text)
+    except ValidationError:
+        return False
+    return True
+
+
+def similar_name(text: str) -> str:
+    """Return the name a playbook may have that is most like a text."""
+    return re.sub(r"[^A-Za-z0-9._/-]+", "-", text).strip("-._/")[:200] or "default"
+
+
+class _Named(Playbook):
+    """A playbook whose file need not say its name and version."""
+
+    name: str = "unnamed"
+    version: int = 0
+
+
+def _checked(read: Callable[[], T]) -> T:
+    try:
+        return read()
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise ValueError(f"{where}: {first['msg']}" if where else first["msg"]) from error
+
+
+def next_id(entries: tuple[Entry, ...]) -> int:
+    """Return a number that no entry's id ends with, nor any larger one."""
+    tails = (entry.id.rpartition("-")[2] for entry in entries)
+    return max((int(tail) for tail in tails if tail.isascii() and tail.isdigit()), default=0) + 1
+
+
+def natural_form(playbook: Playbook) -> Format:
+    """Return the format in which people read a playbook of its kind."""
+    return "md" if playbook.holds == "components" else "ace"
+
+
+def write_playbook(playbook: Playbook, form: Format) -> str:
+    """Return the playbook as text.
+
+    Raises
+    ------
+    ValueError
+        If the format has no room for it: a candidate has one text per component.
+    """
+    match form:
+        case "gepa":
+            if reason := clash(playbook.entries):
+                raise ValueError(reason)
+            return CANDIDATE.dump_json(_texts(playbook), indent=2).decode() + "\n"
+        case "ace":
+            return ace_text(playbook)
+        case "md":
+            return markdown_text(playbook)
+        case "kayba":
+            counted = {"next_id": max(playbook.next_id, next_id(playbook.entries))}
+            return kayba_text(playbook.model_copy(update=counted))
+        case "skill":
+            return skill_text(playbook)
+        case "json":
+            return playbook.model_dump_json(indent=2) + "\n"
+
+
+def _texts(playbook: Playbook) -> dict[str, str]:
+    return {entry.section: entry.content for entry in playbook.entries}
+
+
+def says_the_same(current: Playbook, given: Playbook, form: Format) -> bool:
+    """Return whether a text says nothing that the playbook does not say already."""
+    if form == "json":
+        return _content(current) == _content(given)
+    if form == "gepa":
+        return current.holds == "components" and _texts(current) == _texts(given)
+    lines = [list(ace_lines(one, counters=given.counters)) for one in (current, given)]
+    return current.counters == given.counters and lines[0] == lines[1]
+
+
+def _content(playbook: Playbook) -> tuple[object, ...]:
+    bookkeeping = {"created_version": 0, "updated_version": 0}
+    entries = tuple(entry.model_copy(update=bookkeeping) for entry in playbook.entries)
+    return playbook.sections, playbook.counters, playbook.holds, entries
+
+
+def held_by(current: Playbook, given: Playbook, form: Format) -> Holds:
+    """Return what the given playbook holds; most formats do not say it, so it is as it was if it can be."""
+    if form in {"json", "gepa"} or current.holds == "entries":
+        return given.holds
+    sections = {entry.section for entry in given.entries}
+    return "components" if len(sections) == len(given.entries) else "entries"
+
+
+def carried_over(current: Playbook, given: Playbook, form: Format) -> tuple[Entry, ...]:
+    """Return the given entries with what their format cannot say, where the content has not changed.
+
+    ACE text and Markdown hold no evidence, and without counters no counts either. Candidates hold texts alone.
+    """
+    if form == "json":
+        return given.entries
+    if form == "gepa":
+        ids = {entry.section: entry.id for entry in current.entries}
+        renamed = (one.model_copy(update={"id": ids.get(one.section, one.id)}) for one in given.entries)
+        given = given.model_copy(update={"entries": tuple(renamed)})
+    known = {entry.id: entry for entry in current.entries}
+    kept = {"evidence", "evidence_count"} | (set() if given.counters else {"helpful", "harmful"})
+    return tuple(
+        entry.model_copy(update=known[entry.id].model_dump(include=kept))
+        if entry.id in known and known[entry.id].content == entry.content
+        else entry
+        for entry in given.entries
+    )

@@ -1,0 +1,233 @@
+"""Lines of JSON that people already have, read as traces, samples or reflections; and what is wrong with fields."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from combee.core.identity import content_id
+from combee.core.shortening import cut, size
+from combee_schemas.reflection import LESSON_FIELDS, Reflection
+from combee_schemas.trace import RUN_FIELDS, Trace
+
+ACE_REFLECTION = {"key_insight", "correct_approach", "root_cause_analysis", "error_identification"}
+GEPA_RECORD = ("Inputs", "Generated Outputs")
+TRACE_NAMES = {"trajectory", "output", "answer", "feedback", "trace_id"}
+TASK_NAMES = ("prompt", "task", "question")
+SAMPLE_NAMES = ("context", "question", "target")
+MAX_TRACE_BYTES = 400 * 1024
+MAX_NAME = 80
+"""Of a longer field name only the beginning is looked at."""
+MOST_TOLD = 20
+SHAPES = (
+    'a trace {"task", "trajectory"|"output", "answer", "feedback"?, "target"?},'
+    ' an ACE sample {"context", "question"?, "target"}, a reflection {"key_insight", …}'
+    ' or a GEPA record {"Inputs", "Generated Outputs", "Feedback"}'
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """A question with its right answer: an agent has to answer it before there is a trace."""
+
+    trace_id: str
+    playbook: str
+    question: str
+    target: str
+
+
+Item = Trace | Sample | Reflection
+
+
+def nothing_said(message: Trace | Reflection) -> str | None:
+    """Return what an empty message lacks; None if it says something."""
+    if not message.is_empty:
+        return None
+    if isinstance(message, Trace):
+        return f"the trace is empty: fill in at least one of {', '.join(RUN_FIELDS)}"
+    return (
+        f"the lesson is empty: fill in at least one of {', '.join((*reversed(LESSON_FIELDS), 'side_info'))}"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unknown:
+    """A field that nothing is made of."""
+
+    place: str
+    """Such as ``bullet_tags.0.tga``."""
+    near: str
+    """The known name that it resembles; empty if there is none."""
+    known: tuple[str, ...]
+
+    @property
+    def advice(self) -> str:
+        """What is wrong with it, for whoever sent it."""
+        meant = f"did you mean {self.near}?" if self.near else f"known are {', '.join(self.known)}"
+        return f"unknown field; {meant}"
+
+    @classmethod
+    def named(cls, name: str, known: Iterable[str], place: str = "") -> "Unknown":
+        """Return what there is to say of a name that is not among the known ones."""
+        names = tuple(known)
+        near = get_close_matches(name[:MAX_NAME].lower(), names, n=1)
+        return cls(place=place or name, near=near[0] if near else "", known=names)
+
+
+def unknown_fields(kind: type[BaseModel], given: Mapping[str, Any], below: str = "") -> Iterator[Unknown]:
+    """Yield each field that ``kind``, or a part of it, does not have."""
+    for name, value in given.items():
+        if name not in kind.model_fields:
+            yield Unknown.named(name, kind.model_fields, below + name)
+            continue
+        part = _part(kind.model_fields[name].annotation)
+        items = enumerate(value) if isinstance(value, list) else ((None, value),)
+        for at, one in items if part else ():
+            if part is not None and isinstance(one, dict):
+                yield from unknown_fields(
+                    part, one, f"{below}{name}." if at is None else f"{below}{name}.{at}."
+                )
+
+
+def ignored_told(ignored: Mapping[str, Unknown]) -> str:
+    """Return one line about fields that were of no use, by name; empty if all were."""
+    if not ignored:
+        return ""
+    told = [f"{name} (did you mean {one.near}?)" if one.near else name for name, one in ignored.items()]
+    more = f" and {len(told) - MOST_TOLD} more" if len(told) > MOST_TOLD else ""
+    return f"fields that were ignored: {', '.join(told[:MOST_TOLD])}{more}"
+
+
+def _part(annotation: Any) -> type[BaseModel] | None:
+    """Return the model that a field consists of, alone, in a list, or with others."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((found for one in get_args(annotation) if (found := _part(one))), None)
+
+
+class LineError(ValueError):
+    """A line that is none of the shapes; the message says what was expected."""
+
+
+def read_line(text: str, playbook: str, ignored: dict[str, Unknown] | None = None) -> Item:
+    """Return what one line holds. Without an id of its own, the same content gets the same id.
+
+    ``ignored`` gets the fields that were of no use, by name.
+
+    Raises
+    ------
+    LineError
+        If the line cannot be used.
+    """
+    try:
+        fields = json.loads(text)
+    except ValueError as error:
+        raise LineError(f"not JSON: {error}") from error
+    if not isinstance(fields, dict):
+        raise LineError(f"expected an object: {SHAPES}")
+    fields = {name: value for name, value in fields.items() if value is not None}
+    digest = json.dumps(fields, sort_keys=True, ensure_ascii=False)
+    try:
+        item = _read(fields, playbook, digest)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        raise LineError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+    if not isinstance(item, Sample) and (lack := nothing_said(item)):
+        raise LineError(lack)
+    if ignored is not None:
+        ignored |= {one.place.rpartition(".")[2]: one for one in _ignored(fields, item)}
+    return item
+
+
+def _read(fields: dict[str, Any], playbook: str, digest: str) -> Item:
+    if ACE_REFLECTION & fields.keys():
+        identity = {"reflection_id": fields.get("reflection_id") or content_id("r", playbook, digest)}
+        return Reflection.model_validate({**fields, **identity, "playbook": playbook})
+    if fields.keys() >= set(GEPA_RECORD):
+        record = {name: _text(fields[name]) for name in (*GEPA_RECORD, "Feedback") if name in fields}
+        reflection_id = content_id("r", playbook, digest)
+        return Reflection(reflection_id=reflection_id, playbook=playbook, side_info=record)
+    if TRACE_NAMES & fields.keys():
+        return _trace(fields, playbook, digest)
+    if "target" in fields and ({"context", "question"} & fields.keys()):
+        question = "\n\n".join(str(fields[name]) for name in ("context", "question") if fields.get(name))
+        trace_id = content_id("t", playbook, digest)
+        return Sample(trace_id=trace_id, playbook=playbook, question=question, target=str(fields["target"]))
+    raise LineError(f"unknown fields {', '.join(sorted(fields)) or '(none)'}: expected {SHAPES}")
+
+
+def _ignored(fields: dict[str, Any], item: Item) -> Iterable[Unknown]:
+    """Return the fields of a line that its item was not made of."""
+    match item:
+        case Sample():
+            names: tuple[str, ...] = SAMPLE_NAMES
+        case Trace():
+            names = (*Trace.model_fields, *TASK_NAMES, "output")
+        case Reflection() if ACE_REFLECTION & fields.keys():
+            return unknown_fields(Reflection, fields)
+        case Reflection():
+            names = (*GEPA_RECORD, "Feedback")
+    return (Unknown.named(name, names) for name in fields if name not in names)
+
+
+def _trace(fields: dict[str, Any], playbook: str, digest: str) -> Trace:
+    known = {name: value for name, value in fields.items() if name in Trace.model_fields}
+    task = next((fields[name] for name in TASK_NAMES if fields.get(name)), None)
+    if not task:
+        raise LineError(f"a trace needs a task: expected {SHAPES}")
+    target = fields.get("target")
+    answer = str(fields.get("answer", ""))
+    derived = {
+        "trace_id": str(fields.get("trace_id") or content_id("t", playbook, digest)),
+        "playbook": playbook,
+        "task": str(task),
+        "trajectory": _text(fields.get("trajectory", fields.get("output", ""))),
+        "answer": answer,
+        "target": None if target is None else str(target),
+        "feedback": str(fields.get("feedback") or verdict(answer, target)),
+    }
+    return fit(Trace.model_validate(known | derived))
+
+
+def fit(trace: Trace, max_bytes: int = MAX_TRACE_BYTES) -> Trace:
+    """Return the trace with its trajectory cut in the middle if it is too long for a record."""
+    original = size(trace.trajectory)
+    if original <= max_bytes:
+        return trace
+    cut_trajectory = cut(trace.trajectory, max_bytes)
+    return trace.model_copy(update={"trajectory": cut_trajectory, "original_bytes": original})
+
+
+def _text(value: object) -> str:
+    """Return a trajectory as text; a list of turns becomes one turn a line."""
+    if isinstance(value, str):
+        return value
+    turns = value if isinstance(value, list) else [value]
+    return "\n".join(one if isinstance(one, str) else json.dumps(one, ensure_ascii=False) for one in turns)
+
+
+def verdict(answer: str, target: object) -> str:
+    """Return feedback for an answer whose right value is known; empty where it is not."""
+    if target is None:
+        return ""
+    if is_right(answer, str(target)):
+        return "The answer is right."
+    return f"The answer is wrong; the right answer is {target}."
+
+
+def is_right(answer: str, target: str) -> bool:
+    """Return whether an answer equals the target: as numbers where both are, else as text."""
+    mine, theirs = _number(answer), _number(target)
+    if mine is not None and theirs is not None:
+        return mine == theirs
+    return " ".join(answer.split()).casefold() == " ".join(target.split()).casefold()
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text.strip().replace(",", "").removeprefix("$").removesuffix("%"))
+    except ValueError:
+        return None

@@ -1,0 +1,153 @@
+"""A playbook as text: ACE lines or Markdown; and both back into entries."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from combee.core.formats import text
+from combee.core.formats.lines import Parsed, Reading, is_header, unexpected
+from combee_schemas.playbook import ACE_SECTIONS, Entry, Playbook
+
+COUNT = "[0-9]{1,15}"
+ACE_COUNTERS = rf"helpful=(?P<helpful>{COUNT}) harmful=(?P<harmful>{COUNT}) ::(?: |$)"
+ACE_ENTRY = re.compile(rf"\[(?P<id>[^\]\x00-\x20\x7f]+)\] (?:{ACE_COUNTERS})?(?P<content>[^\n]*)")
+ACE_UNSAFE = re.compile(r"[\]\x00-\x20\x7f]")
+
+TITLE = re.compile(r"# (?P<name>.*?)(?: \(version (?P<version>[0-9]{1,15})\))?\s*")
+MARKDOWN_COUNTERS = rf"\(\+(?P<helpful>{COUNT}) -(?P<harmful>{COUNT})\)(?: |$)"
+MARKDOWN_ENTRY = re.compile(rf"- `(?P<id>[^`\x00-\x1f\x7f]+)` (?:{MARKDOWN_COUNTERS})?(?P<content>[^\n]*)")
+MARKDOWN_UNSAFE = re.compile(r"[`\x00-\x1f\x7f]")
+INDENT = "  "
+
+
+def section_order(sections: Sequence[str], entries: Iterable[Entry]) -> tuple[str, ...]:
+    """Return every section once: the listed ones in order, then those only entries name."""
+    return tuple(dict.fromkeys([*sections, *(entry.section for entry in entries)]))
+
+
+def _header(section: str) -> str:
+    return "## " + (" ".join(text.split_lines(section)).strip() or ACE_SECTIONS[-1])
+
+
+# ---- ACE
+
+
+def ace_lines(playbook: Playbook, *, counters: bool | None = None) -> Iterator[str]:
+    """Yield the ACE text line by line; ``counters`` overrides the playbook's own variant."""
+    shown = playbook.counters if counters is None else counters
+    for section in section_order(playbook.sections, playbook.entries):
+        yield _header(section)
+        for entry in playbook.entries:
+            if entry.section == section:
+                yield _ace_entry(entry, counters=shown)
+        yield ""
+
+
+def _ace_entry(entry: Entry, *, counters: bool) -> str:
+    content = text.written(entry.content, indent="", is_special=_is_ace)
+    count = f"helpful={entry.helpful} harmful={entry.harmful} :: " if counters else ""
+    shown = content if counters else text.guarded(content, _is_ace_count)
+    return f"[{text.encode_id(entry.id, ACE_UNSAFE)}] {count}{shown}"
+
+
+def _is_ace(line: str) -> bool:
+    return is_header(line) or ACE_ENTRY.fullmatch(line) is not None
+
+
+def _is_ace_count(content: str) -> bool:
+    return re.match(ACE_COUNTERS, content, re.MULTILINE) is not None
+
+
+def ace_text(playbook: Playbook) -> str:
+    """Return the playbook as ACE reads it."""
+    return "\n".join(ace_lines(playbook)).rstrip("\n") + "\n"
+
+
+def parse_ace(source: str) -> Parsed:
+    """Read ACE text, with or without counters: sections in order, entries in order, the variant.
+
+    A line that is neither header nor entry continues the entry above it.
+
+    Raises
+    ------
+    ValueError
+        If the text holds a line before the first header or entry, or two entries with one id.
+    """
+    reading = Reading()
+    for number, line in text.numbered(source):
+        if is_header(line):
+            reading.header(line)
+        elif found := ACE_ENTRY.fullmatch(line):
+            reading.entry(number, _fields(found, _is_ace_count))
+        elif text.is_blank(line):
+            reading.blank(line)
+        elif not reading.more(line, _is_ace):
+            raise unexpected(number, line, ("'## SECTION'", "'[id-00001] …'"))
+    return reading.parsed()
+
+
+def _fields(found: re.Match[str], is_count: text.IsSpecial) -> dict[str, str | None]:
+    fields = found.groupdict()
+    if fields["helpful"] is None:
+        fields["content"] = text.unguarded(fields["content"], is_count)
+    return fields
+
+
+# ---- Markdown
+
+
+def markdown_text(playbook: Playbook) -> str:
+    """Return the playbook for people: a title, sections, one bullet an entry with its id and counters."""
+    lines = [f"# {playbook.name} (version {playbook.version})", ""]
+    for section in section_order(playbook.sections, playbook.entries):
+        lines += [_header(section), ""]
+        lines += [_bullet(e, counters=playbook.counters) for e in playbook.entries if e.section == section]
+        lines.append("")
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _bullet(entry: Entry, *, counters: bool) -> str:
+    content = text.written(entry.content, indent=INDENT, is_special=_is_never)
+    count = f"(+{entry.helpful} -{entry.harmful}) " if counters else ""
+    shown = content if counters else text.guarded(content, _is_markdown_count)
+    return f"- `{text.encode_id(entry.id, MARKDOWN_UNSAFE)}` {count}{shown}"
+
+
+def _is_never(_line: str) -> bool:
+    return False  # the indent alone tells content from layout
+
+
+def _is_markdown_count(content: str) -> bool:
+    return re.match(MARKDOWN_COUNTERS, content, re.MULTILINE) is not None
+
+
+def parse_markdown(source: str) -> Parsed:
+    """Read what ``markdown_text`` wrote (and people edited); see ``parse_ace``.
+
+    Raises
+    ------
+    ValueError
+        As ``parse_ace`` does.
+    """
+    reading = Reading()
+    for number, line in text.numbered(source):
+        if is_header(line):
+            reading.header(line)
+        elif found := MARKDOWN_ENTRY.fullmatch(line):
+            reading.entry(number, _fields(found, _is_markdown_count))
+        elif text.is_blank(line):
+            reading.blank(line)
+        elif reading.is_empty and TITLE.fullmatch(line):
+            continue
+        elif not reading.more(line.removeprefix(INDENT), _is_never):
+            raise unexpected(number, line, ("'# name'", "'## SECTION'", "'- `id-00001` …'"))
+    return reading.parsed()
+
+
+def markdown_title(source: str) -> tuple[str, int]:
+    """Return name and version in a Markdown text's title; empty and 0 where there is none."""
+    for _, line in text.numbered(source):
+        if found := TITLE.fullmatch(line):
+            return found["name"].strip(), int(found["version"] or 0)
+        if not text.is_blank(line):
+            break
+    return "", 0

@@ -1,0 +1,38 @@
+"""A skill file (``SKILL.md``): front matter that says when to read it, then the playbook as Markdown."""
+
+import json
+import re
+
+from combee.core.formats.render import markdown_text
+from combee_schemas.playbook import Playbook
+
+FENCE = "---"
+FRONT = re.compile(rf"\ufeff?{FENCE}[ \t]*(\r\n|\r|\n).*?(\r\n|\r|\n){FENCE}[ \t]*(\r\n|\r|\n|$)", re.DOTALL)
+MAX_NAME_CHARS = 64
+
+
+def skill_text(playbook: Playbook) -> str:
+    """Return the playbook as a skill; what Markdown keeps is kept."""
+    name = re.sub(r"[^a-z0-9]+", "-", playbook.name.lower()).strip("-")[:MAX_NAME_CHARS].rstrip("-")
+    learned = f"{len(playbook.entries)} lessons that agents learned from their runs; read before such a task."
+    front = (
+        f"name: {name or 'playbook'}",
+        f"description: {json.dumps(f'{playbook.name}: {learned}')}",
+        "metadata:",
+        f"  playbook: {json.dumps(playbook.name)}",
+        f'  version: "{playbook.version}"',
+    )
+    return "\n".join((FENCE, *front, FENCE, "", markdown_text(playbook)))
+
+
+def is_skill(source: str) -> bool:
+    """Return whether a text begins with front matter."""
+    return FRONT.match(source) is not None
+
+
+def without_front(source: str) -> str:
+    """Return a skill's Markdown, its lines numbered as before."""
+    found = FRONT.match(source)
+    if found is None:
+        return source
+    return "\n" * len(found[0].splitlines()) + source[found.end() :]

@@ -1,0 +1,142 @@
+"""What differs between two versions of a playbook, entry by entry; pure."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+
+from combee.core.formats.render import section_order
+from combee_schemas.base import Value
+from combee_schemas.playbook import ChangeKind, Entry, Playbook
+
+TOLD: Mapping[str, str] = {
+    "add": "added",
+    "update": "changed",
+    "merge": "merged",
+    "remove": "removed",
+    "evict": "evicted",
+    "duplicate": "repeated",
+    "echo": "echoed",
+    "conflict": "in conflict",
+    "import": "imported",
+    "rollback": "rolled back",
+    "delete": "deleted",
+}
+"""What a change of each kind is called wherever people read of it; other kinds are called by their names."""
+LEAVING: tuple[ChangeKind, ...] = ("remove", "evict", "merge")
+
+
+class Said(Value):
+    """An entry's place and words."""
+
+    id: str
+    section: str
+    content: str
+
+
+class Gone(Said):
+    """An entry that is no longer there; ``how`` is the kind of the change that took it, where that was looked up."""
+
+    how: ChangeKind | None = None
+
+    @property
+    def told(self) -> str:
+        """How it left, for people."""
+        return TOLD[self.how or "remove"]
+
+
+class Reworded(Value):
+    """An entry that says something else, or stands elsewhere."""
+
+    id: str
+    section: str
+    before: str
+    after: str
+    section_before: str
+
+
+class Counted(Value):
+    """An entry that says the same, with other counts; the numbers are differences."""
+
+    id: str
+    helpful: int
+    harmful: int
+    evidence: int
+
+
+class Comparison(Value):
+    """Two versions of one playbook; entries that are alike in both are only counted."""
+
+    name: str
+    before: int
+    after: int
+    added: tuple[Said, ...] = ()
+    removed: tuple[Gone, ...] = ()
+    """Those that left, however."""
+    changed: tuple[Reworded, ...] = ()
+    counted: tuple[Counted, ...] = ()
+    unchanged: int = 0
+    sections: tuple[str, ...] = ()
+    """Those of either version, in order."""
+
+    def counts(self) -> dict[str, int]:
+        """Return how many entries differ in each way, in the words of ``TOLD``."""
+        left = Counter(one.told for one in self.removed)
+        leaving = {TOLD[how]: left[TOLD[how]] for how in LEAVING}
+        found = {
+            "added": len(self.added),
+            **leaving,
+            "changed": len(self.changed),
+            "counted": len(self.counted),
+        }
+        return {told: count for told, count in found.items() if count}
+
+
+def compare(before: Playbook, after: Playbook, between: Iterable[Playbook] = ()) -> Comparison:
+    """Return what ``after`` says otherwise than ``before``; entries are told apart by their ids.
+
+    The versions ``between`` the two say how entries left that ``after`` itself did not take.
+    """
+    versions = (*between, after) if after.version > before.version else ()
+    how = {one.entry_id: one.kind for made in versions for one in made.changes if one.kind in LEAVING}
+    old = {entry.id: entry for entry in before.entries}
+    new = {entry.id: entry for entry in after.entries}
+    both = [(old[one], new[one]) for one in new if one in old]
+    changed = tuple(_reworded(was, now) for was, now in both if _words(was) != _words(now))
+    counted = tuple(one for was, now in both if _words(was) == _words(now) for one in _counted(was, now))
+    return Comparison(
+        name=after.name,
+        before=before.version,
+        after=after.version,
+        added=tuple(_said(entry) for entry in after.entries if entry.id not in old),
+        removed=tuple(
+            Gone(**_said(entry).model_dump(), how=how.get(entry.id))
+            for entry in before.entries
+            if entry.id not in new
+        ),
+        changed=changed,
+        counted=counted,
+        unchanged=len(both) - len(changed) - len(counted),
+        sections=section_order(
+            section_order(after.sections, after.entries), (*after.entries, *before.entries)
+        ),
+    )
+
+
+def _words(entry: Entry) -> tuple[str, str]:
+    return entry.section, entry.content
+
+
+def _said(entry: Entry) -> Said:
+    return Said(id=entry.id, section=entry.section, content=entry.content)
+
+
+def _reworded(was: Entry, now: Entry) -> Reworded:
+    return Reworded(
+        id=now.id, section=now.section, before=was.content, after=now.content, section_before=was.section
+    )
+
+
+def _counted(was: Entry, now: Entry) -> Iterator[Counted]:
+    names = ("helpful", "harmful", "evidence_count")
+    helpful, harmful, evidence = (getattr(now, name) - getattr(was, name) for name in names)
+    if helpful or harmful or evidence:
+        yield Counted(id=now.id, helpful=helpful, harmful=harmful, evidence=evidence)

@@ -1,0 +1,55 @@
+"""Operations of one batch that contradict each other: the one with the newest evidence wins."""
+
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass
+
+from combee.core.playbook.operations import union
+from combee.core.playbook.similarity import same_lesson
+from combee_schemas.scan import Operation, OperationKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loser:
+    """An operation that is not applied, and the entry it was about."""
+
+    operation: Operation
+    entry_id: str
+    is_repeat: bool
+    """Whether the winner does the same, and rests on this one's evidence as well."""
+
+
+def contest(
+    operations: Sequence[Operation], live: Container[str], offsets: Mapping[str, int]
+) -> tuple[list[Operation], list[Loser]]:
+    """Return the operations to apply, in their order, at most one for each ``live`` entry; and the losers.
+
+    ``offsets`` are those of the reflections; between equals the later operation wins. Operations that rest
+    on nothing are people's, who meant all of them.
+    """
+    kept = dict(enumerate(operations))
+    losers: list[Loser] = []
+    holder: dict[str, int] = {}
+
+    def age(n: int) -> tuple[int, int]:
+        return max(offsets.get(one, -1) for one in operations[n].evidence), n
+
+    contenders = [n for n, one in kept.items() if one.evidence and one.kind != OperationKind.ADD]
+    for n in sorted(contenders, key=age, reverse=True):
+        targets = [one for one in operations[n].entry_ids if one in live]
+        held = next((one for one in targets if one in holder), None)
+        if held is None:
+            holder.update(dict.fromkeys(targets, n))
+            continue
+        loser, winner = kept.pop(n), kept[holder[held]]
+        is_repeat = _agree(loser, winner)
+        losers.append(Loser(operation=loser, entry_id=held, is_repeat=is_repeat))
+        if is_repeat:
+            evidence = union(loser.evidence, winner.evidence)
+            kept[holder[held]] = winner.model_copy(update={"evidence": evidence})
+    return list(kept.values()), losers
+
+
+def _agree(one: Operation, other: Operation) -> bool:
+    if one.kind != other.kind or set(one.entry_ids) != set(other.entry_ids):
+        return False
+    return one.kind == OperationKind.REMOVE or same_lesson(one.content, other.content)

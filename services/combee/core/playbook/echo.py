@@ -1,0 +1,79 @@
+"""Echoes: what agents were shown and say back is no news; and what left the playbook does not return that way."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from combee.core.playbook.operations import union
+from combee.core.playbook.similarity import Index
+from combee_schemas.base import Shown
+from combee_schemas.playbook import RETIRED_KEPT, Entry, Playbook, Retired
+from combee_schemas.reflection import Reflection
+from combee_schemas.scan import Echo, Operation, OperationKind
+
+
+def without_echoes(
+    base: Playbook, reflections: Iterable[Reflection], operations: Sequence[Operation]
+) -> tuple[tuple[Operation, ...], tuple[Echo, ...]]:
+    """Return a group's operations without those that only repeat what their agents were shown.
+
+    An operation that also rests on reflections that were not shown the entry keeps those. A correction is
+    no echo: it says something else.
+    """
+    shown = {one.reflection_id: one.shown for one in reflections if one.shown}
+    if not shown:
+        return tuple(operations), ()
+    known = _Known(base)
+    news: list[Operation] = []
+    echoes: dict[str, tuple[str, ...]] = defaultdict(tuple)
+    for operation in operations:
+        fresh: list[str] = []
+        saying = known.saying(operation)
+        for one in operation.evidence:
+            entry_id = known.shown(saying, shown.get(one))
+            if entry_id:
+                echoes[entry_id] = union(echoes[entry_id], (one,))
+            else:
+                fresh.append(one)
+        if len(fresh) == len(operation.evidence):
+            news.append(operation)
+        elif fresh:
+            news.append(operation.model_copy(update={"evidence": tuple(fresh)}))
+    return tuple(news), tuple(Echo(entry_id=one, evidence=ids) for one, ids in echoes.items())
+
+
+def retired(before: Playbook, entries: Iterable[Entry]) -> tuple[Retired, ...]:
+    """Return the last entries that left, when ``entries`` are what follows ``before``.
+
+    However they left: removed, merged away, evicted, revoked, rolled back or replaced by an import. What is
+    in the playbook, because a rollback brought it back, say, is not retired.
+    """
+    live = {entry.id for entry in entries}
+    left = (Retired(entry_id=entry.id, content=entry.content) for entry in before.entries)
+    return tuple(one for one in (*before.retired, *left) if one.entry_id not in live)[-RETIRED_KEPT:]
+
+
+class _Known:
+    """What a playbook says or said, and since when."""
+
+    def __init__(self, base: Playbook) -> None:
+        self._index = Index()
+        self._since = {entry.id: entry.created_version for entry in base.entries}
+        for gone in base.retired:
+            self._index.put(gone.entry_id, gone.content)
+        for entry in base.entries:
+            self._index.put(entry.id, entry.content)
+
+    def saying(self, operation: Operation) -> tuple[str, ...]:
+        """Return the entries that an operation would say again: for an UPDATE, its own."""
+        if operation.kind == OperationKind.ADD:
+            return self._index.saying(operation.content)
+        if operation.kind == OperationKind.UPDATE:
+            return tuple(one for one in self._index.saying(operation.content) if one in operation.entry_ids)
+        return ()
+
+    def shown(self, saying: Sequence[str], shown: Shown | None) -> str:
+        """Return the entry among those that an agent was shown, or nothing; version 0 is an unknown one."""
+        if shown is None:
+            return ""
+        seen = (one for one in saying if one in shown.entry_ids)
+        return next((one for one in seen if not 0 < shown.version < self._since.get(one, 0)), "")

@@ -1,0 +1,117 @@
+"""All that entries rest on: a snapshot keeps the last 20 ids of each, ``history`` and ``updates`` the rest; pure."""
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+
+from combee.core.playbook.components import applied
+from combee.core.playbook.operations import union
+from combee_schemas.playbook import EVIDENCE_KEPT, Entry, Playbook
+from combee_schemas.scan import Update
+
+NO_BUDGET = 10**9
+"""Tokens that no playbook has: entries that were evicted are taken from the version's changes instead."""
+RESTORED = "to version {version}"
+"""What a rollback says of itself as a change."""
+_RESTORED = re.compile(RESTORED.format(version=r"(\d+)"))
+
+
+def is_whole(version: Playbook) -> bool:
+    """Return whether a snapshot names everything that its entries rest on."""
+    return all(map(_has_all, version.entries))
+
+
+def began_with(version: Playbook) -> int:
+    """Return the version whose entries this one began with: the one before, or what a rollback went back to."""
+    for change in version.changes:
+        if change.kind == "rollback" and (found := _RESTORED.fullmatch(change.detail)):
+            return int(found[1])
+    return version.version - 1
+
+
+def ancestry(newest: int, before: Mapping[int, int], whole: Collection[int]) -> list[int]:
+    """Return the versions from which the evidence of ``newest`` follows, oldest first.
+
+    ``before`` says what each retained version began with. The first one is whole, or the oldest there is.
+    """
+    found = [newest]
+    while found[-1] not in whole and before.get(found[-1]) in before:
+        found.append(before[found[-1]])
+    return found[::-1]
+
+
+def followed(before: Playbook, version: Playbook, update: Update | None) -> Playbook:
+    """Return ``version`` with all of its evidence, given that of ``before``, and ``update`` where it is a batch's.
+
+    What was revoked is still among it. Where the log says too little, an entry keeps its count beside what is known.
+    """
+    touched = {entry.id for entry in version.entries if entry.updated_version == version.version}
+    known = {entry.id: entry for entry in before.entries}
+    merged = any(change.kind == "merge" for change in version.changes)
+    hiding = (one for one in version.entries if one.id in touched and not _has_all(one))
+    if update is not None and any(merged or not _shows_news(one, known.get(one.id)) for one in hiding):
+        draft, _, _ = applied(
+            before,
+            update.operations,
+            update.seen,
+            holds=update.plan.holds,
+            budget_tokens=NO_BUDGET,
+            revoked=before.revoked,
+        )
+        # An entry that this version did not change has not got what was refused for size.
+        known |= {one: entry for one, entry in draft.entries.items() if one in touched}
+    elif version.origin == "import":
+        known = {one.id: known[one.id] for one in version.entries if _is_same(known.get(one.id), one)}
+    entries = (
+        _completed(one, known.get(one.id), is_all=update is not None or one.id not in touched)
+        for one in version.entries
+    )
+    return version.model_copy(update={"entries": tuple(entries)})
+
+
+def resting_on(entries: Iterable[Entry], gone: Collection[str]) -> list[Entry]:
+    """Return the entries that rest on nothing but ``gone``; what rests on nothing at all is none."""
+    left = ((one, without(one, gone)) for one in entries if one.evidence)
+    return [one for one, rest in left if not rest.evidence and not rest.evidence_count]
+
+
+def without(entry: Entry, gone: Collection[str]) -> Entry:
+    """Return an entry without evidence that is ``gone``."""
+    left = tuple(one for one in entry.evidence if one not in gone)
+    lost = len(entry.evidence) - len(left)
+    update = {"evidence": left, "evidence_count": max(0, entry.evidence_count - lost)}
+    return entry.model_copy(update=update) if lost else entry
+
+
+def kept(entries: Iterable[Entry]) -> tuple[Entry, ...]:
+    """Return entries as a snapshot keeps them: with the last ids."""
+    return tuple(
+        one.model_copy(update={"evidence": one.evidence[-EVIDENCE_KEPT:]})
+        if len(one.evidence) > EVIDENCE_KEPT
+        else one
+        for one in entries
+    )
+
+
+def _has_all(entry: Entry) -> bool:
+    return entry.evidence_count <= len(entry.evidence)
+
+
+def _shows_news(entry: Entry, known: Entry | None) -> bool:
+    """Return whether a snapshot names all that came: ids come in order, so what follows a known one is all there."""
+    return known is not None and entry.evidence[:1] != () and entry.evidence[0] in known.evidence
+
+
+def _is_same(known: Entry | None, entry: Entry) -> bool:
+    """Return whether an import took an entry over."""
+    return known is not None and known.content == entry.content and set(entry.evidence) <= set(known.evidence)
+
+
+def _completed(entry: Entry, known: Entry | None, *, is_all: bool) -> Entry:
+    """Return an entry of a snapshot with what is known of it; ``is_all``: it rests on nothing else."""
+    if known is None or _has_all(entry):
+        return entry
+    evidence = union(known.evidence, entry.evidence)
+    count = known.evidence_count + len(evidence) - len(known.evidence)
+    if not is_all:
+        count = max(entry.evidence_count, len(evidence))
+    return entry.model_copy(update={"evidence": evidence, "evidence_count": count})

@@ -1,0 +1,162 @@
+"""Operations as values: read from a model's reply, merged by code, their evidence kept by code."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from combee.core.methods.method import Answer, Sources
+from combee_schemas.playbook import ACE_SECTIONS
+from combee_schemas.scan import Operation, OperationKind, Seen
+
+MAX_CONTENT_CHARS = 8_000
+MAX_SECTION_CHARS = 80
+MAX_ID_CHARS = 200
+MAX_OPERATIONS = 2_000
+"""Operations of one reply: as many as the largest batch has reflections."""
+MAX_REPLY_CHARS = 250_000
+"""Contents of one reply together: one babbling node must not crowd the others out of the result."""
+TARGETS = {OperationKind.ADD: 0, OperationKind.UPDATE: 1, OperationKind.REMOVE: 1, OperationKind.MERGE: 2}
+"""How many entries an operation must name at least."""
+
+
+def normalise(content: str) -> str:
+    """Return what makes two contents the same lesson: letters, digits and signs, without case and spacing."""
+    return re.sub(r"\s+", " ", content).strip().rstrip(".").casefold()
+
+
+def clean(text: object, limit: int) -> str:
+    """Return a model's text on one line, cut, and such that UTF-8 can hold it (JSON escapes can break that)."""
+    return " ".join(str(text).encode(errors="replace").decode().split())[:limit]
+
+
+def union(*ids: Iterable[str]) -> tuple[str, ...]:
+    """Return all ids once, in order of first appearance."""
+    return tuple(dict.fromkeys(one for some in ids for one in some))
+
+
+def read_operations(body: Mapping[str, Any], sources: Sources) -> Answer:
+    """Return the usable operations of a curator's reply, within bounds, and which items they mention.
+
+    Numbers that no item has are ignored. An operation that names none rests on all items: too wide is honest,
+    empty would lose lineage, and it is said that this is a guess. Where it names nothing at all, as weak models
+    do, it mentions them all too; where it names what does not exist, it is no witness and mentions none.
+    """
+    items = body.get("operations")
+    if not isinstance(items, list):
+        return Answer(operations=())
+    everything = union(*sources)
+    read = (_read(item, sources, everything) for item in items[:MAX_OPERATIONS])
+    usable = tuple(_bounded(one for one in read if one is not None))
+    mentioned = frozenset(_numbers(body.get("dropped"), sources)).union(*{one.mentions for one in usable})
+    guesses = any(one.guessed for one in usable)
+    named = rests(one.operation for one in usable if not one.guessed)
+    return Answer(
+        operations=merge(one.operation for one in usable),
+        unusable=len(items) - len(usable),
+        mentioned=mentioned,
+        guessed=frozenset(everything) - named if guesses else frozenset(),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    operation: Operation
+    mentions: Sequence[int]
+    guessed: bool
+
+
+def _bounded(read: Iterable[_Read]) -> Iterator[_Read]:
+    chars = 0
+    for one in read:
+        chars += len(one.operation.content)
+        if chars > MAX_REPLY_CHARS:
+            return
+        yield one
+
+
+def _read(item: object, sources: Sources, everything: tuple[str, ...]) -> _Read | None:
+    if not isinstance(item, dict):
+        return None
+    kind = str(item.get("type", item.get("kind", ""))).upper()
+    if kind not in OperationKind.__members__:
+        return None
+    content = clean(item.get("content") or "", MAX_CONTENT_CHARS)
+    targets = _texts(item.get("entry_ids"))
+    needs_content = kind != OperationKind.REMOVE
+    if len(targets) < TARGETS[OperationKind(kind)] or (needs_content and not content):
+        return None
+    given = item.get("sources")
+    named = _numbers(given, sources)
+    operation = Operation(
+        kind=OperationKind(kind),
+        section=_section(str(item.get("section") or "")),
+        content=content,
+        entry_ids=() if kind == OperationKind.ADD else targets,
+        evidence=union(*(sources[n - 1] for n in named)) if named else everything,
+    )
+    mentions = named if given else range(1, len(sources) + 1)
+    return _Read(operation, mentions, guessed=not named and len(sources) > 1)
+
+
+def _section(name: str) -> str:
+    return clean(name.replace("_", " ").strip("# "), MAX_SECTION_CHARS).upper() or ACE_SECTIONS[-1]
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    texts = (
+        (clean(one, MAX_ID_CHARS) for one in value if isinstance(one, str)) if isinstance(value, list) else ()
+    )
+    return union(text for text in texts if text)
+
+
+def _numbers(found: object, sources: Sources) -> tuple[int, ...]:
+    """Return the item numbers in a reply's list, once each, without those that no item has."""
+    numbers = found if isinstance(found, list) else []
+    whole = dict.fromkeys(n for n in numbers if isinstance(n, int) and not isinstance(n, bool))
+    return tuple(n for n in whole if 1 <= n <= len(sources))
+
+
+def merge(operations: Iterable[Operation]) -> tuple[Operation, ...]:
+    """Return the operations with exact repeats folded together, evidence united."""
+    merged: dict[tuple[object, ...], Operation] = {}
+    for operation in operations:
+        same = (operation.kind, operation.entry_ids, normalise(operation.content))
+        if first := merged.get(same):
+            evidence = union(first.evidence, operation.evidence)
+            merged[same] = first.model_copy(update={"evidence": evidence})
+        else:
+            merged[same] = operation
+    return tuple(merged.values())
+
+
+def rests(operations: Iterable[Operation]) -> frozenset[str]:
+    """Return the reflections that at least one of the operations rests on."""
+    return frozenset(one for operation in operations for one in operation.evidence)
+
+
+def cut_evidence(operations: Sequence[Operation], kept: int) -> tuple[Operation, ...]:
+    """Return the operations with ``kept`` ids each, and all those that no operation before has."""
+    cut: list[Operation] = []
+    held: set[str] = set()
+    for operation in operations:
+        known = [one for one in operation.evidence if one in held]
+        fresh = [one for one in operation.evidence if one not in held]
+        held.update(fresh)
+        evidence = (*fresh, *known[: max(0, kept - len(fresh))])
+        cut.append(operation.model_copy(update={"evidence": evidence}))
+    return tuple(cut)
+
+
+def merge_seen(parts: Iterable[Iterable[Seen]]) -> tuple[Seen, ...]:
+    """Return each reflection once: got through, or on, as far as the best of its copies; tags count once."""
+    merged: dict[str, Seen] = {}
+    for part in parts:
+        for seen in part:
+            known = merged.get(seen.reflection_id)
+            best = seen if known is None or (seen.ok and not known.ok) else known
+            survived = max(seen.survived, best.survived, known.survived if known else 0)
+            if survived != best.survived:
+                best = best.model_copy(update={"survived": survived})
+            merged[seen.reflection_id] = best
+    return tuple(merged.values())

@@ -1,0 +1,100 @@
+"""When two contents are the same lesson, and when they may contradict each other.
+
+Strict on purpose: a missed repeat costs a line, a wrong merge destroys knowledge. Letters are compared by
+rapidfuzz, and only slips of the pen count as equal: any looser bound takes employer for employee.
+"""
+
+from collections import defaultdict
+
+from rapidfuzz import process
+from rapidfuzz.distance import OSA
+
+from combee.core.playbook.wording import Wording, is_plain, wording
+
+SHORTEST_MISSPELT = 8
+"""Letters; in shorter words a slip is too often another word (trial, trail)."""
+_LOOK_ALIKE = frozenset({"causally", "complaint", "scrapping", "stripping"})
+"""Words that a slip away are others: casually, compliant, scraping, striping."""
+
+
+def same_lesson(one: str, other: str) -> bool:
+    """Return whether two contents say the same: same numbers, same words in the same order."""
+    return _agree(wording(one), wording(other))
+
+
+def at_odds(one: str, other: str) -> bool:
+    """Return whether two contents differ only in figures or in a negation: they may contradict each other."""
+    return not same_lesson(one, other) and wording(one).subject == wording(other).subject != ""
+
+
+def _agree(one: Wording, other: Wording) -> bool:
+    if one.words == other.words:
+        return True
+    if len(one.words) != len(other.words):
+        return False
+    differ = [pair for pair in zip(one.words, other.words, strict=True) if pair[0] != pair[1]]
+    return len(differ) == 1 and _misspelt(*differ[0])
+
+
+def _misspelt(one: str, other: str) -> bool:
+    """Return whether two long words are one with two neighbours swapped, or a letter doubled, inside it."""
+    if min(len(one), len(other)) < SHORTEST_MISSPELT or not (is_plain(one) and is_plain(other)):
+        return False
+    if one[0] != other[0] or one[-2:] != other[-2:] or _LOOK_ALIKE & {one, other}:
+        return False
+    letters = sorted(one) == sorted(other) if len(one) == len(other) else _undoubled(one) == _undoubled(other)
+    return letters and OSA.distance(one, other, score_cutoff=1) == 1
+
+
+def _undoubled(word: str) -> str:
+    return "".join(letter for letter, before in zip(word, " " + word, strict=False) if letter != before)
+
+
+class Index:
+    """Which entry says what: finds the same lesson and possible contradictions among many entries."""
+
+    def __init__(self) -> None:
+        self._wordings: dict[str, Wording] = {}
+        self._saying: dict[str, dict[str, None]] = defaultdict(dict)
+        self._about: dict[str, dict[str, None]] = defaultdict(dict)
+        self._alike: dict[tuple[int, tuple[str, ...]], dict[str, None]] = defaultdict(dict)
+        """Number of words and figures → texts, also of entries that are gone: only those can be misspelt."""
+
+    def put(self, entry_id: str, content: str) -> None:
+        """Note what an entry says now."""
+        self.drop(entry_id)
+        said = self._wordings[entry_id] = wording(content)
+        self._saying[said.text][entry_id] = None
+        self._about[said.subject][entry_id] = None
+        self._alike[len(said.words), said.figures][said.text] = None
+
+    def drop(self, entry_id: str) -> None:
+        """Forget an entry."""
+        said = self._wordings.pop(entry_id, None)
+        if said is None:
+            return
+        del self._about[said.subject][entry_id]
+        del self._saying[said.text][entry_id]
+
+    def saying(self, content: str) -> tuple[str, ...]:
+        """Return the entries that say ``content``, those noted first before others."""
+        said = wording(content)
+        exact = self._saying.get(said.text)
+        if exact:
+            return tuple(exact)
+        alike = self._alike.get((len(said.words), said.figures), {})
+        near = process.extract(said.text, alike.keys(), scorer=OSA.distance, score_cutoff=1, limit=None)
+        return tuple(
+            entry_id
+            for text, _, _ in near
+            for entry_id in self._saying[text]
+            if _agree(said, self._wordings[entry_id])
+        )
+
+    def at_odds_with(self, entry_id: str) -> tuple[str, ...]:
+        """Return the entries that differ from one only in figures or in a negation."""
+        said = self._wordings[entry_id]
+        if not said.subject:
+            return ()
+        others = self._about[said.subject]
+        return tuple(other for other in others if self._wordings[other].text != said.text)

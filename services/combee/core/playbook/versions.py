@@ -1,0 +1,335 @@
+"""The next version of a playbook: from an update or from a command; pure."""
+
+from collections.abc import Sequence
+
+from pydantic import ValidationError
+
+from combee.core.playbook import evidence, retention
+from combee.core.playbook.apply import empty
+from combee.core.playbook.components import applied, clash, held_after
+from combee.core.playbook.echo import retired
+from combee.core.playbook.spend import UNCAPPED, SpendPolicy, after_batch
+from combee_schemas.base import Usage
+from combee_schemas.codec import CodecError, encode
+from combee_schemas.command import Command
+from combee_schemas.playbook import EVIDENCE_KEPT, Change, Entry, Label, Playbook
+from combee_schemas.scan import Operation, Update
+
+COMMANDS_REMEMBERED = 50
+
+
+class InapplicableError(ValueError):
+    """An update or a command that cannot be applied to the playbook as it is; the message says why."""
+
+
+def after_update(
+    current: Playbook,
+    update: Update,
+    *,
+    budget_tokens: int,
+    now_ms: int,
+    spending: SpendPolicy = UNCAPPED,
+) -> Playbook:
+    """Return the version that ``update`` makes of ``current``; it rises by one even if nothing changes.
+
+    Raises
+    ------
+    InapplicableError
+        If it is of a batch without reflections.
+    """
+    if update.plan.reflections < 1:
+        raise InapplicableError(f"{update.plan.batch_id} is a batch of {update.plan.reflections} reflections")
+    draft, sections, entries = applied(
+        current,
+        update.operations,
+        update.seen,
+        holds=update.plan.holds,
+        budget_tokens=budget_tokens,
+        revoked=current.revoked,
+        echoes=update.echoes,
+    )
+    held = held_after(current, update.plan.holds)
+    live = {entry.id for entry in entries}
+    echoed = (echo.evidence for echo in update.echoes if echo.entry_id in live)
+    landed = draft.landing.reflections().union(*echoed)
+    kept = retention.shares(update.seen, len(update.plan.widths), landed)
+    return current.model_copy(
+        update={
+            "version": current.version + 1,
+            "sections": sections,
+            "entries": evidence.kept(entries),
+            "next_id": draft.next_id,
+            "origin": "batch",
+            "changes": tuple(draft.changes),
+            "retired": retired(current, entries),
+            "batch_id": update.plan.batch_id,
+            "batch_sequence": update.plan.sequence,
+            "method": update.plan.method,
+            "holds": held,
+            "counters": current.counters and held == "entries",
+            "reflections": update.plan.reflections,
+            "batch_size": update.plan.batch_size,
+            "close_reason": update.plan.reason,
+            "waiting": update.plan.waiting,
+            "base_version": update.plan.base_version,
+            "staleness": update.plan.sequence - 1 - update.plan.base_sequence,
+            "degraded": update.status in {"failed", "merged"} or not all(s.ok for s in update.seen),
+            "through_offset": max(current.through_offset, update.plan.through_offset),
+            "manifest_offset": max(current.manifest_offset, update.plan.manifest_offset),
+            "retention": kept,
+            "retention_recent": retention.recent(current.retention_recent, kept),
+            "carried": update.carried,
+            "usage": update.usage,
+            "reflect_usage": update.plan.reflect_usage,
+            "spend": after_batch(
+                current.spend,
+                (update.usage, update.plan.reflect_usage),
+                reflections=update.plan.reflections,
+                now_ms=now_ms,
+                policy=spending,
+            ),
+            "widths": update.plan.widths,
+            "issued_by": "",
+            "closed_at_ms": update.plan.closed_at_ms,
+            "created_at_ms": now_ms,
+        }
+    )
+
+
+def left_nothing(before: Playbook, update: Update, after: Playbook) -> dict[str, str]:
+    """Return the reflections of ``update`` on which nothing rests in ``after``, the version it made: id → why."""
+    draft, _, entries = applied(
+        before,
+        update.operations,
+        update.seen,
+        holds=update.plan.holds,
+        budget_tokens=evidence.NO_BUDGET,
+        revoked=before.revoked,
+        echoes=update.echoes,
+    )
+    live = {entry.id for entry in entries}
+    echoed = {one for echo in update.echoes if echo.entry_id in live for one in echo.evidence}
+    landed = draft.landing.reflections()
+    for change in after.changes:
+        if change.kind == "evict":
+            draft.landing.evict(change.entry_id)
+    stayed = draft.landing.reflections() | echoed
+    levels = len(update.plan.widths)
+    why: dict[str, str] = {}
+    for one in update.seen:
+        if not one.ok or (one.survived >= levels and one.reflection_id in stayed):
+            continue
+        if one.survived == 0:
+            why[one.reflection_id] = "the model proposed nothing for it"
+        elif one.survived < levels:
+            why[one.reflection_id] = f"left out when proposals were combined (level {one.survived})"
+        elif one.reflection_id in landed:
+            why[one.reflection_id] = "evicted at once: the playbook's token budget is used up"
+        else:
+            why[one.reflection_id] = "its proposal lost to one with newer evidence, or no longer applied"
+    return why
+
+
+def after_command(
+    current: Playbook,
+    command: Command,
+    offset: int,
+    *,
+    target: Playbook | None,
+    budget_tokens: int,
+    now_ms: int,
+) -> Playbook:
+    """Return the version that ``command`` makes of ``current``.
+
+    ``target`` is a rollback's old version, or the one that an edit was made on if that is not ``current``. Of a
+    revocation ``current``, and of a rollback ``target``, has all of its evidence (``combee.core.playbook.evidence``).
+
+    Raises
+    ------
+    InapplicableError
+        If the command does not make a version or lacks what it needs.
+    """
+    match command.kind:
+        case "import":
+            changed = _imported(current, command)
+        case "edit":
+            _refuse_stale(current, command.operations, target)
+            changed = _edited(current, command, budget_tokens)
+        case "revoke":
+            changed = _revoked(current, command.reflection_ids)
+        case "rollback" if target is not None:
+            kept = {name: getattr(target, name) for name in ("entries", "sections", "counters", "holds")}
+            changed = _revoked(current.model_copy(update=kept), current.revoked)
+            change = Change(kind="rollback", detail=evidence.RESTORED.format(version=target.version))
+            changed = changed.model_copy(update={"changes": (change, *changed.changes)})
+        case "delete" if current.version:
+            changed = _deleted(current)
+        case _:
+            raise InapplicableError(f"{command.kind} of {command.playbook} does not make a version")
+    return changed.model_copy(
+        update={
+            "version": current.version + 1,
+            "entries": evidence.kept(changed.entries),
+            "origin": command.kind,
+            "reflections": 0,
+            "batch_size": 0,
+            "close_reason": "",
+            "waiting": 0,
+            "base_version": current.version,
+            "staleness": 0,
+            "degraded": False,
+            "retention": (),
+            "carried": 0,
+            "retired": retired(current, changed.entries),
+            "usage": Usage(),
+            "reflect_usage": Usage(),
+            "widths": (),
+            "command_offset": offset,
+            "commands": remembered(current.commands, command),
+            "issued_by": command.issued_by,
+            "closed_at_ms": 0,
+            "created_at_ms": now_ms,
+        }
+    )
+
+
+def after_promotion(label: Label | None, command: Command, offset: int, *, now_ms: int) -> Label:
+    """Return the label that ``command`` moves, given what it was.
+
+    Raises
+    ------
+    InapplicableError
+        If the command names no possible label.
+    """
+    try:
+        return Label(
+            playbook=command.playbook,
+            label=command.label,
+            version=command.version,
+            command_offset=offset,
+            commands=remembered(label.commands if label else (), command),
+            moved_at_ms=now_ms,
+            issued_by=command.issued_by,
+        )
+    except ValidationError as error:
+        raise InapplicableError(f"{command.label[:80]!r} cannot be a label") from error
+
+
+def fitted(version: Playbook) -> Playbook:
+    """Return the version so that it fits a record: details of changes go first, then evidence and what retired.
+
+    Counters and evidence counts stay; the full lineage is in ``updates`` anyway.
+    """
+    for kept in (EVIDENCE_KEPT, 5, 1, 0):
+        try:
+            encode(version)
+        except CodecError:
+            bare = tuple(one.model_copy(update={"detail": ""}) for one in version.changes)
+            entries = tuple(
+                one.model_copy(update={"evidence": one.evidence[-kept:] if kept else ()})
+                for one in version.entries
+            )
+            left = version.retired[-kept:] if kept else ()
+            version = version.model_copy(update={"changes": bare, "entries": entries, "retired": left})
+    return version
+
+
+def remembered(commands: tuple[str, ...], command: Command) -> tuple[str, ...]:
+    """Return the ids of the last commands executed, this one included."""
+    return (*commands, command.command_id)[-COMMANDS_REMEMBERED:]
+
+
+def is_executed(current: Playbook | Label, command: Command, offset: int) -> bool:
+    """Return whether a command had its effect already: a repeat, by place or by id."""
+    return offset <= current.command_offset or command.command_id in current.commands
+
+
+def _imported(current: Playbook, command: Command) -> Playbook:
+    if len({entry.id for entry in command.entries}) < len(command.entries):
+        raise InapplicableError("two entries of the import have one id")
+    if command.holds == "components" and (reason := clash(command.entries)):
+        raise InapplicableError(reason)
+    version = current.version + 1
+    since = {(entry.id, entry.content): entry.created_version for entry in current.entries}
+    entries = tuple(
+        entry.model_copy(
+            update={
+                "created_version": since.get((entry.id, entry.content), version),
+                "updated_version": version,
+            }
+        )
+        for entry in command.entries
+    )
+    return current.model_copy(
+        update={
+            "entries": entries,
+            "sections": command.sections or empty(current.name).sections,
+            "counters": command.counters,
+            "holds": command.holds,
+            "next_id": max([current.next_id, *(_number(e) + 1 for e in entries)]),
+            "changes": tuple(Change(kind="import", entry_id=e.id) for e in entries),
+        }
+    )
+
+
+def _number(entry: Entry) -> int:
+    """Return the number in an id such as ``calc-00012``, so that new ids never collide."""
+    tail = entry.id.rpartition("-")[2]
+    return int(tail) if tail.isascii() and tail.isdigit() else 0
+
+
+def _deleted(current: Playbook) -> Playbook:
+    """Return what remains: the bookkeeping, and what keeps poison and echoes out if the name lives again."""
+    bare = {"entries": (), "sections": empty(current.name).sections, "counters": True, "holds": "entries"}
+    gone = Change(kind="delete", detail=f"{len(current.entries)} entries")
+    return current.model_copy(update={**bare, "retention_recent": (), "changes": (gone,)})
+
+
+def _refuse_stale(current: Playbook, operations: Sequence[Operation], base: Playbook | None) -> None:
+    """Raise InapplicableError if an entry that an edit names is not as it was in ``base``; None: nothing changed."""
+    if base is None:
+        return
+    then, now = ({one.id: (one.section, one.content) for one in book.entries} for book in (base, current))
+    named = {one for operation in operations for one in operation.entry_ids}
+    changed = sorted(one for one in named if then.get(one) != now.get(one))
+    if changed:
+        raise InapplicableError(
+            f"{', '.join(changed)} changed since version {base.version}: the newest is {current.version}"
+        )
+
+
+def _edited(current: Playbook, command: Command, budget_tokens: int) -> Playbook:
+    draft, sections, entries = applied(
+        current,
+        command.operations,
+        (),
+        holds=current.holds,
+        budget_tokens=budget_tokens,
+        revoked=current.revoked,
+    )
+    return current.model_copy(
+        update={
+            "sections": sections,
+            "entries": entries,
+            "next_id": draft.next_id,
+            "changes": tuple(draft.changes),
+        }
+    )
+
+
+def _revoked(current: Playbook, ids: Sequence[str]) -> Playbook:
+    """Return the playbook without entries that rest on revoked reflections alone."""
+    revoked = tuple(dict.fromkeys([*current.revoked, *ids]))
+    gone = frozenset(revoked)
+    lost = {entry.id for entry in evidence.resting_on(current.entries, gone)}
+    return current.model_copy(
+        update={
+            "entries": tuple(evidence.without(one, gone) for one in current.entries if one.id not in lost),
+            "changes": tuple(
+                Change(kind="remove", entry_id=one.id, detail="all of its evidence is revoked")
+                for one in current.entries
+                if one.id in lost
+            ),
+            "revoked": revoked,
+        }
+    )

@@ -1,0 +1,203 @@
+"""What a content says, word by word, without what carries no meaning: two that agree are the same lesson.
+
+Kept as it is: the order of words, numbers, signs, brackets, negations, code, the case of what is no plain word.
+Evened out: articles, emphasis, short forms, punctuation, each word as in
+`combee.core.playbook.wording`, and a clause that moved from the front ("When X, do Y") to the end ("Do Y when X").
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+_CONTENTS_REMEMBERED = 4_096
+_SAME_SIGNS = str.maketrans(
+    {"’": "'", "‘": "'", "“": '"', "”": '"', "−": "-", "–": "-", "—": " ", "×": "*", "÷": "/"}
+    | {"≤": "<=", "≥": ">=", "≠": "!=", "&": " and ", "…": " "}
+)
+_BOLD = re.compile(r"(?<!\w)\*\*(?=\S)(.+?)(?<=\S)\*\*(?!\w)")
+_SHORT_FORMS = (
+    (re.compile(r"\bcan't\b", re.IGNORECASE), "can not"),
+    (re.compile(r"\bwon't\b", re.IGNORECASE), "will not"),
+    (re.compile(r"(?<=\w)n't\b", re.IGNORECASE), " not"),
+    (re.compile(r"(?<=[^\W\d_])'s\b"), ""),
+)
+_LONG_FORMS = {"cannot": ("can", "not"), "never": ("not",), "without": ("not", "with")}
+_NUMBER = r"(?:(?<![\w)\]%])[-+])?(?:\d+(?:[.,:]\d+)*|(?<![\w.])\.\d+)(?:[eE][-+]?\d+)?"
+_TOKEN = re.compile(
+    r"(?P<word>[^\W\d]\w*(?:\.\w+)*)"
+    rf"|(?P<number>{_NUMBER})"
+    r"|(?P<stop>[.;!?]+(?=[\s\"'`)\]]|$))"
+    r"|(?P<pause>[,:]+(?=[\s\"'`)\]]|$))"
+    r"|`(?P<code>[^`]+)`"
+    r"|(?P<blank>([\"'])[^\w\"']*\7)"  # a quoted separator, or an empty text
+    r"|(?P<joint>(?<=[^\W\d_]{2})-(?=[^\W\d_]{2})|(?<=\d)-(?=[^\W\d_]))"
+    r"|(?P<sign>[^\s\"'])"
+)
+_FIGURE = re.compile(_NUMBER)
+_THOUSANDS = re.compile(r"[-+]?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
+_NEGATIONS = frozenset({"not", "no", "none", "neither", "nor"})
+_ARTICLES = frozenset({"an", "the"})
+_EMPHASIS = (
+    *(("please",), ("always",), ("you", "should"), ("you", "must")),
+    *(("make", "sure", "to"), ("be", "sure", "to"), ("remember", "to")),
+)
+_DOING_FOLLOWS = frozenset({"after", "before", "when", "while"})
+_SUBORDINATE = _DOING_FOLLOWS | {"at", "during", "for", "given", "if", "in", "on", "to", "unless", "with"}
+
+Clause = list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wording:
+    """What a content says, in comparable words."""
+
+    words: tuple[str, ...]
+    text: str
+    """The words as one text."""
+    figures: tuple[str, ...]
+    """Everything that is not a plain word: it must agree to the letter."""
+    subject: str
+    """The words without numbers and negations: what it is about."""
+
+
+@lru_cache(_CONTENTS_REMEMBERED)
+def wording(content: str) -> Wording:
+    """Return what a content says."""
+    text = _plain_text(content.casefold() if content.isupper() else content)
+    words = tuple(word for sentence in _sentences(text) for word in _said(sentence))
+    words = words or (" ".join(content.split()),)
+    figures = tuple(word for word in words if not is_plain(word))
+    about = (word for word in words if word not in _NEGATIONS and not _FIGURE.fullmatch(word))
+    return Wording(words=words, text=" ".join(words), figures=figures, subject=" ".join(about))
+
+
+def _plain_text(text: str) -> str:
+    text = text.translate(_SAME_SIGNS).replace("()", "").replace("per cent", "percent")
+    if "**" in text:
+        text = _BOLD.sub(r"\1", text)
+    if "'" in text:
+        for short, full in _SHORT_FORMS:
+            text = short.sub(full, text)
+    return text
+
+
+def _sentences(text: str) -> Iterator[list[Clause]]:
+    """Yield each sentence as its clauses."""
+    clauses: list[Clause] = [[]]
+    for found in _TOKEN.finditer(text):
+        kind, token = found.lastgroup, found[0]
+        if kind == "word":
+            word = folded(token)
+            clauses[-1].extend(_LONG_FORMS.get(word) or (word,))
+        elif kind == "stop":
+            yield clauses
+            clauses = [[]]
+        elif kind == "pause":
+            clauses.append([])
+        elif kind == "code":
+            clauses[-1].append(" ".join(found["code"].split()))
+        elif kind == "number" and _THOUSANDS.fullmatch(token):
+            clauses[-1].append(token.replace(",", ""))
+        elif kind != "joint":
+            clauses[-1].append(token)
+    yield clauses
+
+
+def _said(sentence: Iterable[Clause]) -> Iterator[str]:
+    first, *rest = (_without_emphasis(clause) for clause in sentence)
+    fronted = rest and first and first[0] in _SUBORDINATE
+    ordered = [*rest, first] if fronted else [first, *rest]
+    return _comparable([word for clause in ordered for word in clause])
+
+
+def _without_emphasis(clause: Clause) -> Clause:
+    if clause[:1] == ["A"]:
+        return ["a", *clause[1:]]
+    for phrase in _EMPHASIS:
+        if tuple(clause[: len(phrase)]) == phrase:
+            return _without_emphasis(clause[len(phrase) :])
+    return clause
+
+
+def _comparable(words: list[str]) -> Iterator[str]:
+    before, you = "", False
+    for word, after in zip(words, [*words[1:], ""], strict=False):
+        is_article = word in _ARTICLES or (word == "a" and is_plain(after))
+        if is_article or (word in {"do", "does"} and after == "not"):
+            continue
+        if word == "you" and before in _DOING_FOLLOWS:
+            you = True
+            continue
+        doing = before in _DOING_FOLLOWS and is_plain(word) and (you or word.endswith("ing"))
+        yield done(word) if doing else evened(word)
+        before, you = word, False
+
+
+_WORDS_REMEMBERED = 8_192
+_SHORTEST_SHOUTED = 4
+"""Letters; shorter words in capitals may be units or symbols."""
+_SHORTEST_PLURAL = 4
+_SHORTEST_DOING = 6
+_DONE = "~"
+_NO_PLURALS = frozenset(
+    {"arms", "customs", "earnings", "goods", "means", "news", "proceeds", "returns", "sales", "savings"}
+    | {"securities", "works"}
+)
+"""Their singulars are other words."""
+_FIRST_NUMBERS = (
+    *("zero", "one", "two", "three", "four", "five", "six"),
+    *("seven", "eight", "nine", "ten", "eleven", "twelve"),
+)
+_NUMBERS = {word: str(number) for number, word in enumerate(_FIRST_NUMBERS)} | {"percent": "%"}
+_SPELLINGS = tuple(
+    (re.compile(british), american)
+    for british, american in (
+        (r"^(\w{3,}[iy])s(e[ds]?|ing|ations?)$", r"\1z\2"),
+        (r"^(behavi|col|fav|flav|hon|lab|neighb|rum|vap)our", r"\1or"),
+        (r"^(calib|cent|fib|lit|theat)re(s?)$", r"\1er\2"),
+        (r"^(ana|cata|dia)logue(s?)$", r"\1log\2"),
+        (r"^(cancel|label|model|signal|travel)l(ed|ing|er)", r"\1\2"),
+        (r"^(def|lic|off)ence(s?)$", r"\1ense\2"),
+    )
+)
+
+
+def is_plain(word: str) -> bool:
+    """Return whether a word is one of ordinary language, not a number, a symbol or code."""
+    return word.isalpha() and word.islower() and len(word) > 1
+
+
+@lru_cache(_WORDS_REMEMBERED)
+def folded(word: str) -> str:
+    """Return a word in small letters, unless its case may mean something: MW is not mW, M is not m."""
+    shouted = word.isupper() and len(word) >= _SHORTEST_SHOUTED
+    is_name = word.istitle() and len(word) > 1
+    return word.casefold() if word.isalpha() and (shouted or is_name) else word
+
+
+@lru_cache(_WORDS_REMEMBERED)
+def evened(word: str) -> str:
+    """Return a plain word in the singular and in American spelling, a number word as its number."""
+    if not is_plain(word):
+        return word
+    for british, american in _SPELLINGS:
+        word = british.sub(american, word)
+    return _NUMBERS.get(word) or _singular(word)
+
+
+def _singular(word: str) -> str:
+    no_plural = word.endswith(("ss", "us", "is")) or word in _NO_PLURALS
+    if len(word) < _SHORTEST_PLURAL or not word.endswith("s") or no_plural:
+        return word
+    if word.endswith("ies"):
+        return word[:-3] + "y"
+    return word[:-2] if word.endswith(("sses", "shes", "ches", "xes")) else word[:-1]
+
+
+def done(word: str) -> str:
+    """Return what somebody does, marked: "when rating" is "when you rate", never "when the rate"."""
+    verb = evened(word)
+    is_doing = verb.endswith("ing") and len(verb) >= _SHORTEST_DOING
+    stem = (verb[:-3] if is_doing else verb).removesuffix("e")
+    return (stem[:-1] if stem[-2:-1] == stem[-1:] else stem) + _DONE

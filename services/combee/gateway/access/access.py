@@ -1,0 +1,194 @@
+"""Who comes in: before anything else is looked at, the request's host, origin and key."""
+
+import asyncio
+import base64
+import binascii
+import ipaddress
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from urllib.parse import urlsplit
+
+from fastapi import Request
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from combee.gateway.access.connections import STATE, Connection
+from combee.gateway.access.keys import Caller, Keyring
+from combee.gateway.access.keys import Scope as KeyScope
+from combee.gateway.access.throttle import Attempts
+from combee.gateway.problems import Refusal, busy
+from combee.ports import Clock
+from combee_schemas.base import PlaybookName
+
+API = "/v1/"
+OPEN = frozenset({"/healthz", "/readyz", "/openapi.json"})
+"""What load balancers and tools ask for without a key; it tells of no playbook."""
+CALLER = "combee.caller"
+WRONG_KEY_WAITS_S = 1.0
+CHALLENGES: Mapping[bool, str] = {
+    True: 'Bearer realm="combee"',
+    False: 'Basic realm="combee", charset="UTF-8"',
+}
+"""For the API, and for everything else, which people open in a browser: any user name, the key as password."""
+
+
+NOTHING_ELSE = "default-src 'none'; frame-ancestors 'none'"
+"""The content security policy of answers that are data: shown as a page, they may load and run nothing."""
+PAGES = (
+    "default-src 'none'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; style-src 'self' 'unsafe-inline';"
+    " img-src 'self' data:; font-src 'self'; connect-src 'self'; manifest-src 'self'; base-uri 'none';"
+    " form-action 'none'; frame-ancestors 'none'"
+)
+"""Of pages: scripts of this server, which talk to this server alone; the dashboard's library writes some into the
+page and compiles its templates in the browser."""
+BROWSERS = (
+    ("X-Content-Type-Options", "nosniff"),
+    ("X-Frame-Options", "DENY"),
+    ("Referrer-Policy", "no-referrer"),
+)
+"""What every answer says to browsers."""
+
+
+class Policy:
+    """ASGI middleware: every answer says what a browser may do with it."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on."""
+
+        async def guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                is_page = headers.get("content-type", "").startswith("text/html")
+                headers["Content-Security-Policy"] = PAGES if is_page else NOTHING_ELSE
+                for name, value in BROWSERS:
+                    headers[name] = value
+            await send(message)
+
+        await self._app(scope, receive, guarded)
+
+
+class Access:
+    """ASGI middleware: without keys only loopback names are answered; with keys nobody without one."""
+
+    def __init__(
+        self, app: ASGIApp, *, keys: Keyring, attempts: Attempts, clock: Clock, origins: tuple[str, ...]
+    ) -> None:
+        self._app = app
+        self._keys = keys
+        self._attempts = attempts
+        self._clock = clock
+        self._origins = origins
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request in or answer it."""
+        if scope["type"] not in {"http", "websocket"}:
+            await self._app(scope, receive, send)
+            return
+        try:
+            caller = scope[CALLER] = await self._admitted(scope)
+            if caller is not None and (connection := _connection(scope)) is not None:
+                connection.admit(caller)
+        except Refusal as refusal:
+            await refusal.answer()(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
+
+    async def _admitted(self, scope: Scope) -> Caller | None:
+        headers, path = Headers(scope=scope), str(scope["path"])
+        if not self._keys and not _is_loopback(headers.get("host", "")):
+            # A page of the Internet may have pointed its own name at this machine (DNS rebinding).
+            raise Refusal(HTTPStatus.MISDIRECTED_REQUEST, "without API keys only loopback names are answered")
+        if scope["type"] == "websocket" or not (path.startswith(API) or path in OPEN):
+            self._check_origin(headers)
+        caller = await self._caller(scope, _key(headers.get("authorization", "")))
+        if path in OPEN:
+            return caller
+        if caller is None:
+            self._attempts.refused(_address(scope))
+            challenge = {"WWW-Authenticate": CHALLENGES[path.startswith(API)]}
+            raise Refusal(HTTPStatus.UNAUTHORIZED, "an API key is needed", headers=challenge)
+        if not path.startswith(API) and not (caller.sees_all and "playbooks:read" in caller.scopes):
+            raise Refusal(HTTPStatus.FORBIDDEN, "it needs playbooks:read for all name spaces")
+        return caller
+
+    async def _caller(self, scope: Scope, given: str | None) -> Caller | None:
+        """Return whose key was given; from an address that gave too many wrong ones, another one waits."""
+        self._keys.refresh(self._clock.now_ms())
+        caller = self._keys.caller(given, self._clock.now_ms())
+        if caller is not None or not given:
+            return caller
+        left_s = self._attempts.failed(_address(scope), self._clock.monotonic())
+        if left_s > 0:
+            self._attempts.refused(_address(scope))
+            if (connection := _connection(scope)) is not None:
+                connection.is_busy = False  # it waits like one that says nothing, and is closed first
+            await asyncio.sleep(WRONG_KEY_WAITS_S)
+            close = {"Connection": "close"}
+            raise busy("too many wrong API keys came from this address", retry_after_s=left_s, headers=close)
+        return None
+
+    def _check_origin(self, headers: Headers) -> None:
+        """Refuse a page of somewhere else that opens a websocket: browsers ask nobody whether it may.
+
+        Outside the API plain requests too: the dashboard's library polls where there are no websockets, and lets
+        every origin read its answers.
+        """
+        origin = headers.get("origin", "")
+        if origin and urlsplit(origin).netloc != headers.get("host") and origin not in self._origins:
+            raise Refusal(HTTPStatus.FORBIDDEN, "a page of another origin")
+
+
+def _address(scope: Scope) -> str:
+    return str((scope.get("client") or ("",))[0])
+
+
+def _connection(scope: Scope) -> Connection | None:
+    found: Connection | None = scope.get("state", {}).get(STATE)
+    return found
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        name = urlsplit(f"//{host}").hostname or ""
+        return name == "localhost" or ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def _key(authorization: str) -> str | None:
+    scheme, _, given = authorization.partition(" ")
+    if scheme.lower() == "bearer":
+        return given.strip()
+    if scheme.lower() == "basic":
+        try:
+            return base64.b64decode(given, validate=True).decode().partition(":")[2]
+        except (binascii.Error, UnicodeDecodeError):
+            return None
+    return None
+
+
+def allowed(scope: KeyScope) -> Callable[[Request], Caller]:
+    """Return a dependency: the caller, who has this scope."""
+
+    def caller(request: Request) -> Caller:
+        found: Caller = request.scope[CALLER]
+        if scope not in found.scopes:
+            raise Refusal(HTTPStatus.FORBIDDEN, f"this key has not the scope {scope}")
+        return found
+
+    return caller
+
+
+def check_sees_all(caller: Caller) -> None:
+    """Refuse a caller who may not see every playbook."""
+    if not caller.sees_all:
+        raise Refusal(HTTPStatus.FORBIDDEN, "this is about all playbooks, and the key is for some")
+
+
+def check_touch(caller: Caller, playbook: PlaybookName) -> None:
+    """Refuse a playbook outside the caller's name spaces, whether it exists or not."""
+    if not caller.may_touch(playbook):
+        raise Refusal(HTTPStatus.FORBIDDEN, f"this key's name spaces do not hold {playbook}")

@@ -1,0 +1,206 @@
+"""Connections of the server: limited for who has given no key, and per key; closed when it takes too long.
+
+uvicorn limits the size of a request's head (with h11) and idle connections; the rest is here.
+"""
+
+import asyncio
+from collections import Counter, OrderedDict, defaultdict
+from collections.abc import Callable, Collection
+from typing import Any, ClassVar
+
+import structlog
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from combee.gateway.access.keys import Caller
+from combee.gateway.access.throttle import network
+from combee.gateway.problems import busy
+from combee.settings.gateway import GatewaySettings
+
+logger = structlog.get_logger()
+
+TRIM_AFTER_S = 0.25
+STATE = "combee.connection"
+"""Where an ASGI scope's state has its connection."""
+
+
+class Connection:
+    """One client's connection, and whose it is once a key was given."""
+
+    def __init__(self, transport: asyncio.Transport, of: "Connections") -> None:
+        peer = transport.get_extra_info("peername")
+        self.address = network(str(peer[0])) if peer else ""
+        self.transport = transport
+        self.caller: Caller | None = None
+        self.is_busy = False
+        """Whether a request of it is being answered."""
+        self.is_upgraded = False
+        """Whether it became a websocket, whose end nobody tells us."""
+        self._of = of
+
+    def admit(self, caller: Caller) -> None:
+        """Count it to a key from now on.
+
+        Raises
+        ------
+        Refusal
+            If the key has too many.
+        """
+        self._of.admit(self, caller)
+
+
+class Connections:
+    """All connections, oldest first."""
+
+    def __init__(self, settings: GatewaySettings, proxies: Collection[str] = ()) -> None:
+        self._settings = settings
+        self._proxies = frozenset(map(network, proxies))
+        self._unknown: OrderedDict[Connection, None] = OrderedDict()
+        self._by_address: defaultdict[str, OrderedDict[Connection, None]] = defaultdict(OrderedDict)
+        self._by_key: defaultdict[str, set[Connection]] = defaultdict(set)
+        self._closed: Counter[str] = Counter()
+        self._is_trimming = False
+
+    def __len__(self) -> int:
+        return len(self._unknown) + sum(map(len, self._by_key.values()))
+
+    def opened(self, one: Connection) -> None:
+        """Take a new connection; if there are too many without a key, the oldest of them have to go soon.
+
+        To refuse new ones instead would let whoever opens enough shut everybody out: who has a key gives it at
+        once, and so never waits longest. Not at once: of many that come together none has been read yet.
+        """
+        self._unknown[one] = self._by_address[one.address][one] = None
+        is_excess = (
+            len(self._unknown) > self._settings.gateway_unknown_connections
+            or len(self._by_address[one.address]) > self._settings.gateway_unknown_per_address
+        )
+        if is_excess and not self._is_trimming:
+            self._is_trimming = True
+            asyncio.get_running_loop().call_later(TRIM_AFTER_S, self._trim)
+
+    def _trim(self) -> None:
+        self._is_trimming, settings = False, self._settings
+        for address, same in list(self._by_address.items()):
+            if address not in self._proxies:
+                self._shorten(same, settings.gateway_unknown_per_address, "too many of an address")
+        self._shorten(self._unknown, settings.gateway_unknown_connections, "too many without a key")
+
+    def _shorten(self, waiting: Collection[Connection], most: int, reason: str) -> None:
+        # One whose request is being answered waits for us, not we for it.
+        idle = [one for one in waiting if not one.is_busy]
+        for one in idle[: max(len(waiting) - most, 0)]:
+            self.end(one, reason)
+
+    def admit(self, one: Connection, caller: Caller) -> None:
+        """Count a connection to a key."""
+        if one.caller == caller or one.transport.is_closing():
+            return
+        of_key = self._by_key[caller.name]
+        if one not in of_key and len(of_key) >= self._settings.gateway_connections:
+            raise busy("this key has too many connections", headers={"Connection": "close"})
+        self.closed(one)
+        one.caller = caller
+        of_key.add(one)
+
+    def closed(self, one: Connection) -> None:
+        """Forget a connection."""
+        self._unknown.pop(one, None)
+        self._by_address[one.address].pop(one, None)
+        if not self._by_address[one.address]:
+            del self._by_address[one.address]
+        if one.caller is not None:
+            self._by_key[one.caller.name].discard(one)
+            if not self._by_key[one.caller.name]:
+                del self._by_key[one.caller.name]
+
+    def end(self, one: Connection, reason: str) -> None:
+        """Close a connection without waiting for what its client has not read."""
+        self.note(reason)
+        self.closed(one)
+        one.transport.abort()
+
+    def note(self, reason: str) -> None:
+        """Count what is told at the next turn."""
+        self._closed[reason] += 1
+
+    def turn(self, holds: Callable[[Caller], bool]) -> None:
+        """Close the connections of keys that are gone, and say what was closed; called every second."""
+        for one in [one for of_key in self._by_key.values() for one in of_key]:
+            if one.caller is not None and not holds(one.caller):
+                self.end(one, f"key gone: {one.caller.name}")
+            elif one.is_upgraded and one.transport.is_closing():
+                self.closed(one)
+        if self._closed:
+            logger.warning("connections_closed", reasons=dict(self._closed))
+            self._closed.clear()
+
+
+class Guarded(H11Protocol):
+    """uvicorn's protocol, whose connections are counted, and closed if no request comes in time."""
+
+    counted_by: ClassVar[Connections]
+    head_timeout_s: ClassVar[float]
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self._deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Count it, and let requests know of it."""
+        super().connection_made(transport)
+        self._counted = Connection(transport, self.counted_by)
+        self.app_state = {**self.app_state, STATE: self._counted}
+        self.counted_by.opened(self._counted)
+        self._await_head()
+
+    def data_received(self, data: bytes) -> None:
+        """Take what came; a byte now and then does not put the deadline off."""
+        super().data_received(data)
+        self._await_head()
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request."""
+        super().on_response_complete()
+        self._await_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget it."""
+        self._let_be()
+        self.counted_by.closed(self._counted)
+        super().connection_lost(exc)
+
+    def handle_websocket_upgrade(self, event: Any) -> None:
+        """Leave it to another protocol."""
+        self._counted.is_upgraded = True
+        super().handle_websocket_upgrade(event)
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is no request, or one whose head is too large."""
+        self.counted_by.note("no HTTP, or its head was too large")
+        super().send_400_response(msg)
+
+    def _await_head(self) -> None:
+        is_answering = self.cycle is not None and not self.cycle.response_complete
+        self._counted.is_busy = is_answering or self._counted.is_upgraded
+        if self._counted.is_busy:
+            self._let_be()
+        elif self._deadline is None:
+            self._deadline = self.loop.call_later(self.head_timeout_s, self._too_late)
+
+    def _let_be(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _too_late(self) -> None:
+        self.counted_by.end(self._counted, "no request in time")
+
+
+def guarded(counted: Connections, timeout_s: float) -> type[Guarded]:
+    """Return the protocol of one server."""
+
+    class Bound(Guarded):
+        counted_by = counted
+        head_timeout_s = timeout_s
+
+    return Bound

@@ -1,0 +1,227 @@
+"""API keys: what each may do and see. Kept as SHA-256 alone, compared in constant time, followed as they change."""
+
+import hashlib
+import hmac
+import json
+import re
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import structlog
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
+
+from combee.core.formats.files import is_name
+from combee.settings.gateway import GatewaySettings
+from combee.settings.group import SettingsError, read_trusted
+
+logger = structlog.get_logger()
+
+Scope = Literal["reflections:write", "playbooks:read", "playbooks:admin"]
+SCOPES: frozenset[Scope] = frozenset(("reflections:write", "playbooks:read", "playbooks:admin"))
+SHORTEST = 16
+HASH = re.compile(r"sha256:[0-9a-f]{64}")
+EVERYTHING = ("",)
+TOLD_AGAIN_MS = 60_000
+
+
+def _namespace(given: str) -> str:
+    """Return a name space as it is compared; one that would hold nothing, or all by mistake, is refused."""
+    if not given:
+        raise ValueError("an empty name space: leave 'namespaces' out for a key of all playbooks")
+    if is_name(given):
+        return given
+    meant = given.strip("*/ ") + "/"
+    hint = f": write {meant!r}" if is_name(meant) else ""
+    raise ValueError(f"{given!r} begins no playbook's name, and there are no patterns{hint}")
+
+
+class _Key(BaseModel):
+    """One key as it is configured."""
+
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
+    name: str = Field(min_length=1, max_length=100)
+    key: SecretStr | None = Field(None, min_length=SHORTEST)
+    hash: str | None = Field(None, pattern=f"^{HASH.pattern}$")
+    scopes: frozenset[Scope] = Field(min_length=1)
+    namespaces: tuple[Annotated[str, AfterValidator(_namespace)], ...] = Field(EVERYTHING, min_length=1)
+    expires: AwareDatetime | None = None
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> "_Key":
+        if (self.key is None) == (self.hash is None):
+            raise ValueError("give either key or hash")
+        return self
+
+    def caller(self) -> "Caller":
+        digest = bytes.fromhex((self.hash or "").removeprefix("sha256:"))
+        return Caller(
+            name=self.name,
+            scopes=self.scopes,
+            namespaces=self.namespaces,
+            expires_ms=int(self.expires.timestamp() * 1000) if self.expires else None,
+            digest=_digest(self.key.get_secret_value()) if self.key else digest,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Who asks: what they may do, and the name spaces whose playbooks they may touch.
+
+    ``support`` holds the playbook of that name and all below it, ``support/`` those below it alone.
+    """
+
+    name: str
+    scopes: frozenset[Scope]
+    namespaces: tuple[str, ...] = EVERYTHING
+    expires_ms: int | None = None
+    digest: bytes = field(default=b"", repr=False)
+
+    def may_touch(self, playbook: str) -> bool:
+        """Return whether a playbook is in one of the caller's name spaces."""
+        return self.sees_all or any(
+            playbook == one or playbook.startswith(one if one.endswith("/") else f"{one}/")
+            for one in self.namespaces
+        )
+
+    @property
+    def sees_all(self) -> bool:
+        """Whether every playbook is."""
+        return "" in self.namespaces
+
+
+ANYBODY = Caller(name="anybody", scopes=SCOPES)
+"""Where no keys are configured, which only loopback allows."""
+
+
+class Keyring:
+    """The keys of one gateway; where none are configured, it opens for anybody.
+
+    A file's keys are read again when it changes. If that fails, those read before stay, and the log says so.
+    """
+
+    def __init__(
+        self,
+        callers: Sequence[Caller] | None = None,
+        *,
+        file: Path | None = None,
+        state: tuple[int, ...] | None = None,
+    ) -> None:
+        self._callers = callers
+        self._file = file
+        self._seen = state
+        self._trouble = ""
+        self._told_ms = 0
+
+    def __bool__(self) -> bool:
+        return self._callers is not None
+
+    def caller(self, given: str | None, now_ms: int) -> Caller | None:
+        """Return whose key was given; None if nobody's. It takes as long for the first key as for none."""
+        if self._callers is None:
+            return ANYBODY
+        digest, found = _digest(given or ""), None
+        for one in self._callers:
+            if hmac.compare_digest(one.digest, digest):
+                found = one
+        return found if found and self.holds(found, now_ms) else None
+
+    def holds(self, caller: Caller, now_ms: int) -> bool:
+        """Return whether a key still opens what it did."""
+        if self._callers is None:
+            return caller is ANYBODY
+        return caller in self._callers and (caller.expires_ms is None or now_ms < caller.expires_ms)
+
+    def refresh(self, now_ms: int) -> None:
+        """Read the keys again if their file has changed."""
+        if self._file is None:
+            return
+        state = _state(self._file)
+        if state != self._seen:
+            self._seen, self._trouble = state, ""
+            try:
+                self._callers = _read(self._file, empty=True)
+                logger.info("keys_read", file=str(self._file), keys=len(self._callers))
+            except SettingsError as error:
+                self._trouble, self._told_ms = str(error), now_ms - TOLD_AGAIN_MS
+        if self._trouble and now_ms - self._told_ms >= TOLD_AGAIN_MS:
+            self._told_ms = now_ms
+            logger.error("keys_not_read", error=self._trouble, meanwhile="the keys read before hold")
+
+
+def _state(file: Path) -> tuple[int, ...] | None:
+    """Return what changes with a file; None: it is not there."""
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+def _digest(key: str) -> bytes:
+    return hashlib.sha256(key.encode(errors="surrogatepass")).digest()
+
+
+def keyring(settings: GatewaySettings) -> Keyring:
+    """Return the configured keys.
+
+    Raises
+    ------
+    SettingsError
+        If they cannot be read; no key is ever part of the message.
+    """
+    source = "COMBEE_GATEWAY_KEYS"
+    if settings.gateway_keys is not None and settings.gateway_keys_file is not None:
+        raise SettingsError(f"{source} and {source}_FILE are both set: keep one of them")
+    if settings.gateway_keys is not None:
+        return Keyring(_checked(settings.gateway_keys.get_secret_value(), source))
+    if settings.gateway_keys_file is None:
+        return Keyring()
+    path = settings.gateway_keys_file
+    state = _state(path)  # before it is read: what changes meanwhile is read again
+    return Keyring(_read(path), file=path, state=state)
+
+
+def _read(path: Path, *, empty: bool = False) -> Sequence[Caller]:
+    try:
+        text = read_trusted(path)
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"COMBEE_GATEWAY_KEYS_FILE: {path} cannot be read") from error
+    return _checked(text, str(path), empty=empty)
+
+
+def _checked(text: str, source: str, *, empty: bool = False) -> Sequence[Caller]:
+    """Return the keys in a text; ``empty``: it may be that the last one was taken out."""
+    try:
+        keys = TypeAdapter(list[_Key]).validate_python(_parsed(text))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        raise SettingsError(f"{source}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+    except ValueError:
+        raise SettingsError(f"{source}: neither a JSON list of keys nor TOML with [[keys]]") from None
+    # A file without a letter is one that is being written.
+    if not keys and not (empty and text.strip()):
+        raise SettingsError(f"{source}: no key is in it")
+    callers = [one.caller() for one in keys]
+    if len({one.digest for one in callers}) < len(callers):
+        raise SettingsError(f"{source}: one key is there twice")
+    return callers
+
+
+def _parsed(text: str) -> Any:
+    if text.lstrip().startswith("[") and not text.lstrip().startswith("[["):
+        return json.loads(text)
+    return tomllib.loads(text).get("keys", [])

@@ -1,0 +1,56 @@
+"""Bodies of commands, as the OpenAPI document describes them."""
+
+from typing import Annotated
+
+from pydantic import BeforeValidator, ConfigDict, Field
+
+from combee.core.formats.files import Format
+from combee.gateway.values import LabelName, whole
+from combee_schemas.base import Id, Value
+
+MOST_TEXT = 800_000
+Number = Annotated[int, Field(ge=1, le=2**31), BeforeValidator(whole)]
+
+
+class Asked(Value):
+    """What every command's body may have."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    command_id: Id | None = None
+    """A repeat under the same id has no second effect; None: an id that names what is asked for."""
+
+
+class Promote(Asked):
+    """Let a label point at a version."""
+
+    label: LabelName
+    version: Number | None = None
+    """None: the newest."""
+
+
+class Rollback(Asked):
+    """Make a new version that says what an old one says."""
+
+    version: Number
+
+
+class Edit(Asked):
+    """Change entries; ``text`` is Markdown as ``format=md`` gives it, changed."""
+
+    text: str = Field(max_length=MOST_TEXT)
+    version: Number | None = None
+    """The version that it was made of; None: the one in its title, else the newest."""
+
+
+class Import(Asked):
+    """Replace the content, or start a playbook."""
+
+    text: str = Field(max_length=MOST_TEXT)
+    format: Format
+
+
+class Revoke(Asked):
+    """Take reflections back: entries that rest on them alone go, and they never count again."""
+
+    reflection_ids: list[Id] = Field(min_length=1, max_length=1000)

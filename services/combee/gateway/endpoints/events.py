@@ -1,0 +1,180 @@
+"""``GET /v1/playbooks/{name}/events``: every version pushed as a server-sent event, resumable without a gap.
+
+A client that reads too slowly is dropped, and reads on from ``history`` when it comes back with ``Last-Event-ID``.
+"""
+
+import re
+from collections import Counter, OrderedDict
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from typing import Annotated
+
+import structlog
+from fastapi import APIRouter, Depends, Header, Query, Response
+from sse_starlette import EventSourceResponse, ServerSentEvent
+from sse_starlette.sse import SendTimeoutError
+from starlette.types import Receive, Scope, Send
+
+from combee.core.formats.files import Format
+from combee.gateway import shelf
+from combee.gateway.access.access import allowed, check_touch
+from combee.gateway.access.keys import Caller
+from combee.gateway.context import Context
+from combee.gateway.endpoints.reading import written
+from combee.gateway.names import Name
+from combee.gateway.problems import Refusal, busy, problems
+from combee.gateway.values import DeletedEvent, LabelEvent, VersionEvent
+from combee.ports import TransientError
+from combee_schemas.base import Value
+from combee_schemas.playbook import Playbook
+
+logger = structlog.get_logger()
+
+EVENT_ID = re.compile(r"(?P<version>[0-9]{1,10})(?:@(?P<place>[0-9]{1,18}))?")
+EVENTS_KEPT = 64
+RETRY_MS = 1000
+"""How long a client waits before it connects again, if it leaves that to us."""
+
+
+class Events:
+    """The streams of one gateway."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._settings = context.settings.gateway
+        self._written: OrderedDict[tuple[str, int, str], bytes] = OrderedDict()
+        self._open: Counter[str] = Counter()
+
+    @property
+    def open(self) -> int:
+        """Streams at this moment."""
+        return self._open.total()
+
+    async def events(
+        self,
+        caller: Annotated[Caller, Depends(allowed("playbooks:read"))],
+        name: Name,
+        form: Annotated[Format, Query(alias="format", description="of the playbook in the events")] = "json",
+        last_event_id: Annotated[
+            str | None,
+            Header(
+                pattern=r"^[0-9]{1,10}(@[0-9]{1,18})?$",
+                description="the id of the last event received, or a version: what came after it is sent first",
+            ),
+        ] = None,
+    ) -> Response:
+        """Push every new version of a playbook, one that does not exist yet too; first the newest one there is."""
+        check_touch(caller, name)
+        shelf.check_current(self._context)
+        if self._open[caller.name] >= self._settings.gateway_streams:
+            raise busy("too many event streams of this key are open")
+        return _Stream(
+            self._counted(caller.name, self._follow(name, form, await self._position(name, last_event_id))),
+            ping=self._settings.gateway_heartbeat_s,
+            send_timeout=self._settings.gateway_send_timeout_s,
+        )
+
+    async def _position(self, name: str, last_event_id: str | None) -> int | None:
+        """Return after which place in ``history`` to go on; None: with the newest version."""
+        given = EVENT_ID.fullmatch(last_event_id or "")
+        if given is None:
+            return None
+        if given["place"] is not None:
+            return int(given["place"])
+        version = int(given["version"])
+        places = await self._context.history.places(name)
+        older = [place for known, place in places.items() if known <= version]
+        return max(older, default=-1)
+
+    async def _follow(self, name: str, form: Format, position: int | None) -> AsyncGenerator[bytes, None]:
+        feed, labels = self._context.feed, dict[str, int]()
+        latest = self._context.playbooks.latest(name)
+        if position is None and latest.version:
+            position = latest.history_offset
+            yield self._event(latest, form)
+        if position is None:
+            position = await feed.start(name)
+        while not self._context.stopping.is_set():
+            seen = feed.changed.seen
+            async with aclosing(feed.after(name, position)) as versions:
+                async for version in versions:
+                    position = version.history_offset
+                    yield self._event(version, form)
+            for event in self._moved(name, labels):
+                yield event
+            await feed.changed.wait(seen, self._settings.gateway_heartbeat_s)
+
+    def _moved(self, name: str, labels: dict[str, int]) -> list[bytes]:
+        """Return events for labels that point elsewhere than they did, and remember where they do."""
+        now = {label: one.version for label, one in shelf.labels_of(self._context, name).items()}
+        moved = [
+            LabelEvent(name=name, label=label, version=version)
+            for label, version in now.items()
+            if labels.get(label) != version
+        ]
+        labels.clear()
+        labels.update(now)
+        return [_encoded("label", one) for one in moved]
+
+    def _event(self, version: Playbook, form: Format) -> bytes:
+        """Return one version as an event, written once for all streams."""
+        key = (version.name, version.version, form)
+        if key not in self._written:
+            self._written[key] = _event(version, form)
+            while len(self._written) > EVENTS_KEPT:
+                self._written.popitem(last=False)
+        return self._written[key]
+
+    async def _counted(self, key: str, events: AsyncGenerator[bytes, None]) -> AsyncIterator[bytes]:
+        self._open[key] += 1
+        try:
+            async with aclosing(events):
+                async for event in events:
+                    yield event
+        except TransientError as error:
+            # The client comes back with Last-Event-ID, and by then Kafka may have, too.
+            logger.warning("stream_ended", error=str(error))
+        finally:
+            self._open[key] -= 1
+
+
+class _Stream(EventSourceResponse):
+    """A response whose client may be dropped; that is no error of ours."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        except* SendTimeoutError:  # of an event and of a sign of life, perhaps both
+            logger.info("stream_dropped", reason="the client took nothing for too long")
+
+
+def _event(version: Playbook, form: Format) -> bytes:
+    place = f"{version.version}@{version.history_offset}"
+    if version.origin == shelf.DELETED:
+        return _encoded("deleted", DeletedEvent(name=version.name, version=version.version), place)
+    about = VersionEvent(
+        name=version.name, version=version.version, format=form, created_at_ms=version.created_at_ms
+    )
+    try:
+        said = {"playbook": version} if form == "json" else {"text": written(version, form)}
+    except Refusal:  # this version has no room in the format; the client learns that it exists
+        said = {}
+    return _encoded("version", about.model_copy(update=said), place)
+
+
+def _encoded(kind: str, data: Value, place: str | None = None) -> bytes:
+    text = data.model_dump_json(exclude_none=True)
+    return ServerSentEvent(event=kind, id=place, data=text, retry=RETRY_MS, sep="\n").encode()
+
+
+def router(streams: Events) -> APIRouter:
+    """Return the endpoint."""
+    routes = APIRouter(tags=["playbooks"])
+    stream = {"description": "Events: version, label, deleted.", "content": {"text/event-stream": {}}}
+    routes.add_api_route(
+        "/v1/playbooks/{name:playbook}/events",
+        streams.events,
+        response_class=Response,
+        responses={200: stream, **problems()},
+    )
+    return routes

@@ -1,0 +1,243 @@
+"""``POST /v1/traces`` and ``/v1/reflections``: accepted when Kafka has acknowledged, and not before."""
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request, Response
+from pydantic import ValidationError
+from pydantic_core import from_json, to_json
+
+from combee.core.formats.intake import nothing_said
+from combee.core.identity import content_id, fingerprint
+from combee.core.redact import redacted_deep
+from combee.gateway.access.access import allowed
+from combee.gateway.access.keys import Caller
+from combee.gateway.context import Context
+from combee.gateway.problems import BODY, Refusal, Wrong, invalid, problems, unknowns, wrongs
+from combee.gateway.values import Item, Receipt, whole
+from combee_schemas import topics
+from combee_schemas.base import Message, Usage
+from combee_schemas.codec import CodecError, encode
+from combee_schemas.reflection import Reflection
+from combee_schemas.topics import AnyTopic
+from combee_schemas.trace import Trace
+
+JSON = "application/json"
+REMEMBERED = 50_000
+"""Ids of the last objects acknowledged; older repeats are recognised by the services."""
+Place = tuple[str, str, str]
+"""Topic, playbook and id."""
+NAMES = ("playbook", "trace_id", "reflection_id")
+"""Fields that are looked up by: they are never redacted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """One kind of object that agents send."""
+
+    topic: AnyTopic
+    id_field: str
+    prefix: str
+
+    @property
+    def where(self) -> str:
+        """Its path."""
+        return f"/v1/{self.topic.name}"
+
+
+KINDS = (
+    Kind(topic=topics.TRACES, id_field="trace_id", prefix="t"),
+    Kind(topic=topics.REFLECTIONS, id_field="reflection_id", prefix="r"),
+)
+
+
+class Publishing:
+    """Reads, checks and writes what agents send."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._settings = context.settings.gateway
+        self._acknowledged: OrderedDict[Place, str] = OrderedDict()
+        """With the content's fingerprint."""
+
+    @property
+    def most(self) -> int:
+        """Items of one request at most."""
+        return self._settings.gateway_max_batch
+
+    async def take(self, kind: Kind, caller: Caller, body: bytes) -> tuple[HTTPStatus, Receipt]:
+        """Write what a body holds; return what became of it.
+
+        Raises
+        ------
+        Refusal
+            If all of it is refused.
+        """
+        objects, single = self._objects(body)
+        found = self._consistent(kind, [self._checked(kind, caller, one) for one in objects])
+        good = {at: one for at, one in enumerate(found) if isinstance(one, Message)}
+        if not good:
+            raise _all_refused([one for one in found if isinstance(one, Refusal)], single=single)
+        repeated = await self._write(kind, list(good.values()))
+        items = [self._item(kind, at, one, repeated) for at, one in enumerate(found)]
+        receipt = Receipt(
+            accepted=sum(one.status == "accepted" for one in items),
+            repeated=sum(one.status == "repeated" for one in items),
+            refused=sum(one.status == "refused" for one in items),
+            items=tuple(items),
+        )
+        return (HTTPStatus.MULTI_STATUS if receipt.refused else HTTPStatus.ACCEPTED), receipt
+
+    def _objects(self, body: bytes) -> tuple[list[Any], bool]:
+        try:
+            found = whole(from_json(body, allow_inf_nan=False))
+        except ValueError as error:
+            raise Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, f"not JSON: {error}") from error
+        if not isinstance(found, list):
+            return [found], True
+        if not 1 <= len(found) <= self.most:
+            raise Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, f"a batch has 1 to {self.most} items")
+        return found, False
+
+    def _checked(self, kind: Kind, caller: Caller, given: Any) -> Message | Refusal:
+        """Return one object as a message that fits a record, or why not."""
+        if not isinstance(given, dict):
+            return Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, "expected an object")
+        what, unknown = f"not a {kind.topic.message.type}", unknowns(kind.topic.message, given)
+        try:
+            fields = {name: value if name in NAMES else redacted_deep(value) for name, value in given.items()}
+            if fields.get(kind.id_field) is None:
+                fields[kind.id_field] = content_id(kind.prefix, to_json(fields).decode())
+            message = kind.topic.message.model_validate_json(to_json(fields), strict=True)
+            if not getattr(message, "created_at_ms", 0):
+                message = message.model_copy(update={"created_at_ms": self._context.clock.now_ms()})
+            encode(message)
+        except (ValidationError, RecursionError) as error:
+            errors = wrongs(error) if isinstance(error, ValidationError) else ()
+            return invalid(what, (*unknown, *errors))
+        except CodecError as error:
+            unwritable = error.__cause__ is not None  # such as a number of more than 64 bits
+            status = HTTPStatus.UNPROCESSABLE_ENTITY if unwritable else HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+            return Refusal(status, str(error))
+        if unknown:
+            return invalid(what, unknown)
+        if isinstance(message, Trace | Reflection) and (lack := nothing_said(message)):
+            return Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, lack)
+        playbook = getattr(message, "playbook", "")
+        if not caller.may_touch(playbook):
+            return Refusal(HTTPStatus.FORBIDDEN, f"this key's name spaces do not hold {playbook}")
+        # What a client says that it spent would count against the playbook's cap.
+        return message.model_copy(update={"usage": Usage()}) if isinstance(message, Reflection) else message
+
+    def _consistent(self, kind: Kind, found: Sequence[Message | Refusal]) -> list[Message | Refusal]:
+        """Refuse what is other content than its playbook has under its id, as far as that is remembered."""
+        first: dict[Place, str] = {}
+
+        def one(given: Message | Refusal) -> Message | Refusal:
+            if isinstance(given, Refusal):
+                return given
+            place, content = self._place(kind, given), fingerprint(given)
+            if content == self._acknowledged.get(place, first.setdefault(place, content)):
+                return given
+            _, playbook, own = place
+            detail = f"{playbook} has other content under the id {own}: send this under an id of its own"
+            return Refusal(HTTPStatus.CONFLICT, detail)
+
+        return [one(given) for given in found]
+
+    async def _write(self, kind: Kind, messages: Sequence[Message]) -> Mapping[Place, bool]:
+        """Write what was not acknowledged before; return by place which was."""
+        places = {self._place(kind, one): one for one in messages}
+        known = {place for place in places if place in self._acknowledged}
+        fresh = [one for place, one in places.items() if place not in known]
+        if fresh:
+            offsets = await self._context.write(*map(kind.topic.record, fresh))
+            self._note(fresh, offsets)
+        self._acknowledged.update({place: fingerprint(one) for place, one in places.items()})
+        while len(self._acknowledged) > REMEMBERED:
+            self._acknowledged.popitem(last=False)
+        return {place: place in known for place in places}
+
+    def _note(self, messages: Sequence[Message], offsets: Sequence[int]) -> None:
+        """Let the live picture know at once what it will read in a moment: who asks next is told of it."""
+        picture, now_ms = self._context.live.picture, self._context.clock.now_ms()
+        for message, offset in zip(messages, offsets, strict=True):
+            if isinstance(message, Reflection):
+                picture.acknowledged(message.playbook, offset, now_ms)
+            elif isinstance(message, Trace):
+                self._context.traced[message.playbook] += 1
+
+    def _item(self, kind: Kind, index: int, found: Message | Refusal, repeated: Mapping[Place, bool]) -> Item:
+        if isinstance(found, Refusal):
+            return Item(index=index, status="refused", problem=found.problem)
+        status = "repeated" if repeated[self._place(kind, found)] else "accepted"
+        return Item(index=index, id=_id(kind, found), status=status)
+
+    def _place(self, kind: Kind, message: Message) -> Place:
+        return kind.topic.name, str(getattr(message, "playbook", "")), _id(kind, message)
+
+
+def _id(kind: Kind, message: Message) -> str:
+    return str(getattr(message, kind.id_field))
+
+
+def _all_refused(found: Sequence[Refusal], *, single: bool) -> Refusal:
+    if single:
+        return found[0]
+    errors = [
+        Wrong(where=".".join(filter(None, (str(at), wrong.where))), detail=wrong.detail)
+        for at, one in enumerate(found)
+        for wrong in one.problem.errors or (Wrong(where="", detail=one.problem.detail),)
+    ]
+    statuses = {one.problem.status for one in found}
+    status = HTTPStatus(statuses.pop()) if len(statuses) == 1 else HTTPStatus.UNPROCESSABLE_ENTITY
+    return Refusal(status, "every item was refused", errors=tuple(errors))
+
+
+def router(context: Context) -> APIRouter:
+    """Return the endpoints."""
+    routes = APIRouter(tags=["publish"])
+    publishing = Publishing(context)
+    for kind in KINDS:
+        _add(routes, publishing, kind)
+    return routes
+
+
+def _add(routes: APIRouter, publishing: Publishing, kind: Kind) -> None:
+    async def publish(
+        request: Request, caller: Annotated[Caller, Depends(allowed("reflections:write"))]
+    ) -> Response:
+        # A type that browsers send for pages of other origins only after asking, which CORS then denies.
+        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != JSON:
+            raise Refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"send {JSON}")
+        status, receipt = await publishing.take(kind, caller, await request.body())
+        return Response(receipt.model_dump_json(), status, media_type=JSON)
+
+    schema = {"$ref": f"#/components/schemas/New{kind.topic.message.__name__}"}
+    batch = {"type": "array", "items": schema, "minItems": 1, "maxItems": publishing.most}
+    body = {"required": True, "content": {JSON: {"schema": {"anyOf": [schema, batch]}}}}
+    routes.add_api_route(
+        kind.where,
+        publish,
+        methods=["POST"],
+        status_code=HTTPStatus.ACCEPTED,
+        operation_id=f"publish_{kind.topic.name}",
+        summary=f"Publish {kind.topic.name}, one or many.",
+        description=(
+            "Answers when Kafka has acknowledged. A repeat under the same id of the same playbook counts once; other"
+            " content under it is refused (409) while it is remembered. Without an id the same content has the same"
+            " id. Secrets in texts are replaced by `***`. Of a batch, what is refused does not hold up the rest: the"
+            " status is 207 then. A reflection's `usage` is not taken over, and its `bullet_tags` count only for"
+            " entries of the version that its `shown` names."
+        ),
+        response_model=Receipt,
+        responses={
+            202: {"description": "All of it is acknowledged."},
+            207: {"description": "Some items are acknowledged, some refused.", "model": Receipt},
+            **problems(409, 415, *BODY),
+        },
+        openapi_extra={"requestBody": body},
+    )

@@ -1,0 +1,169 @@
+"""``GET /v1/playbooks…``: lists, versions, differences; answered from memory wherever possible."""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from itertools import islice
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Header, Query, Response
+
+from combee.core.formats.files import Format, write_playbook
+from combee.core.playbook.apply import empty
+from combee.core.playbook.comparison import Comparison, compare
+from combee.gateway import shelf
+from combee.gateway.access.access import allowed
+from combee.gateway.access.keys import Caller
+from combee.gateway.context import Context
+from combee.gateway.names import Name
+from combee.gateway.problems import Refusal, problems
+from combee.gateway.values import LabelName, Page, Versions, listed, version_row
+from combee_schemas.base import PlaybookName
+from combee_schemas.digests import digest
+from combee_schemas.playbook import Playbook
+
+JSON, TEXT, MARKDOWN = "application/json", "text/plain", "text/markdown"
+MEDIA_TYPES: Mapping[str, str] = {"ace": TEXT, "md": MARKDOWN, "skill": MARKDOWN}
+"""All others are JSON."""
+MOST = 1000
+FEW = 100
+
+Reader = Annotated[Caller, Depends(allowed("playbooks:read"))]
+Version = Annotated[int, Query(ge=0, le=2**31, description="0 is the empty version that all start from")]
+IfNoneMatch = Annotated[str | None, Header(description="ETags that the client has already")]
+
+
+class Reading:
+    """The endpoints' work."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    async def list_playbooks(
+        self,
+        caller: Reader,
+        prefix: Annotated[str, Query(max_length=200, description="names that begin so")] = "",
+        after: Annotated[PlaybookName | None, Query(description="names that come later")] = None,
+        limit: Annotated[int, Query(ge=1, le=MOST)] = MOST,
+    ) -> Page:
+        """List the playbooks that this key may see, in the order of their names."""
+        shelf.check_current(self._context)
+        found = (
+            one
+            for name, one in shelf.everything(self._context).items()
+            if name.startswith(prefix) and name > (after or "") and caller.may_touch(name)
+        )
+        first = list(islice(found, limit + 1))
+        rows = tuple(listed(one, shelf.labels_of(self._context, one.name)) for one in first[:limit])
+        return Page(playbooks=rows, next=rows[-1].name if len(first) > limit else None)
+
+    async def playbook(
+        self,
+        caller: Reader,
+        name: Name,
+        version: Annotated[int | None, Query(ge=1, le=2**31)] = None,
+        label: Annotated[LabelName | None, Query(description="such as `production`, or `latest`")] = None,
+        form: Annotated[Format, Query(alias="format")] = "json",
+        if_none_match: IfNoneMatch = None,
+    ) -> Response:
+        """Return one version of a playbook, the newest by default; with its ETag, only if it is another one."""
+        found = await shelf.wanted(self._context, caller, name, version, label)
+        etag = tag(found, form)
+        headers = {"ETag": etag, "Cache-Control": "no-cache", "Combee-Version": str(found.version)}
+        if matches(if_none_match, etag):
+            return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
+        return Response(written(found, form), headers=headers, media_type=MEDIA_TYPES.get(form, JSON))
+
+    async def versions(
+        self,
+        caller: Reader,
+        name: Name,
+        before: Annotated[int | None, Query(ge=1, le=2**31, description="older ones than this")] = None,
+        limit: Annotated[int, Query(ge=1, le=MOST)] = FEW,
+    ) -> Versions:
+        """List the versions of a playbook, newest first."""
+        await shelf.wanted(self._context, caller, name)
+        places = sorted(await self._context.history.places(name), reverse=True)
+        first = [one for one in places if before is None or one < before][: limit + 1]
+        found = [await self._context.history.exactly(name, one) for one in first[:limit]]
+        rows = tuple(version_row(one) for one in found if one is not None)
+        return Versions(name=name, versions=rows, next=first[limit - 1] if len(first) > limit else None)
+
+    async def difference(
+        self,
+        caller: Reader,
+        name: Name,
+        from_: Annotated[Version, Query(alias="from")],
+        to: Version,
+    ) -> Comparison:
+        """Return what version ``to`` says otherwise than version ``from``, entry by entry."""
+        before, after = [
+            await shelf.wanted(self._context, caller, name, one) if one else empty(name)
+            for one in (from_, to)
+        ]
+        if not from_ and not to:
+            await shelf.wanted(self._context, caller, name)
+        return compare(before, after)
+
+
+def tag(playbook: Playbook, form: Format) -> str:
+    """Return the ETag of one version in one format; it names the bytes, so that nothing has to be written for it."""
+    parts = (playbook.name, playbook.version, playbook.created_at_ms, form)
+    return f'"{playbook.version}-{digest("etag", *parts).hex()}"'
+
+
+def matches(if_none_match: str | None, etag: str) -> bool:
+    """Return whether a client has this already (RFC 9110: weak comparison)."""
+    given = [one.strip().removeprefix("W/") for one in (if_none_match or "").split(",")]
+    return etag in given or "*" in given
+
+
+def written(playbook: Playbook, form: Format) -> str:
+    """Return a playbook as text.
+
+    Raises
+    ------
+    Refusal
+        If the format has no room for it.
+    """
+    try:
+        return write_playbook(playbook, form)
+    except ValueError as error:
+        raise Refusal(HTTPStatus.CONFLICT, f"{playbook.name} cannot be written as {form}: {error}") from error
+
+
+def router(context: Context) -> APIRouter:
+    """Return the endpoints; what follows a name is found before the name alone."""
+    reading, routes = Reading(context), APIRouter(tags=["playbooks"])
+    below = "/v1/playbooks"
+    routes.add_api_route(below, reading.list_playbooks, response_model=Page, responses=problems())
+    add = routes.add_api_route
+    add(
+        f"{below}/{{name:playbook}}/versions",
+        reading.versions,
+        response_model=Versions,
+        responses=problems(404),
+    )
+    add(
+        f"{below}/{{name:playbook}}/diff",
+        reading.difference,
+        response_model=Comparison,
+        responses=problems(404),
+    )
+    text = {"schema": {"type": "string"}}
+    shapes = {"anyOf": [{"$ref": "#/components/schemas/Playbook"}, {"type": "object"}]}
+    content = {JSON: {"schema": shapes}, TEXT: text, MARKDOWN: text}
+    headers = {
+        "ETag": {"schema": {"type": "string"}},
+        "Combee-Version": {"schema": {"type": "integer"}, "description": "the version that this is"},
+    }
+    add(
+        f"{below}/{{name:whole}}",
+        reading.playbook,
+        response_class=Response,
+        responses={
+            200: {"description": "The playbook.", "content": content, "headers": headers},
+            304: {"description": "The client has it already.", "headers": headers},
+            **problems(400, 404, 409),
+        },
+    )
+    return routes

@@ -1,0 +1,271 @@
+"""``GET /v1/reflections/{id}``: what became of one reflection, looked up in the topics on demand."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Depends, Path, Query
+
+from combee.gateway import shelf
+from combee.gateway.access.access import allowed, check_touch
+from combee.gateway.access.keys import Caller
+from combee.gateway.context import Context
+from combee.gateway.problems import not_found, problems, unavailable
+from combee.ports import Record, TopicPartition
+from combee_schemas import topics
+from combee_schemas.base import PlaybookName, Value
+from combee_schemas.batch import Batch, Member
+from combee_schemas.codec import CodecError, decode
+from combee_schemas.dead_letter import DeadLetter, Resolution, claimed_attempt
+from combee_schemas.playbook import Playbook
+from combee_schemas.reflection import Reflection
+
+LOOKUP_S = 10.0
+AT_ONCE = 4
+RECENT = 2_000
+"""So many offsets back manifests are read first: most who ask have published lately."""
+
+Reader = Annotated[Caller, Depends(allowed("playbooks:read"))]
+ReflectionId = Annotated[
+    str, Path(min_length=1, max_length=200, description="as it was published or answered")
+]
+Where = Annotated[PlaybookName, Query(description="the playbook that it was published for")]
+
+
+class Fate(Value):
+    """What became of a reflection so far."""
+
+    reflection_id: str
+    playbook: PlaybookName
+    state: Literal["waiting", "in_batch", "applied", "dead_lettered", "dropped"]
+    """waiting: in its window; in_batch: on its way through the tree; applied: in ``version``; dead_lettered: see
+    ``detail``; dropped: a dead letter that an operator let go."""
+    detail: str
+    """The same in words."""
+    batch_id: str = ""
+    batch_sequence: int | None = None
+    level: int | None = None
+    """In a batch: the level whose calls run now, 0 first; None where the gateway has not seen the tree."""
+    version: int | None = None
+    entries: tuple[str, ...] = ()
+    """Entries of that version that rest on it; without any, it taught nothing new."""
+    revoked: bool = False
+    repeats: int = 0
+    """Later records of the same id, which count for nothing, as far back as was read."""
+    until_ms: int | None = None
+    """Waiting: when its window closes at the latest."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Manifest:
+    """The batch that a reflection is in, and as which attempt."""
+
+    batch: Batch
+    member: Member
+
+
+class Fates:
+    """Reads what is needed, newest first, within a deadline; few at once."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._slots = asyncio.Semaphore(AT_ONCE)
+
+    async def reflection(self, caller: Reader, reflection_id: ReflectionId, playbook: Where) -> Fate:
+        """Tell what became of a reflection: waiting, in a batch, applied (and to which entries) or dead-lettered."""
+        check_touch(caller, playbook)
+        shelf.check_current(self._context)
+        try:
+            async with asyncio.timeout(LOOKUP_S), self._slots:
+                found = await self._found(playbook, reflection_id)
+        except TimeoutError as error:
+            raise unavailable(f"the topics could not be read within {LOOKUP_S:.0f} s") from error
+        if found is None:
+            first = (await self._context.log.beginnings(topics.REFLECTIONS.name)).values()
+            older = ", or it has expired" if any(first) else ""
+            raise not_found(f"no reflection of this id is in the log for {playbook}{older}")
+        return found
+
+    async def _found(self, name: str, one: str) -> Fate | None:
+        end = (await self._context.log.ends(topics.BATCHES.name))[
+            await self._partition(topics.BATCHES.name, name)
+        ]
+        recent = max(0, end - RECENT)
+        through = self._context.playbooks.latest(name).through_offset
+        manifest, repeats = None, 0
+        async for batch in self._batches(name, recent, end):
+            through = max(through, batch.through_offset)
+            repeats += sum(member.reflection_id == one for member in batch.dropped)
+            manifest = _in(batch, one) or manifest
+        records = [record async for record in self._records(name, one, through + 1)]
+        attempt = manifest.member.attempt if manifest else -1
+        again = [record for record in records if _attempt(record) > attempt]
+        repeats += len(records) - min(len(again), 1)
+        if again:
+            buried = await self._buried(name, one, again[0].timestamp_ms, attempt)
+            return buried or self._waiting(name, one, repeats)
+        if manifest is None:
+            buried = await self._buried(name, one, 0, attempt)
+            if buried is not None:
+                return buried
+            async for batch in self._batches(name, 0, recent):
+                manifest = _in(batch, one) or manifest
+        return await self._batched(name, one, manifest, repeats) if manifest else None
+
+    # ---- the topics
+
+    async def _partition(self, topic: str, name: str) -> int:
+        return await self._context.log.partition_for(topic, name.encode())
+
+    async def _batches(self, name: str, start: int, end: int) -> AsyncIterator[Batch]:
+        source = TopicPartition(
+            topic=topics.BATCHES.name, partition=await self._partition(topics.BATCHES.name, name)
+        )
+        if start < end:
+            async for record in self._context.log.read(source, start, end):
+                for batch in topics.BATCHES.under(name, [record]):
+                    yield batch
+
+    async def _records(self, name: str, one: str, start: int) -> AsyncIterator[Record]:
+        """Yield the records of a reflection that no batch has covered yet."""
+        topic = topics.REFLECTIONS.name
+        async for record in self._context.log.read(
+            TopicPartition(topic=topic, partition=await self._partition(topic, name)), start
+        ):
+            if any(found.reflection_id == one for found in topics.REFLECTIONS.under(name, [record])):
+                yield record
+
+    async def _buried(self, name: str, one: str, since_ms: int, attempt: int) -> Fate | None:
+        """Return the fate of what failed as a later attempt than ``attempt``; None if it did not, or goes on."""
+        log, topic = self._context.log, topics.DEAD_LETTERS.name
+        letters: dict[tuple[int, int], DeadLetter] = {}
+        resolved: dict[tuple[int, int], Resolution] = {}
+        for number, start in (await log.offsets_at(topic, since_ms)).items():
+            async for record in log.read(TopicPartition(topic=topic, partition=number), start):
+                found = _decoded(record)
+                if isinstance(found, DeadLetter) and _is_about(found, name, one) and found.attempts > attempt:
+                    letters[found.origin_partition, found.origin_offset] = found
+                if isinstance(found, Resolution):
+                    resolved.setdefault((found.origin_partition, found.origin_offset), found)
+        for place, letter in reversed(letters.items()):
+            decision = resolved[place].decision if place in resolved else None
+            if decision != "retried":
+                state: Literal["dropped", "dead_lettered"] = "dropped" if decision else "dead_lettered"
+                return Fate(
+                    reflection_id=one,
+                    playbook=name,
+                    state=state,
+                    detail=f"{letter.service} could not use it: {letter.reason}",
+                )
+        return None
+
+    # ---- what is answered
+
+    def _waiting(self, name: str, one: str, repeats: int) -> Fate:
+        waiting, until_ms = (
+            self._context.live.picture.windows.count(name),
+            shelf.closes_ms(self._context, name),
+        )
+        size = self._context.live.picture.batch_size(name)
+        closes = f"when full or at {shelf.moment(until_ms)}"
+        detail = f"it waits in its window ({waiting} of {size}), which closes {closes}"
+        return Fate(
+            reflection_id=one,
+            playbook=name,
+            state="waiting",
+            detail=detail,
+            repeats=repeats,
+            until_ms=until_ms,
+        )
+
+    async def _batched(self, name: str, one: str, manifest: _Manifest, repeats: int) -> Fate:
+        batch, latest = manifest.batch, self._context.playbooks.latest(name)
+        common = {
+            "reflection_id": one,
+            "playbook": name,
+            "batch_id": batch.batch_id,
+            "batch_sequence": batch.sequence,
+            "repeats": repeats,
+            "revoked": one in latest.revoked,
+        }
+        if latest.batch_sequence < batch.sequence:
+            level = self._level(batch)
+            where = (
+                "its update waits for publish" if level is None else f"level {level} of {len(batch.widths)}"
+            )
+            detail = f"it is in batch {batch.sequence}: {where}"
+            return Fate.model_validate({**common, "state": "in_batch", "level": level, "detail": detail})
+        buried = await self._buried(name, one, batch.closed_at_ms, manifest.member.attempt)
+        if buried is not None:
+            return buried.model_copy(update=common)
+        version = await self._version(name, batch)
+        entries = tuple(entry.id for entry in version.entries if one in entry.evidence) if version else ()
+        rests = f"; on it rest {', '.join(entries)}" if entries else "; it taught nothing that was not known"
+        return Fate.model_validate(
+            {
+                **common,
+                "state": "applied",
+                "version": version and version.version,
+                "entries": entries,
+                "detail": f"batch {batch.sequence} became version {version.version}{rests}"
+                if version
+                else f"batch {batch.sequence} became a version that is no longer in the log",
+            }
+        )
+
+    def _level(self, batch: Batch) -> int | None:
+        seen = self._context.live.picture.batch(batch.batch_id)
+        return (
+            min((node.level for node in seen.nodes if node.state != "done"), default=None) if seen else None
+        )
+
+    async def _version(self, name: str, batch: Batch) -> Playbook | None:
+        """Return the version that a batch became; it stands after the one that the batch was begun on."""
+        history = self._context.history
+        source = await history.source(name)
+        end = (await self._context.log.ends(source.topic))[source.partition]
+        found = None
+        async for version in history.between(name, batch.base_history_offset + 1, end):
+            if found is None and version.origin == "batch" and version.batch_id == batch.batch_id:
+                found = version
+        return found
+
+
+def _in(batch: Batch, one: str) -> _Manifest | None:
+    return next((_Manifest(batch, member) for member in batch.members if member.reflection_id == one), None)
+
+
+def _attempt(record: Record) -> int:
+    claim = claimed_attempt(record.headers)
+    return claim.number if claim else 0
+
+
+def _decoded(record: Record) -> DeadLetter | Resolution | None:
+    return topics.DEAD_LETTERS.read_or_none(record) or topics.RESOLUTIONS.read_or_none(record)
+
+
+def _is_about(letter: DeadLetter, name: str, one: str) -> bool:
+    """Return whether a letter is about this reflection; of a record that was refused unread its bytes say it."""
+    if letter.record_id:
+        return (letter.record_id, letter.playbook) == (one, name)
+    if letter.origin_topic != topics.REFLECTIONS.name or letter.truncated:
+        return False
+    try:
+        found = decode(letter.value, Reflection)
+    except CodecError:
+        return False
+    return (found.reflection_id, found.playbook) == (one, name)
+
+
+def router(context: Context) -> APIRouter:
+    """Return the endpoint."""
+    routes = APIRouter(tags=["publish"])
+    routes.add_api_route(
+        "/v1/reflections/{reflection_id:path}",
+        Fates(context).reflection,
+        response_model=Fate,
+        operation_id="reflection",
+        responses=problems(404),
+    )
+    return routes

@@ -1,0 +1,109 @@
+"""What the deployment does: the ledger, a batch's tree, the live picture; and health and metrics of this process."""
+
+import asyncio
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Path, Response
+
+from combee.core.live.values import LiveBatch, Snapshot
+from combee.gateway.access.access import allowed, check_sees_all
+from combee.gateway.access.keys import Caller
+from combee.gateway.context import Context
+from combee.gateway.problems import not_found, problems, unavailable
+from combee.gateway.values import LedgerAccount
+from combee.inspection.audit import audit
+from combee.telemetry.health_server import Page, pages
+
+LEDGER_S = 120.0
+KEPT_S = 5.0
+"""An account this young is given again: reading all topics costs as much as it sounds."""
+
+Reader = Annotated[Caller, Depends(allowed("playbooks:read"))]
+MetricsText = Callable[[], tuple[str, bytes]]
+
+
+class Status:
+    """The endpoints' work."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._auditing = asyncio.Lock()
+        self._account: tuple[float, LedgerAccount] | None = None
+
+    async def status(self, caller: Reader) -> Snapshot:
+        """Return the live picture: rates and lag per stage, windows, batches, newest versions, dead letters."""
+        found = self._context.live.picture.snapshot(self._context.clock.now_ms())
+        return found if caller.sees_all else _narrowed(found, caller)
+
+    async def batch(
+        self, caller: Reader, batch_id: Annotated[str, Path(min_length=1, max_length=200)]
+    ) -> LiveBatch:
+        """Return one of the last 50 batches with its tree, node by node."""
+        found = self._context.live.picture.batch(batch_id)
+        if found is None or not caller.may_touch(found.playbook):
+            raise not_found("none of the last 50 batches has this id")
+        return found
+
+    async def ledger(self, caller: Reader) -> LedgerAccount:
+        """Account for every acknowledged reflection, from the topics alone; reads all of them."""
+        check_sees_all(caller)
+        try:
+            async with asyncio.timeout(LEDGER_S), self._auditing:
+                return await self._audited()
+        except TimeoutError as error:
+            raise unavailable(f"the topics could not be read within {LEDGER_S:.0f} s") from error
+
+    async def _audited(self) -> LedgerAccount:
+        now_s = self._context.clock.monotonic()
+        if self._account is None or now_s - self._account[0] > KEPT_S:
+            report = await audit(self._context.log)
+            account = LedgerAccount.model_validate({"good": report.good, **report.as_json()})
+            self._account = self._context.clock.monotonic(), account
+        return self._account[1]
+
+
+def _narrowed(found: Snapshot, caller: Caller) -> Snapshot:
+    """Return what a caller may see of a snapshot; stages are about all playbooks, and are counts alone."""
+    playbooks = tuple(one for one in found.playbooks if caller.may_touch(one.name))
+    letters = tuple(
+        one for one in found.dead_letters_recent if one.playbook and caller.may_touch(one.playbook)
+    )
+    shown = {
+        "playbooks": playbooks,
+        "playbooks_total": len(playbooks),
+        "batches": tuple(one for one in found.batches if caller.may_touch(one.playbook)),
+        "dead_letters": len(letters),
+        "dead_letters_recent": letters,
+    }
+    return found.model_copy(update=shown)
+
+
+def router(context: Context, metrics: MetricsText) -> APIRouter:
+    """Return the endpoints; those of health and metrics are the ones that every worker has on its port."""
+    status, routes = Status(context), APIRouter(tags=["status"])
+    add = routes.add_api_route
+    add("/v1/status", status.status, response_model=Snapshot, responses=problems())
+    add("/v1/batches/{batch_id}", status.batch, response_model=LiveBatch, responses=problems(404))
+    add("/v1/ledger", status.ledger, response_model=LedgerAccount, responses=problems())
+    for path, page in pages(context.health, metrics).items():
+        add(path, _shown(page), response_class=Response, responses=_texts(path), name=path.strip("/"))
+    return routes
+
+
+def _shown(page: Callable[[], Page]) -> Callable[[], Response]:
+    def shown() -> Response:
+        status, kind, body = page()
+        return Response(body, status, media_type=kind)
+
+    return shown
+
+
+def _texts(path: str) -> dict[int | str, dict[str, Any]]:
+    text = {"content": {"text/plain": {"schema": {"type": "string"}}}}
+    ways: dict[int | str, dict[str, Any]] = {HTTPStatus.OK.value: {"description": "All is well.", **text}}
+    if path == "/metrics":
+        return {200: {"description": "For Prometheus.", **text}, **problems()}
+    found = problems()
+    return {**ways, **found, 503: {"description": "Something is red; the text says what.", **text}}

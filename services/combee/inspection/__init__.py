@@ -1,0 +1,1 @@
+"""What the topics say: audit, lineage, backlog, dead letters, the live picture."""

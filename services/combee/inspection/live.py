@@ -1,0 +1,238 @@
+"""The live picture, kept current from the topics by one task per topic; it joins no consumer group."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import aclosing, suppress
+from functools import partial
+from typing import TypeVar
+
+import structlog
+
+from combee.core.live.picture import Picture
+from combee.core.live.values import Snapshot
+from combee.inspection.backlog import INPUTS
+from combee.inspection.lag import Lag, Lags
+from combee.ports import Clock, FatalError, Log, Record, TransientError
+from combee_schemas import topics
+from combee_schemas.codec import CodecError
+from combee_schemas.playbook import Playbook
+from combee_schemas.topics import AnyTopic, key_of
+
+logger = structlog.get_logger()
+T = TypeVar("T")
+
+SHARED_S = 0.3
+"""All who ask within this time get the same snapshot."""
+LOOK_S = 1.0
+"""How often offsets and lags are looked at."""
+RETRY_S = 1.0
+SURE_S = 2.0
+"""A topic that has been followed for so long may be read."""
+LOOKED_S = 5.0
+"""A look that takes longer is given up: a broker lets who may not describe a topic wait for it."""
+MEMORY_MS = 15 * 60 * 1000
+"""How far back results of the scan and dead letters are read at the start."""
+NAME_LENGTH = 200
+"""A longer key is no playbook's."""
+TAIL = 200
+"""So many offsets back per partition manifests and versions are read at the start."""
+STAGES: tuple[AnyTopic, ...] = (
+    topics.TRACES,
+    topics.REFLECTIONS,
+    topics.BATCHES,
+    *topics.SCAN,
+    topics.UPDATES,
+    topics.PLAYBOOKS,
+    topics.DEAD_LETTERS,
+)
+FOLLOWED: tuple[AnyTopic, ...] = (
+    topics.BATCHES,
+    *topics.SCAN[1:],
+    topics.UPDATES,
+    topics.PLAYBOOKS,
+    topics.HISTORY,
+    topics.BATCH_SIZES,
+    topics.DEAD_LETTERS,
+)
+
+
+class Live:
+    """Follows a deployment's topics; ``picture`` is what they say."""
+
+    def __init__(self, log: Log, clock: Clock, *, batch_size: int) -> None:
+        self.picture = Picture(batch_size=batch_size)
+        self._log = log
+        self._clock = clock
+        self._lags = {group: Lags(log, group) for group in INPUTS}
+        self._behind = {topic.name for topic in (*FOLLOWED, topics.REFLECTIONS)}
+        self._shared: tuple[float, Snapshot | None] = (0.0, None)
+        self.unanswered_since_ms: int | None = None
+        """Since when the log has not answered: what is shown is of then; None: it answers."""
+        self._answers = 0
+        """Questions of the last look that were answered, with a refusal or otherwise."""
+        self._current = asyncio.Event()
+        self._changed = asyncio.Event()
+
+    async def run(self) -> None:
+        """Follow everything for ever; a broker that is away is waited for, and so is a right that is missing."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._follow(topics.REFLECTIONS, self._arrived))
+            for topic in FOLLOWED:
+                tasks.create_task(self._follow(topic, self._taker(topic)))
+            tasks.create_task(self._look_often())
+
+    def shared(self) -> Snapshot:
+        """Return everything at this moment, or a moment ago; made once for all who look at it."""
+        now_s, (at_s, known) = self._clock.monotonic(), self._shared
+        if known is None or (known.revision != self.picture.revision and now_s - at_s >= SHARED_S):
+            known = self.picture.snapshot(self._clock.now_ms())
+            self._shared = now_s, known
+        return known
+
+    @property
+    def is_current(self) -> bool:
+        """Whether everything that there was at the start has been read."""
+        return self._current.is_set()
+
+    async def wait_current(self, timeout_s: float) -> None:
+        """Wait until everything that there was at the start has been read; TimeoutError after ``timeout_s``."""
+        async with asyncio.timeout(timeout_s):
+            await self._current.wait()
+
+    async def changed(self, since: int, timeout_s: float) -> int:
+        """Wait until the revision is above ``since``, ``timeout_s`` at most; return the revision."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while self.picture.revision <= since:
+                    self._changed.clear()
+                    await self._changed.wait()
+        return self.picture.revision
+
+    # ---- following
+
+    async def _follow(self, topic: AnyTopic, take: Callable[[Record], None]) -> None:
+        starts: dict[int, int] | None = None
+        while True:
+            try:
+                starts = dict(await self._starts(topic)) if starts is None else starts
+                await self._read_on(topic, starts, take)
+            except TransientError as error:
+                logger.warning("log_unavailable", topic=topic.name, error=str(error))
+            except FatalError as error:
+                self._unreadable(topic.name, str(error))
+                self._read(topic)
+            await asyncio.sleep(RETRY_S)
+
+    async def _read_on(self, topic: AnyTopic, starts: dict[int, int], take: Callable[[Record], None]) -> None:
+        """Take records from ``starts`` on, which move along."""
+        sure: asyncio.TimerHandle | None = None
+        try:
+            async with aclosing(self._log.follow(topic.name, dict(starts))) as changes:
+                async for records in changes:
+                    if sure is None:
+                        # Of an empty topic nothing had to be fetched yet: a refusal comes with the first fetch.
+                        readable = partial(self.picture.readable, topic.name)
+                        sure = asyncio.get_running_loop().call_later(SURE_S, readable)
+                    for record in records or ():
+                        take(record)
+                        starts[record.partition] = record.offset + 1
+                    if records is None:
+                        self._read(topic)
+                    self._changed.set()
+        finally:
+            if sure is not None:
+                sure.cancel()
+
+    def _read(self, topic: AnyTopic) -> None:
+        """Wait for a topic no longer: it has been read, or must not be."""
+        self._behind.discard(topic.name)
+        if not self._behind:
+            self._current.set()
+
+    def _unreadable(self, name: str, why: str) -> None:
+        """Say once why something is not in the picture; an onlooker ends for no lack of a right."""
+        if self.picture.unreadable(name, why):
+            logger.error("live_unreadable", what=name, error=why)
+        self._changed.set()
+
+    async def _starts(self, topic: AnyTopic) -> Mapping[int, int]:
+        """Return where there is something to say about now; further back nothing is in flight."""
+        first = await self._log.beginnings(topic.name)
+        if topic.cleanup == "compact":
+            return first
+        if topic is topics.REFLECTIONS:
+            return {**first, **await self._log.committed("shuffle", topic.name)}
+        if topic in (topics.BATCHES, topics.HISTORY, topics.UPDATES):
+            ends = await self._log.ends(topic.name)
+            return {partition: max(first[partition], end - TAIL) for partition, end in ends.items()}
+        return await self._log.offsets_at(topic.name, self._clock.now_ms() - MEMORY_MS)
+
+    def _arrived(self, record: Record) -> None:
+        name = key_of(record)
+        if 0 < len(name) <= NAME_LENGTH:
+            self.picture.arrived(name, record.offset, record.timestamp_ms)
+
+    def _taker(self, topic: AnyTopic) -> Callable[[Record], None]:
+        def take(record: Record) -> None:
+            if record.value is None:
+                if topic is topics.PLAYBOOKS:
+                    self.picture.deleted(key_of(record))
+                return
+            with suppress(CodecError):  # whoever works with it says so, and keeps it
+                message = topic.read(record)
+                if topic is topics.HISTORY and isinstance(message, Playbook):
+                    self.picture.past(message)
+                else:
+                    self.picture.take(message, record.timestamp_ms)
+
+        return take
+
+    # ---- looking at offsets
+
+    async def _look_often(self) -> None:
+        while True:
+            began_ms = self._clock.now_ms()
+            try:
+                await self._look()
+                self.unanswered_since_ms = None
+            except TransientError as error:
+                self.unanswered_since_ms = self.unanswered_since_ms or began_ms
+                logger.warning("log_unavailable", error=str(error))
+            self._changed.set()
+            await asyncio.sleep(LOOK_S)
+
+    async def _look(self) -> None:
+        lags: dict[str, Lag] = {}
+        self._answers = 0
+        for group, one in self._lags.items():
+            lags |= await self._allowed(f"lag of {group}", one.look()) or {}
+        for topic in STAGES:
+            ends = await self._allowed(f"offsets of {topic.name}", self._log.ends(topic.name))
+            if ends is None:
+                continue
+            found = lags.get(topic.name)
+            self.picture.stage(
+                topic.name,
+                sum(ends.values()),
+                self._clock.now_ms(),
+                lag=found.records if found else None,
+                oldest_ms=found.oldest_ms if found else None,
+            )
+        if not self._answers:
+            raise TransientError("the brokers answer nothing")
+
+    async def _allowed(self, name: str, look: Awaitable[T]) -> T | None:
+        """Return what was looked up; None if that is not allowed."""
+        try:
+            async with asyncio.timeout(LOOKED_S):
+                found = await look
+        except FatalError as error:
+            self._answers += 1
+            self._unreadable(name, str(error))
+            return None
+        except TimeoutError:
+            self._unreadable(name, f"no answer within {LOOKED_S:.0f} s")
+            return None
+        self._answers += 1
+        self.picture.readable(name)
+        return found

@@ -1,0 +1,255 @@
+"""Follow one playbook's reflections through the topics: published, batched, applied or dead-lettered."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import TypeVar
+
+import structlog
+
+from combee.core.identity import fingerprint, reflection_id
+from combee.core.playbook.spend import UNCAPPED, Pause, SpendPolicy, pause
+from combee.ports import Clock, Log, Record, TopicPartition, TransientError
+from combee_schemas import topics
+from combee_schemas.base import Message
+from combee_schemas.batch import Batch
+from combee_schemas.playbook import Playbook
+from combee_schemas.reflection import Reflection
+from combee_schemas.topics import AnyTopic, Topic
+
+logger = structlog.get_logger()
+RETRY_S = 1.0
+GAP = 10_000
+"""What lies further apart than so many offsets is read in two goes: between them nothing is wanted."""
+PAUSED_S = 10.0
+"""So long nothing moves before a pause is believed: services with a higher cap go on sooner."""
+M = TypeVar("M", bound=Message)
+
+
+class StalledError(TransientError):
+    """Nothing moved for too long; what was published is safe and goes on when the services do."""
+
+
+class PausedError(TransientError):
+    """A spend cap holds the playbook's next batch back; what was published is safe and goes on when it may."""
+
+
+class Tracker:
+    """What the log says about one playbook, kept current while the context is open."""
+
+    def __init__(
+        self,
+        log: Log,
+        playbook: str,
+        clock: Clock,
+        spending: SpendPolicy = UNCAPPED,
+        *,
+        earlier: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """``earlier``: ids that used to be derived from traces → those that are; both mean the latter here."""
+        self._log = log
+        self._earlier = earlier
+        self.name = playbook
+        self._clock = clock
+        self._spending = spending
+        self._changed = asyncio.Condition()
+        self.reflections: dict[str, tuple[int, Reflection]] = {}
+        """Reflections seen since the start: id → offset, body."""
+        self.batches: dict[int, Batch] = {}
+        self.batch_of: dict[str, int] = {}
+        """Reflection id → sequence of its batch."""
+        self.versions: dict[int, Playbook] = {}
+        """Versions made by batches, by batch sequence, without their entries."""
+        self.newest: Playbook | None = None
+        self.dead: set[str] = set()
+        """Ids of reflections that are dead letters, or would have come of traces that are."""
+        self.moved_at = clock.monotonic()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["Tracker"]:
+        """Follow the topics while the context is open; what was batched before is known on entry."""
+        starts = {
+            # What waits in a window is at or above shuffle's committed offset.
+            topics.REFLECTIONS.name: {
+                **await self._log.beginnings(topics.REFLECTIONS.name),
+                **await self._log.committed("shuffle", topics.REFLECTIONS.name),
+            },
+            topics.DEAD_LETTERS.name: await self._log.ends(topics.DEAD_LETTERS.name),
+        }
+        current = [asyncio.Event() for _ in range(4)]
+        follows = [
+            asyncio.create_task(self._follow(topic, starts.get(topic.name), take, event))
+            for (topic, take), event in zip(self._takes(), current, strict=True)
+        ]
+        try:
+            async with asyncio.timeout(60):
+                await asyncio.gather(*(event.wait() for event in current))
+            yield self
+        finally:
+            for task in follows:
+                task.cancel()
+            await asyncio.gather(*follows, return_exceptions=True)
+
+    def _takes(self) -> tuple[tuple[AnyTopic, Callable[[Record], None]], ...]:
+        return (
+            (topics.REFLECTIONS, self._reflection),
+            (topics.BATCHES, self._batch),
+            (topics.HISTORY, self._version),
+            (topics.DEAD_LETTERS, self._dead),
+        )
+
+    async def _follow(
+        self,
+        topic: AnyTopic,
+        starts: Mapping[int, int] | None,
+        take: Callable[[Record], None],
+        current: asyncio.Event,
+    ) -> None:
+        while True:
+            try:
+                async for records in self._log.follow(topic.name, starts):
+                    if records is None:
+                        current.set()
+                    for record in records or ():
+                        take(record)
+                    async with self._changed:
+                        self._changed.notify_all()
+            except TransientError as error:
+                logger.warning("log_unavailable", topic=topic.name, error=str(error))
+                await asyncio.sleep(RETRY_S)
+
+    def _reflection(self, record: Record) -> None:
+        found = self._mine(record, topics.REFLECTIONS)
+        if found is not None:
+            self.reflections.setdefault(self._today(found.reflection_id), (record.offset, found))
+
+    def _batch(self, record: Record) -> None:
+        found = self._mine(record, topics.BATCHES)
+        if found is not None:
+            self.batches[found.sequence] = found
+            self.batch_of |= {self._today(member.reflection_id): found.sequence for member in found.members}
+
+    def _today(self, one: str) -> str:
+        return self._earlier.get(one, one)
+
+    def _version(self, record: Record) -> None:
+        found = self._mine(record, topics.HISTORY)
+        if found is None:
+            return
+        self.newest = found
+        if found.origin == "batch":
+            self.versions[found.batch_sequence] = found.model_copy(update={"entries": ()})
+
+    def _dead(self, record: Record) -> None:
+        letter = topics.DEAD_LETTERS.read_or_none(record)
+        if letter and letter.record_id and letter.playbook == self.name:
+            self.moved_at = self._clock.monotonic()
+            is_trace = letter.origin_topic == topics.TRACES.name
+            one = reflection_id(self.name, letter.record_id) if is_trace else letter.record_id
+            self.dead.add(self._today(one))
+
+    def _mine(self, record: Record, topic: Topic[M]) -> M | None:
+        found = next(topic.under(self.name, [record]), None)
+        if found is not None:
+            self.moved_at = self._clock.monotonic()
+        return found
+
+    def is_applied(self, one: str) -> bool:
+        """Return whether a version contains the reflection of this id."""
+        return self.batch_of.get(one, -1) in self.versions
+
+    def is_reflected(self, one: str) -> bool:
+        """Return whether the reflection of this id is in the log."""
+        return one in self.reflections or one in self.batch_of
+
+    async def counted(self, ids: Iterable[str]) -> dict[str, str]:
+        """Return the fingerprints of the reflections that count under these ids, as far as they are known."""
+        places = {
+            self._today(member.reflection_id): member.offset
+            for batch in self.batches.values()
+            for member in batch.members
+        }
+        found: dict[str, str] = {}
+        missing: dict[int, str] = {}
+        for one in ids:
+            offset, body = self.reflections.get(one, (-1, None))
+            if one in places and places[one] != offset:
+                missing[places[one]] = one
+            elif body is not None:
+                found[one] = fingerprint(body)
+        home = await self._log.partition_for(topics.REFLECTIONS.name, self.name.encode())
+        source = TopicPartition(topic=topics.REFLECTIONS.name, partition=home)
+        for near in _runs(sorted(missing)):
+            for offset, record in (await self._log.read_at(source, near)).items():
+                body = topics.REFLECTIONS.read_or_none(record)
+                if body is not None:
+                    found[missing[offset]] = fingerprint(body)
+        return found
+
+    def unsettled(self, ids: Iterable[str]) -> list[str]:
+        """Return the ids that are neither applied nor dead-lettered."""
+        return [one for one in ids if one not in self.dead and not self.is_applied(one)]
+
+    def _pause(self) -> Pause | None:
+        """Return why nothing is aggregated, if nothing is; the services may know a newer cap than we do."""
+        if self.newest is None or max(self.batches, default=0) > self.newest.batch_sequence:
+            return None
+        size = self.batches[max(self.batches)].batch_size if self.batches else 1
+        spend, now_ms = self.newest.spend, self._clock.now_ms()
+        policy = self._spending.or_recorded(spend)
+        return pause(spend, policy, in_flight=0, batch_size=size, now_ms=now_ms)
+
+    def _complain(self, idle_s: float, stall_s: float, *, heed_pause: bool) -> None:
+        believed = heed_pause and idle_s >= min(PAUSED_S, stall_s)
+        if believed and (found := self._pause()):
+            until = datetime.fromtimestamp(found.until_ms / 1000, tz=UTC)
+            raise PausedError(
+                f"{self.name} is paused until {until:%Y-%m-%d %H:%M} UTC: {found.reason}. What was published is"
+                " safe and goes on then; a flush does not override a cap. To go on now, start the services with"
+                " a higher COMBEE_DAILY_TOKENS or COMBEE_DAILY_COST"
+            )
+        if idle_s >= stall_s:
+            raise StalledError(f"nothing moved for {stall_s:.0f} s")
+
+    async def wait(
+        self,
+        done: Callable[[], bool],
+        *,
+        stall_s: float,
+        on_change: Callable[[], None] = lambda: None,
+        heed_pause: bool = False,
+    ) -> None:
+        """Wait until ``done``; with ``heed_pause`` not for a playbook that its spend cap pauses.
+
+        Raises
+        ------
+        StalledError
+            If nothing about this playbook moved for ``stall_s``.
+        PausedError
+            If a spend cap is why.
+        """
+        while not done():
+            on_change()
+            idle_s = self._clock.monotonic() - self.moved_at
+            self._complain(idle_s, stall_s, heed_pause=heed_pause)
+            left = stall_s - idle_s
+            await self.change(min(left, 1.0))
+        on_change()
+
+    async def change(self, timeout_s: float = 1.0) -> None:
+        """Wait until something was read, ``timeout_s`` at most."""
+        async with self._changed:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(timeout_s):
+                    await self._changed.wait()
+
+
+def _runs(offsets: Sequence[int]) -> Iterator[Sequence[int]]:
+    """Yield ascending offsets in runs without a wide gap."""
+    start = 0
+    for at in range(1, len(offsets) + 1):
+        if at == len(offsets) or offsets[at] - offsets[at - 1] > GAP:
+            yield offsets[start:at]
+            start = at

@@ -1,1 +1,0 @@
-"""What every service shares: settings, the consume loop, logging."""

@@ -1,0 +1,50 @@
+"""Settings of the controller."""
+
+from pydantic import Field
+
+from combee.core.sizing.policy import SizingPolicy
+from combee.settings.group import Group, SettingsError
+from combee_schemas.control import SizingKind
+
+
+class SizingSettings(Group):
+    """How the controller chooses batch sizes."""
+
+    batch_policy: SizingKind = Field(
+        "configured", description="how the batch size is chosen: configured, plateau (the paper's) or keep-up"
+    )
+    batch_size: int = Field(40, ge=1, le=2000, description="original reflections per batch")
+    batch_candidates: str = Field(
+        "5,10,20,40,80", pattern=r"^[1-9]\d{0,3}(,[1-9]\d{0,3})*$", description="batch sizes to profile"
+    )
+    batch_max: int = Field(200, ge=1, le=2000, description="no batch size is chosen above this")
+    headroom: float = Field(
+        1.5, ge=1, le=10, description="keep-up: times the arrival rate that batches should manage"
+    )
+    beyond_plateau: bool = Field(False, description="keep-up: let COMBEE_BATCH_MAX alone be the limit")
+    max_inflight_batches: int = Field(1, ge=1, le=16, description="unpublished batches per playbook")
+
+    def policy(self) -> SizingPolicy:
+        """Return the policy.
+
+        Raises
+        ------
+        SettingsError
+            If no candidate is at most the largest size allowed.
+        """
+        listed = sorted({int(one) for one in self.batch_candidates.split(",")})
+        candidates = tuple(one for one in listed if one <= self.batch_max)
+        if not candidates:
+            raise SettingsError(
+                f"COMBEE_BATCH_MAX is {self.batch_max}, and every one of COMBEE_BATCH_CANDIDATES"
+                f" ({self.batch_candidates}) is larger: lower one or raise the other"
+            )
+        return SizingPolicy(
+            kind=self.batch_policy,
+            configured=self.batch_size,
+            candidates=candidates,
+            most=self.batch_max,
+            headroom=self.headroom,
+            beyond_plateau=self.beyond_plateau,
+            in_flight=self.max_inflight_batches,
+        )

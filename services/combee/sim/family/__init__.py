@@ -1,0 +1,1 @@
+"""The simulated task family and its lessons."""

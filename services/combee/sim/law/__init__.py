@@ -1,0 +1,1 @@
+"""The law of context overload, and how it was fitted."""

@@ -1,0 +1,1 @@
+"""What the stand-in answers: as agent, reflector, aggregator, summariser, writer."""

@@ -1,0 +1,62 @@
+"""From a chat request to the stand-in's reply: a pure function of the prompt's text and the seed."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from combee.core.prompt import estimate_tokens
+from combee.sim.roles.agent import answer
+from combee.sim.roles.aggregator import aggregate, summarise, write
+from combee.sim.roles.reading import Reading, Role, read
+from combee.sim.roles.reflector import reflect
+
+MODEL = "simulated"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulated:
+    """What the stand-in says to one prompt, and what a log should know about it."""
+
+    role: Role
+    prompt_hash: str
+    reply: Mapping[str, Any]
+    content: str
+    tokens_in: int
+    tokens_out: int
+
+
+def respond(body: Mapping[str, Any], seed: int) -> Simulated:
+    """Answer a chat-completions request.
+
+    Raises
+    ------
+    NotAChatError
+        If it has no messages with text.
+    """
+    reading = read(body)
+    reply = _play(reading, seed)
+    free = reading.role == "writer"
+    content = str(reply["text"]) if free else json.dumps(reply, ensure_ascii=False)
+    return Simulated(
+        role=reading.role,
+        prompt_hash=reading.prompt_hash,
+        reply=reply,
+        content=content,
+        tokens_in=reading.tokens,
+        tokens_out=estimate_tokens(content),
+    )
+
+
+def _play(reading: Reading, seed: int) -> dict[str, Any]:
+    match reading.role:
+        case "aggregator":
+            return aggregate(reading, seed)
+        case "reflector":
+            return reflect(reading)
+        case "agent":
+            return answer(reading)
+        case "summariser":
+            return summarise(reading, seed)
+        case "writer":
+            return write(reading, seed)

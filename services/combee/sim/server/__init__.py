@@ -1,0 +1,1 @@
+"""The stand-in model as an OpenAI-compatible server."""

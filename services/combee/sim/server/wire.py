@@ -1,0 +1,82 @@
+"""The bodies of the OpenAI-compatible API: completions, whole and streamed, models, errors, and the broken ones."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from combee.sim.roles.respond import MODEL, Simulated
+from combee.sim.server.standin import Outcome
+
+NO_JSON = "Well, about that: [[ the curator's notes are not } in any form a parser would like ::"
+_FILLER = "and so on "
+_PIECE, _PIECES = 16, 500
+"""A streamed reply comes in pieces of so many characters, but in no more pieces than that."""
+
+
+def completion(said: Simulated, fate: Outcome, *, created_s: int, huge_bytes: int) -> dict[str, Any]:
+    """Return a chat completion, spoilt as ``fate`` demands."""
+    content, finish = said.content, "stop"
+    match fate:
+        case "truncated":
+            content, finish = content[: len(content) // 2], "length"
+        case "malformed":
+            content = NO_JSON
+        case "huge":
+            content = _FILLER * (huge_bytes // len(_FILLER) + 1)
+        case "empty":
+            content = ""
+    usage = {
+        "prompt_tokens": said.tokens_in,
+        "completion_tokens": said.tokens_out,
+        "total_tokens": said.tokens_in + said.tokens_out,
+    }
+    message = {"role": "assistant", "content": content}
+    return {
+        "id": f"simulated-{said.prompt_hash}",
+        "object": "chat.completion",
+        "created": created_s,
+        "model": MODEL,
+        "system_fingerprint": "simulated",
+        "choices": [{"index": 0, "message": message, "finish_reason": finish, "logprobs": None}],
+        "usage": usage,
+    }
+
+
+def chunks(whole: dict[str, Any], *, with_usage: bool) -> Iterator[bytes]:
+    """Yield a completion as server-sent events: its text piece by piece, the usage last where it is asked for."""
+    (choice,) = whole["choices"]
+    text = choice["message"]["content"]
+    size = max(_PIECE, len(text) // _PIECES)
+    deltas = [{"role": "assistant", "content": ""}]
+    deltas += [{"content": text[at : at + size]} for at in range(0, len(text), size)]
+    told = [{"index": 0, "delta": delta, "finish_reason": None, "logprobs": None} for delta in deltas]
+    told.append({"index": 0, "delta": {}, "finish_reason": choice["finish_reason"], "logprobs": None})
+    each: list[dict[str, Any]] = [{"choices": [one]} for one in told]
+    if with_usage:
+        each = [one | {"usage": None} for one in each] + [{"choices": [], "usage": whole["usage"]}]
+    head = {name: whole[name] for name in ("id", "created", "model", "system_fingerprint")}
+    for one in each:
+        yield _event(as_bytes({**head, "object": "chat.completion.chunk", **one}))
+    yield _event(b"[DONE]")
+
+
+def _event(said: bytes) -> bytes:
+    return b"data: " + said + b"\n\n"
+
+
+def models() -> dict[str, Any]:
+    """Return the list of models: one, and its name says what it is."""
+    return {
+        "object": "list",
+        "data": [{"id": MODEL, "object": "model", "created": 0, "owned_by": "simulated"}],
+    }
+
+
+def error(message: str, kind: str, code: str | None = None) -> dict[str, Any]:
+    """Return an error body as OpenAI clients read it."""
+    return {"error": {"message": f"simulated: {message}", "type": kind, "param": None, "code": code}}
+
+
+def as_bytes(body: dict[str, Any]) -> bytes:
+    """Return a body as JSON."""
+    return json.dumps(body, ensure_ascii=False).encode()

@@ -1,0 +1,232 @@
+"""What a process counts and measures, as Prometheus reads it; docs/reference/metrics.md explains every line."""
+
+from collections import Counter as Tally
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from importlib.metadata import version
+from platform import python_version
+
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    Info,
+    ProcessCollector,
+    generate_latest,
+)
+
+from combee.inspection.lag import Lag
+from combee.ports import Clock, ModelCall, TopicPartition
+from combee.telemetry.health import Condition
+from combee_schemas.base import Usage
+from combee_schemas.batch import Batch
+from combee_schemas.playbook import Playbook
+
+MOST_PLAYBOOKS = 100
+"""Playbooks with a retention of their own; those that come later show in the histogram alone."""
+MILLION = 1_000_000
+
+CALL_SECONDS = (0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60, 120, 300)
+BATCH_SECONDS = (0.5, 1, 2, 5, 10, 30, 60, 120, 300, 900, 3600)
+SHARES = (0.25, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99, 1)
+
+
+def new_registry() -> CollectorRegistry:
+    """Return an empty registry: one per process, never the library's global one."""
+    return CollectorRegistry()
+
+
+class Metrics:
+    """All metrics of one process, in the registry it is given. Every label is bounded."""
+
+    def __init__(
+        self,
+        registry: CollectorRegistry,
+        clock: Clock,
+        *,
+        service: str,
+        slot: int = 0,
+        price_in: float = 0.0,
+        price_out: float = 0.0,
+    ) -> None:
+        self._registry = registry
+        self._clock = clock
+        self._service = service
+        self._prices = price_in, price_out
+        self._named: set[str] = set()
+        self._oldest_ms: dict[str, int | None] = {}
+        self._batch_closed_ms: int | None = None
+        self._looked_at = clock.monotonic()
+        ProcessCollector(registry=registry)
+        info = Info("combee_build", "Version, service and slot of this process; always 1.", registry=registry)
+        info.info(
+            {"version": version("combee"), "python": python_version(), "service": service, "slot": str(slot)}
+        )
+        self._make_flow()
+        self._make_model()
+        self._make_results()
+
+    def _make_flow(self) -> None:
+        self._lag_records = self._gauge(
+            "combee_lag_records", "Offsets that the service's group has not committed.", "service", "topic"
+        )
+        self._lag_seconds = self._gauge(
+            "combee_lag_seconds", "Age of the oldest record that it has not committed.", "service", "topic"
+        )
+        looked = self._gauge("combee_lag_look_age_seconds", "Time since lag and batches were last looked up.")
+        looked.set_function(lambda: self._clock.monotonic() - self._looked_at)
+        self._open = self._gauge("combee_open_records", "Records begun and not finished.", "topic")
+        self._written = self._counter("combee_records_written_total", "Records written.", "topic")
+        self._letters = self._counter("combee_dead_letters_total", "Dead letters, by origin.", "topic")
+        self._paused = self._gauge(
+            "combee_paused_playbooks", "Playbooks held back because of too many dead letters."
+        )
+        self._restarts = self._counter(
+            "combee_session_restarts_total", "Sessions ended by trouble (fenced or transient).", "reason"
+        )
+        self._conditions = self._gauge(
+            "combee_condition", "1 while a condition of /readyz is good, 0 while it is red.", "condition"
+        )
+
+    def _make_model(self) -> None:
+        self._questions = self._gauge(
+            "combee_questions_in_flight",
+            "Questions to the model not answered yet (nodes, in scan); slots are waited for.",
+        )
+        self._calls = Histogram(
+            "combee_model_call_seconds",
+            "Duration of model calls, by outcome: answered, failed, refused.",
+            ("outcome",),
+            buckets=CALL_SECONDS,
+            registry=self._registry,
+        )
+        self._retries = self._counter("combee_model_retries_total", "Calls made again after a failed one.")
+        self._re_asks = self._counter(
+            "combee_model_re_asks_total", "Questions asked again after an unusable reply."
+        )
+        self._tokens = self._counter(
+            "combee_model_tokens_total", "Tokens read (in) and written (out) by the model.", "direction"
+        )
+        self._cost = self._counter(
+            "combee_model_cost_total", "What those tokens cost, in the currency of the prices."
+        )
+
+    def _make_results(self) -> None:
+        self._flying = self._gauge("combee_batches_in_flight", "Batches without a version.")
+        age = self._gauge("combee_batch_age_seconds", "Time since the oldest of those was closed; 0: none.")
+        age.set_function(lambda: self._age_s(self._batch_closed_ms))
+        self._versions = self._counter("combee_versions_total", "Versions published, by origin.", "origin")
+        self._batch_seconds = Histogram(
+            "combee_batch_seconds",
+            "From the closing of a batch to its version.",
+            buckets=BATCH_SECONDS,
+            registry=self._registry,
+        )
+        self._retention = self._gauge(
+            "combee_retention_ratio",
+            "Share of the last batch's reflections with evidence in the playbook.",
+            "playbook",
+        )
+        self._retentions = Histogram(
+            "combee_batch_retention_ratio",
+            "The same share, of all batches of all playbooks.",
+            buckets=SHARES,
+            registry=self._registry,
+        )
+
+    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(name, text, labels, registry=self._registry)
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(name, text, labels, registry=self._registry)
+
+    def _age_s(self, since_ms: int | None) -> float:
+        return 0.0 if since_ms is None else max(0, self._clock.now_ms() - since_ms) / 1000
+
+    def text(self) -> tuple[str, bytes]:
+        """Return content type and body of ``/metrics``."""
+        return CONTENT_TYPE_LATEST, generate_latest(self._registry)
+
+    # ---- what happened
+
+    def called(self, call: ModelCall) -> None:
+        """A model call ended."""
+        self._calls.labels(call.outcome).observe(call.seconds)
+        self._retries.inc(call.attempt > 1)
+        for direction, tokens, price in zip(
+            ("in", "out"), (call.tokens_in, call.tokens_out), self._prices, strict=True
+        ):
+            self._tokens.labels(direction).inc(tokens)
+            self._cost.inc(tokens * price / MILLION)
+
+    def asking(self) -> None:
+        """A question is put to the model."""
+        self._questions.inc()
+
+    def asked(self, usage: Usage) -> None:
+        """A question is over, whatever came of it."""
+        self._questions.dec()
+        self._re_asks.inc(usage.re_asks)
+
+    def written(self, topic: str) -> None:
+        """A record was written."""
+        self._written.labels(topic).inc()
+
+    def buried(self, origin: str) -> None:
+        """A dead letter was written."""
+        self._letters.labels(origin).inc()
+
+    def restarted(self, reason: str) -> None:
+        """A session ended by trouble."""
+        self._restarts.labels(reason).inc()
+
+    def published(self, playbook: Playbook) -> None:
+        """A version was written."""
+        self._versions.labels(playbook.origin).inc()
+        if playbook.origin != "batch":
+            return
+        self._batch_seconds.observe(max(0, playbook.created_at_ms - playbook.closed_at_ms) / 1000)
+        if playbook.retention:
+            self._retentions.observe(playbook.retention[-1])
+            if playbook.name in self._named or len(self._named) < MOST_PLAYBOOKS:
+                self._named.add(playbook.name)
+                self._retention.labels(playbook.name).set(playbook.retention[-1])
+
+    # ---- how it is now
+
+    def open(self, records: Mapping[TopicPartition, int]) -> None:
+        """So many records are open, by partition."""
+        by_topic: Tally[str] = Tally()
+        for source, count in records.items():
+            by_topic[source.topic] += count
+        for topic, count in by_topic.items():
+            self._open.labels(topic).set(count)
+
+    def lag(self, found: Mapping[str, Lag]) -> None:
+        """So far is the group behind; ages go on by the clock until the next look."""
+        for topic, lag in found.items():
+            self._lag_records.labels(self._service, topic).set(lag.records)
+            self._oldest_ms[topic] = lag.oldest_ms
+            self._lag_seconds.labels(self._service, topic).set_function(self._lag_age(topic))
+
+    def _lag_age(self, topic: str) -> Callable[[], float]:
+        return lambda: self._age_s(self._oldest_ms.get(topic))
+
+    def flying(self, batches: Sequence[Batch]) -> None:
+        """These batches have no version yet."""
+        self._flying.set(len(batches))
+        self._batch_closed_ms = min((batch.closed_at_ms for batch in batches), default=None)
+
+    def looked(self) -> None:
+        """Lag and batches have just been looked up."""
+        self._looked_at = self._clock.monotonic()
+
+    def conditions(self, found: Iterable[Condition]) -> None:
+        """The conditions of ``/readyz``."""
+        for one in found:
+            self._conditions.labels(one.name).set(one.good)
+
+    def paused(self, playbooks: Collection[str]) -> None:
+        """The playbooks that are held back."""
+        self._paused.set(len(playbooks))

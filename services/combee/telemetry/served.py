@@ -1,0 +1,123 @@
+"""Telemetry with a port: health endpoints and metrics."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+
+import structlog
+
+from combee.inspection.backlog import INPUTS
+from combee.inspection.lag import Lags
+from combee.ports import Clock, CombeeError, LanguageModel, Log, ModelCall, Outgoing, TopicPartition
+from combee.settings.settings import WorkerSettings
+from combee.telemetry.health import Current, Health
+from combee.telemetry.health_server import pages, serving
+from combee.telemetry.metrics import Metrics
+from combee.telemetry.metrics_ports import CountedLog, CountedModel
+from combee.telemetry.telemetry import Telemetry
+from combee_schemas import topics
+from combee_schemas.batch import Batch
+from combee_schemas.codec import CodecError
+from combee_schemas.dead_letter import HeldBack
+
+logger = structlog.get_logger()
+
+LOOK_S = 10.0
+LOOK_TIMEOUT_S = 30.0
+
+
+class ServedTelemetry(Telemetry):
+    """Counts, judges and serves."""
+
+    def __init__(
+        self,
+        role: str,
+        settings: WorkerSettings,
+        port: int,
+        clock: Clock,
+        metrics: Metrics,
+        *,
+        away: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        super().__init__(role, settings.ready_file, away=away)
+        self._address = settings.metrics_host, port
+        self._metrics = metrics
+        self.health = Health(
+            clock,
+            away=away,
+            refusal=self.refusal,
+            trouble=self.trouble,
+            paused=lambda: self.paused(),  # noqa: PLW0108 - it is set after this
+            dead_letters_per_minute=settings.dead_letters_per_minute,
+        )
+
+    def on_turn(self) -> None:
+        super().on_turn()
+        self.health.turned()
+
+    def turned(self, open_records: Mapping[TopicPartition, int]) -> None:
+        self._metrics.open(open_records)
+        if open_records:
+            self.health.turned()
+
+    def restarted(self, reason: str) -> None:
+        self._metrics.restarted(reason)
+
+    def called(self, call: ModelCall) -> None:
+        self._metrics.called(call)
+
+    def watch(self, *views: Current, flying: Callable[[], Sequence[Batch]] = tuple) -> None:
+        super().watch(*views, flying=flying)
+        self.health.views = views
+
+    def counted(self, log: Log) -> Log:
+        return CountedLog(log, self._written)
+
+    def counted_model(self, model: LanguageModel) -> LanguageModel:
+        return CountedModel(model, self._metrics)
+
+    def _written(self, outgoing: Sequence[Outgoing]) -> None:
+        for one in outgoing:
+            self._metrics.written(one.topic)
+            if one.topic == topics.DEAD_LETTERS.name and one.key != HeldBack.type.encode():
+                self.health.buried()
+                self._metrics.buried((one.key or b"").decode(errors="replace"))
+            elif one.topic == topics.HISTORY.name:
+                self._published(one)
+
+    def _published(self, one: Outgoing) -> None:
+        try:
+            self._metrics.published(topics.HISTORY.read(one))
+        except CodecError as error:
+            # Nobody writes what cannot be read; if ever, it is not for the metrics to stop it.
+            logger.error("undecodable", topic=one.topic, error=str(error))
+
+    @asynccontextmanager
+    async def served(self, log: Log) -> AsyncIterator[None]:
+        beside = [asyncio.create_task(self.health.beat()), asyncio.create_task(self._look(log))]
+        try:
+            async with serving(*self._address, pages(self.health, self._text)) as address:
+                logger.info("serving", service=self.role, address=address)
+                yield
+        finally:
+            for task in beside:
+                task.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
+
+    def _text(self) -> tuple[str, bytes]:
+        self._metrics.conditions(self.health.conditions())
+        self._metrics.paused(self.paused())
+        return self._metrics.text()
+
+    async def _look(self, log: Log) -> None:
+        """Look up every few seconds what nobody tells; a log that is away is looked at again."""
+        lags = Lags(log, self.role) if self.role in INPUTS else None
+        while True:
+            try:
+                async with asyncio.timeout(LOOK_TIMEOUT_S):
+                    self._metrics.lag(await lags.look() if lags else {})
+                self._metrics.flying(self.flying())
+                self._metrics.looked()
+            except (CombeeError, TimeoutError) as error:
+                logger.debug("lag_unknown", service=self.role, error=str(error))
+            await asyncio.sleep(LOOK_S)

@@ -1,0 +1,1 @@
+"""What every service is made of: consume loop, sessions, retry, views, dead letters."""

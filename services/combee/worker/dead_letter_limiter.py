@@ -1,0 +1,110 @@
+"""The dead-letter limiter: it holds back one producer's flood and stops a service that is itself at fault."""
+
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+
+import structlog
+
+from combee.core.dead_letters.flood import UNREADABLE, Pause, Stop, Tally, judge
+from combee.ports import Clock, CombeeError, FatalError
+
+logger = structlog.get_logger()
+
+WINDOW_S = 60.0
+"""Over this the limit counts; so long a first pause lasts."""
+LONGEST_S = 3600.0
+"""Each further pause of a playbook of which nothing has come since is twice as long, up to this."""
+REMEMBERED = 20_000
+UNLIMITED = 2**62
+
+
+class HeldBackError(CombeeError):
+    """A record must wait because its playbook is paused."""
+
+    def __init__(self, playbook: str) -> None:
+        super().__init__(f"held back: {named(playbook)} had too many dead letters within a minute")
+        self.playbook = playbook
+
+
+def named(playbook: str) -> str:
+    """Return a paused playbook for people."""
+    return "what cannot be read" if playbook == UNREADABLE else playbook
+
+
+class DeadLetterLimiter:
+    """One process's; events of the last minute, the newest 20,000 of them."""
+
+    def __init__(self, clock: Clock, *, service: str = "", limit: int = UNLIMITED) -> None:
+        self._clock = clock
+        self._service = service
+        self._limit = limit
+        self._events: deque[tuple[float, str, Tally]] = deque(maxlen=REMEMBERED)
+        self._until: dict[str, float] = {}
+        self._pauses: Counter[str] = Counter()
+        self._untold: list[tuple[str, float]] = []
+
+    def paused(self) -> Mapping[str, float]:
+        """Return the paused playbooks, and for how many seconds still."""
+        now = self._clock.monotonic()
+        # One look at the dictionary: threads that serve health read it too.
+        return {name: until - now for name, until in tuple(self._until.items()) if until > now}
+
+    def news(self) -> Sequence[tuple[str, float]]:
+        """Return pauses that nobody was told of yet: playbook and seconds."""
+        untold, self._untold = self._untold, []
+        return untold
+
+    def check(self, playbook: str) -> None:
+        """Raise HeldBackError while a playbook is paused."""
+        if self._until.get(playbook, float("-inf")) > self._clock.monotonic():
+            raise HeldBackError(playbook)
+
+    def passed(self, playbook: str, count: int = 1) -> None:
+        """A record came to something; it stands for so many reflections."""
+        self._pauses.pop(playbook, None)
+        self._events.append((self._clock.monotonic(), playbook, Tally(good=count)))
+
+    def failed(self, playbook: str, count: int = 1) -> None:
+        """A record or a reply was of no use; returns if it may be dead-lettered.
+
+        Raises
+        ------
+        HeldBackError
+            If the playbook is paused, from now on perhaps.
+        FatalError
+            If the service must stop.
+        """
+        self.check(playbook)
+        self._events.append((self._clock.monotonic(), playbook, Tally(failures=1, bad=count)))
+        match judge(self._tallies(), self._limit, self.paused()):
+            case Pause(playbook=worst):
+                self._pause(worst)
+                self.check(playbook)
+            case Stop(bad=bad, good=good):
+                raise FatalError(
+                    f"{self._service} stops before it dead-letters everything: within a minute {bad} reflections came"
+                    f" to nothing because the model's replies were of no use, {good} to something. Nothing is lost."
+                    " Look at 'combee dlq list', mend model, prompts or deployment and start it again;"
+                    " 'combee dlq retry --all' gives the dead letters another chance."
+                    " COMBEE_DEAD_LETTERS_PER_MINUTE is the limit"
+                )
+
+    def _tallies(self) -> dict[str, Tally]:
+        since = self._clock.monotonic() - WINDOW_S
+        while self._events and self._events[0][0] <= since:
+            self._events.popleft()
+        tallies: dict[str, Tally] = {}
+        for _, name, tally in self._events:
+            tallies[name] = tallies.get(name, Tally()) + tally
+        return tallies
+
+    def _pause(self, playbook: str) -> None:
+        seconds = min(LONGEST_S, WINDOW_S * 2 ** min(self._pauses[playbook], 10))
+        self._pauses[playbook] += 1
+        now = self._clock.monotonic()
+        self._until = {name: until for name, until in self._until.items() if until > now}
+        self._until[playbook] = now + seconds
+        kept = [event for event in self._events if event[1] != playbook]
+        self._events = deque(kept, maxlen=REMEMBERED)
+        self._untold.append((playbook, seconds))
+        logger.error("paused", service=self._service, playbook=named(playbook), seconds=seconds)

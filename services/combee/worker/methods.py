@@ -1,0 +1,68 @@
+"""Methods by name: the built-in ones, and those that installed packages offer by entry point."""
+
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import cast
+
+from combee.core.methods import ace, gepa
+from combee.core.methods.method import Method
+from combee.ports import FatalError
+from combee.settings.group import SettingsError
+from combee.settings.settings import BatchSettings
+
+GROUP = "combee.methods"
+PARTS = tuple(name for name in vars(Method) if not name.startswith("_"))
+BUILT_IN: Mapping[str, Method] = {"ace": ace, "gepa": gepa}
+
+
+def names() -> tuple[str, ...]:
+    """Return every method there is."""
+    return (*BUILT_IN, *sorted(point.name for point in entry_points(group=GROUP)))
+
+
+@cache
+def method(name: str) -> Method:
+    """Return a method.
+
+    Raises
+    ------
+    FatalError
+        If there is none of this name.
+    """
+    if name in BUILT_IN:
+        return BUILT_IN[name]
+    for point in entry_points(group=GROUP, name=name):
+        return _loaded(point)
+    raise FatalError(
+        f"there is no method {name!r}, only {', '.join(names())}: correct COMBEE_METHOD, or install the"
+        f" package that offers it (entry point group {GROUP})"
+    )
+
+
+def _loaded(point: EntryPoint) -> Method:
+    try:
+        found = point.load()
+    except (ImportError, AttributeError) as error:
+        raise FatalError(f"the method {point.name!r} ({point.value}) cannot be loaded: {error}") from error
+    missing = [name for name in PARTS if not hasattr(found, name)]
+    if missing:
+        raise FatalError(f"{point.value} is no method, it lacks {', '.join(missing)}: see docs/guide/own-method.md")
+    return cast("Method", found)
+
+
+def chosen(settings: BatchSettings) -> Method:
+    """Return the configured method.
+
+    Raises
+    ------
+    FatalError
+        If there is none of this name, or batches may overlap and it cannot have that.
+    """
+    found = method(settings.method)
+    if settings.max_inflight_batches > 1 and not found.REBASES:
+        raise SettingsError(
+            f"COMBEE_MAX_INFLIGHT_BATCHES is {settings.max_inflight_batches}, and what the method {settings.method}"
+            " makes of one version cannot be applied to a later one: set it to 1, or choose another COMBEE_METHOD"
+        )
+    return found

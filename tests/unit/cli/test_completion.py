@@ -1,0 +1,73 @@
+"""What a shell offers after TAB."""
+
+import pytest
+from typer.testing import CliRunner
+
+from combee.cli.__main__ import app
+from combee.local import log as cli_log
+from combee.ports import FatalError
+from support.ledger import NAME
+from support.reading import learned_from, publish_with, run_json
+
+pytestmark = pytest.mark.usefixtures("quick_polls")
+
+
+def offered(line: str) -> list[str]:
+    """Return what bash would offer at the end of a line."""
+    words = line.split(" ")
+    env = {"_COMBEE_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
+    result = CliRunner().invoke(app, [], env=env, prog_name="combee")
+    assert result.exit_code == 0, result.output
+    return result.stdout.split()
+
+
+@pytest.fixture
+def learned(quick_polls: None, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ARG001 - order
+    publish_with(monkeypatch, learned_from(monkeypatch))
+    monkeypatch.setenv("COMBEE_BOOTSTRAP_SERVERS", "memory")
+
+
+def test_verbs_are_offered() -> None:
+    assert {"why", "worker"} <= set(offered("combee w"))
+    assert "promote" in offered("combee playbook p")
+
+
+def test_roles_are_offered() -> None:
+    assert offered("combee worker g") == ["gateway"]
+
+
+@pytest.mark.usefixtures("learned")
+def test_names_of_playbooks_are_offered() -> None:
+    assert offered("combee playbook show ") == [NAME]
+    assert offered("combee playbook show sup") == [NAME]
+    assert offered("combee playbook show x") == []
+    assert offered("combee cost s") == [NAME]
+    assert offered("combee why calc-1 --playbook ") == [NAME]
+
+
+@pytest.mark.usefixtures("learned")
+def test_versions_and_labels_of_that_playbook_are_offered() -> None:
+    run_json("playbook", "promote", NAME, "production", "1")
+    assert offered(f"combee playbook rollback {NAME} ") == ["latest", "production", "2", "1"]
+    assert offered(f"combee playbook diff {NAME} p") == ["production"]
+    assert offered(f"combee playbook promote {NAME} pro") == ["production"]
+    assert offered(f"combee playbook show {NAME} --label ") == ["production"]
+
+
+def test_without_a_running_broker_nothing_is_started_and_nothing_is_offered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def never(*_: object) -> None:
+        raise AssertionError("a TAB must not start a broker")
+
+    monkeypatch.setattr(cli_log, "open_log", never)
+    assert offered("combee playbook show ") == []
+
+
+def test_a_broker_that_is_away_is_no_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(*_: object) -> None:
+        raise FatalError("no Kafka answers")
+
+    monkeypatch.setenv("COMBEE_BOOTSTRAP_SERVERS", "127.0.0.1:1")
+    monkeypatch.setattr(cli_log, "open_log", away)
+    assert offered("combee playbook show ") == []

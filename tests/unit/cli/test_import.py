@@ -1,0 +1,120 @@
+"""An import becomes one version, keeps what the file cannot say, and says why if it does not."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from combee.cli.playbook.importing import import_command
+from combee.commands.sending import run_command
+from combee.core.formats.files import read_playbook, write_playbook
+from combee.core.playbook.apply import empty
+from combee.ports import FatalError
+from combee_schemas.playbook import Playbook
+from support import ledger
+from support.deployment import Deployment
+from support.ledger import NAME, outgoing, reflection
+from support.reading import learned_from, run, run_json
+
+pytestmark = pytest.mark.usefixtures("quick_polls")
+ACE = "## OTHERS\n[misc-00007] helpful=1 harmful=0 :: look twice\n"
+
+
+def given(text: str = ACE) -> Playbook:
+    return read_playbook(text, "ace", name=NAME)
+
+
+async def test_an_import_is_the_next_version() -> None:
+    deployment = Deployment()
+    async with deployment.running(["publish"]):
+        command = import_command(empty(NAME), given(), "ace", None)
+        version = await run_command(deployment.log, command, 10)
+    assert (version.version, version.origin) == (1, "import")
+    assert write_playbook(version, "ace") == ACE
+    assert version.next_id == 8
+
+
+async def test_the_same_import_sent_twice_has_one_effect_and_going_back_is_a_new_one() -> None:
+    deployment = Deployment()
+    async with deployment.running(["publish"]):
+        first = import_command(empty(NAME), given(), "ace", None)
+        one = await run_command(deployment.log, first, 10)
+        other = import_command(one, given("## OTHERS\n[x] other\n"), "ace", None)
+        two = await run_command(deployment.log, other, 10)
+        three = await run_command(deployment.log, import_command(two, given(), "ace", None), 10)
+        await deployment.log.produce(outgoing(first))
+        await deployment.until(lambda: not [k for k in ledger.behind(deployment.log) if k[0] == "publish"])
+    assert [two.version, three.version] == [2, 3]
+    assert len(ledger.versions(deployment.log)) == 3
+    assert first.command_id == import_command(empty(NAME), given(), "ace", None).command_id
+
+
+async def test_a_refused_import_says_why() -> None:
+    deployment = Deployment()
+    command = import_command(empty(NAME), given(), "ace", None)
+    rollback = command.model_copy(update={"kind": "rollback", "version": 9})
+    async with deployment.running(["publish"]):
+        with pytest.raises(FatalError, match=r"publish refused it: .*no version 9"):
+            await run_command(deployment.log, rollback, 10)
+
+
+async def test_an_import_that_nobody_publishes_ends_with_the_remedy() -> None:
+    deployment = Deployment()
+    with pytest.raises(FatalError, match=r"no new version after 0 s.*combee status"):
+        await run_command(deployment.log, import_command(empty(NAME), given(), "ace", None), 0.05)
+
+
+async def test_an_import_that_is_too_large_is_refused_before_it_is_sent() -> None:
+    deployment = Deployment()
+    large = given(f"## A\n[x] {'y' * 1_000_000}\n")
+    with pytest.raises(FatalError, match="exceeds the limit"):
+        await run_command(deployment.log, import_command(empty(NAME), large, "ace", None), 1)
+    assert sum((await deployment.log.ends("commands")).values()) == 0
+
+
+def test_a_file_that_says_the_same_changes_nothing(
+    quick_polls: None,  # noqa: ARG001 - before the services run
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    deployment = learned_from(monkeypatch)
+    file = str(tmp_path / "same.md")
+    run_json("playbook", "export", NAME, "--format", "md", "--out", file)
+    said = run_json("playbook", "import", NAME, file)
+    assert said == {"name": NAME, "version": 2, "entries": 20, "changed": False, "format": "md"}
+    assert asyncio.run(deployment.log.ends("commands")) == {0: 0, 1: 0}
+
+
+async def test_entries_that_stay_keep_their_evidence() -> None:
+    deployment = Deployment(batch_size=10)
+    async with deployment.running():
+        await deployment.log.produce(*(outgoing(reflection(n)) for n in range(10)))
+        await deployment.until(lambda: ledger.applied(deployment.log) == 10)
+        learned = ledger.latest(deployment.log)
+        text = write_playbook(learned, "ace").replace(learned.entries[0].content, "edited by hand")
+        edited = await run_command(deployment.log, import_command(learned, given(text), "ace", None), 10)
+    assert edited.entries[0].evidence == ()
+    assert edited.entries[0].content == "edited by hand"
+    assert all(entry.evidence for entry in edited.entries[1:])
+
+
+def test_a_file_s_ignored_fields_are_told_of_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    deployment = learned_from(monkeypatch)
+    lesson = {"key_insight": "Ask for the date.", "keyinsight": "x", "meta": 1, "bullet_tags": []}
+    lines = [json.dumps({**lesson, "reasoning": str(number)}) for number in range(3)]
+    file = tmp_path / "lessons.jsonl"
+    file.write_text("\n".join([*lines, json.dumps({"key_insight": " "})]), "utf-8")
+    ended = run("publish", str(file), "--playbook", NAME)
+    assert ended.exit_code == 3
+    refused, told = sorted(ended.stderr.splitlines(), reverse=True)
+    assert refused.startswith(f"{file}:4: the lesson is empty: fill in at least one of key_insight, ")
+    assert told == f"{file}: fields that were ignored: keyinsight (did you mean key_insight?), meta"
+    deployment.log._store.notify()
+    book = tmp_path / "book.json"
+    entries = [{"id": f"a-{n}", "section": "A", "content": "x", "contents": "y"} for n in range(2)]
+    book.write_text(json.dumps({"entries": entries, "verion": 3}), "utf-8")
+    ended = run("playbook", "convert", str(book), "--to", "ace")
+    assert ended.stderr.splitlines() == [
+        f"{book}: fields that were ignored: contents (did you mean content?), verion (did you mean version?)"
+    ]

@@ -1,0 +1,118 @@
+"""The same input again, in another log: the same plans, and on the same answers the same playbook."""
+
+import pytest
+
+from combee.cli.replay.replaying import Replay, Replayed, content_of, plan_of
+from combee.inspection.audit import audit
+from combee.inspection.tracker import StalledError
+from combee.ports import FatalError
+from combee_schemas import topics
+from combee_schemas.command import Command
+from combee_schemas.playbook import Playbook
+from combee_schemas.scan import Operation, OperationKind
+from support import ledger
+from support.deployment import Deployment
+from support.ledger import NAME, outgoing, reflection
+
+pytestmark = pytest.mark.usefixtures("quick_polls")
+EDIT = Command(
+    command_id="e",
+    playbook=NAME,
+    kind="edit",
+    operations=(Operation(kind=OperationKind.ADD, section="OTHERS", content="by hand", evidence=()),),
+)
+
+
+async def original() -> Deployment:
+    """Return a history of two batches, an edit, a rollback and a batch; another playbook lies between."""
+    deployment = Deployment(batch_size=10)
+    async with deployment.running():
+        for start in (0, 10):
+            others = (reflection(100 + n, "q") for n in range(start, start + 10))
+            mine = (reflection(n) for n in range(start, start + 10))
+            pairs = zip(mine, others, strict=True)
+            await deployment.log.produce(*(outgoing(one) for pair in pairs for one in pair))
+        await deployment.until(lambda: ledger.applied(deployment.log) == 20)
+        rollback = Command(command_id="r", playbook=NAME, kind="rollback", version=1)
+        await deployment.log.produce(outgoing(EDIT), outgoing(rollback))
+        await deployment.until(lambda: len(ledger.versions(deployment.log)) == 4)
+        await deployment.log.produce(*(outgoing(reflection(n)) for n in range(20, 30)))
+        await deployment.until(lambda: ledger.applied(deployment.log) == 30)
+        await deployment.until(lambda: not ledger.behind(deployment.log))
+    return deployment
+
+
+async def again(
+    first: Deployment, *, recorded: bool = True, timeout_s: float = 5, **batch: object
+) -> tuple[Deployment, Replayed]:
+    second = Deployment(**{"batch_size": 11, **batch})  # type: ignore[arg-type]
+    replay = Replay(first.log, NAME, recorded=recorded, timeout_s=timeout_s)
+    await replay.read()
+    roles = ["publish", "shuffle"] if recorded else ["publish", "scan", "shuffle"]
+    async with second.running(roles):
+        found = await replay.run(second.log)
+    return second, found
+
+
+def said(deployment: Deployment) -> list[tuple[int, object]]:
+    return [(one.version, one.entries) for one in ledger.versions(deployment.log)]
+
+
+async def test_a_replay_of_recorded_answers_gives_the_same_plans_and_versions_without_a_model() -> None:
+    first = await original()
+    second, found = await again(first)
+    assert (found.versions, found.batches, found.model_calls) == (5, 3, 0)
+    assert (found.plans_differ, found.contents_differ) == ([], [])
+    plans = [[plan_of(one) for one in ledger.batches(each.log)] for each in (first, second)]
+    assert plans[0] == plans[1]
+    assert said(second) == said(first)
+    assert second.model.calls == 0
+    async with second.running():
+        await second.until(lambda: not ledger.behind(second.log))
+    assert (await audit(second.log)).good
+
+
+async def test_a_replay_that_asks_again_has_the_same_plans() -> None:
+    first = await original()
+    second, found = await again(first, recorded=False)
+    assert found.plans_differ == []
+    assert found.model_calls == second.model.calls > 0
+
+
+async def test_another_shape_of_batches_is_told() -> None:
+    _, found = await again(await original(), copies=1)
+    assert found.plans_differ == [1, 2, 3]
+
+
+async def test_a_replay_to_where_the_playbook_is_already_is_refused() -> None:
+    first = await original()
+    replay = Replay(first.log, NAME, timeout_s=1)
+    await replay.read()
+    with pytest.raises(FatalError, match="is there already"):
+        await replay.run(first.log)
+
+
+async def test_what_has_expired_cannot_be_replayed() -> None:
+    first = await original()
+    for partition in first.log._store.partitions(topics.REFLECTIONS.name):
+        partition.expire(partition.end)
+    with pytest.raises(FatalError, match="10 reflections of batch 1 have expired"):
+        await again(first)
+
+
+async def test_a_replay_of_nothing_is_refused() -> None:
+    with pytest.raises(FatalError, match="has no version to replay"):
+        await Replay(Deployment().log, NAME, timeout_s=1).read()
+
+
+async def test_a_step_without_effect_ends_the_replay() -> None:
+    replay = Replay((await original()).log, NAME, timeout_s=0.05)
+    await replay.read()
+    with pytest.raises(StalledError, match="nothing came to batches of the replay"):
+        await replay.run(Deployment().log)
+
+
+def test_versions_are_compared_by_what_they_say() -> None:
+    one = Playbook(name="a", version=1, created_at_ms=5)
+    assert content_of(one) == content_of(one.model_copy(update={"version": 2, "created_at_ms": 7}))
+    assert content_of(one) != content_of(one.model_copy(update={"next_id": 9}))

@@ -1,0 +1,144 @@
+"""What the ledger and the status say, and how they exit."""
+
+from typing import Any
+
+import pytest
+
+from combee.cli.status import log_status
+from combee.inspection.audit import audit
+from combee.inspection.backlog import backlog, newest_batches
+from combee.ports import Outgoing
+from combee_schemas import topics
+from combee_schemas.batch import Batch
+from combee_schemas.codec import encode
+from support import ledger
+from support.deployment import Deployment
+from support.ledger import NAME, outgoing, reflection
+from support.reading import COUNT, learned_from, put, run, run_json
+
+pytestmark = pytest.mark.usefixtures("quick_polls")
+
+UNSPENT = {"spend": {"tokens": 0, "cost": 0.0, "cap_tokens": None, "cap_cost": None}, "paused": None}
+"""Of a playbook that spent nothing today and may spend what it likes."""
+
+
+@pytest.fixture
+def learned(quick_polls: None, monkeypatch: pytest.MonkeyPatch) -> Deployment:  # noqa: ARG001 - order
+    return learned_from(monkeypatch)
+
+
+def test_the_ledger_of_a_clean_log_exits_0(learned: Deployment) -> None:  # noqa: ARG001
+    found = run_json("ledger")
+    counts = {"reflections": 20, "applied": 20, "pending": 0, "dead_lettered": 0, "lost": 0, "double": 0}
+    assert {name: found[name] for name in counts} == counts
+    assert found["violations"] == []
+    assert "every promise was kept" in run("ledger").stdout
+
+
+def test_a_lost_reflection_makes_the_ledger_exit_1(
+    learned: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("combee.inspection.audit.AGAIN_S", 0.0)
+    put(learned, topics.REFLECTIONS, NAME, outgoing(reflection(99)).value)
+    committed = learned.log._store.committed["shuffle"]
+    for place in committed:
+        if place.topic == topics.REFLECTIONS.name:
+            committed[place] += 1
+    found = run_json("ledger", code=1)
+    assert found["lost"] == 1
+    assert "r-99" in found["violations"][0]
+    result = run("ledger")
+    assert result.exit_code == 1
+    assert "VIOLATED" in result.stdout
+
+
+async def test_the_audit_is_clean_at_every_moment_of_a_run() -> None:
+    deployment = Deployment(batch_size=5)
+    async with deployment.running():
+        for start in range(0, 40, 4):
+            await deployment.log.produce(*(outgoing(reflection(n)) for n in range(start, start + 4)))
+            report = await audit(deployment.log)
+            assert report.violations == ()
+        await deployment.until(lambda: ledger.applied(deployment.log) == 40)
+    report = await audit(deployment.log)
+    assert (report.reflections, report.applied, report.pending) == (40, 40, 0)
+
+
+def test_status_shows_topics_services_and_playbooks(learned: Deployment) -> None:  # noqa: ARG001
+    found = run_json("status")
+    assert found["broker"] == "memory"
+    assert found["topics"]["reflections"] == {"records": COUNT, "partitions": 2}
+    assert list(found["topics"]) == [topic.name for topic in topics.TOPICS]
+    assert found["services"] == {
+        name: {"lag": 0, "oldest_uncommitted_s": None} for name in ("reflect", "shuffle", "scan", "publish")
+    }
+    row = {"name": NAME, "version": 2, "entries": COUNT, "batch_size": 40, "in_flight": 0}
+    assert plain(found["playbooks"]) == [{**row, "retention": 1.0, "retention_falling": False, **UNSPENT}]
+    assert NAME in run("status").stdout
+
+
+def plain(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows without today's date."""
+    return [{**row, "spend": {k: v for k, v in row["spend"].items() if k != "day"}} for row in rows]
+
+
+def test_a_falling_retention_is_a_warning(learned: Deployment) -> None:
+    assert "falling" not in run("status").stdout
+    newest = ledger.latest(learned.log)
+    fallen = newest.model_copy(update={"version": 3, "retention_recent": (0.9, 0.9, 0.9, 0.4)})
+    put(learned, topics.PLAYBOOKS, NAME, encode(fallen))
+    assert f"warning: {NAME}: retention is falling: 40 %" in run("status").stdout
+    (row,) = run_json("status")["playbooks"]
+    assert (row["retention"], row["retention_falling"]) == (0.4, True)
+
+
+def test_the_ledger_tells_planned_calls_beside_those_made(learned: Deployment) -> None:  # noqa: ARG001
+    assert "model calls: 8 made, 8 planned" in run("ledger").stdout
+    calls = {"planned": 8, "made": 8, "skips": 0, "splits": 0, "re_asks": 0}
+    assert run_json("ledger")["model_calls"] == calls
+
+
+async def test_a_stopped_service_has_a_backlog_with_an_age() -> None:
+    deployment = Deployment(batch_size=10)
+    await deployment.log.produce(*(outgoing(reflection(n)) for n in range(7)))
+    deployment.advance(12.5)
+    found = await backlog(deployment.log, "shuffle", deployment.clock)
+    assert (found.lag, found.oldest_uncommitted_s) == (7, 12.5)
+    assert (await backlog(deployment.log, "scan", deployment.clock)).lag == 0
+
+
+async def test_beyond_the_limit_offsets_are_counted_instead_of_records(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("combee.inspection.backlog.COUNTED", 5)
+    deployment = Deployment()
+    await deployment.log.produce(*(outgoing(reflection(n)) for n in range(12)))
+    assert (await backlog(deployment.log, "shuffle", deployment.clock)).lag == 12
+
+
+async def test_batches_without_a_version_are_in_flight() -> None:
+    deployment = Deployment(batch_size=10)
+    async with deployment.running(["shuffle"]):
+        await deployment.log.produce(*(outgoing(reflection(n)) for n in range(COUNT)))
+        await deployment.until(lambda: len(ledger.batches(deployment.log)) == 1)
+    assert await newest_batches(deployment.log) == {NAME: 1}
+    (row,) = plain((await log_status(deployment.log, 40))["playbooks"])
+    known = {"name": NAME, "version": 0, "entries": 0, "batch_size": 40, "in_flight": 1}
+    assert row == {**known, "retention": None, "retention_falling": False, **UNSPENT}
+
+
+async def test_a_batch_in_flight_is_found_behind_many_of_other_playbooks() -> None:
+    deployment = Deployment(partitions=1)
+    old = Batch(
+        batch_id="b", playbook="old", sequence=3, seed=0, members=(), copies=1, widths=(1,), base_version=0,
+        through_offset=0, reason="size", batch_size=1,
+    )  # fmt: skip
+    late = [
+        old.model_copy(update={"playbook": "new", "sequence": n, "oldest_unpublished_offset": 0})
+        for n in range(1, 99)
+    ]
+    key = Outgoing(topic=topics.BATCHES.name, key=b"k", value=encode(old), partition=0)
+    await deployment.log.produce(
+        key, *(Outgoing(topic=key.topic, value=encode(one), partition=0) for one in late)
+    )
+    assert await newest_batches(deployment.log) == {"old": 3, "new": 98}

@@ -1,0 +1,41 @@
+"""What ``combee up`` runs, and what its processes are told."""
+
+from pathlib import Path
+
+import pytest
+
+from combee import compose
+from combee.cli import up, worker
+from combee.local import extras
+from combee.local.stack import StackOptions, child_environment
+from combee.settings.settings import load_settings
+from support.reading import run
+
+
+def test_every_role_can_be_run_alone() -> None:
+    assert set(worker.ROLES) == {*compose.ROLES, *compose.FRONTS}
+    refused = run("worker", "nope")
+    assert refused.exit_code == 2
+    assert "gateway" in refused.stderr
+
+
+def test_the_gateway_runs_where_it_is_installed_and_wanted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(extras, "find_spec", lambda _name: object())
+    assert up._fronts(wanted=True) == ("gateway",)
+    assert up._fronts(wanted=False) == ()
+    monkeypatch.setattr(extras, "find_spec", lambda _name: None)
+    assert up._fronts(wanted=True) == ()
+    assert "pip install 'combee[gateway]'" in capsys.readouterr().err
+
+
+def test_processes_are_told_every_setting_and_no_secret(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("COMBEE_GATEWAY_PORT", "8123")
+    monkeypatch.setattr("combee.local.stack.environment", dict)
+    settings = load_settings(model="simulated", batch_size=7)
+    told = child_environment(StackOptions(settings=settings, bootstrap_servers="b:1", folder=tmp_path))
+    assert (told["COMBEE_GATEWAY_PORT"], told["COMBEE_BATCH_SIZE"]) == ("8123", "7")
+    assert not {"COMBEE_GATEWAY_KEYS", "COMBEE_API_KEY", "COMBEE_SASL_PASSWORD"} & told.keys()

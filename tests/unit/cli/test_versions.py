@@ -1,0 +1,362 @@
+"""Compare, label, edit, take back, delete: verbs that make versions, on a log with a real publisher."""
+
+import asyncio
+import stat
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from combee.cli.playbook.editing import edit_command
+from combee.core.formats.editing import edit_operations, editable
+from combee.core.formats.files import read_playbook
+from combee.ports import FatalError
+from combee_schemas import topics
+from combee_schemas.command import Command
+from combee_schemas.playbook import Entry, Label, Playbook
+from combee_schemas.scan import OperationKind
+from support import ledger
+from support.deployment import Deployment
+from support.ledger import NAME, outgoing, reflection
+from support.reading import learned_from, publish_with, run, run_json, use_log
+
+pytestmark = pytest.mark.usefixtures("quick_polls")
+
+
+@pytest.fixture
+def learned(quick_polls: None, monkeypatch: pytest.MonkeyPatch) -> Deployment:  # noqa: ARG001 - order
+    deployment = learned_from(monkeypatch)
+    publish_with(monkeypatch, deployment)
+    return deployment
+
+
+def by_editor(monkeypatch: pytest.MonkeyPatch, folder: Path, script: str) -> None:
+    """Let the user's editor be this script; its first argument is the file."""
+    path = folder / "editor"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(stat.S_IRWXU)
+    monkeypatch.setenv("VISUAL", "")
+    monkeypatch.setenv("EDITOR", str(path))
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))  # what is kept for a person is kept there
+
+
+def first(deployment: Deployment) -> str:
+    return ledger.latest(deployment.log).entries[0].id
+
+
+# ---- diff
+
+
+def test_diff_compares_the_newest_version_with_the_one_before(learned: Deployment) -> None:
+    found = run_json("playbook", "diff", NAME)
+    before, after = ledger.versions(learned.log)
+    known = {entry.id for entry in before.entries}
+    assert (found["name"], found["from"], found["to"]) == (NAME, 1, 2)
+    assert {one["id"] for one in found["added"]} == {entry.id for entry in after.entries} - known
+    assert (found["removed"], found["changed"], found["counted"], found["unchanged"]) == ([], [], [], 10)
+
+
+def test_diff_takes_numbers_labels_and_latest_either_way_round(learned: Deployment) -> None:  # noqa: ARG001
+    run_json("playbook", "promote", NAME, "production", "1")
+    there = run_json("playbook", "diff", NAME, "production", "latest")
+    back = run_json("playbook", "diff", NAME, "2", "production")
+    assert there["added"] == back["removed"] != []
+    assert run_json("playbook", "diff", NAME, "production") == there
+
+
+def test_diff_for_people_has_sections_signs_and_old_beside_new(learned: Deployment) -> None:
+    text = editable(ledger.latest(learned.log)).replace("lesson 3", "lesson three")
+    assert run("playbook", "edit", NAME, "--file", "-", stdin=text).exit_code == 0
+    out = run("playbook", "diff", NAME).stdout
+    assert f"{NAME} version 2 → 3: 1 changed, 19 unchanged" in out
+    assert "@@ OTHERS @@" in out
+    assert "] lesson 3\n" in out
+    assert "] lesson three\n" in out
+    assert [line[0] for line in out.splitlines()[2:]] == ["-", "+"]
+
+
+def test_diff_names_the_labels_there_are(learned: Deployment) -> None:  # noqa: ARG001
+    run_json("playbook", "promote", NAME, "staging", "1")
+    result = run("playbook", "diff", NAME, "production")
+    assert result.exit_code == 1
+    assert "has no label production; there are: staging" in result.stderr
+
+
+# ---- labels
+
+
+def test_promote_moves_a_label_once_and_labels_lists_it(learned: Deployment) -> None:
+    moved = run_json("playbook", "promote", NAME, "production", "1")
+    again = run_json("playbook", "promote", NAME, "production", "1")
+    newest = run_json("playbook", "promote", NAME, "production")
+    row = {"name": NAME, "label": "production", "version": 1, "previous": None}
+    assert moved == {**row, "changed": True}
+    assert again == {**row, "previous": 1, "changed": False}
+    assert newest == {**row, "version": 2, "previous": 1, "changed": True}
+    assert len(ledger.messages(learned.log, topics.LABELS, Label)) == 2
+    (listed,) = run_json("playbook", "labels", NAME)
+    assert (listed["label"], listed["version"], listed["newest"]) == ("production", 2, 2)
+    assert run_json("playbook", "labels", "other") == []
+    assert run_json("playbook", "show", NAME, "--label", "production")["version"] == 2
+
+
+def test_history_and_labels_tell_who_asked(learned: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("getpass.getuser", lambda: "maria")
+    monkeypatch.setattr("socket.gethostname", lambda: "desk-3")
+    run_json("playbook", "rollback", NAME, "1")
+    run_json("playbook", "promote", NAME, "production", "3")
+    history = run_json("playbook", "show", NAME, "--history")["versions"]
+    assert [one["issued_by"] for one in history] == ["", "", "user:maria@desk-3"]
+    assert run_json("playbook", "labels", NAME)[0]["issued_by"] == "user:maria@desk-3"
+    assert "user:maria@desk-3" in run("playbook", "show", NAME, "--history").stdout
+    assert "from rollback by user:maria@desk-3" in run("playbook", "show", NAME).stdout
+    commands = ledger.messages(learned.log, topics.COMMANDS, Command)
+    assert {one.issued_by for one in commands} == {"user:maria@desk-3"}
+
+
+def test_a_label_follows_another_label(learned: Deployment) -> None:  # noqa: ARG001
+    run_json("playbook", "promote", NAME, "staging", "1")
+    assert run_json("playbook", "promote", NAME, "production", "staging")["version"] == 1
+
+
+@pytest.mark.parametrize("label", ["latest", "12", "a b", "a#b", ""])
+def test_what_cannot_be_a_label_is_wrong_usage(label: str) -> None:
+    assert run("playbook", "promote", NAME, label).exit_code == 2
+
+
+# ---- review
+
+
+def test_a_review_shows_what_is_new_and_moves_the_label_if_one_agrees(learned: Deployment) -> None:
+    run_json("playbook", "promote", NAME, "production", "1")
+    declined = run("review", NAME, stdin="n\n")
+    assert declined.exit_code == 0
+    assert f"{NAME} version 1 → 2: 10 added, 10 unchanged" in declined.stdout
+    assert "production stays where it is" in declined.stderr
+    agreed = run("review", NAME, stdin="y\n")
+    assert agreed.stdout.endswith(f"{NAME} production → version 2\n")
+    moved = ledger.messages(learned.log, topics.LABELS, Label)
+    assert [one.version for one in moved] == [1, 2]
+
+
+def test_a_review_asks_nobody_in_json_and_nothing_where_nothing_differs(learned: Deployment) -> None:
+    found = run_json("review", NAME, "1", "--label", "staging")
+    assert (found["label"], found["promoted"], found["from"], found["to"]) == ("staging", False, 0, 1)
+    assert ledger.messages(learned.log, topics.LABELS, Label) == []
+    assert run_json("review", NAME, "1", "--label", "staging", "--yes")["promoted"] is True
+    assert run_json("review", NAME, "1", "--label", "staging", "--yes")["promoted"] is False
+    assert run("review", NAME, stdin="").exit_code == 0, "nobody is there to answer"
+
+
+# ---- edit
+
+
+def test_edit_opens_the_editor_and_what_changed_is_the_next_version(
+    learned: Deployment, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    script = (
+        "sed -i -e 's/lesson 3$/lesson three/' -e '/lesson 4$/d' \"$1\"\n"
+        'printf "\\n- a new one\\n  on two lines\\n" >> "$1"'
+    )
+    by_editor(monkeypatch, tmp_path, script)
+    made = run_json("playbook", "edit", NAME)
+    assert (made["version"], made["entries"], made["changed"]) == (3, 20, True)
+    assert [change["kind"] for change in made["diff"]] == ["remove", "update", "add"]
+    contents = [entry.content for entry in ledger.latest(learned.log).entries]
+    assert "lesson three" in contents
+    assert "lesson 4" not in contents
+    assert contents[-1] == "a new one\non two lines"
+
+
+def test_an_edit_that_changes_nothing_makes_no_version(
+    learned: Deployment, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    by_editor(monkeypatch, tmp_path, "true")
+    assert run_json("playbook", "edit", NAME)["changed"] is False
+    assert len(ledger.versions(learned.log)) == 2
+
+
+@pytest.mark.parametrize(
+    ("script", "told"),
+    [("exit 3", "ended with 3"), ("printf -- '- `a` x\\n- `a` y\\n' > \"$1\"", "the id 'a' is taken")],
+)
+def test_an_edit_that_fails_changes_nothing(
+    learned: Deployment, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str, told: str
+) -> None:
+    by_editor(monkeypatch, tmp_path, script)
+    result = run("playbook", "edit", NAME)
+    assert (result.exit_code, told in result.stderr) == (1, True)
+    assert len(ledger.versions(learned.log)) == 2
+
+
+def test_an_editor_that_is_not_there_is_told_with_the_remedy(
+    learned: Deployment,  # noqa: ARG001
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("VISUAL", "/nowhere/editor")
+    assert "set EDITOR, or use --file" in run("playbook", "edit", NAME).stderr
+
+
+def test_an_edit_of_an_entry_that_changed_meanwhile_is_refused_and_the_text_is_kept(
+    learned: Deployment,
+) -> None:
+    text = editable(ledger.latest(learned.log))
+    assert (
+        run("playbook", "edit", NAME, "--file", "-", stdin=text.replace("lesson 3", "theirs")).exit_code == 0
+    )
+    result = run("playbook", "edit", NAME, "--file", "-", stdin=text.replace("lesson 3", "mine"))
+    assert result.exit_code == 1
+    assert "changed since version 2: the newest is 3" in result.stderr
+    kept = Path(result.stderr.split("your text is kept in ")[1].split(";")[0])
+    assert kept.read_text() == text.replace("lesson 3", "mine")
+    kept.unlink()
+    other = run("playbook", "edit", NAME, "--file", "-", stdin=text.replace("lesson 5", "another"))
+    assert other.exit_code == 0, "nobody else touched that one"
+    contents = {entry.content for entry in ledger.latest(learned.log).entries}
+    assert {"theirs", "another"} <= contents
+
+
+def test_an_edit_is_the_same_command_when_it_is_sent_again(learned: Deployment) -> None:
+    newest = ledger.latest(learned.log)
+    text = editable(newest).replace("lesson 3", "x")
+    assert edit_command(newest, text, None).command_id == edit_command(newest, text, None).command_id
+
+
+def test_an_entry_that_moves_to_another_section_keeps_what_it_rests_on() -> None:
+    text = "## A\n[a-1] helpful=1 harmful=0 :: one\n## B\n[b-1] helpful=0 harmful=0 :: two\n"
+    base = read_playbook(text, "ace", name=NAME)
+    known = base.model_copy(
+        update={"entries": (base.entries[0].model_copy(update={"evidence": ("r-1",)}), base.entries[1])}
+    )
+    moved = editable(known).replace("## A\n\n- `a-1` one\n\n## B\n", "## A\n\n## B\n\n- `a-1` one\n")
+    removed, added = edit_operations(known, moved)
+    assert (removed.kind, removed.entry_ids) == (OperationKind.REMOVE, ("a-1",))
+    assert (added.kind, added.section, added.evidence) == (OperationKind.ADD, "B", ("r-1",))
+
+
+def test_an_untouched_text_means_no_operation_whatever_the_entries_say() -> None:
+    odd = ("- a bullet", "## a header", "# a title", "two\nlines\n\n- and more", "`x` y", "(+1 -0) z", " ")
+    entries = tuple({"id": f"e-{n}", "section": "S", "content": one} for n, one in enumerate(odd[:-1]))
+    base = Playbook.model_validate({"name": NAME, "version": 7, "sections": ("S",), "entries": entries})
+    assert edit_operations(base, editable(base)) == ()
+
+
+def test_a_text_that_cannot_be_read_says_where() -> None:
+    base = Playbook(name=NAME, version=1)
+    with pytest.raises(FatalError, match="the edited text: line 2: the id"):
+        edit_command(base, "- `a` x\n- `a` y\n", None)
+
+
+# ---- rollback, revoke, delete
+
+
+def test_rollback_is_a_new_version_with_the_old_content(learned: Deployment) -> None:
+    made = run_json("playbook", "rollback", NAME, "1")
+    again = run_json("playbook", "rollback", NAME, "1")
+    assert made == {"name": NAME, "version": 3, "entries": 10, "restored": 1, "changed": True}
+    assert again == {**made, "changed": False}
+    newest = ledger.latest(learned.log)
+    assert newest.entries == ledger.versions(learned.log)[0].entries
+    assert newest.batch_sequence == 2, "bookkeeping never goes back"
+
+
+def test_revoke_removes_what_rests_on_the_reflection_alone(learned: Deployment) -> None:
+    made = run_json("playbook", "revoke", NAME, "r-3")
+    assert (made["version"], made["entries"], made["revoked"]) == (3, 19, ["r-3"])
+    assert run_json("playbook", "revoke", NAME, "r-3")["changed"] is False
+    assert "lesson 3" not in {entry.content for entry in ledger.latest(learned.log).entries}
+
+
+def test_revoke_says_how_many_entries_rest_on_less(learned: Deployment, tmp_path: Path) -> None:
+    entry = Entry(id="misc-1", section="OTHERS", content="ask", evidence=("r-1", "r-2"), evidence_count=2)
+    (tmp_path / "p.json").write_text(Playbook(name=NAME, version=1, entries=(entry,)).model_dump_json())
+    run_json("playbook", "import", NAME, str(tmp_path / "p.json"), "--format", "json")
+    assert "1 entries rest on fewer reflections now" in run("playbook", "revoke", NAME, "r-1").stderr
+    assert ledger.latest(learned.log).entries[0].evidence == ("r-2",)
+
+
+def test_an_id_that_no_reflection_has_is_not_revoked(learned: Deployment) -> None:
+    result = run("playbook", "revoke", NAME, "r-3", "r-typo", "r-99")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert f"{NAME} has no reflection r-typo, r-99: 'combee why ENTRY --playbook {NAME}'" in result.stderr
+    assert len(ledger.versions(learned.log)) == 2
+
+
+def test_a_reflection_that_waits_for_its_batch_can_be_revoked(learned: Deployment) -> None:
+    asyncio.run(learned.log.produce(outgoing(reflection(99))))
+    assert run_json("playbook", "revoke", NAME, "r-99")["revoked"] == ["r-99"]
+
+
+def test_revoke_names_the_labels_that_still_serve_the_text(learned: Deployment) -> None:
+    run_json("playbook", "promote", NAME, "production", "2")
+    run_json("playbook", "promote", NAME, "staging", "1")
+    serving = {"production": 2}  # the first version knew nothing of it
+    assert run_json("playbook", "revoke", NAME, "r-13")["labels"] == serving
+    again = run("playbook", "revoke", NAME, "r-13")
+    assert "production still serves version 2" in again.stderr
+    assert "staging" not in again.stderr
+    run_json("playbook", "promote", NAME, "production")
+    assert run_json("playbook", "revoke", NAME, "r-13")["labels"] == {}
+    assert len(ledger.versions(learned.log)) == 3
+
+
+def test_delete_asks_first(learned: Deployment) -> None:
+    for answer in ("n\n", ""):
+        result = run("playbook", "delete", NAME, stdin=answer)
+        assert result.exit_code == 1
+        assert f"delete {NAME} (version 2, 20 entries)?" in result.stderr
+        assert "nothing was deleted" in result.stderr
+    assert len(ledger.versions(learned.log)) == 2
+    result = run("playbook", "delete", NAME, stdin="y\n")
+    assert result.exit_code == 0
+    assert f"'combee playbook rollback {NAME} 2' brings it back" in result.stdout
+
+
+def test_a_deleted_playbook_is_gone_from_every_verb_until_a_rollback(learned: Deployment) -> None:  # noqa: ARG001
+    run_json("playbook", "promote", NAME, "production", "2")
+    assert run_json("playbook", "delete", NAME, "--yes") == {"name": NAME, "version": 3, "deleted": True}
+    assert run_json("playbook", "list") == []
+    assert run_json("playbook", "labels") == []
+    assert run_json("status")["playbooks"] == []
+    for verb in ("show", "export", "edit", "delete", "diff"):
+        assert "there is no playbook" in run("playbook", verb, NAME).stderr
+    history = run_json("playbook", "show", NAME, "--history")["versions"]
+    assert [row["origin"] for row in history] == ["batch", "batch", "delete"]
+    assert f"'combee playbook rollback {NAME} 2' brings it back" in run("playbook", "show", NAME).stderr
+    assert "from 1 to 2" in run("playbook", "rollback", NAME, "9").stderr
+    assert run_json("playbook", "rollback", NAME, "2")["entries"] == 20
+    assert run_json("playbook", "promote", NAME, "production", "2", "--timeout", "5")["changed"] is True
+    assert run_json("playbook", "list")[0]["version"] == 4
+
+
+def test_the_import_that_began_a_deleted_playbook_begins_it_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    deployment = Deployment()
+    use_log(monkeypatch, deployment.log)
+    publish_with(monkeypatch, deployment)
+    file = tmp_path / "p.md"
+    file.write_text("## A\n\n- `a-1` one\n")
+    assert run_json("playbook", "import", NAME, str(file))["version"] == 1
+    run_json("playbook", "delete", NAME, "--yes")
+    again = run_json("playbook", "import", NAME, str(file), "--timeout", "5")
+    assert (again["version"], again["entries"], again["changed"]) == (3, 1, True)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("promote", NAME, "production", "1"),
+        ("rollback", NAME, "1"),
+        ("revoke", NAME, "r-3"),
+        ("delete", NAME, "--yes"),
+    ],
+    ids=lambda one: one[0],
+)
+def test_a_command_with_an_id_has_one_effect_however_often_it_is_given(
+    learned: Deployment, arguments: tuple[str, ...]
+) -> None:
+    run_json("playbook", *arguments, "--id", "mine")
+    before = [ledger.records(learned.log, one) for one in (topics.HISTORY, topics.LABELS)]
+    run_json("playbook", *arguments, "--id", "mine")
+    assert [ledger.records(learned.log, one) for one in (topics.HISTORY, topics.LABELS)] == before

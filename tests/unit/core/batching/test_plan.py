@@ -1,0 +1,436 @@
+from collections import Counter
+from itertools import pairwise
+from math import isqrt
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from combee.core import identity
+from combee.core.batching import shuffle, tree
+from combee.core.batching.plan import Base, PlanPolicy, deal_batch, make_groups, plan_batch
+from combee_schemas import digests
+from combee_schemas.batch import Batch, Member
+from combee_schemas.codec import encode
+from combee_schemas.reflection import Reflection
+from combee_schemas.topics import GROUPS
+
+seeds = st.integers(0, 2**63 - 1)
+
+
+@st.composite
+def deals(draw: st.DrawFn) -> tuple[int, int, int, int]:
+    groups = draw(st.integers(1, 20))
+    return draw(st.integers(0, 200)), draw(st.integers(1, groups)), groups, draw(seeds)
+
+
+# ---- the augmented shuffle
+
+
+@given(deals())
+def test_groups_differ_by_at_most_one_in_size(arguments: tuple[int, int, int, int]) -> None:
+    sizes = [len(group) for group in shuffle.deal(*arguments)]
+    assert max(sizes) - min(sizes) <= 1
+
+
+@given(deals())
+def test_no_group_sees_a_reflection_twice(arguments: tuple[int, int, int, int]) -> None:
+    assert all(len(set(group)) == len(group) for group in shuffle.deal(*arguments))
+
+
+@given(deals())
+def test_every_reflection_is_dealt_exactly_as_often_as_asked(arguments: tuple[int, int, int, int]) -> None:
+    reflections, copies, groups, _ = arguments
+    dealt = shuffle.deal(*arguments)
+    assert len(dealt) == groups
+    assert Counter(i for group in dealt for i in group) == dict.fromkeys(range(reflections), copies)
+
+
+@given(deals())
+def test_the_same_arguments_give_the_same_groups(arguments: tuple[int, int, int, int]) -> None:
+    assert shuffle.deal(*arguments) == shuffle.deal(*arguments)
+
+
+def test_the_deal_of_a_seed_never_changes() -> None:
+    # Frozen: replaying a manifest of last year must give its groups.
+    assert shuffle.deal(9, 2, 3, 42) == ((3, 6, 4, 8, 5, 1), (6, 7, 4, 2, 0, 1), (3, 7, 8, 2, 5, 0))
+
+
+def test_another_seed_mixes_differently() -> None:
+    assert len({shuffle.deal(40, 2, 6, seed) for seed in range(50)}) == 50
+
+
+def test_any_two_reflections_meet_about_equally_often() -> None:
+    meetings = Counter(
+        pair
+        for seed in range(300)
+        for group in shuffle.deal(12, 2, 3, seed)
+        for pair in ((a, b) for a in group for b in group if a < b)
+    )
+    assert len(meetings) == 66
+    assert max(meetings.values()) < 1.5 * min(meetings.values())
+
+
+@pytest.mark.parametrize(("copies", "groups"), [(0, 3), (4, 3), (-1, 1)])
+def test_more_copies_than_groups_are_refused(copies: int, groups: int) -> None:
+    with pytest.raises(ValueError, match="copies must be between"):
+        shuffle.deal(10, copies, groups, 0)
+
+
+@pytest.mark.parametrize(
+    ("count", "groups"), [(0, 1), (1, 1), (3, 1), (4, 2), (8, 2), (9, 3), (40, 6), (84, 9)]
+)
+def test_there_are_as_many_groups_as_the_paper_says(count: int, groups: int) -> None:
+    assert shuffle.group_count(count) == groups
+
+
+@pytest.mark.parametrize(("count", "copies"), [(1, 1), (3, 1), (4, 2), (40, 2)])
+def test_fewer_than_four_reflections_are_not_copied(count: int, copies: int) -> None:
+    assert shuffle.effective_copies(count, 2, shuffle.group_count(count)) == copies
+
+
+# ---- the tree
+
+
+@st.composite
+def trees(draw: st.DrawFn) -> tuple[int, ...]:
+    return tree.plan_widths(draw(st.integers(1, 300)), draw(st.integers(2, 40)), draw(st.integers(2, 4)))
+
+
+@given(st.integers(1, 3000), st.integers(2, 64), st.integers(2, 4))
+def test_a_tree_shrinks_to_one_root_within_the_allowed_height(groups: int, fan_in: int, levels: int) -> None:
+    widths = tree.plan_widths(groups, fan_in, levels)
+    assert widths[0] == groups
+    assert tree.is_valid(widths, levels)
+    assert all(below > above for below, above in pairwise(widths))
+
+
+@given(trees())
+def test_children_partition_the_level_below_in_order(widths: tuple[int, ...]) -> None:
+    for level in range(1, len(widths)):
+        children = [tree.child_indices(widths, level, index) for index in range(widths[level])]
+        assert [one for some in children for one in some] == list(range(widths[level - 1]))
+        sizes = [len(some) for some in children]
+        assert min(sizes) >= 1
+        assert max(sizes) - min(sizes) <= 1
+
+
+@given(trees())
+def test_parents_and_children_agree(widths: tuple[int, ...]) -> None:
+    for level in range(1, len(widths)):
+        for index in range(widths[level]):
+            for child in tree.child_indices(widths, level, index):
+                assert tree.parent_index(widths, level - 1, child) == index
+
+
+@given(st.integers(2, 300), st.integers(2, 40), st.integers(2, 4))
+def test_no_node_has_more_children_than_the_fan_in_unless_the_tree_would_grow_too_high(
+    groups: int, fan_in: int, levels: int
+) -> None:
+    widths = tree.plan_widths(groups, fan_in, levels)
+    most = max(
+        len(tree.child_indices(widths, level, index))
+        for level in range(1, len(widths))
+        for index in range(widths[level])
+    )
+    assert most <= fan_in or fan_in ** (levels - 1) < groups
+
+
+@pytest.mark.parametrize(
+    ("groups", "fan_in", "levels", "widths"),
+    [
+        (1, 32, 4, (1,)),
+        (6, 32, 4, (6, 1)),
+        (32, 32, 4, (32, 1)),
+        (33, 32, 4, (33, 2, 1)),
+        (9, 2, 4, (9, 3, 1)),
+        (8, 2, 4, (8, 4, 2, 1)),
+        (70, 32, 2, (70, 1)),
+    ],
+)
+def test_the_shape_of_a_tree(groups: int, fan_in: int, levels: int, widths: tuple[int, ...]) -> None:
+    assert tree.plan_widths(groups, fan_in, levels) == widths
+
+
+def test_several_groups_need_two_levels() -> None:
+    with pytest.raises(ValueError, match="max_levels"):
+        tree.plan_widths(2, 2, 1)
+
+
+@pytest.mark.parametrize("widths", [(), (0,), (2,), (1, 1), (2, 3, 1), (-1, 1), (5, 4, 3, 2, 1), (10**6, 1)])
+def test_impossible_trees_are_recognised(widths: tuple[int, ...]) -> None:
+    assert not tree.is_valid(widths, 4)
+
+
+@given(
+    st.integers(2, 3000), st.integers(2, 64), st.integers(2, 8), st.integers(0, 10**7), st.integers(1, 10**5)
+)
+def test_a_tree_by_tokens_is_a_tree_and_no_flatter_than_without(
+    groups: int, fan_in: int, levels: int, tokens: int, most: int
+) -> None:
+    widths = tree.plan_widths(groups, fan_in, levels, tokens=tokens, most=most)
+    assert widths[0] == groups
+    assert tree.is_valid(widths, levels)
+    assert len(widths) >= len(tree.plan_widths(groups, fan_in, levels))
+
+
+@given(st.integers(2, 3000), st.integers(2, 64), st.integers(0, 10**6), st.integers(1, 10**5))
+def test_no_combine_reads_too_much_while_the_tree_may_grow_and_two_children_fit(
+    groups: int, fan_in: int, tokens: int, most: int
+) -> None:
+    widths = tree.plan_widths(groups, fan_in, 40, tokens=tokens, most=most)
+    for level, reads in enumerate(tree.reads(widths, tokens), 1):
+        assert reads <= most or widths[level] == -(-widths[level - 1] // 2)
+
+
+def test_tokens_give_way_before_the_fan_in_where_the_tree_may_not_grow() -> None:
+    widths = tree.plan_widths(900, 30, 3, tokens=10**6, most=100)
+    assert widths == (900, 30, 1)
+
+
+# ---- the plan
+
+
+POLICY = PlanPolicy(copies=2, fan_in=32, max_levels=4, group_bytes=10_000)
+
+
+def member(offset: int) -> Member:
+    return Member(offset=offset, reflection_id=f"r-{offset}")
+
+
+def planned(
+    sizes: list[int],
+    policy: PlanPolicy = POLICY,
+    playbook: str = "p",
+    sequence: int = 1,
+    closed_at_ms: int = 0,
+) -> Batch:
+    return plan_batch(
+        playbook,
+        sequence,
+        [member(offset) for offset in range(len(sizes))],
+        sizes,
+        policy=policy,
+        base=Base(version=3, sequence=3, history_offset=9),
+        reason="size",
+        batch_size=len(sizes),
+        through_offset=len(sizes) - 1,
+        closed_at_ms=closed_at_ms,
+    )
+
+
+sizes_of = st.lists(st.integers(1, 5_000), min_size=1, max_size=60)
+
+
+@given(sizes_of)
+def test_a_plan_is_byte_identical_however_often_it_is_made(sizes: list[int]) -> None:
+    assert encode(planned(sizes)) == encode(planned(sizes))
+
+
+@given(sizes_of, st.integers(0, 2**40))
+def test_time_enters_no_part_of_a_plan_but_its_record(sizes: list[int], closed_at_ms: int) -> None:
+    late = planned(sizes, closed_at_ms=closed_at_ms)
+    assert late.model_copy(update={"closed_at_ms": 0}) == planned(sizes)
+    assert deal_batch(late) == deal_batch(planned(sizes))
+
+
+@given(sizes_of)
+def test_every_member_is_in_as_many_groups_as_it_has_copies(sizes: list[int]) -> None:
+    batch = planned(sizes)
+    dealt = deal_batch(batch)
+    assert len(dealt) == batch.widths[0]
+    assert Counter(one.offset for group in dealt for one in group) == dict.fromkeys(
+        range(len(sizes)), batch.copies
+    )
+
+
+@given(sizes_of, st.integers(100, 20_000))
+@settings(max_examples=60)
+def test_no_group_is_too_large_to_send_unless_its_members_are(sizes: list[int], group_bytes: int) -> None:
+    policy = PlanPolicy(copies=2, fan_in=32, max_levels=4, group_bytes=group_bytes)
+    batch = planned(sizes, policy)
+    largest = max(sum(sizes[one.offset] for one in group) for group in deal_batch(batch))
+    assert largest <= group_bytes or batch.widths[0] >= len(sizes)
+    assert batch.widths[0] >= (isqrt(len(sizes)) if len(sizes) >= 4 else 1)
+
+
+def bounded(tokens: int | None, **fields: Any) -> PlanPolicy:
+    defaults = {"copies": 2, "fan_in": 32, "max_levels": 4, "group_bytes": 700 << 10}
+    return PlanPolicy(**{**defaults, **fields}, aggregate_tokens=tokens)
+
+
+def loads(sizes: list[int], batch: Batch) -> list[int]:
+    return [sum(sizes[one.offset] for one in group) for group in deal_batch(batch)]
+
+
+@example([1, 1, 1, 5000], 1_250, 5)
+@given(sizes_of, st.integers(1_250, 5_000), st.integers(1, 5))
+@settings(max_examples=80)
+def test_every_group_is_within_the_tokens_whenever_a_single_member_is(
+    sizes: list[int], tokens: int, copies: int
+) -> None:
+    batch = planned(sizes, bounded(tokens, copies=copies))
+    assert max(loads(sizes, batch)) <= tokens * 4
+    assert Counter(one.offset for group in deal_batch(batch) for one in group) == dict.fromkeys(
+        range(len(sizes)), batch.copies
+    )
+    assert batch.copies == (min(copies, batch.widths[0]) if len(sizes) >= 4 else 1)
+
+
+@given(sizes_of, st.integers(5_000, 20_000))
+@settings(max_examples=80)
+def test_every_group_is_within_the_bytes_whenever_a_single_member_is(sizes: list[int], most: int) -> None:
+    batch = planned(sizes, bounded(None, group_bytes=most))
+    assert max(loads(sizes, batch)) <= most
+
+
+@given(st.integers(1, 60), st.integers(1, 8), st.integers(2, 40))
+def test_without_a_token_bound_the_shape_is_the_papers(count: int, copies: int, fan_in: int) -> None:
+    batch = planned([200] * count, bounded(None, copies=copies, fan_in=fan_in))
+    groups = shuffle.group_count(count)
+    assert batch.widths == tree.plan_widths(groups, fan_in, 4)
+    assert batch.copies == shuffle.effective_copies(count, copies, groups)
+
+
+@given(sizes_of)
+@settings(max_examples=50)
+def test_more_room_for_tokens_than_needed_changes_nothing(sizes: list[int]) -> None:
+    paper, roomy = planned(sizes, bounded(None)), planned(sizes, bounded(10**6))
+    assert roomy.widths == paper.widths
+    assert deal_batch(roomy) == deal_batch(paper)
+
+
+def test_one_reflection_that_is_too_long_alone_does_not_multiply_the_groups() -> None:
+    batch = planned([9_000, *[100] * 39], bounded(1_000))
+    assert batch.widths[0] == 6
+
+
+@pytest.mark.parametrize(
+    ("sizes", "policy", "reason"),
+    [
+        ([1_000] * 3, bounded(32_000), "k = 1: 3 are too few to be copied"),
+        ([1_000] * 40, bounded(None), "k = 6 = ⌊√40⌋; two levels"),
+        (
+            [1_000] * 40,
+            bounded(32_000),
+            "k = 6 = ⌊√40⌋; two levels: 6 proposals of about 833 tokens fit in 32,000",
+        ),
+        (
+            [1_000] * 100,
+            bounded(3_500),
+            (
+                "k = 15 instead of 10: with 10, a group would read more than 3,500 tokens; three levels because"
+                " 15 proposals of about 833 tokens exceed 3,500"
+            ),
+        ),
+        (
+            [1_000] * 100,
+            bounded(None, group_bytes=14 << 10),
+            "k = 15 instead of 10: with 10, a group would be larger than 14 KiB; two levels",
+        ),
+        ([100] * 40, bounded(None, fan_in=3), "k = 6 = ⌊√40⌋; three levels because a node takes at most 3 children"),
+        (
+            [1_000] * 100,
+            bounded(500, max_levels=3),
+            (
+                "k = 100 instead of 10: with 10, a group would read more than 500 tokens; three levels:"
+                " 100 proposals of about 125 tokens exceed 500; no deeper, though a combine may read 3,125 tokens"
+            ),
+        ),
+    ],
+    ids=["few", "paper", "room", "tokens", "bytes", "fan-in", "as high as may be"],
+)  # fmt: skip
+def test_a_manifest_says_why_its_tree_has_its_shape(
+    sizes: list[int], policy: PlanPolicy, reason: str
+) -> None:
+    assert planned(sizes, policy).shape_reason == reason
+
+
+TIGHT = {
+    "equal": [2_000] * 2_000,
+    "mixed": [1 + n * 7_919 % 4_000 for n in range(2_000)],
+    "one giant": [31_000, *[200] * 1_999],
+    "some large": [15_000 if n % 10 == 0 else 200 for n in range(2_000)],
+    "heavy tail": [200 * 2_000 // (n + 1) for n in range(2_000)],
+}
+
+
+@pytest.mark.parametrize("sizes", TIGHT.values(), ids=TIGHT.keys())
+def test_a_full_batch_with_a_tight_bound_is_planned_after_few_deals(
+    sizes: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dealt: list[int] = []
+
+    def counting(reflections: int, copies: int, groups: int, seed: int) -> tuple[tuple[int, ...], ...]:
+        dealt.append(groups)
+        return deal(reflections, copies, groups, seed)
+
+    deal = shuffle.deal
+    monkeypatch.setattr(shuffle, "deal", counting)
+    planned(sizes, bounded(8_000))
+    assert len(dealt) <= 6  # a deal takes about 5 ms
+
+
+def test_ten_thousand_reflections_can_be_planned_and_dealt() -> None:
+    batch = planned([1_000] * 10_000, bounded(8_000, max_levels=6))
+    assert tree.is_valid(batch.widths, 6)
+    bodies = {n: Reflection(reflection_id=f"r-{n}", playbook="p") for n in range(10_000)}
+    assert sum(len(group.members) for group in make_groups(batch, 0, bodies)) == 20_000
+
+
+@given(st.lists(st.integers(1, 256 << 10), min_size=1, max_size=64))
+@settings(max_examples=40)
+def test_with_the_default_limits_a_group_always_fits_a_record(sizes: list[int]) -> None:
+    policy = PlanPolicy(copies=2, fan_in=32, max_levels=4, group_bytes=700 << 10)
+    batch = planned(sizes, policy)
+    assert max(sum(sizes[one.offset] for one in group) for group in deal_batch(batch)) <= 700 << 10
+
+
+def test_the_seed_depends_on_playbook_sequence_and_members_alone() -> None:
+    base = planned([1] * 9)
+    assert planned([2] * 9).seed == base.seed
+    assert planned([1] * 9, sequence=2).seed != base.seed
+    assert planned([1] * 9, playbook="q").seed != base.seed
+    assert planned([1] * 10).seed != base.seed
+
+
+def test_groups_carry_their_reflections_and_spread_over_partitions() -> None:
+    batch = planned([10] * 9)
+    bodies = {n: Reflection(reflection_id=f"r-{n}", playbook="p") for n in range(9)}
+    groups = make_groups(batch, 77, bodies)
+    assert [GROUPS.place(group, 3) for group in groups] in ([0, 1, 2], [1, 2, 0], [2, 0, 1])
+    for index, (group, dealt) in enumerate(zip(groups, deal_batch(batch), strict=True)):
+        assert (group.index, group.node_id) == (index, identity.node_id(batch.batch_id, 0, index))
+        assert [(one.offset, one.reflection) for one in group.members] == [
+            (one.offset, bodies[one.offset]) for one in dealt
+        ]
+        assert (group.plan.manifest_offset, group.plan.base_version, group.plan.base_history_offset) == (
+            77,
+            3,
+            9,
+        )
+
+
+# ---- names
+
+
+def test_ids_never_change() -> None:
+    # Frozen: another id for the same node would be asked and counted again.
+    assert identity.batch_id("support/refunds", 1) == "b-667c0ea9646ca52d2c4d802b"
+    assert identity.node_id("b-667c0ea9646ca52d2c4d802b", 1, 0) == "n-98107749dc68e5cb412caea5"
+    assert identity.reflection_id("support/refunds", "t-1") == "r-7812dec0ae5fe9fd3242cc12"
+    assert identity.earlier_reflection_id("t-1") == "r-8092b36d71a46d1d1344931c"
+
+
+@given(
+    st.lists(st.text(max_size=5), min_size=1, max_size=4),
+    st.lists(st.text(max_size=5), min_size=1, max_size=4),
+)
+def test_different_parts_have_different_digests(one: list[str], other: list[str]) -> None:
+    assert (digests.digest(*one) == digests.digest(*other)) == (one == other)
+
+
+@given(st.text(max_size=20), st.integers(1, 50))
+def test_a_bucket_is_one_of_the_buckets(text: str, buckets: int) -> None:
+    assert 0 <= digests.spread(text, buckets) < buckets

@@ -1,0 +1,160 @@
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from combee.core.batching.window import Close, Waiting, Window, WindowPolicy, due
+from combee.core.watermark import Watermark
+from combee_schemas.batch import Member
+
+POLICY = WindowPolicy(batch_size=4, max_wait_s=30.0, max_bytes=1000, max_span=100)
+
+
+def window(*offsets: int, size: int = 10, seen_at: float = 0.0, flush_through: int = -1) -> Window:
+    waiting = [
+        Waiting(member=Member(offset=at, reflection_id=f"r-{at}"), size=size, seen_at=seen_at, body=None)
+        for at in offsets
+    ]
+    return Window(waiting=waiting, flush_through=flush_through)
+
+
+def closing(one: Window, now: float = 0.0, newest: int | None = None) -> Close | None:
+    last = max((item.member.offset for item in one.waiting), default=0)
+    return due(one, POLICY, now=now, newest_offset=last if newest is None else newest)
+
+
+# ---- when a window closes
+
+
+def test_an_empty_window_never_closes() -> None:
+    assert due(Window(flush_through=99), POLICY, now=1e9, newest_offset=10**9) is None
+
+
+def test_a_window_closes_when_it_has_the_batch_size() -> None:
+    assert closing(window(0, 1, 2)) is None
+    assert closing(window(0, 1, 2, 3)) == Close(count=4, reason="size")
+    assert closing(window(*range(9))) == Close(count=4, reason="size")
+
+
+def test_a_window_closes_before_it_gets_too_large() -> None:
+    assert closing(window(0, 1, 2, size=400)) == Close(count=2, reason="bytes")
+    assert closing(window(0, 1, size=400)) is None
+    assert closing(window(0, 1, 2, 3, size=250)) == Close(count=4, reason="size")
+
+
+def test_one_reflection_larger_than_a_batch_makes_a_batch_of_its_own() -> None:
+    assert closing(window(0, 1, size=5_000)) == Close(count=1, reason="bytes")
+
+
+def test_one_reflection_alone_waits_however_large_it_is() -> None:
+    assert closing(window(0, size=5_000)) is None
+
+
+def test_a_window_closes_when_its_oldest_has_waited() -> None:
+    waiting = window(0, 1, seen_at=100.0)
+    assert closing(waiting, now=129.9) is None
+    assert closing(waiting, now=130.0) == Close(count=2, reason="wait")
+
+
+def test_the_newest_may_wait_as_long_as_it_likes() -> None:
+    one = window(0, seen_at=100.0)
+    one.waiting += window(1, seen_at=0.0).waiting
+    assert closing(one, now=100.0) is None
+
+
+def test_a_window_closes_when_its_oldest_lies_too_far_back() -> None:
+    assert closing(window(0, 1), newest=99) is None
+    assert closing(window(0, 1), newest=100) == Close(count=2, reason="span")
+
+
+def test_a_flush_takes_what_it_names_and_no_more() -> None:
+    assert closing(window(3, 5, 8, flush_through=4)) == Close(count=1, reason="flush")
+    assert closing(window(3, 5, 8, flush_through=8)) == Close(count=3, reason="flush")
+    assert closing(window(3, 5, 8, flush_through=2)) is None
+
+
+def test_a_count_beats_bytes_beats_time() -> None:
+    everything = window(*range(4), size=250, flush_through=9)
+    assert closing(everything, now=1e9, newest=10**6) == Close(count=4, reason="size")
+    assert closing(window(0, 1, size=999, flush_through=9), now=1e9) == Close(count=1, reason="bytes")
+    assert closing(window(0, flush_through=9), now=1e9, newest=10**6) == Close(count=1, reason="flush")
+    assert closing(window(0), now=1e9, newest=10**6) == Close(count=1, reason="span")
+
+
+@given(st.lists(st.integers(1, 2_000), max_size=12), st.floats(0, 100), st.integers(-1, 15))
+def test_a_batch_is_never_empty_never_larger_than_asked_and_never_beyond_its_bytes(
+    sizes: list[int], now: float, flush_through: int
+) -> None:
+    one = window(flush_through=flush_through)
+    for at, size in enumerate(sizes):
+        one.waiting += window(at, size=size).waiting
+    if (close := closing(one, now)) is None:
+        return
+    assert 1 <= close.count <= min(len(sizes), POLICY.batch_size)
+    assert close.count == 1 or sum(sizes[: close.count]) <= POLICY.max_bytes
+
+
+def test_taking_removes_the_oldest_and_the_duplicates_noted() -> None:
+    one = window(0, 1, 2)
+    one.dropped = [Member(offset=9, reflection_id="r-0")]
+    taken, dropped = one.take(2)
+    assert [item.member.offset for item in taken] == [0, 1]
+    assert [member.offset for member in dropped] == [9]
+    assert [item.member.offset for item in one.waiting] == [2]
+    assert one.dropped == []
+
+
+# ---- the low watermark
+
+steps = st.lists(st.tuples(st.sampled_from(["begin", "done", "pass"]), st.integers(0, 15)), max_size=60)
+
+
+class Model:
+    """The watermark said differently: the lowest offset at or above the start that is not finished."""
+
+    def __init__(self, start: int) -> None:
+        self.start = start
+        self.fate: dict[int, str] = {}
+        self.next = start
+
+    def begin(self, offset: int) -> bool:
+        if offset < self.next:
+            return False
+        self.fate[offset] = "open"
+        self.next = offset + 1
+        return True
+
+    @property
+    def low(self) -> int:
+        unfinished = (at for at in range(self.start, self.next) if self.fate.get(at) == "open")
+        return next(unfinished, self.next)
+
+
+@given(st.integers(0, 5), steps)
+def test_the_low_watermark_is_the_first_unfinished_offset_and_only_rises(
+    start: int, moves: Sequence[tuple[str, int]]
+) -> None:
+    mark, model, lows = Watermark(start), Model(start), [start]
+    for move, offset in moves:
+        if move == "begin":
+            assert mark.begin(offset) == model.begin(offset)
+        elif move == "done":
+            mark.done(offset)
+            model.fate.pop(offset, None)
+        else:
+            mark.pass_to(offset)
+            model.next = max(model.next, offset)
+        lows.append(mark.low)
+        assert mark.low == model.low
+        assert mark.open == sum(fate == "open" for fate in model.fate.values())
+    assert lows == sorted(lows)
+
+
+@pytest.mark.parametrize("again", [0, 3, 4])
+def test_a_record_that_was_seen_is_not_begun_again(again: int) -> None:
+    mark = Watermark(3)
+    assert mark.begin(3)
+    assert mark.begin(4)
+    mark.done(4)
+    assert not mark.begin(again)

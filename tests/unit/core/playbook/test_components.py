@@ -1,0 +1,235 @@
+"""Playbooks of components: a text changes as a whole or not at all."""
+
+import io
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from combee.cli.playbook.importing import import_command
+from combee.cli.playbook.view import full_view
+from combee.core.formats.files import (
+    carried_over,
+    detect,
+    held_by,
+    natural_form,
+    read_playbook,
+    says_the_same,
+    write_playbook,
+)
+from combee.core.formats.intake import read_line
+from combee.core.playbook import versions
+from combee.core.playbook.apply import empty
+from combee.core.playbook.components import applied, clash
+from combee_schemas.codec import encode
+from combee_schemas.command import Command
+from combee_schemas.playbook import Entry, Playbook
+from combee_schemas.reflection import Reflection
+from combee_schemas.scan import Operation, OperationKind, Seen
+
+ADD, UPDATE, MERGE, REMOVE = OperationKind
+PLENTY = 10_000
+TEXT = "Answer briefly.\n\n- one\n  - two\n\n## not a header\n[id-00001] no entry\n```\ncode\n```"
+
+
+def part(name: str, content: str, **fields: Any) -> Entry:
+    return Entry(id=f"{name}-1", section=name, content=content, **fields)
+
+
+BASE = empty("p").model_copy(
+    update={
+        "version": 4,
+        "holds": "components",
+        "sections": ("plan", "tone"),
+        "entries": (part("plan", "Think first."), part("tone", "Be kind.")),
+        "next_id": 7,
+    }
+)
+
+
+def op(
+    kind: OperationKind, content: str, *ids: str, evidence: tuple[str, ...] = ("r",), section: str = "plan"
+) -> Operation:
+    return Operation(kind=kind, section=section, content=content, entry_ids=ids, evidence=evidence)
+
+
+def after(
+    *operations: Operation, base: Playbook = BASE, budget: int = PLENTY
+) -> tuple[dict[str, str], list[str]]:
+    """Return the texts by component, and the kinds of the changes."""
+    draft, _, entries = applied(base, operations, (), holds="components", budget_tokens=budget)
+    return {one.section: one.content for one in entries}, [change.kind for change in draft.changes]
+
+
+def test_an_update_replaces_one_text_and_leaves_the_others() -> None:
+    assert after(op(UPDATE, TEXT, "plan-1")) == ({"plan": TEXT, "tone": "Be kind."}, ["update"])
+
+
+def test_a_text_that_says_what_another_component_says_does_not_swallow_it() -> None:
+    texts, _ = after(op(UPDATE, "Be kind.", "plan-1"))
+    assert texts == {"plan": "Be kind.", "tone": "Be kind."}
+
+
+def test_a_text_in_nearly_the_same_words_is_taken_as_it_is() -> None:
+    texts, changes = after(op(UPDATE, "Think FIRST\n", "plan-1"))
+    assert (texts["plan"], changes) == ("Think FIRST\n", ["update"])
+
+
+def test_the_first_text_makes_a_component_and_no_empty_sections_stay() -> None:
+    draft, sections, (entry,) = applied(
+        empty("p"), [op(ADD, TEXT, section="instruction")], (), holds="components", budget_tokens=PLENTY
+    )
+    assert (sections, entry.id, entry.content, draft.next_id) == (("instruction",), "i-00001", TEXT, 2)
+
+
+def test_adding_a_component_that_is_there_by_now_rewrites_it() -> None:
+    texts, _ = after(op(ADD, "One."), op(ADD, "Two.", section="new"), op(ADD, "Three.", section="new"))
+    assert texts == {"plan": "One.", "tone": "Be kind.", "new": "Three."}
+
+
+def test_of_two_texts_for_one_component_the_one_with_the_newest_evidence_wins() -> None:
+    texts = (op(UPDATE, "New.", "plan-1", evidence=("r-2",)), op(UPDATE, "Old.", "plan-1", evidence=("r-1",)))
+    seen = [Seen(reflection_id=f"r-{n}", offset=n) for n in (1, 2)]
+    draft, _, entries = applied(BASE, texts, seen, holds="components", budget_tokens=PLENTY)
+    assert entries[0].content == "New."
+    assert [change.kind for change in draft.changes] == ["superseded", "update"]
+
+
+def test_a_text_beyond_the_budget_is_dropped_and_nothing_is_evicted() -> None:
+    texts, changes = after(op(UPDATE, "x" * 400, "plan-1"), budget=50)
+    assert (texts, changes) == ({"plan": "Think first.", "tone": "Be kind."}, ["dropped"])
+
+
+def test_a_shorter_text_is_taken_even_where_the_budget_is_exceeded_already() -> None:
+    texts, _ = after(op(UPDATE, "Think.", "plan-1"), budget=1)
+    assert texts["plan"] == "Think."
+
+
+def test_operations_that_make_no_sense_for_components_are_dropped_and_recorded() -> None:
+    texts, changes = after(
+        op(MERGE, "All.", "plan-1", "tone-1"), op(UPDATE, "x", "gone-1"), op(REMOVE, "", "gone-1")
+    )
+    assert (texts, changes) == ({"plan": "Think first.", "tone": "Be kind."}, ["dropped"] * 3)
+
+
+def test_an_operator_may_remove_a_component() -> None:
+    edit = Command(
+        command_id="e", playbook="p", kind="edit", operations=(op(REMOVE, "", "tone-1", evidence=()),)
+    )
+    changed = versions.after_command(BASE, edit, 1, target=None, budget_tokens=PLENTY, now_ms=0)
+    assert ([one.section for one in changed.entries], changed.sections, changed.holds) == (
+        ["plan"],
+        ("plan",),
+        "components",
+    )
+
+
+def test_a_rollback_brings_back_what_a_playbook_held() -> None:
+    now = BASE.model_copy(update={"holds": "entries", "version": 9})
+    back = Command(command_id="b", playbook="p", kind="rollback", version=4)
+    assert versions.after_command(now, back, 1, target=BASE, budget_tokens=1, now_ms=0).holds == "components"
+
+
+def test_the_longest_text_of_the_widest_letters_fits_a_record() -> None:
+    text = "\U0001f41d" * 95_000
+    draft, sections, entries = applied(
+        empty("p"), [op(ADD, text, section="instruction")], (), holds="components", budget_tokens=24_000
+    )
+    version = BASE.model_copy(
+        update={"entries": entries, "sections": sections, "changes": tuple(draft.changes)}
+    )
+    assert len(encode(version)) < Playbook.max_bytes
+
+
+# ---- formats
+
+
+def test_two_texts_for_one_component_are_refused() -> None:
+    twice = clash([part("plan", "a"), Entry(id="x", section="plan", content="b")])
+    assert twice == "components have one text each, and there are several for plan"
+
+
+def test_an_import_of_two_texts_for_one_component_is_refused() -> None:
+    entries = (part("plan", "a"), Entry(id="x", section="plan", content="b"))
+    command = Command(command_id="i", playbook="p", kind="import", entries=entries, holds="components")
+    with pytest.raises(ValueError, match="several for plan"):
+        versions.after_command(BASE, command, 1, target=None, budget_tokens=1, now_ms=0)
+
+
+def with_text(content: str) -> Playbook:
+    entries = (part("plan", content, evidence=("r",), evidence_count=1), part("tone", "Be kind."))
+    return BASE.model_copy(update={"entries": entries, "counters": False})
+
+
+@pytest.mark.parametrize("form", ["gepa", "md", "ace", "json"])
+def test_every_format_keeps_the_lines_of_a_text(form: Any) -> None:
+    written = write_playbook(with_text(TEXT), form)
+    back = read_playbook(written, form, name="p")
+    assert [(one.section, one.content) for one in back.entries] == [("plan", TEXT), ("tone", "Be kind.")]
+    assert held_by(BASE, back, form) == "components"
+    assert says_the_same(with_text(TEXT), back, form)
+    assert carried_over(with_text(TEXT), back, form)[0] == with_text(TEXT).entries[0]
+
+
+def test_a_candidate_is_json_of_component_and_text() -> None:
+    assert write_playbook(BASE, "gepa") == '{\n  "plan": "Think first.",\n  "tone": "Be kind."\n}\n'
+
+
+@pytest.mark.parametrize("suffix", ["", ".json"])
+@pytest.mark.parametrize(
+    ("text", "form"),
+    [
+        ('{"instruction": "Be brief."}', "gepa"),
+        ('\ufeff {"plan": "a", "tone": "b"}', "gepa"),
+        ('{"name": "x"}', "json"),
+        ('{"entries": []}', "json"),
+        ("{}", "json"),
+        ('{"plan": 1}', "json"),
+    ],
+)
+def test_a_candidate_is_told_from_a_playbook_s_own_json(text: str, suffix: str, form: str) -> None:
+    assert detect(text, suffix) == form
+
+
+def test_a_playbook_of_entries_is_no_candidate_and_says_so() -> None:
+    entries = (part("plan", "a"), Entry(id="x", section="plan", content="b"))
+    with pytest.raises(ValueError, match="several for plan"):
+        write_playbook(BASE.model_copy(update={"entries": entries, "holds": "entries"}), "gepa")
+
+
+def test_an_import_of_entries_over_components_makes_it_a_playbook_of_entries() -> None:
+    given = read_playbook("## A\n[a-1] one\n[a-2] two\n", "ace", name="p")
+    assert held_by(BASE, given, "ace") == "entries"
+
+
+def test_components_are_shown_as_markdown_unless_asked_otherwise() -> None:
+    assert natural_form(BASE) == "md"
+    assert natural_form(empty("p")) == "ace"
+    assert "## plan\n\n- `plan-1` Answer briefly.\n\n  - one\n" in write_playbook(with_text(TEXT), "md")
+
+
+def test_importing_a_candidate_sets_the_components_and_keeps_the_ids_there_are() -> None:
+    given = read_playbook('{"tone": "Be kind.", "plan": "Think.\\n\\nThen act."}', "gepa", name="p")
+    command = import_command(BASE, given, "gepa", None)
+    changed = versions.after_command(BASE, command, 1, target=None, budget_tokens=PLENTY, now_ms=0)
+    assert (changed.holds, changed.sections) == ("components", ("tone", "plan"))
+    assert [(one.id, one.content) for one in changed.entries] == [
+        ("tone-1", "Be kind."),
+        ("plan-1", "Think.\n\nThen act."),
+    ]
+    assert says_the_same(changed, given, "gepa")
+
+
+def test_a_gepa_record_in_a_file_is_a_reflection_as_it_is() -> None:
+    line = '{"Inputs": {"q": 1}, "Generated Outputs": "2", "Feedback": "3 was wanted", "score": 0}'
+    found = read_line(line, "p")
+    assert isinstance(found, Reflection)
+    assert found.side_info == {"Inputs": '{"q": 1}', "Generated Outputs": "2", "Feedback": "3 was wanted"}
+    assert read_line(line, "p") == found
+
+
+def test_a_component_is_shown_line_by_line() -> None:
+    console = Console(width=60, file=io.StringIO())
+    console.print(full_view(with_text(TEXT)))
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "plan (plan-1, 1 reflections, written in version 0)\nAnswer briefly.\n\n- one\n  - two\n" in shown

@@ -1,0 +1,351 @@
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from combee.core.methods.method import Answer
+from combee.core.playbook.operations import (
+    MAX_CONTENT_CHARS,
+    MAX_OPERATIONS,
+    MAX_REPLY_CHARS,
+    cut_evidence,
+    merge,
+    merge_seen,
+    normalise,
+    read_operations,
+    rests,
+    union,
+)
+from combee_schemas.reflection import BulletTag
+from combee_schemas.scan import Operation, OperationKind, Seen
+from support.hostile import REPLIES
+
+SOURCES = [("r-1",), ("r-2", "r-3"), ("r-4",)]
+ALL = ("r-1", "r-2", "r-3", "r-4")
+
+
+def read(**item: Any) -> Operation | None:
+    """Read one operation, an ADD unless it says otherwise."""
+    answer = read_operations(
+        {"operations": [{"type": "ADD", "section": "OTHERS", "content": "c", "sources": [1], **item}]},
+        SOURCES,
+    )
+    assert len(answer.operations) + answer.unusable == 1
+    return answer.operations[0] if answer.operations else None
+
+
+def usable(**item: Any) -> Operation:
+    found = read(**item)
+    assert found is not None
+    return found
+
+
+# ---- evidence
+
+
+@pytest.mark.parametrize(
+    ("sources", "evidence"),
+    [
+        ([1], ("r-1",)),
+        ([2], ("r-2", "r-3")),
+        ([3, 1], ("r-4", "r-1")),
+        ([1, 1, 1], ("r-1",)),
+        ([1, 99], ("r-1",)),
+        ([0], ALL),
+        ([-1], ALL),
+        ([99], ALL),
+        ([True], ALL),
+        ([1.0], ALL),
+        (["1"], ALL),
+        ([None], ALL),
+        ([[1]], ALL),
+        ([2**70], ALL),
+        ([], ALL),
+        (None, ALL),
+        ("1", ALL),
+        ({"1": 1}, ALL),
+    ],
+    ids=str,
+)
+def test_evidence_is_what_the_named_items_rest_on_or_all_of_it(
+    sources: Any, evidence: tuple[str, ...]
+) -> None:
+    assert usable(sources=sources).evidence == evidence
+
+
+def test_an_id_that_a_model_writes_is_never_evidence() -> None:
+    assert usable(sources=["r-4"], evidence=["r-invented"]).evidence == ALL
+
+
+# ---- what a reply says about its items
+
+
+def answered(*items: dict[str, Any], **body: Any) -> Answer:
+    """Read a reply whose operations are ADDs unless they say otherwise."""
+    whole = [{"type": "ADD", "content": f"c{n}", **item} for n, item in enumerate(items)]
+    return read_operations({"operations": whole, **body}, SOURCES)
+
+
+@pytest.mark.parametrize(
+    ("sources", "mentioned"),
+    [
+        ([2], {2}),
+        ([2, 99], {2}),
+        ([], {1, 2, 3}),
+        (None, {1, 2, 3}),
+        ([99], set()),
+        (["1"], set()),
+        ({"n": 1}, set()),
+    ],
+    ids=str,
+)
+def test_an_operation_mentions_what_it_names_all_if_nothing_and_none_if_what_does_not_exist(
+    sources: Any, mentioned: set[int]
+) -> None:
+    assert answered({"sources": sources}).mentioned == mentioned
+
+
+@pytest.mark.parametrize("dropped", [[3], [3, 3, 99, "1", None, True]], ids=str)
+def test_what_is_dropped_by_name_is_mentioned(dropped: list[Any]) -> None:
+    assert answered({"sources": [1]}, dropped=dropped).mentioned == {1, 3}
+
+
+def test_an_operation_that_cannot_be_used_mentions_nothing() -> None:
+    usable, unusable = {"sources": [1]}, {"type": "UPDATE", "entry_ids": [], "sources": [2]}
+    assert answered(usable, unusable).mentioned == {1}
+
+
+def test_an_operation_beyond_the_bounds_mentions_nothing() -> None:
+    long = {"content": "x" * MAX_CONTENT_CHARS, "sources": [1]}
+    too_much = [long] * (MAX_REPLY_CHARS // MAX_CONTENT_CHARS)
+    assert answered(*too_much, {"content": "y" * MAX_CONTENT_CHARS, "sources": [2]}).mentioned == {1}
+    too_many = [{"sources": [1]}] * MAX_OPERATIONS
+    assert answered(*too_many, {"sources": [2]}).mentioned == {1}
+
+
+def test_evidence_is_a_guess_where_no_operation_names_it() -> None:
+    assert answered({"sources": [1]}, {"sources": [2]}).guessed == set()
+    assert answered({"sources": [1]}, {"sources": []}).guessed == {"r-2", "r-3", "r-4"}
+    assert answered({"sources": [99]}).guessed == set(ALL)
+
+
+def test_of_a_single_item_nothing_has_to_be_guessed() -> None:
+    only = read_operations({"operations": [{"type": "ADD", "content": "c"}]}, [("r-1", "r-2")])
+    assert only.guessed == set()
+    assert only.operations[0].evidence == ("r-1", "r-2")
+
+
+def test_without_items_there_is_no_evidence() -> None:
+    found = read_operations({"operations": [{"type": "ADD", "content": "c"}]}, []).operations
+    assert found[0].evidence == ()
+
+
+# ---- what can be used
+
+
+@pytest.mark.parametrize(
+    ("kind", "ids", "expected"),
+    [
+        ("ADD", ["x"], ()),
+        ("UPDATE", ["x"], ("x",)),
+        ("UPDATE", [], None),
+        ("REMOVE", ["x"], ("x",)),
+        ("REMOVE", None, None),
+        ("MERGE", ["x", "y"], ("x", "y")),
+        ("MERGE", ["x"], None),
+        ("MERGE", ["x", "x"], None),
+        ("MERGE", [1, 2], None),
+        ("MERGE", "xy", None),
+        ("UPDATE", ["", "x", "x", None, 3], ("x",)),
+    ],
+)
+def test_an_operation_names_the_entries_it_needs(
+    kind: str, ids: Any, expected: tuple[str, ...] | None
+) -> None:
+    found = read(type=kind, entry_ids=ids)
+    assert (found.entry_ids if found else None) == expected
+
+
+@pytest.mark.parametrize("name", ["ADD", "add", "Add"])
+def test_case_does_not_matter(name: str) -> None:
+    assert usable(type=name).kind is OperationKind.ADD
+
+
+@pytest.mark.parametrize("name", ["", "DELETE", None, 1, ["ADD"], {"ADD": 1}, "ADD UPDATE"])
+def test_an_unknown_operation_is_unusable(name: Any) -> None:
+    assert read(type=name) is None
+
+
+@pytest.mark.parametrize("content", ["", " \n\t", None, [], {}, 0])
+def test_an_operation_without_content_is_unusable(content: Any) -> None:
+    assert read(content=content) is None
+
+
+def test_a_removal_needs_no_content() -> None:
+    assert usable(type="REMOVE", content="", entry_ids=["x"]).content == ""
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("two\nlines\r\n and\tmore  blanks\u2028", "two lines and more blanks"),
+        (42, "42"),
+        (True, "True"),
+        ("\ud800 half", "? half"),
+        ("x" * 20_000, "x" * MAX_CONTENT_CHARS),
+    ],
+)
+def test_content_becomes_one_line_that_can_be_written(content: Any, expected: str) -> None:
+    assert usable(content=content).content == expected
+
+
+@pytest.mark.parametrize(
+    ("section", "expected"),
+    [
+        ("strategies_&_insights", "STRATEGIES & INSIGHTS"),
+        ("## Formulas", "FORMULAS"),
+        ("", "OTHERS"),
+        (None, "OTHERS"),
+        (" # ", "OTHERS"),
+        ("a\nb", "A B"),
+        ("s" * 500, "S" * 80),
+    ],
+)
+def test_sections_are_tidied(section: Any, expected: str) -> None:
+    assert usable(section=section).section == expected
+
+
+@pytest.mark.parametrize("body", REPLIES.values(), ids=REPLIES.keys())
+def test_no_reply_can_make_more_than_a_record_holds(body: dict[str, Any]) -> None:
+    answer = read_operations(body, SOURCES)
+    found, unusable = answer.operations, answer.unusable
+    assert len(found) <= MAX_OPERATIONS
+    assert sum(len(one.content) for one in found) <= MAX_REPLY_CHARS
+    assert unusable >= 0
+
+
+json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(), max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=12), inner, max_size=4),
+    max_leaves=12,
+)
+fields = st.fixed_dictionaries(
+    {},
+    optional={
+        "type": st.sampled_from(list(OperationKind)) | json,
+        "content": json,
+        "section": json,
+        "entry_ids": json,
+        "sources": json,
+    },
+)
+
+
+@given(
+    st.dictionaries(st.text(max_size=12), json, max_size=3)
+    | st.lists(fields).map(lambda x: {"operations": x})
+)
+def test_any_json_is_read_without_an_error(body: dict[str, Any]) -> None:
+    found = read_operations(body, SOURCES).operations
+    for one in found:
+        assert one.content or one.kind is OperationKind.REMOVE
+        assert set(one.evidence) <= set(ALL)
+
+
+# ---- merging by code
+
+
+def op(
+    content: str, *evidence: str, kind: OperationKind = OperationKind.ADD, ids: tuple[str, ...] = ()
+) -> Operation:
+    return Operation(kind=kind, content=content, entry_ids=ids, evidence=evidence)
+
+
+def test_the_same_lesson_said_twice_is_one_operation_with_all_its_evidence() -> None:
+    merged = merge([op("Check the seal.", "a"), op("other", "b"), op(" check  THE seal", "c", "a")])
+    assert [(one.content, one.evidence) for one in merged] == [
+        ("Check the seal.", ("a", "c")),
+        ("other", ("b",)),
+    ]
+
+
+def test_different_deeds_with_the_same_words_stay_apart() -> None:
+    apart = [
+        op("c"),
+        op("c", kind=OperationKind.UPDATE, ids=("x",)),
+        op("c", kind=OperationKind.UPDATE, ids=("y",)),
+        op("c", kind=OperationKind.MERGE, ids=("x", "y")),
+        op("c", kind=OperationKind.MERGE, ids=("y", "x")),
+    ]
+    assert list(merge(apart)) == apart
+
+
+operations = st.lists(
+    st.builds(op, st.sampled_from(["a", "A ", "b", "c."]), st.sampled_from("xyz")), max_size=12
+)
+
+
+@given(operations)
+def test_merging_keeps_every_lesson_and_all_evidence_and_is_stable(some: list[Operation]) -> None:
+    merged = merge(some)
+    assert {normalise(one.content) for one in merged} == {normalise(one.content) for one in some}
+    assert {e for one in merged for e in one.evidence} == {e for one in some for e in one.evidence}
+    assert merge(merged) == merged
+
+
+evidence_lists = st.lists(st.lists(st.sampled_from("abcdefghij"), unique=True), max_size=8)
+
+
+@given(evidence_lists, st.integers(1, 4))
+def test_cutting_evidence_takes_nobody_s_only_mention(some: list[list[str]], kept: int) -> None:
+    whole = [op(f"c{n}", *ids) for n, ids in enumerate(some)]
+    cut = cut_evidence(whole, kept)
+    assert rests(cut) == rests(whole)
+    seen_before: set[str] = set()
+    for before, after in zip(whole, cut, strict=True):
+        assert set(after.evidence) <= set(before.evidence)
+        assert len(after.evidence) <= max(kept, len(set(before.evidence) - seen_before))
+        assert len(after.evidence) >= min(kept, len(before.evidence))
+        seen_before |= set(before.evidence)
+
+
+@given(st.lists(st.lists(st.text(max_size=2), max_size=4), max_size=4))
+def test_a_union_has_everything_once_in_order_of_appearance(some: list[list[str]]) -> None:
+    flat = [one for inner in some for one in inner]
+    assert union(*some) == tuple(dict.fromkeys(flat))
+
+
+def seen(reflection_id: str, *, ok: bool) -> Seen:
+    tags = (BulletTag(id="e", tag="helpful"),) if ok else ()
+    return Seen(reflection_id=reflection_id, offset=0, ok=ok, tags=tags)
+
+
+def test_a_reflection_got_through_if_one_of_its_copies_did_and_its_tags_count_once() -> None:
+    merged = merge_seen([[seen("a", ok=False), seen("b", ok=True)], [seen("a", ok=True), seen("b", ok=True)]])
+    assert merged == (seen("a", ok=True), seen("b", ok=True))
+    assert merge_seen([[seen("a", ok=False)], [seen("a", ok=False)]]) == (seen("a", ok=False),)
+
+
+def test_a_reflection_survived_as_far_as_the_best_of_its_copies() -> None:
+    def copy(survived: int, *, ok: bool = True) -> Seen:
+        return seen("a", ok=ok).model_copy(update={"survived": survived})
+
+    assert merge_seen([[copy(1)], [copy(2)], [copy(0)]]) == (copy(2),)
+    assert merge_seen([[copy(0, ok=False)], [copy(1)]]) == (copy(1),)
+    assert merge_seen([[copy(1)], [copy(0, ok=False)]]) == (copy(1),)
+
+
+@given(st.lists(st.lists(st.builds(seen, st.sampled_from("abc"), ok=st.booleans()), max_size=5), max_size=5))
+def test_merging_what_was_seen_does_not_depend_on_how_the_tree_is_cut(parts: list[list[Seen]]) -> None:
+    whole = merge_seen(parts)
+    halves = merge_seen([merge_seen(parts[:2]), merge_seen(parts[2:])])
+    assert {(one.reflection_id, one.ok) for one in whole} == {(one.reflection_id, one.ok) for one in halves}
+    assert len(whole) == len({one.reflection_id for one in whole})
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"operations": None}, {"operations": "ADD"}, {"operations": {}}], ids=str
+)
+def test_a_reply_without_a_list_proposes_nothing(body: dict[str, Any]) -> None:
+    assert read_operations(body, SOURCES) == Answer(operations=())

@@ -1,0 +1,347 @@
+"""The retention audit: what of a batch survives each level, and when that is a warning."""
+
+import io
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from combee.cli.learn.learning import Learning
+from combee.cli.playbook.diff import lines
+from combee.cli.playbook.view import changes_text, full_view
+from combee.clock import SystemClock
+from combee.core.diagnosis.flow import judge_retention
+from combee.core.playbook.apply import apply_operations, empty, finish
+from combee.core.playbook.comparison import compare
+from combee.core.playbook.retention import (
+    FALLEN_BELOW,
+    RECENT_KEPT,
+    falling,
+    is_falling,
+    recent,
+    shares,
+    surviving,
+    warning,
+)
+from combee.core.playbook.versions import after_update, left_nothing
+from combee_schemas.model import Prompt
+from combee_schemas.playbook import Change, Playbook
+from combee_schemas.scan import Echo, Operation, OperationKind, Plan, Seen, Update
+from support import ledger
+from support.deployment import Deployment
+from support.ledger import outgoing, reflection
+from support.models import Answer, ScriptedModel, echo, is_combine, items
+
+ROOM = 10**6
+IDS = st.frozensets(st.sampled_from("abcdefgh"))
+
+
+def seen(**survived: int) -> tuple[Seen, ...]:
+    """Return one reflection for each name."""
+    return tuple(Seen(reflection_id=name, offset=0, survived=n) for name, n in survived.items())
+
+
+def op(content: str, *evidence: str, kind: str = "ADD", ids: tuple[str, ...] = ()) -> Operation:
+    return Operation(kind=OperationKind(kind), content=content, entry_ids=ids, evidence=evidence)
+
+
+# ---- levels
+
+
+def test_only_what_got_through_all_levels_below_gets_through_the_next() -> None:
+    assert surviving(seen(a=1, b=1, c=0), 1, {"a", "c"}) == seen(a=2, b=1, c=0)
+
+
+def test_shares_are_of_all_reflections_level_by_level_and_in_the_playbook() -> None:
+    assert shares(seen(a=2, b=2, c=1, d=0), 2, {"a", "c", "d"}) == (0.75, 0.5, 0.25)
+    assert shares((), 2, ()) == ()
+
+
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=20), st.integers(1, 4), IDS)
+def test_shares_never_rise_from_level_to_level(
+    survived: list[int], levels: int, landed: frozenset[str]
+) -> None:
+    found = shares(seen(**{f"r{n}": value for n, value in enumerate(survived)}), levels, landed)
+    assert len(found) == levels + 1
+    assert list(found) == sorted(found, reverse=True)
+    assert all(0 <= share <= 1 for share in found)
+
+
+# ---- what lands in the playbook
+
+
+def landed(*operations: Operation, base: Playbook | None = None, budget: int = ROOM) -> frozenset[str]:
+    playbook = base or empty("p")
+    draft = apply_operations(playbook, operations, ())
+    finish(playbook, draft, budget)
+    return draft.landing.reflections()
+
+
+def with_entries(*contents: str) -> Playbook:
+    draft = apply_operations(empty("p"), [op(one, "old") for one in contents], ())
+    return empty("p").model_copy(update={"entries": tuple(draft.entries.values()), "next_id": draft.next_id})
+
+
+def test_more_evidence_than_an_entry_keeps_has_landed_all_the_same() -> None:
+    many = [f"r{n}" for n in range(100)]
+    assert landed(op("new", *many)) == frozenset(many)
+
+
+def test_what_was_evicted_at_once_has_not_landed() -> None:
+    assert landed(op("x" * 400, "a"), op("short", "b", "c"), budget=20) == {"b", "c"}
+
+
+def test_what_names_a_vanished_entry_has_not_landed() -> None:
+    assert landed(op("new", "a", kind="UPDATE", ids=("gone",)), op("other", "b")) == {"b"}
+
+
+def test_a_repeat_has_landed_where_it_was_known() -> None:
+    assert landed(op("known", "a"), base=with_entries("known")) == {"a"}
+
+
+def test_what_landed_on_an_entry_moves_with_it_when_it_is_merged_and_goes_when_it_is_removed() -> None:
+    base = with_entries("one", "two")
+    first, second = (entry.id for entry in base.entries)
+    again, merge = op("two", "a"), op("both", "b", kind="MERGE", ids=(first, second))
+    assert landed(again, merge, base=base) == {"a", "b"}
+    remove = op("", "b", kind="REMOVE", ids=(second,))
+    assert landed(again, remove, base=base) == {"b"}
+
+
+def update(*operations: Operation, seen: tuple[Seen, ...], echoes: tuple[Echo, ...] = ()) -> Update:
+    plan = Plan(batch_id="b", playbook="p", sequence=1, widths=(2, 1), base_version=0, reflections=len(seen))
+    return Update(plan=plan, node_id="n", status="ok", operations=operations, seen=seen, echoes=echoes)
+
+
+def test_a_version_says_what_survived_and_remembers_the_last_shares() -> None:
+    known = empty("p").model_copy(update={"retention_recent": (0.9,) * RECENT_KEPT})
+    version = after_update(known, update(op("new", "a"), seen=seen(a=2, b=1)), budget_tokens=ROOM, now_ms=0)
+    assert version.retention == (1.0, 0.5, 0.5)
+    assert version.retention_recent == (*(0.9,) * (RECENT_KEPT - 1), 0.5)
+
+
+def test_an_echo_counts_while_its_entry_is_there() -> None:
+    known = with_entries("known")
+    echoes = (
+        Echo(entry_id=known.entries[0].id, evidence=("a",)),
+        Echo(entry_id="left long ago", evidence=("b",)),
+    )
+    version = after_update(known, update(seen=seen(a=2, b=2), echoes=echoes), budget_tokens=ROOM, now_ms=0)
+    assert version.retention == (1.0, 1.0, 0.5)
+
+
+# ---- when it is a warning
+
+
+@pytest.mark.parametrize(
+    "found", [(1.0, 1.0, 1.0, 0.79), (0.5, 0.5, 0.5, 0.39), (0.9, 0.1, 0.9, 0.9, 0.5)], ids=str
+)
+def test_much_less_than_the_median_of_those_before_is_a_warning(found: tuple[float, ...]) -> None:
+    assert is_falling(found)
+
+
+@pytest.mark.parametrize(
+    "found",
+    [(), (0.1,), (1.0, 1.0, 0.1), (1.0, 1.0, 1.0, 0.8), (0.5, 0.5, 0.5, 0.4), (0.9, 0.1, 0.9, 0.9, 0.8), (0.0,) * 4],
+    ids=str,
+)  # fmt: skip
+def test_little_less_or_too_little_before_is_no_warning(found: tuple[float, ...]) -> None:
+    assert not is_falling(found)
+
+
+@given(st.floats(0, 1), st.integers(0, 30))
+def test_what_stays_as_it_was_is_never_a_warning(share: float, count: int) -> None:
+    assert not is_falling([share] * count)
+    assert FALLEN_BELOW < 1
+
+
+@given(st.lists(st.floats(0, 1), max_size=40), st.lists(st.floats(0, 1), max_size=3))
+def test_only_the_last_share_of_each_of_the_last_batches_is_remembered(
+    before: list[float], newest: list[float]
+) -> None:
+    assert recent(before, newest) == tuple([*before, *newest[-1:]][-RECENT_KEPT:])
+
+
+# ---- through the services
+
+
+@pytest.mark.usefixtures("quick_polls")
+async def test_what_agents_were_shown_and_say_back_counts_as_survived_and_is_no_news() -> None:
+    deployment = Deployment(batch_size=9)
+    async with deployment.running():
+        await deployment.log.produce(*(outgoing(reflection(n)) for n in range(9)))
+        await deployment.until(lambda: len(ledger.versions(deployment.log)) == 1)
+        entries = {entry.content: entry.id for entry in ledger.latest(deployment.log).entries}
+        for n in range(9):
+            shown = {"version": 1, "entry_ids": (entries[f"lesson {n}"],)}
+            again = reflection(100 + n, key_insight=f"lesson {n}", shown=shown)
+            await deployment.log.produce(outgoing(again))
+        await deployment.until(lambda: len(ledger.versions(deployment.log)) == 2)
+    version = ledger.latest(deployment.log)
+    assert version.retention == (1.0, 1.0, 1.0)
+    assert {change.kind for change in version.changes} <= {"echo"}
+    assert {entry.evidence_count for entry in version.entries} == {1}
+
+
+async def learned(answer: Answer, count: int = 9, **settings: Any) -> Playbook:
+    deployment = Deployment(model=ScriptedModel(answer), budget_tokens=ROOM, batch_size=count, **settings)
+    async with deployment.running():
+        await deployment.log.produce(*(outgoing(reflection(n)) for n in range(count)))
+        await deployment.until(lambda: bool(ledger.versions(deployment.log)))
+    return ledger.latest(deployment.log)
+
+
+@pytest.mark.usefixtures("quick_polls")
+class TestServices:
+    async def test_a_model_that_keeps_everything_retains_everything(self) -> None:
+        assert (await learned(echo)).retention == (1.0, 1.0, 1.0)
+
+    async def test_each_level_of_a_deeper_tree_has_its_share(self) -> None:
+        assert (await learned(echo, 25, fan_in=2)).retention == (1.0,) * 5
+
+    async def test_one_group_has_one_level(self) -> None:
+        assert (await learned(echo, 3)).retention == (1.0, 1.0)
+
+    async def test_a_lesson_that_no_group_keeps_ends_at_the_first_level(self) -> None:
+        def forgetful(prompt: Prompt) -> Mapping[str, Any]:
+            reply = echo(prompt)
+            kept = [one for one in reply["operations"] if one["content"] not in {"lesson 1", "lesson 2"}]
+            return {"operations": kept}
+
+        assert (await learned(forgetful)).retention == (0.7778, 0.7778, 0.7778)
+
+    async def test_a_lesson_that_the_combine_drops_by_name_ends_there(self) -> None:
+        def strict(prompt: Prompt) -> Mapping[str, Any]:
+            reply = echo(prompt)
+            if not is_combine(prompt):
+                return reply
+            dropped = [item["n"] for item in items(prompt) if item["content"] == "lesson 1"]
+            kept = [one for one in reply["operations"] if one["sources"][0] not in dropped]
+            return {"operations": kept, "dropped": dropped}
+
+        version = await learned(strict)
+        assert version.retention == (1.0, 0.8889, 0.8889)
+        assert version.carried == 0
+
+    async def test_without_carry_what_a_combine_forgets_ends_there(self) -> None:
+        def forgetful(prompt: Prompt) -> Mapping[str, Any]:
+            reply = echo(prompt)
+            return {"operations": reply["operations"][:1]} if is_combine(prompt) else reply
+
+        assert (await learned(forgetful, carry=False)).retention == (1.0, 0.1111, 0.1111)
+        kept = await learned(forgetful)
+        assert kept.retention == (1.0, 1.0, 1.0)
+        assert kept.carried == 17  # of 18 proposals one was used
+
+    async def test_operations_that_name_no_source_prove_nothing(self) -> None:
+        def vague(prompt: Prompt) -> Mapping[str, Any]:
+            return {"operations": [{**one, "sources": []} for one in echo(prompt)["operations"]]}
+
+        version = await learned(vague)
+        assert version.retention == (0.0, 0.0, 0.0)
+        assert {entry.evidence_count for entry in version.entries} == {
+            9
+        }  # as lineage they rest on everything
+
+    async def test_a_level_that_names_no_source_ends_what_was_proven_below(self) -> None:
+        def vague(prompt: Prompt) -> Mapping[str, Any]:
+            reply = echo(prompt)
+            return (
+                {"operations": [{**reply["operations"][0], "sources": []}]} if is_combine(prompt) else reply
+            )
+
+        assert (await learned(vague)).retention == (1.0, 0.0, 0.0)
+
+    async def test_what_the_budget_evicts_at_once_is_not_in_the_playbook(self) -> None:
+        deployment = Deployment(budget_tokens=30, batch_size=9)
+        async with deployment.running():
+            await deployment.log.produce(*(outgoing(reflection(n)) for n in range(9)))
+            await deployment.until(lambda: bool(ledger.versions(deployment.log)))
+        version = ledger.latest(deployment.log)
+        assert version.retention == (1.0, 1.0, round(len(version.entries) / 9, 4))
+        assert len(version.entries) < 9
+
+
+# ---- one judgement, one wording
+
+
+def test_retention_is_judged_once_and_told_in_the_same_words_everywhere() -> None:
+    falls = (0.9, 0.9, 0.9, 0.14)
+    assert warning((0.9, 0.9, 0.9, 0.9)) is None
+    assert warning(falls) == falling(0.14)
+    check = judge_retention({"good": (0.9,), "bad": falls})
+    assert (check.verdict, check.says) == ("warn", f"bad: {falling(0.14)}")
+    assert "14 % of the last batch's reflections" in check.says
+    assert judge_retention({"good": (0.9,)}).verdict == "ok"
+    shown = Console(width=200, record=True, file=io.StringIO())
+    shown.print(full_view(empty("bad").model_copy(update={"retention_recent": falls})))
+    assert falling(0.14) in shown.export_text()
+
+
+# ---- who left nothing, and why
+
+
+def test_each_reflection_that_left_nothing_is_told_with_the_reason() -> None:
+    plan = Plan(batch_id="b", playbook="p", sequence=1, widths=(2, 1), base_version=0, reflections=6)
+    update = Update(
+        plan=plan,
+        node_id="root",
+        status="ok",
+        operations=(
+            op("x" * 400, "evicted"),
+            op("new", "kept"),
+            op("gone", "late", kind="UPDATE", ids=("none-00001",)),
+        ),
+        seen=(
+            *seen(kept=2, evicted=2, late=2, silent=0, combined=1),
+            Seen(reflection_id="dead", offset=0, ok=False),
+        ),
+    )
+    after = after_update(empty("p"), update, budget_tokens=60, now_ms=0)
+    why = left_nothing(empty("p"), update, after)
+    assert why.keys() == {"evicted", "late", "silent", "combined"}
+    assert "token budget" in why["evicted"]
+    assert "no longer applied" in why["late"]
+    assert "the model proposed nothing" in why["silent"]
+    assert "combined (level 1)" in why["combined"]
+
+
+async def test_learn_says_which_reflections_left_nothing_and_why(quick_polls: None) -> None:  # noqa: ARG001
+    given = [reflection(n) for n in range(4)]
+
+    def forgets_one(prompt: Prompt) -> Mapping[str, Any]:
+        said = dict(echo(prompt))
+        said["operations"] = [one for one in said["operations"] if one["content"] != given[0].key_insight]
+        return said
+
+    deployment = Deployment(batch_size=4, model=ScriptedModel(forgets_one))
+    async with deployment.running():
+        learning = Learning(deployment.log, None, SystemClock(), concurrency=1)
+        report = await learning.run(given, given[0].playbook, stall_s=20)
+    assert report.as_json()["left_nothing"] == {"the model proposed nothing for it": [given[0].reflection_id]}
+
+
+# ---- how an entry left
+
+
+def test_a_diff_says_evicted_where_the_history_does() -> None:
+    before = with_entries("one thing", "two things", "x" * 400)
+    gone, kept, large = before.entries
+    after = before.model_copy(
+        update={
+            "version": before.version + 1,
+            "entries": (kept,),
+            "changes": (Change(kind="evict", entry_id=large.id), Change(kind="remove", entry_id=gone.id)),
+        }
+    )
+    found = compare(before, after)
+    assert found.counts() == {"removed": 1, "evicted": 1}
+    text = "\n".join(map(str, lines(found)))
+    assert f"[{large.id}] (evicted)" in text
+    assert "1 removed, 1 evicted" in text
+    assert changes_text({"evict": 1, "remove": 1}) == "1 evicted, 1 removed"
+    later = after.model_copy(update={"version": after.version + 1, "changes": ()})
+    assert compare(before, later, [after]).counts() == found.counts()

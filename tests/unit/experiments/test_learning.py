@@ -1,0 +1,243 @@
+"""The arms are what they say: naive is the law's naive, Combee is the product's own algorithm."""
+
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from combee.core.batching.plan import Base, deal_batch
+from combee.core.playbook.apply import empty
+from combee.ports import LanguageModel, PoisonError
+from combee.settings.settings import BatchSettings, ModelSettings
+from combee.sim.family.lessons import key
+from combee.sim.inprocess import SimulatedModel
+from combee.sim.law.naive import run_naive
+from combee_experiments.arms.agents import reflect_all
+from combee_experiments.arms.arms import ADAPTIVE, NAIVE, PLAIN, PRODUCT, Arm, bounded, shuffled, unshuffled
+from combee_experiments.arms.learning import Learnt, learn
+from combee_experiments.arms.material import reflections
+from combee_experiments.arms.services import batch_settings
+from combee_experiments.arms.services import learn as learn_with_services
+from combee_experiments.arms.tails import run_virtual
+from combee_experiments.data.generated import MOST, lessons, quantities
+from combee_experiments.data.generated import reflections as generated_reflections
+from combee_experiments.data.samples import PLAYBOOK, Data, family
+from combee_experiments.running.setup import Setup
+from combee_experiments.shuffling.experiment import by_topic
+from combee_schemas.base import Usage
+from combee_schemas.batch import Batch, Member
+from combee_schemas.codec import encode
+from combee_schemas.model import Prompt, Reply
+from combee_schemas.reflection import Reflection
+from combee_schemas.scan import Update
+
+DATA = family(120)
+SETUP = Setup(data=(DATA,), seeds=(0,))
+LEARNED = reflections(SETUP, DATA, 0)
+
+
+def learnt(arm: Arm, batch_size: int, made: Sequence[Reflection] = LEARNED) -> Learnt:
+    return run_virtual(learn(SETUP.paced(SimulatedModel(), 0), made, arm, batch_size))
+
+
+# ---- what the arms are
+
+
+@pytest.mark.parametrize("batch_size", [3, 20, 50])
+def test_naive_proposes_what_the_law_was_fitted_on(batch_size: int) -> None:
+    fitted, _ = run_naive(LEARNED, batch_size)
+    assert [len(update.operations) for update in learnt(NAIVE, batch_size).updates] == [
+        one.entries for one in fitted
+    ]
+
+
+def test_adaptive_makes_the_versions_that_the_services_make() -> None:
+    ours = learnt(ADAPTIVE, 40)
+    theirs = run_virtual(learn_with_services(SimulatedModel(), LEARNED, batch_settings(40)))
+    assert ours.playbook.entries == theirs.playbook.entries
+    assert (len(ours.versions), ours.usage.calls) == (theirs.versions, theirs.usage.calls)
+    assert ours.playbook.retention == theirs.playbook.retention
+
+
+def test_adaptive_has_the_default_settings_whatever_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert PRODUCT.aggregate_tokens == BatchSettings.model_fields["aggregate_tokens"].default
+    assert ADAPTIVE.carry
+    monkeypatch.setenv("COMBEE_COPIES", "7")
+    assert PRODUCT.copies == 2
+
+
+def test_plain_is_the_papers_tree_however_many_there_are() -> None:
+    assert planned(PLAIN, 40).widths == (6, 1)
+    assert planned(PLAIN, 2_500).widths == (50, 1)
+    assert planned(PLAIN, 2_500).copies == 2
+    assert not PLAIN.carry
+
+
+def test_naive_is_one_call_without_copies() -> None:
+    batch = planned(NAIVE, 100)
+    assert (batch.widths, batch.copies) == ((1,), 1)
+    assert len(NAIVE.dealt(batch)[0]) == 100
+
+
+def test_a_tighter_bound_makes_more_groups() -> None:
+    assert planned(bounded(2_000), 100).widths[0] > planned(ADAPTIVE, 100).widths[0] == 10
+
+
+@pytest.mark.parametrize("arm", [PLAIN, ADAPTIVE], ids=lambda arm: arm.name)
+def test_groups_are_the_manifests_own(arm: Arm) -> None:
+    batch = planned(arm, 50)
+    assert arm.dealt(batch) == deal_batch(batch)
+
+
+def planned(arm: Arm, count: int) -> Batch:
+    members = [Member(offset=n, reflection_id=f"r-{n}") for n in range(count)]
+    return arm.plan(PLAYBOOK, 1, members, [1_000] * count, Base(version=0, sequence=0, history_offset=-1))
+
+
+# ---- time and cost
+
+
+def test_an_update_takes_its_critical_path_and_k_plus_one_calls() -> None:
+    done = learnt(PLAIN, 40)
+    assert done.seconds == 3 * 2
+    assert done.usage.calls + done.usage.skips == 3 * (6 + 1)
+
+
+def test_calls_beyond_the_concurrency_wait() -> None:
+    narrow = replace(SETUP, concurrency=2)
+    done = run_virtual(learn(narrow.paced(SimulatedModel(), 0), LEARNED[:40], PLAIN, 40))
+    assert done.seconds == 3 + 1
+
+
+def test_numbers_hold_the_audit_of_all_versions() -> None:
+    done = learnt(ADAPTIVE, 50)
+    numbers = done.numbers()
+    assert [version.reflections for version in done.versions] == [50, 50, 20]
+    kept = sum(version.retention[-1] * version.reflections for version in done.versions) / 120
+    assert numbers["kept"] == pytest.approx(kept)
+    assert numbers["kept_by_groups"] >= numbers["kept_by_root"] >= numbers["kept"]
+    assert numbers["proposed"] >= numbers["entries"] == len(done.texts)
+
+
+def test_a_result_too_large_for_a_record_is_cut_as_the_service_cuts_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (whole,) = learnt(PLAIN, 40, LEARNED[:40]).updates
+    monkeypatch.setattr(Update, "max_bytes", len(encode(whole)) * 3 // 4)
+    (update,) = learnt(PLAIN, 40, LEARNED[:40]).updates
+    assert "left out for size" in update.reason
+    assert 0 < len(update.operations) < len(whole.operations)
+
+
+# ---- material
+
+
+def test_all_arms_read_the_same_reflections_in_an_order_of_the_seed() -> None:
+    again, other = reflections(SETUP, DATA, 0), reflections(SETUP, DATA, 1)
+    assert again == LEARNED != other
+    assert sorted(one.reflection_id for one in other) == sorted(one.reflection_id for one in LEARNED)
+
+
+def test_reflections_of_a_real_model_are_made_once_and_a_torn_line_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = SimulatedModel()
+
+    @asynccontextmanager
+    async def opened(_: Setup, __: int) -> AsyncIterator[LanguageModel]:
+        yield model
+
+    monkeypatch.setattr(Setup, "open_model", opened)
+    data = family(5)
+    setup = Setup(model=ModelSettings(model="real"), data=(data,), cache=tmp_path, concurrency=2)
+    made = reflections(setup, data, 0)
+    assert (len(made), model.calls) == (5, 10)
+    assert reflections(setup, data, 0) == made
+    assert model.calls == 10
+    (kept,) = tmp_path.iterdir()
+    kept.write_text(kept.read_text(encoding="utf-8")[:-9], encoding="utf-8")
+    for _ in range(2):
+        assert reflections(setup, data, 0) == made
+        assert model.calls == 12
+
+
+class Mute(SimulatedModel):
+    """Answers agents, never a reflector; or the other way round."""
+
+    def __init__(self, mute: str) -> None:
+        super().__init__()
+        self._mute = mute
+
+    async def ask(self, prompt: Prompt, *, priority: int = 0) -> Reply:
+        if prompt.reply_name == self._mute:
+            error = PoisonError("no usable reply")
+            error.usage = Usage(calls=2)
+            raise error
+        return await super().ask(prompt, priority=priority)
+
+
+def reflected(model: LanguageModel, data: Data) -> Sequence[Reflection]:
+    return run_virtual(reflect_all(model, empty(PLAYBOOK), data.train))
+
+
+def test_a_run_without_an_answer_is_a_wrong_run_and_is_still_reflected_on() -> None:
+    made = reflected(Mute("answer"), family(5))
+    assert len(made) == 5
+    assert {one.usage.calls for one in made} == {3}
+
+
+def test_a_run_nothing_can_be_learned_from_has_no_reflection() -> None:
+    assert reflected(Mute("reflection"), family(5)) == ()
+
+
+def test_agents_are_shown_the_playbook_they_had() -> None:
+    book = learnt(ADAPTIVE, 40).playbook
+    (one,) = run_virtual(reflect_all(SimulatedModel(), book, DATA.train[:1]))
+    assert one.shown is not None
+    assert (one.shown.version, len(one.shown.entry_ids)) == (3, len(book.entries))
+
+
+# ---- dealing
+
+
+@given(st.integers(4, 60), st.integers(1, 3), st.integers(3, 12), st.integers(0, 99))
+def test_every_copy_is_dealt_once_into_groups_that_differ_by_at_most_one(
+    count: int, copies: int, groups: int, seed: int
+) -> None:
+    for deal in (shuffled, unshuffled):
+        dealt = deal(count, copies, groups, seed)
+        sizes = [len(group) for group in dealt]
+        assert max(sizes) - min(sizes) <= 1
+        assert Counter(one for group in dealt for one in group) == dict.fromkeys(range(count), copies)
+
+
+def test_without_a_shuffle_neighbours_stay_together() -> None:
+    assert unshuffled(6, 1, 2, 0) == [[0, 1, 2], [3, 4, 5]]
+
+
+def test_by_topic_keeps_every_batch_and_puts_like_to_like() -> None:
+    sorted_ = by_topic(LEARNED, batch_size=50)
+    assert {one.reflection_id for one in sorted_[:50]} == {one.reflection_id for one in LEARNED[:50]}
+    topics = [key(one.key_insight) for one in sorted_[:50]]
+    assert topics == sorted(topics) != [key(one.key_insight) for one in LEARNED[:50]]
+
+
+# ---- generated lessons
+
+
+def test_generated_quantities_are_different_and_each_lesson_is_stated() -> None:
+    about = quantities(40)
+    made = generated_reflections(about, 80, 0)
+    assert len({one.name for one in quantities(MOST)}) == MOST
+    assert lessons(about, [one.key_insight for one in made]) == 40
+    assert Counter(one.key_insight for one in made).most_common(1)[0][1] == 2
+
+
+def test_more_quantities_than_there_are_is_refused() -> None:
+    with pytest.raises(ValueError, match="not 99,999"):
+        quantities(99_999)

@@ -1,0 +1,166 @@
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from combee.sim.family.family import lessons
+from combee.sim.family.quantities import QUANTITIES
+from combee.sim.law.naive import reflections_on, task_traces
+from combee_experiments.data.samples import Kind, family, load
+from combee_experiments.scoring.answers import SCORERS, Score, read_number, score
+from combee_experiments.scoring.lessons import lessons_of
+
+
+@pytest.mark.parametrize(
+    ("answer", "target"),
+    [
+        ("5", "5.0"),
+        ("$1,234,567.89", "1234567.89"),
+        ("-$15,000,000", "-15000000.0"),
+        ("−0.5", "-0.5"),
+        ("20 %", "20.0"),
+        ("8.333", "8.33"),
+        (" 4.0x. ", "4.0"),
+        ("1.01e13", "10100000000000.0"),
+        ("17700000000000.1", "17700000000000.0"),
+        (".5", "0.5"),
+        ("3 years", "3.0"),
+    ],
+)
+def test_a_formula_answer_is_compared_as_a_number_without_its_unit(answer: str, target: str) -> None:
+    assert score("formula", answer, target) == Score(right=1, asked=1)
+
+
+@pytest.mark.parametrize(
+    ("answer", "target"),
+    [
+        ("20%", "0.2"),
+        ("0.2", "20.0"),
+        ("8.34", "8.33"),
+        ("15 million", "15000000.0"),
+        ("5.0 or 6.0", "5.0"),
+        ("x = 5.0", "5.0"),
+        ("2.5+2.5", "5.0"),
+        ("nan", "5.0"),
+        ("inf", "5.0"),
+        ("1e999", "5.0"),
+        ("", "0.0"),
+    ],
+)
+def test_another_convention_or_another_text_is_wrong(answer: str, target: str) -> None:
+    assert score("formula", answer, target) == Score(right=0, asked=1)
+
+
+@pytest.mark.parametrize(
+    ("answer", "right"),
+    [
+        ("Revenues,LongTermDebt,Depreciation,LineOfCredit", 4),
+        (" revenues , 'LongTermDebt', [Depreciation], LineOfCredit.", 4),
+        ("Revenues,LongTermDebt", 2),
+        ("LongTermDebt,Revenues,Depreciation,LineOfCredit", 2),
+        ("Other,Revenues,LongTermDebt,Depreciation,LineOfCredit", 0),
+        ("Revenues,LongTermDebt,Depreciation,LineOfCredit,More", 4),
+        ("Revenues LongTermDebt Depreciation LineOfCredit", 0),
+        (",,,", 0),
+    ],
+)
+def test_tags_are_scored_position_by_position(answer: str, right: int) -> None:
+    wanted = "Revenues,LongTermDebt,Depreciation,LineOfCredit"
+    assert score("finer", answer, wanted) == Score(right=right, asked=4)
+
+
+HOSTILE = {
+    "10 MB": "Revenues," * 1_200_000,
+    "nested brackets": "[" * 100_000 + "]" * 100_000,
+    "short nested brackets": "[" * 1_900 + "]" * 1_900,
+    "code": "__import__('os').abort()",
+    "a list of code": "['Revenues', (lambda: 1 / 0)()]",
+    "arithmetic bomb": "9**9**9**9",
+    "digits": "9" * 3_900,
+    "commas": "," * 3_999,
+    "signs": "-" * 3_999,
+    "spaces": " " * 3_998 + "x",
+    "spaces inside": "$" + " " * 3_900 + "x",
+    "zeros": "1" + ",0" * 1_900 + "x",
+    "nul": "\0",
+    "surrogate": "\ud800",
+    "escape": "\x1b[2J",
+}
+
+
+@pytest.mark.parametrize("kind", SCORERS)
+@pytest.mark.parametrize("answer", HOSTILE.values(), ids=HOSTILE)
+def test_a_hostile_answer_is_wrong_at_once_and_hurts_nobody(kind: Kind, answer: str) -> None:
+    started = time.process_time()
+    assert score(kind, answer, "Cash,1,2,3").right == 0
+    assert time.process_time() - started < 5
+
+
+@given(st.text(max_size=200))
+def test_no_text_breaks_the_scoring(text: str) -> None:
+    for kind in SCORERS:
+        assert 0 <= score(kind, text, "1,2").share <= 1
+
+
+@given(st.decimals(-(10**12), 10**12, places=2))
+def test_every_number_with_two_decimals_is_itself(number: object) -> None:
+    assert read_number(f"{number:,}") == float(str(number))
+
+
+def test_scores_add_up() -> None:
+    assert (Score(right=1, asked=4) + Score(right=1, asked=1)).share == 0.4
+
+
+# ---- lessons
+
+
+def test_a_quantity_counts_only_with_its_own_convention() -> None:
+    data = family(300)
+    counted, told = lessons_of(data), lessons(QUANTITIES[:50])
+    assert len(counted.names) == 50
+    assert counted.kept(told) == counted.names
+    assert counted.kept([" ".join(told[:1]), told[1].replace("computed as", "computed as one minus")]) == {
+        QUANTITIES[0].name
+    }
+    assert counted.kept(["\n".join(told)]) == counted.names
+    assert counted.known(data.exam, told[:25]) == 0.5
+
+
+FORMULA = (
+    '{"context": "Use formula Interest Rate to answer the question.", "target": "1.0"}',
+    '{"context": "Use formula Interest Rate Parity (IRP) to answer the question.", "target": "1.0"}',
+    '{"context": "Use formula EV/EBITDA to answer the question.", "target": "1.0"}',
+)
+
+
+def test_a_formula_is_told_from_one_whose_name_begins_alike(tmp_path: Path) -> None:
+    path = tmp_path / "some.jsonl"
+    path.write_text("\n".join(FORMULA * 5))
+    counted = lessons_of(load(path))
+    assert counted.kept(["INTEREST RATE parity (IRP): a ratio."]) == {"interest rate parity (irp)"}
+    assert counted.kept(["Interest rates: …", "no EV/EBITDAs"]) == frozenset()
+    assert counted.kept(["Interest rate and EV/EBITDA in one entry"]) == {"interest rate", "ev/ebitda"}
+
+
+def test_a_tag_that_is_a_plain_word_is_not_found_in_a_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "some.jsonl"
+    path.write_text(
+        '{"context": "What is best tag for entity 1?", "target": "Depreciation,LongTermDebt"}\n' * 5
+    )
+    data = load(path)
+    counted = lessons_of(data)
+    assert counted.kept(["states the depreciation of a LongTermDebtor"]) == frozenset()
+    assert counted.known(data.exam, ["Use the tag LongTermDebt here."]) == 0.5
+
+
+@pytest.mark.shared
+def test_the_fifty_formulas_are_fifty_lessons_and_the_simulated_reflector_finds_them(shared: Path) -> None:
+    data = load(shared / "data" / "formula_train.jsonl")
+    counted = lessons_of(data)
+    traces = task_traces([(one.question, one.target) for one in data.train])
+    told = [reflection.key_insight for reflection in reflections_on(traces)]
+    assert len(counted.names) == 50
+    assert counted.kept(told) == counted.names
+    assert counted.known(data.exam, told) == 1.0

@@ -1,0 +1,365 @@
+"""The live picture: what an onlooker sees of windows, trees, versions and offsets."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from itertools import permutations
+
+import httpx
+import pytest
+
+from combee.adapters.memory import MemoryLog
+from combee.clock import SystemClock
+from combee.core import identity
+from combee.core.live.picture import BATCHES_KEPT, Picture
+from combee.core.live.values import LiveBatch, LivePlaybook, Snapshot
+from combee.core.live.windows import Rate
+from combee.inspection import live
+from combee.inspection.live import FOLLOWED, STAGES, Live
+from combee.ports import Outgoing
+from combee_schemas import topics
+from combee_schemas.base import Message, Usage
+from combee_schemas.batch import Batch, Member
+from combee_schemas.control import BatchSize
+from combee_schemas.dead_letter import DeadLetter
+from combee_schemas.playbook import Playbook
+from combee_schemas.scan import Partial, Plan, Update
+from support import ledger
+from support.clock import ManualClock
+from support.deployment import Deployment
+from support.gateway import GuardedLog, published, served
+from support.ledger import NAME, outgoing, reflection
+from support.waiting import until
+
+pytestmark = pytest.mark.usefixtures("quick_polls")
+
+BATCH = identity.batch_id("a", 1)
+WIDTHS = (3, 1)
+MANIFEST = Batch(
+    batch_id=BATCH, playbook="a", sequence=1, seed=1, copies=2, widths=WIDTHS, base_version=0, reason="size",
+    members=tuple(Member(offset=n, reflection_id=f"r{n}") for n in range(4)), through_offset=3, batch_size=4,
+    shape_reason="because", closed_at_ms=1_000,
+)  # fmt: skip
+PLAN = Plan(batch_id=BATCH, playbook="a", sequence=1, widths=WIDTHS, base_version=0, reflections=4)
+VERSION = Playbook(
+    name="a", version=1, origin="batch", batch_id=BATCH, batch_sequence=1, reflections=4, through_offset=3,
+    retention=(1.0, 0.75), closed_at_ms=1_000, created_at_ms=3_000,
+)  # fmt: skip
+
+
+def partial(index: int) -> Partial:
+    return Partial(
+        plan=PLAN, node_id=identity.node_id(BATCH, 0, index), parent_id=identity.node_id(BATCH, 1, 0), level=0,
+        index=index, status="ok", usage=Usage(tokens_in=7),
+    )  # fmt: skip
+
+
+UPDATE = Update(plan=PLAN, node_id=identity.node_id(BATCH, 1, 0), status="ok")
+
+
+def picture(*messages: Message) -> Picture:
+    seen = Picture(batch_size=40)
+    for message in messages:
+        seen.take(message, 2_000)
+    return seen
+
+
+def batch(seen: Picture) -> LiveBatch:
+    found = seen.batch(BATCH)
+    assert found
+    return found
+
+
+def states(seen: Picture) -> list[str]:
+    return [node.state for node in batch(seen).nodes]
+
+
+def only(seen: Picture) -> LivePlaybook:
+    (found,) = seen.snapshot(5_000).playbooks
+    return found
+
+
+def test_a_node_is_ready_when_its_children_are_done() -> None:
+    assert states(picture(MANIFEST)) == ["ready", "ready", "ready", "waiting"]
+    assert states(picture(MANIFEST, partial(0), partial(2))) == ["done", "ready", "done", "waiting"]
+    assert states(picture(MANIFEST, *map(partial, range(3)))) == ["done", "done", "done", "ready"]
+    assert states(picture(MANIFEST, *map(partial, range(3)), UPDATE)) == ["done"] * 4
+
+
+def test_nodes_name_their_parent_and_what_they_cost() -> None:
+    first, *_, root = batch(picture(MANIFEST, partial(0))).nodes
+    assert (first.parent_id, first.tokens_in, first.at_ms) == (root.node_id, 7, 2_000)
+    assert root.parent_id == ""
+
+
+def test_topics_may_be_read_in_any_order() -> None:
+    messages: list[Message] = [MANIFEST, partial(1), UPDATE, VERSION]
+    seen = [batch(picture(*order)) for order in permutations(messages)]
+    assert seen == seen[:1] * len(seen)
+    assert (seen[0].version, seen[0].done_at_ms, seen[0].copies) == (1, 3_000, 2)
+
+
+def test_the_first_result_of_a_node_counts() -> None:
+    twice = picture(MANIFEST, partial(0), partial(0).model_copy(update={"status": "failed"}))
+    assert batch(twice).nodes[0].status == "ok"
+
+
+def test_a_result_that_belongs_to_no_node_changes_no_tree() -> None:
+    assert states(picture(MANIFEST, partial(9))) == states(picture(MANIFEST))
+    absurd = PLAN.model_copy(update={"widths": (1, 5), "batch_id": "b-absurd"})
+    assert picture(UPDATE.model_copy(update={"plan": absurd})).batch("b-absurd") is None
+
+
+def test_a_window_holds_what_no_manifest_covers() -> None:
+    seen = picture()
+    for offset in range(6):
+        seen.arrived("a", offset, 100 + offset)
+    assert (only(seen).waiting, only(seen).waiting_since_ms) == (6, 100)
+    seen.take(MANIFEST, 2_000)
+    seen.arrived("a", 2, 100)
+    assert (only(seen).waiting, only(seen).waiting_since_ms) == (2, 104)
+
+
+def test_a_playbook_shows_its_versions_its_size_and_why() -> None:
+    found = only(picture(VERSION, BatchSize(playbook="a", batch_size=54, reason="plateau", decided_at_ms=9)))
+    assert (found.version, found.retention, found.batch_size, found.batch_size_reason) == (
+        1,
+        0.75,
+        54,
+        "plateau",
+    )
+    assert [(one.version, one.seconds, one.batch_id) for one in found.versions] == [(1, 2.0, BATCH)]
+    assert [one.batch_size for one in found.sizes] == [54]
+
+
+def test_a_rollback_is_a_version_without_reflections_or_retention() -> None:
+    back = VERSION.model_copy(update={"version": 2, "origin": "rollback"})
+    found = only(picture(VERSION, back))
+    assert found.retention is None
+    assert [(one.reflections, one.batch_id) for one in found.versions] == [(4, BATCH), (0, "")]
+
+
+def test_a_deleted_playbook_does_not_come_back_by_its_history() -> None:
+    seen = picture(VERSION)
+    seen.deleted("a")
+    seen.past(VERSION)
+    assert seen.snapshot(0).playbooks == ()
+
+
+def test_a_deleted_playbook_is_not_shown_whatever_order_its_remains_are_read_in() -> None:
+    remains = VERSION.model_copy(update={"version": 2, "origin": "delete", "entries": ()})
+    for order in permutations([MANIFEST, VERSION, remains]):
+        seen = picture(*order)
+        seen.deleted("a")
+        seen.past(VERSION)
+        assert seen.snapshot(0).playbooks == ()
+
+
+def test_a_playbook_without_a_version_is_shown_while_it_waits_for_one() -> None:
+    assert only(picture(MANIFEST)).version == 0
+    waiting = picture()
+    waiting.arrived("a", 0, 100)
+    assert only(waiting).waiting == 1
+
+
+def test_only_the_newest_batches_are_kept() -> None:
+    many = [
+        MANIFEST.model_copy(update={"batch_id": identity.batch_id("a", n), "sequence": n})
+        for n in range(1, BATCHES_KEPT + 2)
+    ]
+    seen = picture(*many)
+    assert seen.batch(many[0].batch_id) is None
+    assert seen.snapshot(0).batches[0].sequence == BATCHES_KEPT + 1
+
+
+def test_dead_letters_are_counted_and_the_newest_shown_first() -> None:
+    letters = [
+        DeadLetter(origin_topic="scan.0", origin_partition=1, origin_offset=n, service="scan", reason=str(n))
+        for n in range(3)
+    ]
+    shown = picture(*letters).snapshot(0)
+    assert shown.dead_letters == 3
+    assert shown.dead_letters_recent[0].origin == "scan.0[1]@2"
+
+
+def test_a_rate_is_that_of_the_last_ten_seconds() -> None:
+    rate = Rate()
+    assert rate.per_s == 0
+    for second in range(30):
+        rate.add(1_000 if second >= 15 else 0, second * 1000)
+    assert rate.per_s == 0
+    rate.add(1_050, 30_000)
+    assert rate.per_s == 5
+
+
+def test_nothing_changes_the_revision_unless_something_changed() -> None:
+    seen = picture()
+    seen.stage("updates", 5, 1_000)
+    before = seen.revision
+    seen.stage("updates", 5, 2_000)
+    assert seen.revision == before
+    seen.stage("updates", 6, 3_000)
+    assert seen.revision > before
+
+
+# ---- on a deployment
+
+
+@asynccontextmanager
+async def watching(deployment: Deployment) -> AsyncIterator[Live]:
+    looking = Live(deployment.log, deployment.clock, batch_size=deployment.settings.batch_size)
+    task = asyncio.create_task(looking.run())
+    try:
+        await looking.wait_current(5)
+        yield looking
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.fixture
+def deployment() -> Deployment:
+    return Deployment(batch_size=10)
+
+
+async def test_whoever_looks_sees_a_batch_become_a_version(deployment: Deployment) -> None:
+    async with deployment.running(), watching(deployment) as looking:
+        await deployment.log.produce(*(outgoing(reflection(n)) for n in range(12)))
+        await deployment.until(lambda: any(one.version for one in looking.picture.snapshot(0).batches))
+        await deployment.until(lambda: looking.picture.snapshot(0).playbooks[0].version == 1)
+    shown = looking.picture.snapshot(0)
+    assert {node.state for node in shown.batches[0].nodes} == {"done"}
+    assert (shown.playbooks[0].waiting, shown.playbooks[0].version) == (2, 1)
+
+
+async def test_whoever_looks_late_sees_the_same(deployment: Deployment) -> None:
+    async with deployment.running():
+        await deployment.log.produce(*(outgoing(reflection(n)) for n in range(12)))
+        await deployment.until(lambda: ledger.applied(deployment.log, NAME) == 10)
+        async with watching(deployment) as looking:
+            shown = looking.picture.snapshot(0)
+    assert (shown.playbooks[0].waiting, shown.playbooks[0].version) == (2, 1)
+    assert {node.state for node in shown.batches[0].nodes} == {"done"}
+
+
+async def test_changes_wake_whoever_waits(deployment: Deployment) -> None:
+    async with watching(deployment) as looking:
+        before = looking.picture.revision
+        waiting = asyncio.create_task(looking.changed(before, 5))
+        await deployment.log.produce(outgoing(reflection(1)))
+        assert await waiting > before
+        now = looking.picture.revision
+        assert await looking.changed(now, 0.01) == now
+
+
+async def test_what_cannot_be_read_is_passed_over(deployment: Deployment) -> None:
+    async with watching(deployment) as looking:
+        for topic in topics.TOPICS:
+            await deployment.log.produce(Outgoing(topic=topic.name, key=b"a", value=b"garbage"))
+            await deployment.log.produce(Outgoing(topic=topic.name, key=None, value=None))
+        await deployment.log.produce(outgoing(reflection(1)))
+        await deployment.until(lambda: NAME in {one.name for one in looking.picture.snapshot(0).playbooks})
+
+
+# ---- rights
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RETRY_S", "LOOK_S", "SURE_S"):
+        monkeypatch.setattr(live, name, 0.01)
+
+
+@pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize(
+    "topic", [one for one in topics.TOPICS if one in (*FOLLOWED, *STAGES)], ids=lambda topic: topic.name
+)
+async def test_a_topic_that_must_not_be_read_is_named_and_the_rest_of_the_picture_goes_on(
+    topic: topics.AnyTopic,
+) -> None:
+    log = GuardedLog()
+    log.deny(topic.name)
+    seeing = Live(log, SystemClock(), batch_size=10)
+    task = asyncio.create_task(seeing.run())
+    await seeing.wait_current(5)
+    await log.produce(outgoing(reflection(1)))
+    await published(log, VERSION)
+    names = {topic.name, f"offsets of {topic.name}"} & {
+        *(one.name for one in (*FOLLOWED, topics.REFLECTIONS)),
+        *(f"offsets of {one.name}" for one in STAGES),
+    }
+    await until(lambda: names <= seeing.picture.snapshot(0).unreadable.keys())
+    rest = {NAME} if topic == topics.PLAYBOOKS else {"a"} if topic == topics.REFLECTIONS else {"a", NAME}
+    await until(lambda: rest <= {one.name for one in seeing.picture.snapshot(0).playbooks})
+    assert "TopicAuthorizationFailedError" in str(seeing.picture.snapshot(0).unreadable)
+    log.deny()
+    await until(lambda: not seeing.picture.snapshot(0).unreadable)
+    await until(lambda: {"a", NAME} <= {one.name for one in seeing.picture.snapshot(0).playbooks})
+    assert not task.done()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.mark.usefixtures("at_once")
+async def test_an_authorization_error_on_an_observed_topic_does_not_end_the_gateway() -> None:
+    log = GuardedLog()
+    await published(log, VERSION)
+    async with served(log) as (address, context), httpx.AsyncClient(base_url=address) as client:
+        log.deny(topics.BATCHES.name, topics.DEAD_LETTERS.name)
+        await log.produce(*(Outgoing(topic=topic, value=b"fetched") for topic in log.denied))
+        await until(lambda: len(context.live.picture.snapshot(0).unreadable) == 4)
+        told = (await client.get("/v1/status")).json()["unreadable"]
+        assert told["batches"] == "TopicAuthorizationFailedError: batches"
+        assert (await client.get("/v1/playbooks/a")).json()["version"] == 1
+        written = await client.post("/v1/reflections", json={"playbook": "a", "key_insight": "k"})
+        assert written.status_code == 202
+        log.deny()
+        await until(lambda: not context.live.picture.snapshot(0).unreadable)
+        assert (await client.get("/v1/status")).json()["unreadable"] == {}
+
+
+@pytest.mark.usefixtures("at_once")
+async def test_a_broker_that_accepts_questions_and_answers_none_is_one_that_is_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log, frozen = MemoryLog(SystemClock()), asyncio.Event()
+    ends = log.ends
+
+    async def slow(topic: str) -> Mapping[int, int]:
+        if frozen.is_set():
+            await asyncio.sleep(60)
+        return await ends(topic)
+
+    monkeypatch.setattr(log, "ends", slow)
+    seeing = Live(log, SystemClock(), batch_size=10)
+    task = asyncio.create_task(seeing.run())
+    await seeing.wait_current(5)
+    assert seeing.unanswered_since_ms is None
+    monkeypatch.setattr(live, "LOOKED_S", 0.01)
+    frozen.set()
+    await until(lambda: seeing.unanswered_since_ms is not None)
+    frozen.clear()
+    await until(lambda: seeing.unanswered_since_ms is None)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def test_all_who_look_share_one_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+    snapshot = Picture.snapshot
+
+    def counted(picture: Picture, now_ms: int) -> Snapshot:
+        made.append(picture.revision)
+        return snapshot(picture, now_ms)
+
+    monkeypatch.setattr(Picture, "snapshot", counted)
+    clock = ManualClock()
+    looking = Live(MemoryLog(clock), clock, batch_size=10)
+    first = [looking.shared() for _ in range(20)]
+    looking.picture.arrived("p", 1, 1)
+    soon = [looking.shared() for _ in range(20)]
+    clock.advance(1.0)
+    later = [looking.shared() for _ in range(20)]
+    assert len({id(one) for one in (*first, *soon)}) == 1
+    assert {one.revision for one in later} == {1}
+    assert len(made) == 2

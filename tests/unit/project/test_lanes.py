@@ -1,0 +1,42 @@
+from pathlib import Path
+
+import pytest
+
+from support.lanes import lane_of, marks, refusal, wants_faults
+
+TESTS = Path(__file__).parents[2]
+
+
+def test_a_test_is_in_the_lane_of_its_folder() -> None:
+    assert lane_of(TESTS / "kafka" / "deep" / "test_x.py", TESTS) == "kafka"
+    assert lane_of(TESTS.parent / "elsewhere.py", TESTS) == ""
+
+
+def test_lanes_and_the_broker_fixture_are_marked() -> None:
+    assert marks("unit", []) == frozenset()
+    assert marks("e2e", ["kafka"]) == {"e2e", "kafka"}
+    assert marks("contract", ["kafka"]) == {"kafka"}
+    assert marks("faults", []) == {"faults"}
+
+
+def test_a_unit_test_that_asks_for_a_broker_is_told_where_to_go() -> None:
+    assert "move it to tests/kafka" in (refusal("unit", ["kafka"]) or "")
+    assert refusal("unit", ["tmp_path"]) is None
+    assert refusal("kafka", ["kafka"]) is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expression", "wanted"),
+    [
+        ([], "", False),
+        ([str(TESTS)], "", False),
+        ([str(TESTS / "faults")], "", True),
+        ([str(TESTS / "faults" / "test_x.py") + "::test_y"], "", True),
+        ([str(TESTS)], "faults", True),
+        ([str(TESTS)], "not faults", False),
+    ],
+)
+def test_the_fault_suite_runs_only_when_asked_for(
+    arguments: list[str], expression: str, *, wanted: bool
+) -> None:
+    assert wants_faults(arguments, expression, TESTS) is wanted

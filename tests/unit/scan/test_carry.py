@@ -1,0 +1,232 @@
+"""A combine's carry, the order of its items, and results too large to write."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from combee.core.playbook.apply import empty
+from combee.ports import PoisonError
+from combee.scan.aggregate import Aggregator
+from combee.scan.outcome import Outcome, shorter
+from combee_schemas import topics
+from combee_schemas.codec import encode
+from combee_schemas.model import Prompt
+from combee_schemas.playbook import EVIDENCE_KEPT
+from combee_schemas.reflection import BulletTag
+from combee_schemas.scan import Operation, OperationKind, Partial, Plan, Seen, Update
+from support import ledger
+from support.deployment import Deployment
+from support.ledger import NAME, dead_letters, outgoing, reflection
+from support.models import Answer, ModelClient, ScriptedModel, echo, is_combine, items
+
+# ---- carry
+
+
+class Combine:
+    """One combine call on proposals that rest on reflections 1, 2, 3 …, each with its offset."""
+
+    def __init__(self, *evidence: Sequence[int], per_child: int = 1) -> None:
+        self.model = ScriptedModel()
+        found = [
+            Operation(
+                kind=OperationKind.ADD, content=f"lesson {n}", evidence=tuple(f"r-{one}" for one in ids)
+            )
+            for n, ids in enumerate(evidence, 1)
+        ]
+        cuts = range(0, len(found), per_child)
+        self.children = [child(n, found[at : at + per_child]) for n, at in enumerate(cuts)]
+
+    async def outcome(self, answer: Answer = echo, *, carry: bool = True) -> Outcome:
+        self.model.answer = answer
+        aggregator = Aggregator(ModelClient(self.model), carry=carry)
+        return await aggregator.combine(empty(NAME), 1, self.children)
+
+
+def child(index: int, operations: Sequence[Operation], **fields: Any) -> Partial:
+    ids = dict.fromkeys(one for operation in operations for one in operation.evidence)
+    plan = Plan(batch_id="b", playbook=NAME, sequence=1, widths=(99, 1), base_version=0, reflections=len(ids))
+    seen = tuple(Seen(reflection_id=one, offset=int(one[2:]), survived=1) for one in ids)
+    given = {
+        "plan": plan,
+        "node_id": f"n{index}",
+        "parent_id": "p",
+        "level": 0,
+        "index": index,
+        "status": "ok",
+    }
+    return Partial.model_validate({**given, "operations": tuple(operations), "seen": seen, **fields})
+
+
+def keeping(*numbers: int, dropped: Sequence[int] = (), sources: object = ...) -> Answer:
+    """Use only the items with these numbers."""
+
+    def answer(prompt: Prompt) -> Mapping[str, Any]:
+        kept = [one for one in echo(prompt)["operations"] if one["sources"][0] in numbers]
+        named = kept if sources is ... else [{**one, "sources": sources} for one in kept]
+        return {"operations": named, "dropped": list(dropped)}
+
+    return answer
+
+
+def contents(outcome: Outcome) -> list[str]:
+    return [one.content for one in outcome.operations]
+
+
+async def test_proposals_stand_in_the_order_of_their_newest_evidence_oldest_first() -> None:
+    combine = Combine([7, 1], [3], [5, 2], [4])
+    await combine.outcome()
+    assert [item["content"] for item in items(combine.model.prompts[0])] == [
+        "lesson 2", "lesson 4", "lesson 3", "lesson 1",
+    ]  # fmt: skip
+
+
+async def test_what_a_combine_neither_used_nor_dropped_by_name_is_passed_on_and_counted() -> None:
+    outcome = await Combine([1], [2], [3], [4]).outcome(keeping(2, dropped=[3]))
+    assert contents(outcome) == ["lesson 2", "lesson 1", "lesson 4"]
+    assert (outcome.carried, outcome.status) == (2, "ok")
+    assert {s.reflection_id: s.survived for s in outcome.seen} == {"r-1": 2, "r-2": 2, "r-3": 1, "r-4": 2}
+
+
+async def test_what_was_carried_below_is_counted_with_it() -> None:
+    combine = Combine([1], [2])
+    combine.children = [one.model_copy(update={"carried": 5}) for one in combine.children]
+    assert (await combine.outcome(keeping(1))).carried == 11
+
+
+async def test_without_carry_it_is_gone() -> None:
+    outcome = await Combine([1], [2]).outcome(keeping(1), carry=False)
+    assert (contents(outcome), outcome.carried) == (["lesson 1"], 0)
+
+
+@pytest.mark.parametrize("sources", [[], None], ids=str)
+async def test_a_weak_model_that_names_no_sources_does_not_have_everything_carried(sources: object) -> None:
+    outcome = await Combine(*([n] for n in range(1, 41)), per_child=8).outcome(keeping(1, 2, sources=sources))
+    assert (contents(outcome), outcome.carried) == (["lesson 1", "lesson 2"], 0)
+    assert len(outcome.operations[0].evidence) == 40
+    assert {one.survived for one in outcome.seen} == {1}  # nothing is proven to have got through
+
+
+async def test_a_model_that_names_what_does_not_exist_is_no_witness_and_all_is_carried() -> None:
+    outcome = await Combine([1], [2], [3]).outcome(keeping(1, sources=[99]))
+    assert contents(outcome) == ["lesson 1", "lesson 2", "lesson 3"]
+    assert outcome.carried == 3
+
+
+async def test_what_only_an_unusable_operation_names_is_carried() -> None:
+    def answer(prompt: Prompt) -> Mapping[str, Any]:
+        first, second = echo(prompt)["operations"]
+        return {"operations": [first, {**second, "type": "DESTROY"}]}
+
+    outcome = await Combine([1], [2]).outcome(answer)
+    assert contents(outcome) == ["lesson 1", "lesson 2"]
+
+
+async def test_more_than_one_reply_may_hold_can_be_carried() -> None:
+    outcome = await Combine(*([n] for n in range(1, 2_502)), per_child=500).outcome(keeping(1))
+    assert (len(outcome.operations), outcome.carried) == (2_501, 2_500)
+
+
+async def test_what_failed_below_is_told_at_the_root() -> None:
+    failed = child(2, (), status="failed", reason="the model's reply stayed unusable")
+    combine = Combine([1], [2])
+    combine.children.append(failed)
+    outcome = await combine.outcome()
+    assert outcome.reason == "the model's reply stayed unusable"
+
+
+# ---- results too large for a record
+
+
+def large(operations: int, ids: int, content: str = "lesson", evidence: int = 10**6) -> Outcome:
+    """Return the outcome of a node; each of its operations rests on (the first of) all reflections."""
+    names = [f"r-{n:06}" for n in range(ids)]
+    own = [(*names[n::operations], *names[:evidence]) for n in range(operations)]
+    return Outcome(
+        status="ok",
+        operations=tuple(
+            Operation(kind=OperationKind.ADD, content=f"{content} {n}", evidence=tuple(dict.fromkeys(one)))
+            for n, one in enumerate(own)
+        ),
+        seen=tuple(
+            Seen(reflection_id=one, offset=n, survived=1, tags=(BulletTag(id="e", tag="helpful"),))
+            for n, one in enumerate(names)
+        ),
+    )
+
+
+def fitting(outcome: Outcome) -> Outcome:
+    """Return the first of the shorter ones that a record holds, as the handler does."""
+    for one in shorter(outcome, 0):
+        made = child(0, one.operations, seen=one.seen)
+        try:
+            encode(made)
+        except ValueError:
+            continue
+        return one
+    raise AssertionError("unreachable")
+
+
+def test_evidence_that_others_have_too_goes_first_and_nothing_is_lost() -> None:
+    whole = large(operations=200, ids=2_000)
+    short = fitting(whole)
+    assert contents(short) == contents(whole)
+    assert {len(one.evidence) for one in short.operations[1:]} == {EVIDENCE_KEPT}
+    assert {e for one in short.operations for e in one.evidence} == {s.reflection_id for s in whole.seen}
+    assert short.seen == whole.seen
+    assert "evidence" in short.reason
+
+
+def test_operations_go_last_the_longest_first_and_who_loses_his_last_did_not_get_through() -> None:
+    whole = large(operations=400, ids=400, content="x" * 3_000, evidence=1)
+    short = fitting(whole)
+    kept = {e for one in short.operations for e in one.evidence}
+    assert 0 < len(short.operations) < 400
+    assert {s.reflection_id for s in short.seen if s.ok} == kept
+    assert {s.survived for s in short.seen if not s.ok} == {0}
+    assert not any(s.tags for s in short.seen)
+    assert f"{400 - len(short.operations)} operations" in short.reason
+
+
+def test_a_babbling_operation_goes_before_a_short_one() -> None:
+    short = fitting(large(operations=300, ids=300, content="x" * 4_000, evidence=1))
+    plain = Operation(kind=OperationKind.ADD, content="short", evidence=("r-000001",))
+    whole = large(operations=300, ids=300, content="x" * 4_000, evidence=1)
+    mixed = Outcome(status="ok", operations=(*whole.operations, plain), seen=whole.seen)
+    assert "short" in contents(fitting(mixed))
+    assert "short" not in contents(short)
+
+
+def test_ids_that_alone_are_too_many_are_poison() -> None:
+    names = [f"{n:06}" + "x" * 190 for n in range(6_000)]
+    seen = tuple(Seen(reflection_id=one, offset=0) for one in names)
+    with pytest.raises(PoisonError, match="smaller batch size"):
+        fitting(Outcome(status="ok", seen=seen))
+
+
+@pytest.mark.usefixtures("quick_polls")
+async def test_lessons_too_large_for_one_record_are_dead_letters_and_never_lost() -> None:
+    def answer(prompt: Prompt) -> Mapping[str, Any]:
+        return {
+            "operations": [
+                {**one, "content": f"{item['key_insight']} " + "x" * 7_900}
+                for one, item in zip(echo(prompt)["operations"], items(prompt), strict=True)
+            ]
+        }
+
+    count = 140
+    deployment = Deployment(model=ScriptedModel(lambda p: echo(p) if is_combine(p) else answer(p)),
+                            budget_tokens=10**6, batch_size=count)  # fmt: skip
+    async with deployment.running():
+        await deployment.log.produce(*(outgoing(reflection(n)) for n in range(count)))
+        await deployment.until(lambda: bool(ledger.versions(deployment.log)))
+        await deployment.until(lambda: not ledger.behind(deployment.log))
+    version = ledger.latest(deployment.log)
+    kept = {e for entry in version.entries for e in entry.evidence}
+    buried = {letter.record_id for letter in dead_letters(deployment.log)}
+    assert buried
+    assert kept | buried == {f"r-{n}" for n in range(count)}
+    assert kept & buried == set()
+    (update,) = ledger.messages(deployment.log, topics.UPDATES, Update)
+    assert "operations" in update.reason
+    assert version.degraded

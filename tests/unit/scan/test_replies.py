@@ -1,0 +1,160 @@
+"""What becomes of a hostile reply: a documented fate at each level, and no reflection lost."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from combee.adapters.openai.answers import Answer as Said
+from combee.adapters.openai.model import UnusableReplyError
+from combee.adapters.openai.replies import UnusableError, read_reply
+from combee.core.methods import ace
+from combee.core.playbook.apply import empty
+from combee_schemas import topics
+from combee_schemas.base import Usage
+from combee_schemas.model import Prompt
+from combee_schemas.scan import Partial, Update
+from support import ledger
+from support.deployment import Deployment
+from support.hostile import FATES, REPLIES, TEXTS, Fate
+from support.ledger import NAME, dead_letters, lessons, outgoing, reflection
+from support.models import Answer, ScriptedModel, echo, is_combine, items
+
+COUNT = 9
+ALL = lessons(range(COUNT))
+
+
+async def one_batch(answer: Answer, **settings: Any) -> Deployment:
+    """Run one batch of three groups and a root to its version; nothing may be lost."""
+    deployment = Deployment(model=ScriptedModel(answer), budget_tokens=10**6, batch_size=COUNT, **settings)
+    async with deployment.running():
+        await deployment.log.produce(*(outgoing(reflection(n)) for n in range(COUNT)))
+        await deployment.until(lambda: bool(ledger.versions(deployment.log)))
+        await deployment.until(lambda: not ledger.behind(deployment.log))
+    ledger.check(deployment.log, {NAME: [reflection(n) for n in range(COUNT)]})
+    return deployment
+
+
+def learned(deployment: Deployment) -> set[str]:
+    return {entry.content for entry in ledger.latest(deployment.log).entries}
+
+
+def first_leaf(deployment: Deployment) -> Partial:
+    """Return the result of the group that was asked first."""
+    numbers = {int(item["key_insight"].split()[-1]) for item in items(deployment.model.prompts[0])}
+    partials = ledger.messages(deployment.log, topics.SCAN[1], Partial)
+    return next(one for one in partials if {s.offset for s in one.seen} == numbers)
+
+
+def root(deployment: Deployment) -> Update:
+    (found,) = ledger.messages(deployment.log, topics.UPDATES, Update)
+    return found
+
+
+def others(deployment: Deployment) -> set[str]:
+    """Return the lessons of the groups that were not asked first."""
+    leaves = [one for one in deployment.model.prompts if not is_combine(one)]
+    return {item["key_insight"] for one in leaves[1:] for item in items(one)}
+
+
+# ---- hostile replies
+
+
+def leaf_says(body: Any) -> Answer:
+    """Let the first group get ``body`` (called if it can be) for a reply."""
+    asked: list[Prompt] = []
+
+    def answer(prompt: Prompt) -> Mapping[str, Any]:
+        asked.append(prompt)
+        return reply(body, prompt) if prompt is asked[0] else echo(prompt)
+
+    return answer
+
+
+def root_says(body: Any) -> Answer:
+    return lambda prompt: reply(body, prompt) if is_combine(prompt) else echo(prompt)
+
+
+def reply(body: Any, prompt: Prompt) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = body(prompt) if callable(body) else body
+    return found
+
+
+def read(name: str) -> Answer:
+    """Read a hostile text as the model client does; asked again, the model says the same again."""
+    said = TEXTS[name]
+
+    def answer(prompt: Prompt) -> Mapping[str, Any]:
+        text = Said(text=said.text(prompt), finish_reason=said.finish_reason, usage=Usage())
+        try:
+            return read_reply(text, prompt)
+        except UnusableError as unusable:
+            raise UnusableReplyError(str(unusable), Usage(calls=2, re_asks=1)) from None
+
+    return answer
+
+
+CASES: Mapping[str, tuple[Any, Fate]] = {
+    **{name: (body, FATES[name]) for name, body in REPLIES.items()},
+    **{f"text: {name}": (read(name), TEXTS[name].fate) for name in ("truncated", "prompt echoed")},
+}
+hostile = pytest.mark.parametrize(("body", "fate"), CASES.values(), ids=CASES.keys())
+LEAF = {"used": "ok", "vague": "ok", "empty": "empty", "unusable": "failed"}
+ROOT = {"used": "ok", "vague": "ok", "empty": "ok", "unusable": "merged"}
+
+
+def test_every_hostile_reply_has_a_fate() -> None:
+    assert FATES.keys() == REPLIES.keys()
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_hostile_text_is_no_reply_or_one_with_a_fate(name: str) -> None:
+    prompt = ace.aggregate_prompt(empty(NAME), [reflection(n) for n in range(3)])
+    try:
+        found = ace.read(empty(NAME), read(name)(prompt), [(f"r-{n}",) for n in range(3)])
+    except UnusableReplyError:
+        fate = "unusable"
+    else:
+        fate = "used" if found.operations else "empty"
+    assert fate == TEXTS[name].fate
+
+
+@hostile
+@pytest.mark.usefixtures("quick_polls")
+async def test_a_hostile_reply_of_one_group_has_its_fate_and_leaves_the_others(body: Any, fate: Fate) -> None:
+    deployment = await one_batch(leaf_says(body))
+    leaf = first_leaf(deployment)
+    assert leaf.status == LEAF[fate]
+    assert all(seen.ok is (fate != "unusable") for seen in leaf.seen)
+    assert any(seen.survived for seen in leaf.seen) is (fate == "used")
+    assert learned(deployment) >= others(deployment)
+    assert dead_letters(deployment.log) == []
+
+
+MENTIONS_ALL = {"5,000 operations"}
+"""It names no sources at all, as weak models do, and so stands for all that it read."""
+
+
+@hostile
+@pytest.mark.usefixtures("quick_polls")
+async def test_a_hostile_reply_of_the_root_has_its_fate_and_costs_no_lesson(
+    body: Any, fate: Fate, request: pytest.FixtureRequest
+) -> None:
+    deployment = await one_batch(root_says(body))
+    assert root(deployment).status == ROOT[fate]
+    if not any(f"[{one}]" in request.node.name for one in MENTIONS_ALL):
+        lost = ALL - learned(deployment)
+        assert len(lost) <= (fate == "used")  # the one that the reply names and says otherwise
+    assert dead_letters(deployment.log) == []
+
+
+@hostile
+@pytest.mark.usefixtures("quick_polls")
+async def test_a_model_that_is_hostile_throughout_still_makes_a_version(body: Any, fate: Fate) -> None:
+    deployment = await one_batch(lambda prompt: reply(body, prompt))
+    version = ledger.latest(deployment.log)
+    assert version.version == 1
+    lost = {letter.record_id for letter in dead_letters(deployment.log)}
+    assert lost == ({f"r-{n}" for n in range(COUNT)} if fate == "unusable" else set())
+    assert version.degraded is (fate == "unusable")
+    assert deployment.model.most_repeats == 1

@@ -1,0 +1,526 @@
+import asyncio
+from collections.abc import Mapping, Sequence
+from random import Random
+from typing import Any
+
+import pytest
+
+from combee.adapters.memory import MemoryLog
+from combee.core.playbook.apply import empty
+from combee.inspection.audit import audit
+from combee.ports import FatalError, FencedError, Outgoing, TopicPartition, TransientError
+from combee.shuffle import shuffler
+from combee_schemas import topics
+from combee_schemas.codec import encode
+from combee_schemas.command import Command
+from combee_schemas.control import BatchSize
+from combee_schemas.reflection import Reflection
+from combee_schemas.scan import Group, Update
+from support import ledger
+from support.clock import ManualClock
+from support.ledger import NAME, batches, dead_letters, outgoing, reflection
+from support.shuffling import Shuffling, shuffling
+
+REFLECTIONS, COMMANDS = topics.REFLECTIONS.name, topics.COMMANDS.name
+HOME = 1
+"""The partition of NAME when there are two."""
+SOURCE = TopicPartition(topic=REFLECTIONS, partition=HOME)
+ANSWERED = {"usage": {"calls": 1}}
+"""A reflection that shows that the model answers."""
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def log(clock: ManualClock) -> MemoryLog:
+    return MemoryLog(clock, partitions=2, scan_partitions=3)
+
+
+async def publish(log: MemoryLog, *messages: Reflection | Command) -> None:
+    await log.produce(*map(outgoing, messages))
+
+
+def flush(through: int, command_id: str = "f", playbook: str = NAME) -> Command:
+    return Command(command_id=command_id, playbook=playbook, kind="flush", through_offset=through)
+
+
+async def apply(log: MemoryLog, rig: Shuffling, sequence: int, **fields: object) -> None:
+    """Publish a version as the publish service does, and let the shuffler see it."""
+    version = empty(NAME).model_copy(update={"version": sequence, "batch_sequence": sequence, **fields})
+    await log.produce(Outgoing(topic="playbooks", key=NAME.encode(), value=encode(version)))
+    async with asyncio.timeout(5):
+        while rig.shuffler.playbooks.latest(NAME).version < sequence:
+            rig.shuffler.wake.clear()
+            await rig.shuffler.wake.wait()
+
+
+def members(log: MemoryLog) -> list[list[int]]:
+    return [[member.offset for member in batch.members] for batch in batches(log)]
+
+
+async def committed(log: MemoryLog, topic: str = REFLECTIONS) -> int | None:
+    return (await log.committed("shuffle", topic)).get(HOME)
+
+
+# ---- closing
+
+
+async def test_a_full_window_becomes_a_batch_and_the_rest_waits(log: MemoryLog, clock: ManualClock) -> None:
+    async with shuffling(log, clock) as rig:
+        await publish(log, *(reflection(n) for n in range(7)))
+        await rig.step()
+    assert members(log) == [[0, 1, 2, 3, 4]]
+    assert batches(log)[0].reason == "size"
+    assert await committed(log) == 5, "the two that wait must come again"
+
+
+async def test_a_window_closes_when_its_oldest_has_waited_long_enough(
+    log: MemoryLog, clock: ManualClock
+) -> None:
+    async with shuffling(log, clock, max_wait_s=30) as rig:
+        await publish(log, reflection(0))
+        await rig.step()
+        clock.advance(20)
+        await publish(log, reflection(1))
+        await rig.step()
+        clock.advance(9.9)
+        await rig.step()
+        assert members(log) == []
+        clock.advance(0.1)
+        await rig.step()
+    assert members(log) == [[0, 1]]
+    assert batches(log)[0].reason == "wait"
+
+
+@pytest.mark.parametrize("seconds", [3600.0, -3600.0])
+async def test_a_step_of_the_wall_clock_closes_nothing(
+    log: MemoryLog, clock: ManualClock, seconds: float
+) -> None:
+    async with shuffling(log, clock, max_wait_s=30) as rig:
+        await publish(log, reflection(0))
+        await rig.step()
+        clock.step_wall(seconds)
+        await rig.step()
+    assert members(log) == []
+
+
+async def test_the_published_batch_size_is_used(log: MemoryLog, clock: ManualClock) -> None:
+    size = BatchSize(playbook=NAME, batch_size=3)
+    await log.produce(Outgoing(topic="batch-sizes", key=NAME.encode(), value=encode(size)))
+    async with shuffling(log, clock, max_inflight_batches=9) as rig:
+        await publish(log, *(reflection(n) for n in range(7)))
+        await rig.step()
+    assert members(log) == [[0, 1, 2], [3, 4, 5]]
+
+
+async def test_a_batch_in_flight_holds_the_next_until_its_version_appears(
+    log: MemoryLog, clock: ManualClock
+) -> None:
+    async with shuffling(log, clock) as rig:
+        await publish(log, *(reflection(n) for n in range(10)))
+        await rig.step()
+        await rig.step()
+        assert len(batches(log)) == 1
+        await apply(log, rig, 1)
+        await rig.step()
+    assert [(batch.sequence, batch.base_version) for batch in batches(log)] == [(1, 0), (2, 1)]
+
+
+async def test_bodies_beyond_the_memory_limit_are_read_back(log: MemoryLog, clock: ManualClock) -> None:
+    published = [reflection(n) for n in range(5)]
+    async with shuffling(log, clock, window_memory_bytes=0) as rig:
+        await publish(log, *published)
+        await rig.step()
+    groups = ledger.messages(log, topics.SCAN[0], Group)
+    found = {member.reflection.reflection_id: member.reflection for g in groups for member in g.members}
+    assert found == {one.reflection_id: one for one in published}
+
+
+async def test_the_groups_of_a_batch_land_on_different_partitions(log: MemoryLog, clock: ManualClock) -> None:
+    async with shuffling(log, clock, batch_size=9) as rig:
+        await publish(log, *(reflection(n) for n in range(9)))
+        await rig.step()
+    assert sorted(record.partition for record in ledger.records(log, topics.SCAN[0])) == [0, 1, 2]
+
+
+# ---- flush
+
+
+async def test_a_flush_closes_what_it_names_and_is_committed_only_then(
+    log: MemoryLog, clock: ManualClock
+) -> None:
+    async with shuffling(log, clock, max_inflight_batches=1) as rig:
+        await publish(log, *(reflection(n) for n in range(7)))
+        await rig.step()
+        await publish(log, flush(6))
+        await rig.step()
+        assert await committed(log, COMMANDS) in {None, 0}
+        await apply(log, rig, 1)
+        await rig.step()
+    assert members(log) == [[0, 1, 2, 3, 4], [5, 6]]
+    assert batches(log)[1].reason == "flush"
+    assert await committed(log, COMMANDS) == 1
+
+
+async def test_a_flush_cuts_whole_batches_though_nothing_of_it_has_been_delivered_yet(
+    log: MemoryLog, clock: ManualClock
+) -> None:
+    async with shuffling(log, clock) as rig:
+        await rig.step()
+        await publish(log, *(reflection(n) for n in range(7)), flush(6))
+        await rig.step(COMMANDS)
+        await apply(log, rig, 1)
+        await rig.step()
+    assert members(log) == [[0, 1, 2, 3, 4], [5, 6]]
+
+
+async def test_a_flush_of_names_that_nobody_has_leaves_nothing_behind(
+    log: MemoryLog, clock: ManualClock
+) -> None:
+    async with shuffling(log, clock) as rig:
+        await publish(log, *(flush(0, f"f{n}", f"nobody/{n}") for n in range(9)))
+        await rig.step()
+        assert all(not state.windows for state in rig.shuffler._states.values())
+
+
+async def test_a_flush_survives_a_restart(log: MemoryLog, clock: ManualClock) -> None:
+    async with shuffling(log, clock) as rig:
+        await rig.step()
+        await publish(log, *(reflection(n) for n in range(3)), flush(2))
+        await rig.step(COMMANDS)
+    async with shuffling(log, clock) as rig:
+        await rig.step()
+    assert members(log) == [[0, 1, 2]]
+
+
+async def test_a_flush_reaches_no_further_than_the_log_did(log: MemoryLog, clock: ManualClock) -> None:
+    async with shuffling(log, clock) as rig:
+        await publish(log, reflection(0), flush(2**62))
+        await rig.step()
+        await apply(log, rig, 1)
+        await publish(log, reflection(1))
+        await rig.step()
+    assert members(log) == [[0]]
+
+
+async def test_a_flush_of_nothing_is_simply_done(log: MemoryLog, clock: ManualClock) -> None:
+    async with shuffling(log, clock) as rig:
+        await publish(log, flush(-1), flush(10, "g"), flush(10, "h", "nobody"))
+        await rig.step()
+    assert batches(log) == []
+    assert not [at for at in ledger.behind(log) if at[0] == "shuffle"]
+
+
+# ---- what the stream processor does to us
+
+
+def plans(log: MemoryLog) -> list[bytes]:
+    return [encode(batch) for batch in batches(log)]
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_lost_repeated_and_reordered_deliveries_change_nothing(seed: int) -> None:
+    async def run(rng: Random | None) -> list[bytes]:
+        clock = ManualClock()
+        log = MemoryLog(clock, partitions=2)
+        async with shuffling(log, clock, max_inflight_batches=9) as rig:
+            await rig.step()
+            for start in (0, 10, 20):
+                await publish(log, *(reflection(n) for n in range(start, start + 10)))
+                records = await rig.undelivered()
+                if rng is not None:
+                    last = records[-1]
+                    records = [*rng.choices(records, k=15), last]
+                    rng.shuffle(records)
+                for record in records:
+                    await rig.shuffler.deliver(record)
+                await rig.shuffler.turn()
+        return plans(log)
+
+    assert await run(Random(seed)) == await run(None)
+
+
+async def test_a_new_assignment_rebuilds_windows_from_the_committed_offset(
+    log: MemoryLog, clock: ManualClock
+) -> None:
+    async with shuffling(log, clock) as rig:
+        await publish(log, *(reflection(n) for n in range(8)))
+        await rig.step()
+        for _ in range(3):
+            await rig.shuffler.assign([0, 1])
+            await rig.shuffler.turn()
+        await apply(log, rig, 1)
+        await publish(log, *(reflection(n) for n in range(8, 10)))
+        await rig.step()
+    assert members(log) == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]
+
+
+async def test_a_partition_that_was_given_up_is_left_alone(log: MemoryLog, clock: ManualClock) -> None:
+    async with shuffling(log, clock) as rig:
+        await rig.shuffler.assign([0])
+        await publish(log, *(reflection(n) for n in range(5)))
+        await rig.step()
+        assert rig.shuffler.owned == {0}
+    assert batches(log) == []
+
+
+async def test_a_former_owner_is_fenced_and_writes_nothing(log: MemoryLog, clock: ManualClock) -> None:
+    async with shuffling(log, clock) as older, shuffling(log, clock) as newer:
+        await older.step()
+        await newer.step()
+        await publish(log, *(reflection(n) for n in range(5)))
+        with pytest.raises(FencedError):
+            await older.step()
+        assert members(log) == []
+        await newer.step()
+        await older.step()
+        await publish(log, flush(-1))
+        with pytest.raises(FencedError):
+            await newer.step()
+    assert members(log) == [[0, 1, 2, 3, 4]]
+
+
+class Flaky(MemoryLog):
+    """Fails its next write."""
+
+    broken = False
+
+    async def produce(self, *outgoing: Outgoing) -> Sequence[int]:
+        if self.broken:
+            self.broken = False
+            raise TransientError("the log is away")
+        return await super().produce(*outgoing)
+
+
+async def test_a_hiccup_of_the_log_does_not_reach_the_stream_processor(clock: ManualClock) -> None:
+    log = Flaky(clock, partitions=2)
+    async with shuffling(log, clock, batch_size=1) as rig:
+        await rig.step()
+        await log.produce(Outgoing(topic=REFLECTIONS, value=encode(reflection(0)), partition=0))
+        (record,) = await rig.undelivered()
+        log.broken = True
+        await rig.shuffler.deliver(record)
+        await rig.shuffler.turn()
+        await rig.step()
+    assert len(batches(log)) == 1
+
+
+# ---- duplicates
+
+
+async def test_a_repeat_is_recognised_in_the_window_and_in_earlier_batches(
+    log: MemoryLog, clock: ManualClock
+) -> None:
+    async with shuffling(log, clock, max_inflight_batches=9) as rig:
+        await publish(log, *(reflection(n) for n in (0, 1, 0, 2, 3, 4)))
+        await rig.step()
+        await publish(log, *(reflection(n) for n in (4, 5, 1, 6, 7, 8, 9)))
+        await rig.step()
+    assert members(log) == [[0, 1, 3, 4, 5], [7, 9, 10, 11, 12]]
+    assert [[one.offset for one in batch.dropped] for batch in batches(log)] == [[2], [6, 8]]
+
+
+async def test_a_repeat_is_recognised_after_a_restart(log: MemoryLog, clock: ManualClock) -> None:
+    async with shuffling(log, clock) as rig:
+        await publish(log, *(reflection(n) for n in range(5)))
+        await rig.step()
+        await apply(log, rig, 1)
+    async with shuffling(log, clock) as rig:
+        await publish(log, *(reflection(n) for n in (0, 1, 5, 6, 7, 8, 9)))
+        await rig.step()
+    assert members(log)[1] == [7, 8, 9, 10, 11]
+
+
+async def test_the_same_id_in_two_playbooks_is_two_reflections(log: MemoryLog, clock: ManualClock) -> None:
+    async with shuffling(log, clock) as rig:
+        for playbook in (NAME, "a"):
+            await publish(log, *(reflection(n, playbook) for n in range(5)))
+        await rig.step()
+    assert len(batches(log, NAME)[0].members) == len(batches(log, "a")[0].members) == 5
+
+
+async def test_a_storm_of_repeats_does_not_make_the_manifest_too_large(
+    log: MemoryLog, clock: ManualClock
+) -> None:
+    again = reflection(0, reflection_id="r" * 200)
+    async with shuffling(log, clock) as rig:
+        await publish(log, *[again] * 5_000, *(reflection(n) for n in range(1, 5)))
+        await rig.step()
+    (batch,) = batches(log)
+    assert len(batch.members) == 5
+    assert 100 <= len(batch.dropped) < 4_999
+
+
+# ---- bad records
+
+
+async def test_poison_is_dead_lettered_with_its_bytes_and_committed(
+    log: MemoryLog, clock: ManualClock
+) -> None:
+    async with shuffling(log, clock) as rig:
+        for topic in (REFLECTIONS, COMMANDS):
+            await log.produce(Outgoing(topic=topic, key=b"k", value=b"\xc1 poison", partition=HOME))
+        await rig.step()
+    letters = dead_letters(log)
+    assert sorted(letter.origin_topic for letter in letters) == [COMMANDS, REFLECTIONS]
+    assert all(
+        (letter.value, letter.key, letter.origin_offset) == (b"\xc1 poison", b"k", 0) for letter in letters
+    )
+    assert (await committed(log), await committed(log, COMMANDS)) == (1, 1)
+
+
+@pytest.mark.parametrize(("key", "value"), [(1 << 19, 1 << 18), (1 << 10, 1_000_000), (1_000_000, 1 << 10)])
+async def test_poison_too_large_to_wrap_is_dead_lettered_all_the_same(
+    log: MemoryLog, clock: ManualClock, key: int, value: int
+) -> None:
+    async with shuffling(log, clock) as rig:
+        await log.produce(Outgoing(topic=REFLECTIONS, key=b"k" * key, value=b"\xc1" * value, partition=HOME))
+        await rig.step()
+    (letter,) = dead_letters(log)
+    assert letter.size == value
+
+
+async def test_an_empty_lesson_is_dead_lettered_and_its_neighbours_go_on(
+    log: MemoryLog, clock: ManualClock
+) -> None:
+    async with shuffling(log, clock) as rig:
+        await publish(
+            log, reflection(0), reflection(1, key_insight=" "), *(reflection(n) for n in range(2, 6))
+        )
+        await rig.step()
+    assert members(log) == [[0, 2, 3, 4, 5]]
+    (letter,) = dead_letters(log)
+    assert (letter.origin_offset, letter.service) == (1, "shuffle")
+    assert letter.reason.startswith("the lesson is empty: fill in at least one of key_insight, ")
+    report = await audit(log)
+    assert (report.dead_lettered, report.violations) == (1, ())
+
+
+async def test_an_empty_lesson_that_an_earlier_release_put_into_a_batch_is_no_dead_letter(
+    log: MemoryLog, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with shuffling(log, clock) as rig:
+        with monkeypatch.context() as earlier:
+            earlier.setattr(shuffler, "nothing_said", lambda _: None)
+            await publish(log, *(reflection(n, key_insight="" if n == 1 else "x") for n in range(5)))
+            await rig.step()
+    log._store.committed.clear()
+    async with shuffling(log, clock) as rig:
+        await rig.step()
+    assert members(log) == [[0, 1, 2, 3, 4]]
+    assert dead_letters(log) == []
+
+
+async def test_a_reflection_on_a_foreign_partition_is_published_again_on_its_own(
+    log: MemoryLog, clock: ManualClock
+) -> None:
+    async with shuffling(log, clock) as rig:
+        published = [reflection(n) for n in range(5)]
+        await log.produce(*(Outgoing(topic=REFLECTIONS, value=encode(one), partition=0) for one in published))
+        await rig.step()
+        await rig.step()
+    (batch,) = batches(log)
+    assert {member.reflection_id for member in batch.members} == {one.reflection_id for one in published}
+    assert [record.partition for record in ledger.records(log, topics.BATCHES)] == [HOME]
+
+
+async def test_records_that_expired_unread_are_fatal_not_skipped(log: MemoryLog, clock: ManualClock) -> None:
+    async with shuffling(log, clock) as rig:
+        await publish(log, *(reflection(n) for n in range(7)))
+        await rig.step()
+    log.expire(SOURCE, 6)
+    async with shuffling(log, clock) as rig:
+        with pytest.raises(FatalError):
+            await rig.step()
+
+
+# ---- batches without a version
+
+
+def emitted(log: MemoryLog) -> Mapping[str, int]:
+    groups = [group.node_id for group in ledger.messages(log, topics.SCAN[0], Group)]
+    return {node: groups.count(node) for node in groups}
+
+
+async def wait_out(log: MemoryLog, clock: ManualClock, rig: Shuffling, seconds: float, **fields: Any) -> None:
+    """Let time pass, with a sign every half minute that the model answers (``fields`` say so)."""
+    for tick in range(int(seconds // 30)):
+        clock.advance(30)
+        await publish(log, reflection(tick, "a", **fields))
+        await rig.step()
+
+
+async def test_a_batch_without_a_version_is_emitted_again_under_the_same_ids_then_closed_degraded(
+    log: MemoryLog, clock: ManualClock
+) -> None:
+    settings = {"batch_timeout_s": 300, "batch_retries": 2, "batch_size": 1000, "max_wait_s": 1e9}
+    async with shuffling(log, clock, **settings) as rig:
+        await publish(log, *(reflection(n) for n in range(5)), flush(4))
+        await rig.step()
+        first = emitted(log)
+        assert set(first.values()) == {1}
+        await wait_out(log, clock, rig, 690, **ANSWERED)
+        assert emitted(log) == dict.fromkeys(first, 3)
+        assert ledger.messages(log, topics.UPDATES, Update) == []
+        await wait_out(log, clock, rig, 300, **ANSWERED)
+    (update,) = ledger.messages(log, topics.UPDATES, Update)
+    assert update.status == "failed"
+    assert {seen.reflection_id for seen in update.seen if not seen.ok} == {f"r-{n}" for n in range(5)}
+
+
+async def test_a_batch_is_not_given_up_while_the_model_answers_nobody(
+    log: MemoryLog, clock: ManualClock
+) -> None:
+    settings = {"batch_timeout_s": 300, "batch_retries": 1, "batch_size": 1000, "max_wait_s": 1e9}
+    async with shuffling(log, clock, **settings) as rig:
+        await publish(log, *(reflection(n) for n in range(5)), flush(4))
+        await rig.step()
+        await wait_out(log, clock, rig, 3600)
+    assert ledger.messages(log, topics.UPDATES, Update) == []
+
+
+class Interrupted(MemoryLog):
+    """Lets something happen while a shuffler restores itself."""
+
+    meanwhile: Any = None
+
+    async def committed(self, group: str, topic: str) -> Mapping[int, int]:
+        if self.meanwhile is not None:
+            meanwhile, self.meanwhile = self.meanwhile, None
+            await meanwhile()
+        return await super().committed(group, topic)
+
+
+async def test_a_version_that_appears_while_a_partition_is_restored_is_not_missed(clock: ManualClock) -> None:
+    log = Interrupted(clock, partitions=2)
+    async with shuffling(log, clock) as rig:
+        await publish(log, *(reflection(n) for n in range(10)))
+        await rig.step()
+    async with shuffling(log, clock) as rig:
+        await rig.shuffler.assign([HOME])
+        log.meanwhile = lambda: apply(log, rig, 1)
+        await rig.step()
+        await rig.step()
+    assert len(batches(log)) == 2
+
+
+async def test_a_batch_in_flight_is_remembered_however_far_back_its_manifest_is(
+    log: MemoryLog, clock: ManualClock
+) -> None:
+    neighbour = "q"
+    assert await log.partition_for(REFLECTIONS, neighbour.encode()) == HOME
+    async with shuffling(log, clock, duplicate_horizon=4) as rig:
+        await publish(log, *(reflection(n, neighbour) for n in range(5)))
+        for sequence in range(1, 11):
+            await publish(log, *(reflection(5 * sequence + n) for n in range(5)))
+            await rig.step()
+            await apply(log, rig, sequence)
+    async with shuffling(log, clock, duplicate_horizon=4) as rig:
+        await publish(log, *(reflection(n, neighbour) for n in range(5, 10)))
+        await publish(log, *(reflection(n) for n in range(100, 105)))
+        await rig.step()
+    assert [batch.sequence for batch in batches(log, neighbour)] == [1], "the second must wait for the first"
+    assert [batch.sequence for batch in batches(log)] == list(range(1, 12))

@@ -1,0 +1,365 @@
+"""What is counted, under which names, and that docs/reference/metrics.md has every one of them."""
+
+import asyncio
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from prometheus_client import REGISTRY, CollectorRegistry
+
+from combee.adapters.memory import MemoryLog
+from combee.inspection.lag import Lags
+from combee.ports import ModelCall, Outgoing, PoisonError, TopicPartition
+from combee.settings.settings import WorkerSettings
+from combee.telemetry import metrics as module
+from combee.telemetry.health import Condition
+from combee.telemetry.metrics import Metrics, new_registry
+from combee.telemetry.metrics_ports import CountedLog, CountedModel
+from combee.telemetry.served import ServedTelemetry
+from combee.telemetry.telemetry import Telemetry
+from combee_schemas import topics
+from combee_schemas.base import Usage
+from combee_schemas.batch import Batch
+from combee_schemas.codec import encode
+from combee_schemas.model import Prompt, Reply
+from combee_schemas.playbook import Playbook
+from support import shown
+from support.clock import ManualClock
+from support.deployment import Deployment
+from support.ledger import applied, outgoing, reflection
+
+pytestmark = pytest.mark.usefixtures("quick_polls")
+
+ROW = re.compile(r"^\| `(combee_[a-z_]+)` \| (\w+) \| ([^|]*) \|", re.MULTILINE)
+SHUFFLE = topics.REFLECTIONS.name
+
+
+class Rig:
+    """Metrics of a process, and a way to read them."""
+
+    def __init__(self, service: str = "scan", **prices: Any) -> None:
+        self.clock = ManualClock()
+        self.registry = new_registry()
+        self.metrics = Metrics(self.registry, self.clock, service=service, **prices)
+
+    def value(self, name: str, **labels: str) -> float | None:
+        return self.registry.get_sample_value(name, labels)
+
+
+@pytest.fixture
+def rig() -> Rig:
+    return Rig()
+
+
+def test_the_document_has_every_metric_with_its_type_and_labels(rig: Rig) -> None:
+    feed_everything(rig)
+    told = {
+        name: (kind, frozenset(re.findall(r"`(\w+)`", labels)))
+        for name, kind, labels in ROW.findall((shown.ROOT / "docs" / "operations.md").read_text("utf-8"))
+    }
+    assert told == in_registry(rig.registry)
+
+
+def in_registry(registry: CollectorRegistry) -> dict[str, tuple[str, frozenset[str]]]:
+    found = {}
+    for family in registry.collect():
+        if not family.name.startswith("combee_"):
+            continue
+        labels = frozenset(name for sample in family.samples for name in sample.labels) - {"le"}
+        kind = "gauge" if family.type == "info" else family.type
+        ending = {"counter": "_total", "info": "_info"}.get(family.type, "")
+        found[f"{family.name}{ending}"] = (kind, labels)
+    return found
+
+
+def feed_everything(rig: Rig) -> None:
+    rig.metrics.called(ModelCall(outcome="answered", seconds=1.0, attempt=1, tokens_in=1, tokens_out=1))
+    rig.metrics.written("updates")
+    rig.metrics.buried("traces")
+    rig.metrics.restarted("fenced")
+    rig.metrics.published(version())
+    rig.metrics.open({TopicPartition(topic="scan.0", partition=0): 1})
+    rig.metrics.conditions([Condition(name="views", good=True, says="")])
+    asyncio.run(one_look(rig))
+
+
+async def one_look(rig: Rig) -> None:
+    rig.metrics.lag(await Lags(MemoryLog(rig.clock), "scan").look())
+
+
+def version(name: str = "one", *, retention: float = 0.9) -> Playbook:
+    return Playbook(
+        name=name,
+        version=1,
+        origin="batch",
+        retention=(1.0, retention),
+        closed_at_ms=1_000,
+        created_at_ms=3_500,
+    )
+
+
+def test_nothing_is_in_the_librarys_global_registry(rig: Rig) -> None:
+    feed_everything(rig)
+    assert [one.name for one in REGISTRY.collect() if one.name.startswith("combee")] == []
+    assert Rig().value("combee_records_written_total", topic="updates") is None
+
+
+def test_the_text_is_what_prometheus_reads(rig: Rig) -> None:
+    feed_everything(rig)
+    kind, body = rig.metrics.text()
+    assert kind.startswith("text/plain")
+    assert b'combee_lag_records{service="scan",topic="scan.0"} 0.0' in body
+    assert b"process_resident_memory_bytes" in body or sys.platform != "linux"
+
+
+# ---- the model
+
+
+def test_calls_are_told_apart_and_cost_what_the_prices_say() -> None:
+    rig = Rig(price_in=2.0, price_out=10.0)
+    rig.metrics.called(ModelCall(outcome="failed", seconds=5.0, attempt=1))
+    rig.metrics.called(
+        ModelCall(outcome="answered", seconds=1.0, attempt=2, tokens_in=1_000_000, tokens_out=500_000)
+    )
+    assert rig.value("combee_model_call_seconds_count", outcome="failed") == 1
+    assert rig.value("combee_model_call_seconds_sum", outcome="answered") == 1.0
+    assert rig.value("combee_model_retries_total") == 1
+    assert rig.value("combee_model_tokens_total", direction="in") == 1_000_000
+    assert rig.value("combee_model_cost_total") == 7.0
+
+
+class Model:
+    """Answers once allowed to; with an error if there is one."""
+
+    def __init__(self, usage: Usage, error: PoisonError | None = None) -> None:
+        self.gate = asyncio.Event()
+        self._usage = usage
+        self._error = error
+
+    async def ask(self, prompt: Prompt, *, priority: int = 0) -> Reply:  # noqa: ARG002
+        await self.gate.wait()
+        if self._error is not None:
+            self._error.usage = self._usage
+            raise self._error
+        return Reply(body={}, usage=self._usage)
+
+    def drain(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+PROMPT = Prompt(system="", user="", reply_name="x")
+
+
+async def test_questions_are_in_flight_until_they_are_over_whatever_comes_of_them(rig: Rig) -> None:
+    good, bad, lost = Model(Usage(re_asks=1)), Model(Usage(re_asks=1), PoisonError("no")), Model(Usage())
+    asks = [asyncio.create_task(CountedModel(one, rig.metrics).ask(PROMPT)) for one in (good, bad, lost)]
+    await asyncio.sleep(0)
+    assert rig.value("combee_questions_in_flight") == 3
+    good.gate.set()
+    bad.gate.set()
+    asks[2].cancel()
+    found = await asyncio.gather(*asks, return_exceptions=True)
+    assert isinstance(found[1], PoisonError)
+    assert rig.value("combee_questions_in_flight") == 0
+    assert rig.value("combee_model_re_asks_total") == 2
+
+
+# ---- the log
+
+
+class Written:
+    def __init__(self) -> None:
+        self.topics: list[str] = []
+
+    def __call__(self, outgoing: Sequence[Outgoing]) -> None:
+        self.topics += [one.topic for one in outgoing]
+
+
+async def test_writes_count_once_they_are_acknowledged_or_committed(rig: Rig) -> None:
+    written = Written()
+    log = CountedLog(MemoryLog(rig.clock), written)
+    await log.produce(Outgoing(topic="updates", value=b"x", key=b"k"))
+    transactor = await log.transactor("publish-0")
+    async with transactor.transaction() as transaction:
+        await transaction.send(Outgoing(topic="history", value=b"x", key=b"k"))
+        assert written.topics == ["updates"]
+    assert written.topics == ["updates", "history"]
+
+
+async def test_what_a_transaction_gave_up_does_not_count(rig: Rig) -> None:
+    written = Written()
+    transactor = await CountedLog(MemoryLog(rig.clock), written).transactor("publish-0")
+    with pytest.raises(PoisonError):
+        await given_up(transactor)
+    assert written.topics == []
+
+
+async def given_up(transactor: object) -> None:
+    async with transactor.transaction() as transaction:  # type: ignore[attr-defined]
+        await transaction.send(Outgoing(topic="history", value=b"x", key=b"k"))
+        raise PoisonError("no")
+
+
+# ---- lag
+
+
+async def test_the_oldest_uncommitted_record_ages_by_the_clock_without_another_look() -> None:
+    rig = Rig("shuffle")
+    log = MemoryLog(rig.clock)
+    await log.produce(*(Outgoing(topic=SHUFFLE, value=b"x", partition=0) for _ in range(3)))
+    rig.clock.advance(4)
+    lags = Lags(log, "shuffle")
+    rig.metrics.lag(await lags.look())
+    assert rig.value("combee_lag_records", service="shuffle", topic=SHUFFLE) == 3
+    assert rig.value("combee_lag_seconds", service="shuffle", topic=SHUFFLE) == 4
+    rig.clock.advance(6)
+    assert rig.value("combee_lag_seconds", service="shuffle", topic=SHUFFLE) == 10
+    await commit(log, 3)
+    rig.metrics.lag(await lags.look())
+    assert rig.value("combee_lag_records", service="shuffle", topic=SHUFFLE) == 0
+    assert rig.value("combee_lag_seconds", service="shuffle", topic=SHUFFLE) == 0
+
+
+async def commit(log: MemoryLog, offset: int) -> None:
+    async with (await log.transactor("x")).transaction() as transaction:
+        await transaction.commit_offsets("shuffle", {TopicPartition(topic=SHUFFLE, partition=0): offset})
+
+
+class Reading(MemoryLog):
+    reads = 0
+
+    def read(self, source: TopicPartition, start: int, end: int | None = None):  # type: ignore[no-untyped-def]  # noqa: ANN201
+        self.reads += 1
+        return super().read(source, start, end)
+
+
+async def test_a_backlog_that_does_not_move_is_read_once() -> None:
+    log = Reading(ManualClock())
+    await log.produce(*(Outgoing(topic=SHUFFLE, value=b"x", partition=0) for _ in range(3)))
+    lags = Lags(log, "shuffle")
+    first = await lags.look()
+    await log.produce(Outgoing(topic=SHUFFLE, value=b"x", partition=0))
+    second = await lags.look()
+    assert (first[SHUFFLE].records, second[SHUFFLE].records, log.reads) == (3, 4, 1)
+
+
+def test_the_age_of_the_last_look_is_told(rig: Rig) -> None:
+    rig.clock.advance(33)
+    assert rig.value("combee_lag_look_age_seconds") == 33
+    rig.metrics.looked()
+    assert rig.value("combee_lag_look_age_seconds") == 0
+
+
+# ---- results
+
+
+def test_a_version_tells_its_retention_and_how_long_its_batch_took(rig: Rig) -> None:
+    rig.metrics.published(version())
+    rig.metrics.published(version().model_copy(update={"origin": "import"}))
+    assert rig.value("combee_retention_ratio", playbook="one") == 0.9
+    assert rig.value("combee_batch_retention_ratio_count") == 1
+    assert rig.value("combee_batch_seconds_sum") == 2.5
+    assert rig.value("combee_versions_total", origin="batch") == 1
+    assert rig.value("combee_versions_total", origin="import") == 1
+
+
+def test_playbooks_beyond_the_limit_have_no_label_of_their_own(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MOST_PLAYBOOKS", 2)
+    for number in range(5):
+        rig.metrics.published(version(f"p{number}"))
+    rig.metrics.published(version("p0", retention=0.3))
+    assert rig.value("combee_retention_ratio", playbook="p0") == 0.3
+    assert rig.value("combee_retention_ratio", playbook="p1") == 0.9
+    assert rig.value("combee_retention_ratio", playbook="p2") is None
+    assert rig.value("combee_batch_retention_ratio_count") == 6
+
+
+def test_the_oldest_batch_in_flight_ages(rig: Rig) -> None:
+    closed = rig.clock.now_ms()
+    rig.clock.advance(5)
+    rig.metrics.flying([batch(1, closed), batch(2, closed + 1000)])
+    assert rig.value("combee_batches_in_flight") == 2
+    assert rig.value("combee_batch_age_seconds") == 5
+    rig.metrics.flying([])
+    assert rig.value("combee_batch_age_seconds") == 0
+
+
+def batch(sequence: int, closed_at_ms: int) -> Batch:
+    return Batch(
+        batch_id=f"b{sequence}",
+        playbook="one",
+        sequence=sequence,
+        seed=0,
+        members=(),
+        copies=1,
+        widths=(1,),
+        base_version=0,
+        through_offset=0,
+        reason="size",
+        batch_size=1,
+        closed_at_ms=closed_at_ms,
+    )
+
+
+# ---- the wiring
+
+
+def served(rig: Rig) -> ServedTelemetry:
+    settings = WorkerSettings(dead_letters_per_minute=2)
+    return ServedTelemetry("scan", settings, 0, rig.clock, rig.metrics)
+
+
+async def test_dead_letters_and_versions_are_recognised_among_what_is_written(rig: Rig) -> None:
+    telemetry = served(rig)
+    log = telemetry.counted(MemoryLog(rig.clock))
+    letter = Outgoing(topic=topics.DEAD_LETTERS.name, key=b"traces", value=b"any")
+    await log.produce(letter, letter)
+    await log.produce(Outgoing(topic=topics.HISTORY.name, key=b"one", value=encode(version())))
+    await log.produce(Outgoing(topic=topics.HISTORY.name, key=b"one", value=b"not ours"))
+    assert rig.value("combee_dead_letters_total", topic="traces") == 2
+    assert rig.value("combee_versions_total", origin="batch") == 1
+    (red,) = [one.name for one in telemetry.health.conditions() if not one.good and one.name != "assigned"]
+    assert red == "dead_letters"
+
+
+def test_only_a_loop_with_partitions_counts_as_assigned(rig: Rig) -> None:
+    telemetry = served(rig)
+    telemetry.ready()
+    telemetry.turned({})
+    assert not {one.name: one.good for one in telemetry.health.conditions()}["assigned"]
+    telemetry.turned({TopicPartition(topic="scan.0", partition=0): 0})
+    assert {one.name: one.good for one in telemetry.health.conditions()}["assigned"]
+
+
+def test_without_a_port_nothing_is_wrapped() -> None:
+    log = MemoryLog(ManualClock())
+    assert Telemetry("scan", None).counted(log) is log
+
+
+async def test_the_shuffler_tells_its_batches_in_flight() -> None:
+    deployment = Deployment(batch_size=5)
+    async with deployment.running(["shuffle"]):
+        await deployment.log.produce(*(outgoing(reflection(n)) for n in range(5)))
+        await deployment.until(lambda: bool(deployment.shuffler and deployment.shuffler.flying()))
+        assert deployment.shuffler is not None
+        (flying,) = deployment.shuffler.flying()
+        assert flying.sequence == 1
+        async with deployment.running(["scan", "publish"]):
+            await deployment.until(lambda: applied(deployment.log) == 5)
+            await deployment.until(lambda: not deployment.shuffler or not deployment.shuffler.flying())
+
+
+def test_open_records_are_summed_by_topic(rig: Rig) -> None:
+    found: Mapping[TopicPartition, int] = {
+        TopicPartition(topic="scan.0", partition=0): 2,
+        TopicPartition(topic="scan.0", partition=1): 3,
+        TopicPartition(topic="scan.1", partition=0): 0,
+    }
+    rig.metrics.open(found)
+    assert rig.value("combee_open_records", topic="scan.0") == 5
+    assert rig.value("combee_open_records", topic="scan.1") == 0

@@ -1,0 +1,375 @@
+"""Floods of dead letters: whose fault they are, who waits, who stops, and that nothing is lost by it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import pytest
+
+from combee.core.dead_letters.flood import UNREADABLE, Pause, Stop, Tally, judge
+from combee.inspection import audit
+from combee.ports import FatalError, Outgoing, PoisonError, Record
+from combee.reflect.handler import ReflectHandler
+from combee.scan.handler import ScanHandler
+from combee.telemetry.health import Health
+from combee.worker.dead_letter_limiter import DeadLetterLimiter, HeldBackError
+from combee.worker.held import Held
+from combee.worker.loop import Loop
+from combee_schemas import topics
+from combee_schemas.codec import encode
+from combee_schemas.dead_letter import HeldBack
+from combee_schemas.model import Prompt
+from combee_schemas.reflection import Reflection
+from combee_schemas.trace import Trace
+from support import ledger
+from support.clock import ManualClock
+from support.deployment import Deployment, together
+from support.ledger import NAME, outgoing, records, reflection
+from support.models import ModelClient, ScriptedModel, echo, is_combine
+
+pytestmark = pytest.mark.usefixtures("quick_polls")
+
+LIMIT = 10
+
+
+def bad(count: int) -> Tally:
+    return Tally(failures=count, bad=count)
+
+
+def good(count: int) -> Tally:
+    return Tally(good=count)
+
+
+@pytest.mark.parametrize(
+    ("tallies", "wanted"),
+    [
+        ({"a": bad(9)}, None),
+        ({"a": bad(10)}, Pause(playbook="a")),
+        ({"a": bad(10) + good(10)}, None),
+        ({"a": bad(5), "b": bad(5)}, Stop(bad=10, good=0)),
+        ({"a": bad(9), "b": bad(1)}, Stop(bad=10, good=0)),
+        ({"a": bad(9), "b": bad(1) + good(1)}, Stop(bad=10, good=1)),
+        ({"a": bad(9), "b": bad(1) + good(2)}, Pause(playbook="a")),
+        ({"a": bad(10), "b": good(1)}, Pause(playbook="a")),
+        ({"a": bad(10) + good(10), "b": good(1)}, None),
+        ({UNREADABLE: bad(10)}, Pause(playbook=UNREADABLE)),
+        ({UNREADABLE: bad(6), "a": bad(4)}, Pause(playbook=UNREADABLE)),
+        ({UNREADABLE: bad(4), "a": bad(6)}, Pause(playbook="a")),
+        ({"a": bad(6), UNREADABLE: bad(4), "b": good(1)}, Pause(playbook="a")),
+        ({"a": Tally(failures=4, bad=400)}, None),
+        ({"a": Tally(failures=5, bad=400)}, Pause(playbook="a")),
+        ({}, None),
+    ],
+)
+def test_whose_fault_a_flood_is(tallies: dict[str, Tally], wanted: object) -> None:
+    assert judge(tallies, LIMIT) == wanted
+
+
+def test_a_limit_of_one_needs_one_failure() -> None:
+    assert judge({"a": bad(1)}, 1) == Pause(playbook="a")
+
+
+def test_a_second_playbook_that_would_be_paused_stops_the_service_unless_others_are_well() -> None:
+    assert judge({"b": bad(10)}, LIMIT, {"a"}) == Stop(bad=10, good=0)
+    assert judge({"b": bad(10), "c": good(2)}, LIMIT, {"a"}) == Pause(playbook="b")
+    assert judge({"b": bad(10)}, LIMIT, {UNREADABLE}) == Pause(playbook="b")
+
+
+def flooded(clock: ManualClock) -> DeadLetterLimiter:
+    """Return a gate that has just paused playbook a."""
+    gate = DeadLetterLimiter(clock, limit=LIMIT)
+    gate.passed("b")
+    for _ in range(LIMIT - 1):
+        gate.failed("a")
+    with pytest.raises(HeldBackError):
+        gate.failed("a")
+    return gate
+
+
+def flood(gate: DeadLetterLimiter) -> None:
+    """Let playbook a fail until it is paused."""
+    with suppress(HeldBackError):
+        for _ in range(2 * LIMIT):
+            gate.failed("a")
+
+
+def test_a_paused_playbook_waits_and_resumes_by_itself_after_the_window() -> None:
+    clock = ManualClock()
+    gate = flooded(clock)
+    with pytest.raises(HeldBackError):
+        gate.check("a")
+    gate.check("b")
+    assert gate.paused() == {"a": 60.0}
+    clock.advance(60)
+    gate.check("a")
+    gate.failed("a")
+    assert gate.paused() == {}
+
+
+def test_each_further_pause_is_longer_until_something_comes_of_the_playbook() -> None:
+    clock = ManualClock()
+    gate = flooded(clock)
+    lengths = []
+    for _ in range(8):
+        clock.advance(gate.paused()["a"])
+        flood(gate)
+        lengths.append(gate.paused()["a"])
+    assert lengths == pytest.approx([120, 240, 480, 960, 1920, 3600, 3600, 3600])
+    clock.advance(3600)
+    gate.passed("a")
+    flood(gate)
+    assert gate.paused() == {"a": 60.0}
+
+
+def test_what_is_older_than_the_window_does_not_count() -> None:
+    clock = ManualClock()
+    gate = DeadLetterLimiter(clock, limit=LIMIT)
+    for _ in range(3 * LIMIT):
+        clock.advance(60 / (LIMIT - 1) + 0.1)
+        gate.failed("a")
+
+
+def test_readiness_names_what_is_held_back() -> None:
+    clock = ManualClock()
+    gate = flooded(clock)
+    health = Health(clock, dead_letters_per_minute=30, paused=gate.paused)
+    (found,) = (one for one in health.conditions() if one.name == "flood")
+    assert (found.good, found.says) == (False, "too many dead letters, held back: a (60 s left)")
+    clock.advance(60)
+    assert all(one.good for one in health.conditions() if one.name == "flood")
+
+
+def record(partition: int, offset: int) -> Record:
+    return Record(topic="traces", partition=partition, offset=offset, timestamp_ms=0, key=None, value=b"x")
+
+
+def test_held_records_are_places_let_go_by_lot_by_partition_and_never_too_many() -> None:
+    held = Held(most=4)
+    for offset in range(3):
+        assert held.add("a", record(0, offset))
+    assert held.add("b", record(1, 7))
+    assert not held.add("b", record(1, 8)), "there is no more room"
+    first, second = record(0, 0).source, record(1, 0).source
+    assert (held.on({first}), held.on({second})) == (3, 1)
+    assert held.due({"a"}, 10) == {second: [7]}
+    assert held.due((), 2) == {first: [0, 1]}
+    assert held.due((), -1) == {}
+    held.forget(first, [0, 1])
+    assert held.due((), 10) == {first: [2], second: [7]}
+    held.keep({second})
+    assert held.due((), 10) == {second: [7]}
+
+
+async def test_a_held_record_that_expired_meanwhile_holds_up_nothing() -> None:
+    service = Service(Deployment(model=ScriptedModel(hostile)))
+    log = service.deployment.log
+    async with service.running():
+        await log.produce(trace(0, "good"))
+        await service.until(lambda: service.reflected() == names("good", 1))
+        await log.produce(*(trace(n, "hostile") for n in range(20)))
+        await service.until(lambda: len(service.held) == 20 - (LIMIT - 1))
+        log.expire(record(0, 0).source, 21)
+        service.deployment.clock.advance(60)
+        await service.until(lambda: service.committed() == 21)
+
+
+# ---- a service behind a gate
+
+
+def trace(number: int, playbook: str) -> Outgoing:
+    identity = f"{playbook}-{number}"
+    made = Trace(trace_id=identity, playbook=playbook, task=f"task {identity}", answer=identity)
+    return Outgoing(topic="traces", key=identity.encode(), value=encode(made), partition=0)
+
+
+def hostile(prompt: Prompt) -> Mapping[str, Any]:
+    """Answer, but for the hostile playbook's traces."""
+    if "hostile" in prompt.user:
+        raise PoisonError("no use")
+    return echo(prompt)
+
+
+def nothing_works(_: Prompt) -> Mapping[str, Any]:
+    raise PoisonError("no use")
+
+
+class Service:
+    """One service of a deployment with a gate before its dead letters."""
+
+    def __init__(self, deployment: Deployment, *, held: Held | None = None) -> None:
+        self.deployment = deployment
+        self.gate = DeadLetterLimiter(deployment.clock, service="a service", limit=LIMIT)
+        self.held = Held() if held is None else held
+
+    @asynccontextmanager
+    async def running(self, role: str = "reflect", *, max_open: int = 8) -> AsyncIterator[asyncio.Task[None]]:
+        log, clock, model = self.deployment.log, self.deployment.clock, ModelClient(self.deployment.model)
+        handler = (
+            ReflectHandler(log, model, clock, gate=self.gate)
+            if role == "reflect"
+            else ScanHandler(log, model, clock, gate=self.gate)
+        )
+        loop = Loop(log, handler, clock, max_open=max_open, gate=self.gate, held=self.held)
+        work = together(loop.run(asyncio.Event(), drain_s=0.1), handler.playbooks.view.run())
+        task = asyncio.create_task(work)
+        try:
+            yield task
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        await self.deployment.until(lambda: bool(condition()))
+
+    def reflected(self) -> set[str | None]:
+        log = self.deployment.log
+        return {one.trace_id for one in ledger.messages(log, topics.REFLECTIONS, Reflection)}
+
+    def letters(self) -> int:
+        return len(ledger.dead_letters(self.deployment.log))
+
+    def committed(self) -> int:
+        found = self.deployment.log._store.committed.get("reflect", {})
+        return next((at for source, at in found.items() if source.partition == 0), 0)
+
+
+def names(playbook: str, count: int) -> set[str]:
+    return {f"{playbook}-{number}" for number in range(count)}
+
+
+async def test_one_producers_flood_waits_while_its_neighbours_go_on_and_then_resumes() -> None:
+    service = Service(Deployment(model=ScriptedModel(hostile)))
+    log = service.deployment.log
+    async with service.running():
+        await log.produce(*(trace(n, "good") for n in range(3)))
+        await service.until(lambda: service.reflected() == names("good", 3))
+        await log.produce(*(trace(n, "hostile") for n in range(50)))
+        await service.until(lambda: len(service.held) == 50 - (LIMIT - 1))
+        asked = service.deployment.model.calls
+        await log.produce(*(trace(n, "good") for n in range(3, 40)))
+        await service.until(lambda: service.reflected() == names("good", 40))
+        told = ledger.messages(log, topics.DEAD_LETTERS, HeldBack)
+        assert [(one.service, one.playbook) for one in told] == [("reflect", "hostile")]
+        assert service.letters() == LIMIT - 1, "no more than the limit allows"
+        assert service.deployment.model.calls - asked == 37, "what is held back costs nothing"
+        assert service.committed() <= 3 + LIMIT, "held records stay open under the low watermark"
+
+        service.deployment.model.answer = echo
+        service.deployment.clock.advance(60)
+        await service.until(lambda: len(service.reflected()) == 90 - (LIMIT - 1))
+        await service.until(lambda: service.committed() == 90)
+    assert len(service.held) == 0
+
+
+async def test_what_is_held_back_is_the_next_workers_after_a_kill() -> None:
+    deployment = Deployment(model=ScriptedModel(hostile))
+    first = Service(deployment)
+    async with first.running():
+        await deployment.log.produce(trace(0, "good"), *(trace(n, "hostile") for n in range(20)))
+        await first.until(lambda: len(first.held) == 20 - (LIMIT - 1))
+    deployment.model.answer = echo
+    second = Service(deployment)
+    async with second.running():
+        await second.until(lambda: second.committed() == 21)
+    buried = {letter.record_id for letter in ledger.dead_letters(deployment.log)}
+    assert second.reflected() | buried == names("good", 1) | names("hostile", 20)
+
+
+async def test_a_flood_of_what_cannot_be_read_waits_and_readable_records_go_on() -> None:
+    service = Service(Deployment())
+    log = service.deployment.log
+    async with service.running():
+        await log.produce(*(Outgoing(topic="traces", value=b"\xc1", partition=0) for _ in range(40)))
+        await log.produce(*(trace(n, "good") for n in range(20)))
+        await service.until(lambda: service.reflected() == names("good", 20))
+        await service.until(lambda: len(service.held) == 40 - (LIMIT - 1))
+        assert service.letters() == LIMIT - 1
+
+
+async def test_where_no_more_can_be_held_the_rest_is_dead_lettered_and_neighbours_go_on() -> None:
+    service = Service(Deployment(model=ScriptedModel(hostile)), held=Held(most=5))
+    log = service.deployment.log
+    async with service.running():
+        await log.produce(trace(0, "good"), *(trace(n, "hostile") for n in range(30)), trace(1, "good"))
+        await service.until(lambda: service.reflected() == names("good", 2))
+        await service.until(lambda: service.letters() == 30 - 5)
+    reasons = {letter.reason for letter in ledger.dead_letters(log)}
+    assert any("held back" in reason for reason in reasons)
+
+
+async def test_a_bad_deploy_stops_reflect_before_everything_is_dead_lettered_and_nothing_is_lost() -> None:
+    deployment = Deployment(model=ScriptedModel(nothing_works))
+    await deployment.log.produce(*(trace(n, f"p{n % 4}") for n in range(100)))
+    service = Service(deployment)
+    async with service.running() as task:
+        with pytest.raises(
+            FatalError, match=r"stops before it dead-letters everything.*combee dlq retry --all"
+        ):
+            await task
+    assert service.letters() == LIMIT - 1
+    deployment.model.answer = echo
+    mended = Service(deployment)
+    async with mended.running():
+        await mended.until(lambda: mended.committed() == 100)
+    assert len(mended.reflected()) == 100 - (LIMIT - 1)
+    assert mended.letters() == LIMIT - 1
+
+
+async def test_a_bad_deploy_stops_scan_before_a_batch_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit, "AGAIN_S", 0.0)
+    deployment = Deployment(model=ScriptedModel(nothing_works), batch_size=100)
+    playbooks = (NAME, "other")
+    for name in playbooks:
+        await deployment.log.produce(*(outgoing(reflection(n, name)) for n in range(100)))
+    async with deployment.running(["shuffle", "publish"]):
+        await deployment.until(lambda: len(records(deployment.log, topics.BATCHES)) == 2)
+        service = Service(deployment)
+        async with service.running("scan") as task:
+            with pytest.raises(FatalError):
+                await task
+    assert len(records(deployment.log, topics.SCAN[1])) < 2 * 5, "of twice ten groups"
+    assert service.letters() == 0
+    deployment.model.answer = echo
+    async with deployment.running():
+        await deployment.until(lambda: all(ledger.versions(deployment.log, name) for name in playbooks))
+        await deployment.until(lambda: not ledger.behind(deployment.log))
+    report = await audit.audit(deployment.log)
+    assert (report.good, report.lost, report.pending) == (True, 0, 0), report.violations
+
+
+async def test_scan_holds_back_the_groups_of_a_paused_playbook_only() -> None:
+    deployment = Deployment(batch_size=40, max_wait_s=1)
+    for name in (NAME, "other"):
+        await deployment.log.produce(*(outgoing(reflection(n, name)) for n in range(40)))
+    service = Service(deployment)
+    service.gate._until["other"] = 1e9
+    async with deployment.running(["shuffle", "publish"]), service.running("scan"):
+        await service.until(lambda: ledger.applied(deployment.log) == 40)
+        await service.until(lambda: len(service.held) == 6)
+        assert ledger.applied(deployment.log, "other") == 0
+        service.gate._until.clear()
+        await service.until(lambda: ledger.applied(deployment.log, "other") == 40)
+
+
+async def test_a_group_held_back_goes_on_though_more_children_wait_for_it_than_records_may_be_open() -> None:
+    deployment = Deployment(batch_size=40)
+    service = Service(deployment)
+    leaves = 0
+
+    def last_leaf_floods(prompt: Prompt) -> Mapping[str, Any]:
+        nonlocal leaves
+        leaves += not is_combine(prompt)
+        if leaves == 6:
+            leaves += 1
+            service.gate._until[NAME] = 1e9
+            raise PoisonError("no use")
+        return echo(prompt)
+
+    deployment.model.answer = last_leaf_floods
+    await deployment.log.produce(*(outgoing(reflection(n)) for n in range(40)))
+    async with deployment.running(["shuffle", "publish"]), service.running("scan", max_open=2):
+        await service.until(lambda: len(service.held) == 1)
+        await service.until(lambda: len(records(deployment.log, topics.SCAN[1])) == 5)
+        service.gate._until.clear()
+        await service.until(lambda: ledger.applied(deployment.log) == 40)
