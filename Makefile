@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 CODE := services schemas experiments tests benchmarks docs examples
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-faults soak check format bench lock clean
+.PHONY: help setup demo test test-unit test-faults soak check format bench docs lock clean
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -58,6 +58,9 @@ format: $(READY) ## Format the code
 
 bench: setup ## Benchmarks, or some: make bench BENCH="overhead scaling"; results in benchmarks/results/
 	$(BIN)/python -m benchmarks $(BENCH)
+
+docs: $(READY) ## The documentation as a site, in site/; a dead link fails. To search it: python3 -m http.server -d site
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build # never with --quiet: that hides warnings from strict, too
 
 lock: $(READY) ## Pin what is installed now
 	{ echo '# Every package of the development environment, pinned; refresh with "make lock".'; \

@@ -11,7 +11,7 @@ from combee.sim.server.standin import SimOptions
 from support.gateway import published, served, version
 from support.shown import FENCE, ROOT
 
-PAGE = ROOT / "docs" / "sdk.md"
+PAGE = ROOT / "docs" / "guide" / "sdk.md"
 GATEWAY, STAND_IN = "http://127.0.0.1:8750", "http://127.0.0.1:8700/v1"
 
 

@@ -27,7 +27,7 @@ from support.ledger import NAME, lessons, outgoing, reflection
 from support.models import ScriptedModel, echo
 from support.prompts import INSTRUCTION, PLAYBOOK
 
-DOCS = shown.ROOT / "docs" / "methods.md"
+DOCS = shown.ROOT / "docs" / "guide" / "own-method.md"
 
 
 @pytest.fixture
