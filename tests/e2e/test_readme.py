@@ -1,9 +1,9 @@
 """Every command that README.md and the first pages of the guide show runs as it stands there, in that order.
 
-The commands of README.md are typed into one shell, beside the ``combee up`` that the page starts; those of the guide's
-first pages, which go on from one to the next, into another. A section that says "a deployment of its
-own" is run alone, in a new shell. Only there is something put in the place of what nobody else has: a model, a key,
-two brokers. The stand-in model (a simulation) answers in the place of real ones.
+README.md's are typed into one shell, beside the ``combee up`` that the page starts; those of the guide's first pages,
+which go on from one to the next, into another. A section that says "a deployment of its own" is run alone, in a new
+shell. Only there is something put in the place of what nobody else has: a model, a key, two brokers. The stand-in
+model (a simulation) answers in the place of real ones.
 """
 
 import re

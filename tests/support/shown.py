@@ -63,8 +63,12 @@ def is_in_code(path: str, name: str) -> bool:
 @cache
 def _defined(file: Path) -> set[str]:
     nodes = list(ast.walk(ast.parse(file.read_text("utf-8"))))
-    named = {node.name for node in nodes if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)}
-    return named | {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    named = {
+        node.name for node in nodes if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    return named | {
+        node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    }
 
 
 def without_code(text: str) -> str:

@@ -74,7 +74,9 @@ def test_every_path_and_name_of_the_code_that_a_page_mentions_is_there(page: Pat
 
 
 def test_a_path_or_name_that_is_gone_would_be_noticed() -> None:
-    there, gone, unknown = shown.code_places("`core/watermark.py:Watermark.low` `core/lost.py` `ports.py:lost`")
+    there, gone, unknown = shown.code_places(
+        "`core/watermark.py:Watermark.low` `core/lost.py` `ports.py:lost`"
+    )
     assert shown.is_in_code(*there)
     assert not shown.is_in_code(*gone)
     assert not shown.is_in_code(*unknown)
