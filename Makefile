@@ -69,5 +69,5 @@ lock: $(READY) ## Pin what is installed now
 	{ echo '# Every package of the development environment, pinned; refresh with "make lock".'; \
 	  $(BIN)/pip freeze --exclude-editable; } > requirements.lock
 
-clean: ## Remove the virtual environment and caches of tools
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+clean: ## Remove the virtual environment, the site and caches of tools
+	rm -rf $(VENV) site .mypy_cache .ruff_cache .pytest_cache .hypothesis
