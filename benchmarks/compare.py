@@ -44,12 +44,12 @@ HERE = "this tree"
 
 async def compare(base: str | None, pairs: int, console: Console) -> tuple[str, list[Pair]]:
     """Return the base's name and the readings of both sides, pair by pair."""
-    async with AsyncExitStack() as staged:
+    async with AsyncExitStack() as stack:
         commit = base or await default_base()
-        sides = (await staged.enter_async_context(checked_out(commit)), await side(HERE, ROOT))
-        folder = Path(staged.enter_context(tempfile.TemporaryDirectory(prefix="combee-compare-")))
-        bootstrap_servers = await staged.enter_async_context(broker())
-        model = await staged.enter_async_context(_process(sides[1], ("sim", "serve"), {}, folder))
+        sides = (await stack.enter_async_context(checked_out(commit)), await side(HERE, ROOT))
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="combee-compare-")))
+        bootstrap_servers = await stack.enter_async_context(broker())
+        model = await stack.enter_async_context(_process(sides[1], ("sim", "serve"), {}, folder))
         shared = {
             "COMBEE_BOOTSTRAP_SERVERS": bootstrap_servers,
             "COMBEE_MODEL": "simulated",

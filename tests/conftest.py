@@ -11,7 +11,7 @@ import pytest
 from support import lanes
 from support.broker import KINDS, Broker, broker
 
-pytest_plugins = ("support.faults_plugin",)
+pytest_plugins = ("support.faults.plugin",)
 
 TESTS = Path(__file__).parent
 SCRUBBED = ("COMBEE_", "OPENAI_")

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 from combee.core.redact import SECRETS
-from combee.sdk.transport import Sent
+from combee.sdk.transport import Publishable
 from combee_schemas.trace import Trace
 
 Redact = Callable[[str], str]
@@ -111,7 +111,7 @@ TEXTS = {
 MAPS = {"trace": "metadata", "reflection": "side_info"}
 
 
-def redacted(message: Sent, redact: Redact) -> Sent:
+def redacted(message: Publishable, redact: Redact) -> Publishable:
     """Return a message whose texts went through ``redact``; ids, names and tags stay."""
     fields: dict[str, object] = {
         name: redact(text) for name in TEXTS[message.type] if (text := getattr(message, name))

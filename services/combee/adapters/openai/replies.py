@@ -8,7 +8,7 @@ from typing import Any
 
 import json_repair
 
-from combee.adapters.openai.answers import Answer
+from combee.adapters.openai.wire import Answer
 from combee_schemas.model import Prompt
 
 CUT_OFF = frozenset({"length", "max_tokens"})
