@@ -1,4 +1,4 @@
-"""What a process counts and measures, as Prometheus reads it; docs/operations.md explains every line."""
+"""What a process counts and measures, as Prometheus reads it; docs/reference/metrics.md explains every line."""
 
 from collections import Counter as Tally
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What the gateway counts of requests; docs/http.md explains every line."""
+"""What the gateway counts of requests; docs/reference/http.md explains every line."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Outcomes of the fault suite as JSON and as the table of docs/reliability.md."""
+"""Outcomes of the fault suite as JSON and as the table of docs/results/reliability-results.md."""
 
 import fcntl
 import json

@@ -338,7 +338,7 @@ def test_every_variable_that_the_documentation_names_is_known_to_the_doctor(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     named = {
         name for page in pages for name in re.findall(r"\bCOMBEE_[A-Z_]*[A-Z]\b(?![_*])", page.read_text())
     }

@@ -1,4 +1,4 @@
-"""Bounded decompression: compressed batches are inflated here and nowhere else (docs/adr/0012).
+"""Bounded decompression: compressed batches are inflated here and nowhere else (docs/design/adr/0012).
 
 aiokafka inflates whatever it fetches, however large it becomes, and fails again and again at a batch it cannot read.
 Here such a batch becomes one record that holds its raw bytes, and reading goes on with the next batch.
