@@ -27,6 +27,10 @@ def is_blank(texts: Iterable[str]) -> bool:
     return not any(re.search(SAYS_SOMETHING, text) for text in texts)
 
 
+Sha256 = Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{64})?$")]
+"""In hexadecimal; empty where it is unknown."""
+
+
 class Value(BaseModel):
     """A frozen part of a message; unknown fields are ignored so that newer writers do not break readers."""
 
@@ -56,6 +60,8 @@ class Usage(Value):
     re_asks: int = 0
     splits: int = 0
     """Calls made in halves because the whole was too long for the model."""
+    cached_tokens: int = 0
+    """Of ``tokens_in``: what the server had in its prompt cache."""
     skips: int = 0
     """Calls not made: nothing or one proposal to combine, too long however cut, refused by the server."""
 
@@ -68,3 +74,20 @@ class Shown(Value):
 
     version: int = Field(ge=0)
     entry_ids: tuple[str, ...] = ()
+
+
+Score = Annotated[
+    dict[
+        Annotated[str, StringConstraints(min_length=1, max_length=40)],
+        Annotated[float, Field(ge=-1e15, le=1e15)],
+    ],
+    Field(max_length=10),
+]
+"""Named numbers that say how well a run went, such as ``{"accuracy": 0.8}``; higher is better."""
+
+
+class Source(Value):
+    """Who a trace or a reflection comes from, and what they show for it; nothing is decided on it yet."""
+
+    name: Annotated[str, StringConstraints(min_length=1, max_length=80)]
+    proof: Annotated[str, StringConstraints(max_length=200)] = ""

@@ -112,12 +112,19 @@ def _pad(partition: Partition, end: int) -> None:
 
 def answer(prompt: Prompt) -> Mapping[str, Any]:
     """Answer for either method."""
-    return {"text": "```\nAsk for the order number first.\n```"} if prompt.reply_name == "text" else echo(prompt)
+    return (
+        {"text": "```\nAsk for the order number first.\n```"} if prompt.reply_name == "text" else echo(prompt)
+    )
 
 
 def trace(number: int, playbook: str, **fields: object) -> Trace:
     """Return a run with everything there is to say about one."""
-    told = {"task": f"task {number}", "trajectory": "looked", "answer": f"lesson {number}", "feedback": "good"}
+    told = {
+        "task": f"task {number}",
+        "trajectory": "looked",
+        "answer": f"lesson {number}",
+        "feedback": "good",
+    }
     return Trace.model_validate({"trace_id": f"t-{number}", "playbook": playbook, **told, **fields})
 
 
@@ -202,7 +209,9 @@ async def _interrupted(deployment: Deployment) -> None:
     async with deployment.running(["scan"]) as running:
         (width, *_) = ledger.batches(running.log, HALF_DONE)[0].widths
         await running.until(
-            lambda: sum(len(ledger.records(running.log, topic)) for topic in topics.PARTIALS) == partials + width
+            lambda: (
+                sum(len(ledger.records(running.log, topic)) for topic in topics.PARTIALS) == partials + width
+            )
         )
     deployment.model.gate.set()
     deployment.model.answer = answer
@@ -211,7 +220,9 @@ async def _interrupted(deployment: Deployment) -> None:
         await running.until(lambda: len(ledger.batches(running.log, UNTOUCHED)) == 1)
 
 
-def dumped(clock: Clock, path: Path = FIRST_DUMP, *, partitions: int = 2, scan_partitions: int = 3) -> MemoryLog:
+def dumped(
+    clock: Clock, path: Path = FIRST_DUMP, *, partitions: int = 2, scan_partitions: int = 3
+) -> MemoryLog:
     """Return a log with what a dump holds."""
     log = MemoryLog(clock, partitions=partitions, scan_partitions=scan_partitions)
     fill(log, path)
