@@ -4,9 +4,9 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from benchmarks.cluster import ROLES, Cluster, fresh, lessons, running_cluster
 from benchmarks.processor import used_ms
 from benchmarks.rows import Row, row
-from benchmarks.stage import ROLES, Stage, fresh, lessons, staged
 from combee.ports import TopicPartition
 from combee_schemas.codec import decode, encode
 from combee_schemas.topics import TOPICS, AnyTopic
@@ -28,21 +28,21 @@ READ = {
     "commands": 2,
     "labels": 1,
 }
-"""How often the services of a stage decode a record as it comes; what only a restart reads is not listed."""
+"""How often the services of a deployment decode a record as it comes; what only a restart reads is not listed."""
 
 
 async def measure(bootstrap_servers: str, runs: int) -> list[Row]:
     """Return the rows; each run is ``BATCHES`` full batches, one after the other, on a model that answers at once."""
     batch_ms, codec_ms, shares = [], [], []
     parts: Counter[str] = Counter()
-    async with staged(bootstrap_servers, batch_size=REFLECTIONS, llm_concurrency=8) as stage:
-        await _through(stage, WARM_UP)
+    async with running_cluster(bootstrap_servers, batch_size=REFLECTIONS, llm_concurrency=8) as cluster:
+        await _through(cluster, WARM_UP)
         for _ in range(runs):
-            starts = {topic.name: await stage.log.ends(topic.name) for topic in TOPICS}
-            before = _services_ms(stage)
-            await _through(stage, BATCHES)
-            spent = (_services_ms(stage) - before) / BATCHES
-            by_topic = {topic.name: await _codec_ms(stage, topic, starts[topic.name]) for topic in TOPICS}
+            starts = {topic.name: await cluster.log.ends(topic.name) for topic in TOPICS}
+            before = _services_ms(cluster)
+            await _through(cluster, BATCHES)
+            spent = (_services_ms(cluster) - before) / BATCHES
+            by_topic = {topic.name: await _codec_ms(cluster, topic, starts[topic.name]) for topic in TOPICS}
             own = sum(by_topic.values()) / BATCHES
             parts.update(by_topic)
             batch_ms.append(spent)
@@ -59,21 +59,21 @@ async def measure(bootstrap_servers: str, runs: int) -> list[Row]:
     ]
 
 
-def _services_ms(stage: Stage) -> float:
-    used = used_ms(stage)
+def _services_ms(cluster: Cluster) -> float:
+    used = used_ms(cluster)
     return sum(used[role] for role in ROLES)
 
 
-async def _through(stage: Stage, batches: int) -> None:
+async def _through(cluster: Cluster, batches: int) -> None:
     for name in [fresh("codec") for _ in range(batches)]:
-        await stage.publish(lessons(name, REFLECTIONS))
-        await stage.through(name)
+        await cluster.publish(lessons(name, REFLECTIONS))
+        await cluster.through(name)
 
 
-async def _codec_ms(stage: Stage, topic: AnyTopic, starts: Mapping[int, int]) -> float:
-    """Return what a run's records of a topic take: written once (by a service of this stage), read as counted."""
+async def _codec_ms(cluster: Cluster, topic: AnyTopic, starts: Mapping[int, int]) -> float:
+    """Return what a run's records of a topic take: written once (by a service of this cluster), read as counted."""
     written = 0 if "agents" in topic.written_by else 1
-    values = await _values(stage, topic, starts)
+    values = await _values(cluster, topic, starts)
     begin = time.process_time()
     messages = [decode(value, topic.message) for value in values]
     reading = time.process_time() - begin
@@ -84,10 +84,10 @@ async def _codec_ms(stage: Stage, topic: AnyTopic, starts: Mapping[int, int]) ->
     return 1000 * (READ.get(topic.name, 0) * reading + written * writing)
 
 
-async def _values(stage: Stage, topic: AnyTopic, starts: Mapping[int, int]) -> Sequence[bytes]:
+async def _values(cluster: Cluster, topic: AnyTopic, starts: Mapping[int, int]) -> Sequence[bytes]:
     return [
         record.value
         for number, start in starts.items()
-        async for record in stage.log.read(TopicPartition(topic=topic.name, partition=number), start)
+        async for record in cluster.log.read(TopicPartition(topic=topic.name, partition=number), start)
         if record.value is not None
     ]

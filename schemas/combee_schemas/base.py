@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
 KIB = 1024
 
@@ -69,6 +69,9 @@ class Usage(Value):
         return Usage(**{name: getattr(self, name) + getattr(other, name) for name in Usage.model_fields})
 
 
+NOTHING_SPENT = Usage()
+
+
 class Shown(Value):
     """Which playbook version and entries an agent had before it when it ran."""
 
@@ -76,14 +79,25 @@ class Shown(Value):
     entry_ids: tuple[str, ...] = ()
 
 
+MOST_SCORES = 10
+
+
+def _is_number(given: object) -> bool:
+    return isinstance(given, int | float) and not isinstance(given, bool)
+
+
 Score = Annotated[
     dict[
         Annotated[str, StringConstraints(min_length=1, max_length=40)],
         Annotated[float, Field(ge=-1e15, le=1e15)],
     ],
-    Field(max_length=10),
+    Field(max_length=MOST_SCORES),
+    BeforeValidator(lambda given: {"score": given} if _is_number(given) else given),
 ]
-"""Named numbers that say how well a run went, such as ``{"accuracy": 0.8}``; higher is better."""
+"""Named numbers that say how well a run went, such as ``{"accuracy": 0.8}``; higher is better.
+
+A number alone is called ``score``: so it stands in the files that people have.
+"""
 
 
 class Source(Value):
@@ -91,3 +105,9 @@ class Source(Value):
 
     name: Annotated[str, StringConstraints(min_length=1, max_length=80)]
     proof: Annotated[str, StringConstraints(max_length=200)] = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named(cls, given: object) -> object:
+        """A text alone is the name."""
+        return {"name": given} if isinstance(given, str) else given

@@ -6,6 +6,7 @@ import msgpack
 from pydantic import ValidationError
 
 from combee_schemas.base import Message
+from combee_schemas.errors import NewerVersionError
 from combee_schemas.upcasts import UPCASTS
 
 M = TypeVar("M", bound=Message)
@@ -17,19 +18,6 @@ VERSIONS_AHEAD = 100
 
 class CodecError(ValueError):
     """A record cannot be read: too large, not our envelope, wrong type, no version of ours or invalid body."""
-
-
-class NewerVersionError(Exception):
-    """A newer writer's record: nothing is wrong with it, this reader must be upgraded.
-
-    It is no ``CodecError``: who passes over or buries what cannot be read must not do so with this.
-    """
-
-    def __init__(self, kind: type[Message], version: int) -> None:
-        super().__init__(
-            f"this record is a {kind.type} of version {version}, this process knows up to version"
-            f" {kind.version_number}: upgrade it (nothing was lost, the record stays where it is)"
-        )
 
 
 def encode(message: Message) -> bytes:

@@ -12,7 +12,7 @@ CloseReason = Literal["size", "bytes", "wait", "span", "flush"]
 class PlanSettings(Value):
     """Whatever shapes a prompt or a tree, as it stood when the batch was cut; 0 and empty: unknown (version 1).
 
-    Workers go by these, never by their own configuration: settings that differ cannot disagree, and a replay is exact.
+    Workers go by these, never by their own configuration: they cannot disagree, and a replay is exact.
     """
 
     method: str = "ace"

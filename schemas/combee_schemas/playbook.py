@@ -4,7 +4,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from combee_schemas.base import Holds, Id, Message, PlaybookName, Usage, Value
+from combee_schemas.base import NOTHING_SPENT, Holds, Id, Message, PlaybookName, Usage, Value
 from combee_schemas.plan import Plan
 
 EVIDENCE_KEPT = 20
@@ -144,6 +144,8 @@ class Playbook(Message):
     next_id: int = 1
     origin: Origin = "empty"
     changes: tuple[Change, ...] = ()
+    method: str = "ace"
+    """Of the last batch."""
     holds: Holds = "entries"
     batch: AppliedBatch | None = None
     """The batch that made this version; None: something else did."""
@@ -164,6 +166,16 @@ class Playbook(Message):
     """Who asked for this version (``Command.issued_by``); empty: a batch."""
     revoked: tuple[str, ...] = ()
     created_at_ms: int = 0
+
+    @property
+    def usage(self) -> Usage:
+        """What the scan of this version's batch cost; nothing, where something else made it."""
+        return self.batch.usage if self.batch else NOTHING_SPENT
+
+    @property
+    def reflections(self) -> int:
+        """How many reflections this version's batch had; none, where something else made it."""
+        return self.batch.plan.reflections if self.batch else 0
 
 
 def label_key(playbook: str, label: str) -> str:

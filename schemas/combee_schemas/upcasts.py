@@ -65,7 +65,7 @@ def _result(body: Body) -> Body:
 
 def _playbook(body: Body) -> Body:
     """Return a snapshot; a batch's figures stood flat in it, as zeros where a command had made the version."""
-    kept = _without(body, (*_HEADER, *_APPLIED, "method", "close_reason", "staleness"))
+    kept = _without(body, (*_HEADER, *_APPLIED, "close_reason", "staleness"))
     kept |= _only(body, ("through_offset",))
     if body.get("origin") != "batch":
         return kept

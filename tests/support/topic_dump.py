@@ -1,8 +1,8 @@
 """A log as a text file, one line per record: written once by a version of the code, read by all that follow.
 
 ``record`` runs the product on a log in memory and leaves two batches unfinished. What it wrote with messages of
-version 1 stays in ``tests/unit/golden/topics-v1.jsonl``; to record those of a later version, run
-  PYTHONPATH=tests python -c "from support.topic_dump import main; main('tests/unit/golden/topics-v2.jsonl')"
+version 1 stays in ``tests/golden/topics-v1.jsonl``; to record those of a later version, run
+  PYTHONPATH=tests python -c "from support.topic_dump import main; main('tests/golden/topics-v2.jsonl')"
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from support.deployment import ROLES, Deployment, together
 from support.ledger import NAME, outgoing, reflection
 from support.models import echo, is_combine
 
-FIRST_DUMP = Path(__file__).parents[1] / "unit" / "golden" / "topics-v1.jsonl"
+FIRST_DUMP = Path(__file__).parents[1] / "golden" / "topics-v1.jsonl"
 GEPA, HALF_DONE, UNTOUCHED = "tests/gepa", "tests/half-done", "tests/untouched"
 """A playbook of texts; one whose batch waits for its root; one whose batch nobody has looked at."""
 
@@ -181,7 +181,7 @@ async def _learned(deployment: Deployment) -> None:
             outgoing(Command(command_id="c-4", playbook=NAME, kind="rollback", version=4)),
             outgoing(Command(command_id="c-5", playbook=NAME, kind="revoke", reflection_ids=("r-1",))),
         )
-        await running.until(lambda: len(ledger.versions(running.log)) == 7)  # noqa: PLR2004
+        await running.until(lambda: len(ledger.versions(running.log)) == 7)
         await running.until(lambda: not ledger.behind(running.log))
     controller = Controller(deployment.log, deployment.clock, SizingPolicy(configured=10))
     stop = asyncio.Event()
@@ -207,7 +207,7 @@ async def _interrupted(deployment: Deployment) -> None:
     deployment.model.answer = leaves_only
     partials = sum(len(ledger.records(deployment.log, topic)) for topic in topics.PARTIALS)
     async with deployment.running(["scan"]) as running:
-        (width, *_) = ledger.batches(running.log, HALF_DONE)[0].widths
+        (width, *_) = ledger.batches(running.log, HALF_DONE)[0].plan.widths
         await running.until(
             lambda: (
                 sum(len(ledger.records(running.log, topic)) for topic in topics.PARTIALS) == partials + width

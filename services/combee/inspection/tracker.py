@@ -129,8 +129,10 @@ class Tracker:
     def _batch(self, record: Record) -> None:
         found = self._mine(record, topics.BATCHES)
         if found is not None:
-            self.batches[found.sequence] = found
-            self.batch_of |= {self._today(member.reflection_id): found.sequence for member in found.members}
+            self.batches[found.plan.sequence] = found
+            self.batch_of |= {
+                self._today(member.reflection_id): found.plan.sequence for member in found.members
+            }
 
     def _today(self, one: str) -> str:
         return self._earlier.get(one, one)
@@ -196,7 +198,7 @@ class Tracker:
         """Return why nothing is aggregated, if nothing is; the services may know a newer cap than we do."""
         if self.newest is None or max(self.batches, default=0) > self.newest.batch_sequence:
             return None
-        size = self.batches[max(self.batches)].batch_size if self.batches else 1
+        size = self.batches[max(self.batches)].plan.batch_size if self.batches else 1
         spend, now_ms = self.newest.spend, self._clock.now_ms()
         policy = self._spending.or_recorded(spend)
         return pause(spend, policy, in_flight=0, batch_size=size, now_ms=now_ms)

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from combee_schemas.base import Message, Usage
-from combee_schemas.codec import VERSIONS_AHEAD, CodecError, NewerVersionError, decode, encode
+from combee_schemas.codec import VERSIONS_AHEAD, CodecError, decode, encode
+from combee_schemas.errors import NewerVersionError
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Operation, OperationKind
