@@ -23,7 +23,7 @@ from support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
 
-READ = [
+READ: list[tuple[str, AnyTopic]] = [
     ("reflect", topics.TRACES),
     ("shuffle", topics.REFLECTIONS),
     ("shuffle", topics.COMMANDS),
@@ -53,7 +53,7 @@ async def test_a_service_stops_with_the_remedy_and_the_record_stays_uncommitted(
     assert [at[:2] for at in ledger.behind(deployment.log) if at[0] == role] == [(role, topic.name)]
 
 
-RESTORED = [
+RESTORED: list[tuple[str, AnyTopic]] = [
     ("shuffle", topics.BATCHES),
     ("publish", topics.PLAYBOOKS),
     ("publish", topics.LABELS),
