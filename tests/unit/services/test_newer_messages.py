@@ -7,6 +7,7 @@ import pytest
 
 from combee.adapters.memory import MemoryLog
 from combee.inspection.audit import audit
+from combee.inspection.tracker import Tracker
 from combee.sdk.transport import LogTransport, Sink
 from combee.worker.playbooks import Playbooks
 from combee_schemas import topics
@@ -126,6 +127,18 @@ async def test_an_audit_gives_no_verdict_on_what_it_cannot_read(topic: AnyTopic)
     await log.produce(of_tomorrow(topic))
     with pytest.raises(NewerVersionError, match="upgrade it"):
         await audit(log)
+
+
+async def test_who_follows_a_playbook_ends_with_the_remedy_at_its_start_and_later() -> None:
+    log = await one_version()
+    tracker = Tracker(log, NAME, ManualClock())
+    with pytest.raises(NewerVersionError, match="upgrade it"):
+        async with tracker.running():
+            await log.produce(of_tomorrow(topics.HISTORY))
+            await tracker.wait(lambda: False, stall_s=5)
+    with pytest.raises(NewerVersionError, match="upgrade it"):
+        async with Tracker(log, NAME, ManualClock()).running():
+            raise AssertionError("it must not begin")
 
 
 def test_no_way_to_read_passes_it_over() -> None:
