@@ -31,6 +31,7 @@ NAMES = (
     "recovery",
     "many",
     "memory",
+    "codec",
 )
 RUNS = 5
 

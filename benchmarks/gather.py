@@ -28,7 +28,7 @@ async def in_process(model: LanguageModel, reflections: Sequence[Reflection]) ->
         1,
         members,
         [SIZE_BYTES] * len(members),
-        policy=PRODUCT,
+        settings=PRODUCT,
         base=plan.Base(version=0, sequence=0, history_offset=-1),
         reason="size",
         batch_size=len(members),

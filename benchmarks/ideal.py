@@ -57,5 +57,5 @@ def ideal_s(
 
 
 async def _run(batch: Batch, reflections: Sequence[Reflection], model: LoggedModel) -> float:
-    await Scan(model, ADAPTIVE, empty(batch.playbook), batch, reflections).update()
+    await Scan(model, ADAPTIVE, empty(batch.plan.playbook), batch, reflections).update()
     return asyncio.get_running_loop().time()

@@ -9,8 +9,8 @@ from combee_experiments.arms.arms import PRODUCT
 from combee_schemas import topics
 from combee_schemas.base import Usage
 from combee_schemas.batch import Batch, Member
-from combee_schemas.playbook import ACE_SECTIONS, Entry, Playbook
-from combee_schemas.scan import Seen, Update
+from combee_schemas.playbook import ACE_SECTIONS, AppliedBatch, Entry, Playbook
+from combee_schemas.scan import NodeResult, Seen, Update
 from combee_schemas.topics import M, Topic
 
 PER_BATCH = 20
@@ -44,17 +44,14 @@ def version(name: str, number: int, *, offset: int, known: tuple[Entry, ...]) ->
         entries=known,
         next_id=len(known) + 1,
         origin="batch",
-        batch_id=identity.batch_id(name, number),
+        batch=AppliedBatch(
+            plan=manifest(name, number).plan.model_copy(update={"closed_at_ms": number * 60_000}),
+            usage=Usage(calls=5, tokens_in=5_000, tokens_out=1_000, seconds=5.0),
+        ),
         batch_sequence=number,
-        reflections=PER_BATCH,
-        batch_size=PER_BATCH,
-        close_reason="size",
         through_offset=number * PER_BATCH - 1,
         manifest_offset=offset,
         history_offset=offset,
-        usage=Usage(calls=5, tokens_in=5_000, tokens_out=1_000, seconds=5.0),
-        widths=(4, 1),
-        closed_at_ms=number * 60_000,
         created_at_ms=number * 60_000 + 2_000,
     )
 
@@ -68,7 +65,7 @@ def manifest(name: str, sequence: int) -> Batch:
         sequence,
         members,
         [200] * PER_BATCH,
-        policy=PRODUCT,
+        settings=PRODUCT,
         base=plan.Base(version=sequence - 1, sequence=sequence - 1, history_offset=sequence - 2),
         reason="size",
         batch_size=PER_BATCH,
@@ -79,10 +76,13 @@ def manifest(name: str, sequence: int) -> Batch:
 def update(batch: Batch, offset: int) -> Update:
     """Return what the tree of a batch gave, without operations."""
     return Update(
-        plan=plan.make_plan(batch, offset),
-        node_id=identity.node_id(batch.batch_id, len(batch.widths) - 1, 0),
-        status="ok",
-        seen=tuple(Seen(reflection_id=one.reflection_id, offset=one.offset) for one in batch.members),
+        plan=batch.plan,
+        manifest_offset=offset,
+        node_id=identity.node_id(batch.plan.batch_id, len(batch.plan.widths) - 1, 0),
+        result=NodeResult(
+            status="ok",
+            seen=tuple(Seen(reflection_id=one.reflection_id, offset=one.offset) for one in batch.members),
+        ),
     )
 
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
 KIB = 1024
 
@@ -25,6 +25,10 @@ SAYS_SOMETHING = r"[^\s\x00-\x1f]"
 def is_blank(texts: Iterable[str]) -> bool:
     """Return whether none of these texts says anything."""
     return not any(re.search(SAYS_SOMETHING, text) for text in texts)
+
+
+Sha256 = Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{64})?$")]
+"""In hexadecimal; empty where it is unknown."""
 
 
 class Value(BaseModel):
@@ -56,6 +60,8 @@ class Usage(Value):
     re_asks: int = 0
     splits: int = 0
     """Calls made in halves because the whole was too long for the model."""
+    cached_tokens: int = 0
+    """Of ``tokens_in``: what the server had in its prompt cache."""
     skips: int = 0
     """Calls not made: nothing or one proposal to combine, too long however cut, refused by the server."""
 
@@ -63,8 +69,45 @@ class Usage(Value):
         return Usage(**{name: getattr(self, name) + getattr(other, name) for name in Usage.model_fields})
 
 
+NOTHING_SPENT = Usage()
+
+
 class Shown(Value):
     """Which playbook version and entries an agent had before it when it ran."""
 
     version: int = Field(ge=0)
     entry_ids: tuple[str, ...] = ()
+
+
+MOST_SCORES = 10
+
+
+def _is_number(given: object) -> bool:
+    return isinstance(given, int | float) and not isinstance(given, bool)
+
+
+Score = Annotated[
+    dict[
+        Annotated[str, StringConstraints(min_length=1, max_length=40)],
+        Annotated[float, Field(ge=-1e15, le=1e15)],
+    ],
+    Field(max_length=MOST_SCORES),
+    BeforeValidator(lambda given: {"score": given} if _is_number(given) else given),
+]
+"""Named numbers that say how well a run went, such as ``{"accuracy": 0.8}``; higher is better.
+
+A number alone is called ``score``: so it stands in the files that people have.
+"""
+
+
+class Source(Value):
+    """Who a trace or a reflection comes from, and what they show for it; nothing is decided on it yet."""
+
+    name: Annotated[str, StringConstraints(min_length=1, max_length=80)]
+    proof: Annotated[str, StringConstraints(max_length=200)] = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named(cls, given: object) -> object:
+        """A text alone is the name."""
+        return {"name": given} if isinstance(given, str) else given

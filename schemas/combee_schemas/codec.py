@@ -1,24 +1,23 @@
 """The wire codec: msgpack of an envelope ``{"type", "version", "body"}``, size-capped before decoding."""
 
-from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import msgpack
 from pydantic import ValidationError
 
 from combee_schemas.base import Message
+from combee_schemas.errors import NewerVersionError
+from combee_schemas.upcasts import UPCASTS
 
 M = TypeVar("M", bound=Message)
-Upcast = Callable[[dict[str, Any]], dict[str, Any]]
 
 MAX_ITEMS = 100_000
-
-UPCASTS: Mapping[tuple[str, int], Upcast] = {}
-"""(type, old version) → body of the next version; none yet, every message is at version 1."""
+VERSIONS_AHEAD = 100
+"""So far beyond what is known a version can be a newer writer's; further, it is a stranger's."""
 
 
 class CodecError(ValueError):
-    """A record cannot be read: too large, not our envelope, wrong type, unknown version or invalid body."""
+    """A record cannot be read: too large, not our envelope, wrong type, no version of ours or invalid body."""
 
 
 def encode(message: Message) -> bytes:
@@ -44,12 +43,14 @@ def encode(message: Message) -> bytes:
 
 
 def decode(raw: bytes | None, kind: type[M]) -> M:
-    """Return the message in a record value; older versions are upcast, unknown ones refused.
+    """Return the message in a record value; older versions are upcast.
 
     Raises
     ------
     CodecError
         Always this one, whatever is wrong with the bytes.
+    NewerVersionError
+        If nothing is, but only a newer process can read them.
     """
     if raw is None:
         raise CodecError(f"a tombstone is not a {kind.type}")
@@ -87,10 +88,11 @@ def _open(raw: bytes, kind: type[Message]) -> tuple[int, dict[str, Any]]:
 
 
 def _upcast(version: int, body: dict[str, Any], kind: type[Message]) -> dict[str, Any]:
-    if not 1 <= version <= kind.version_number:
-        raise CodecError(
-            f"unknown version {version} of {kind.type}; this reader knows up to {kind.version_number}"
-        )
+    known = kind.version_number
+    if known < version <= known + VERSIONS_AHEAD:
+        raise NewerVersionError(kind, version)
+    if not 1 <= version <= known:
+        raise CodecError(f"unknown version {version} of {kind.type}; this reader knows up to {known}")
     for old in range(version, kind.version_number):
         body = UPCASTS[kind.type, old](body)
     return body

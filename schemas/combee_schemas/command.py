@@ -20,6 +20,7 @@ class Command(Message):
     """
 
     type: ClassVar[str] = "command"
+    version_number: ClassVar[int] = 2
 
     command_id: Id
     playbook: PlaybookName

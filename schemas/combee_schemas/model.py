@@ -1,7 +1,9 @@
 """What a language model is asked and what it answers."""
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any
 
 from combee_schemas.base import Usage
@@ -28,3 +30,11 @@ class Reply:
 
     body: Mapping[str, Any]
     usage: Usage
+    request: str = ""
+    """SHA-256 of the request that this answers, as it was sent; empty: unknown."""
+
+
+def request_hash(messages: Sequence[Mapping[str, str]], parameters: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of a whole request: messages, and model, schema and options as parameters."""
+    whole = {**parameters, "messages": [dict(message) for message in messages]}
+    return sha256(json.dumps(whole, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

@@ -4,7 +4,8 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from combee_schemas.base import Holds, Id, Message, PlaybookName, Usage, Value
+from combee_schemas.base import NOTHING_SPENT, Holds, Id, Message, PlaybookName, Usage, Value
+from combee_schemas.plan import Plan
 
 EVIDENCE_KEPT = 20
 """Evidence ids a snapshot keeps per entry; the full lineage is in ``updates``."""
@@ -20,6 +21,13 @@ ACE_SECTIONS = (
 )
 
 
+SOURCES_KEPT = 5
+"""Names of sources that an entry keeps."""
+
+EntryState = Literal["active", "probation", "quarantined", "retired"]
+"""Only ``active`` has a meaning so far."""
+
+
 class Entry(Value):
     """One line of knowledge with a stable id, counters and lineage (ACE: bullet)."""
 
@@ -31,6 +39,9 @@ class Entry(Value):
     evidence_count: int = 0
     evidence: tuple[str, ...] = ()
     """The last 20 reflection ids it rests on."""
+    sources: tuple[str, ...] = ()
+    """The last names of sources (`Source`) that its evidence came from, newest last."""
+    state: EntryState = "active"
     created_version: int = 0
     updated_version: int = 0
 
@@ -89,6 +100,19 @@ class Spend(Value):
     cap_cost: float | None = None
 
 
+class AppliedBatch(Value):
+    """The batch that made a version, and what became of it."""
+
+    plan: Plan
+    degraded: bool = False
+    retention: tuple[float, ...] = ()
+    """Share of its reflections on which something still rested after each level, and in the playbook."""
+    carried: int = 0
+    """Proposals that code passed on because no combine mentioned them."""
+    usage: Usage = Usage()
+    """What its scan cost; ``plan.reflect_usage`` is what its reflections had cost."""
+
+
 Origin = Literal["empty", "batch", "import", "edit", "rollback", "revoke", "delete"]
 
 
@@ -108,6 +132,7 @@ class Playbook(Message):
     """
 
     type: ClassVar[str] = "playbook"
+    version_number: ClassVar[int] = 2
 
     name: PlaybookName
     version: int = Field(ge=0)
@@ -120,27 +145,14 @@ class Playbook(Message):
     origin: Origin = "empty"
     changes: tuple[Change, ...] = ()
     method: str = "ace"
+    """Of the last batch."""
     holds: Holds = "entries"
-    batch_id: str = ""
+    batch: AppliedBatch | None = None
+    """The batch that made this version; None: something else did."""
     batch_sequence: int = 0
     """The last batch applied."""
-    reflections: int = 0
-    """Reflections of that batch."""
-    batch_size: int = 0
-    """What the controller had asked for when that batch closed."""
-    close_reason: str = ""
-    waiting: int = 0
-    """Reflections that stayed in the window when it closed."""
-    base_version: int = 0
-    """The version that its aggregator calls saw."""
-    staleness: int = 0
-    """Batches applied between that version and this one."""
-    degraded: bool = False
-    retention: tuple[float, ...] = ()
-    """Share of its reflections on which something still rested after each level, and in the playbook."""
     retention_recent: tuple[float, ...] = ()
     """The last share of each of the last 20 batches, newest last."""
-    carried: int = 0
     retired: tuple[Retired, ...] = ()
     """The last 50 entries that left."""
     spend: Spend = Spend()
@@ -153,11 +165,17 @@ class Playbook(Message):
     issued_by: str = ""
     """Who asked for this version (``Command.issued_by``); empty: a batch."""
     revoked: tuple[str, ...] = ()
-    usage: Usage = Usage()
-    reflect_usage: Usage = Usage()
-    widths: tuple[int, ...] = ()
-    closed_at_ms: int = 0
     created_at_ms: int = 0
+
+    @property
+    def usage(self) -> Usage:
+        """What the scan of this version's batch cost; nothing, where something else made it."""
+        return self.batch.usage if self.batch else NOTHING_SPENT
+
+    @property
+    def reflections(self) -> int:
+        """How many reflections this version's batch had; none, where something else made it."""
+        return self.batch.plan.reflections if self.batch else 0
 
 
 def label_key(playbook: str, label: str) -> str:

@@ -4,7 +4,19 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from combee_schemas.base import KIB, Id, Message, PlaybookName, Shown, Usage, Value, is_blank
+from combee_schemas.base import (
+    KIB,
+    Id,
+    Message,
+    PlaybookName,
+    Score,
+    Sha256,
+    Shown,
+    Source,
+    Usage,
+    Value,
+    is_blank,
+)
 
 Tag = Literal["helpful", "harmful", "neutral"]
 
@@ -29,6 +41,7 @@ class Reflection(Message):
     """One lesson's raw material; key: playbook. The id is chosen by its producer and belongs to the playbook."""
 
     type: ClassVar[str] = "reflection"
+    version_number: ClassVar[int] = 2
     max_bytes: ClassVar[int] = 256 * KIB
 
     reflection_id: Id
@@ -45,6 +58,13 @@ class Reflection(Message):
     trace_digest: str = ""
     """Of a reflection derived from a trace: the trace's fingerprint; empty: unknown."""
     shown: Shown | None = None
+    bullet_ids: tuple[str, ...] = ()
+    """The entries that the agent says it used (ACE: bullet ids)."""
+    score: Score = Field(default_factory=dict)
+    success: bool | None = None
+    source: Source | None = None
+    request: Sha256 = ""
+    """Of a reflection that a model wrote: SHA-256 of the request (model, messages, schema, options)."""
     usage: Usage = Usage()
     created_at_ms: int = 0
 

@@ -3,8 +3,8 @@
 from enum import StrEnum
 from typing import ClassVar, Literal
 
-from combee_schemas.base import Holds, Id, Message, PlaybookName, Usage, Value
-from combee_schemas.batch import CloseReason
+from combee_schemas.base import Id, Message, Sha256, Source, Usage, Value
+from combee_schemas.plan import Plan
 from combee_schemas.reflection import BulletTag, Reflection
 
 
@@ -43,6 +43,7 @@ class Seen(Value):
     """Of a reflection that says what its agent was shown."""
     shown_version: int | None = None
     """The version that its agent was shown, as its producer says; None: not said, as older writers never did."""
+    source: Source | None = None
 
 
 class Echo(Value):
@@ -52,29 +53,6 @@ class Echo(Value):
     evidence: tuple[str, ...] = ()
 
 
-class Plan(Value):
-    """What all nodes of one batch share; it rides on each scan record so that any worker can act alone."""
-
-    batch_id: Id
-    playbook: PlaybookName
-    method: str = "ace"
-    holds: Holds = "entries"
-    sequence: int
-    widths: tuple[int, ...]
-    base_version: int
-    base_sequence: int = 0
-    base_history_offset: int = -1
-    manifest_offset: int = -1
-    through_offset: int = -1
-    reflections: int
-    batch_size: int = 0
-    """What the controller had asked for; 0: unknown."""
-    waiting: int = 0
-    reason: CloseReason = "size"
-    reflect_usage: Usage = Usage()
-    closed_at_ms: int = 0
-
-
 class GroupMember(Value):
     """A copy of a reflection in a group, with its offset in ``reflections``."""
 
@@ -82,12 +60,20 @@ class GroupMember(Value):
     reflection: Reflection
 
 
-class Group(Message):
+class Planned(Message):
+    """A record of the scan: which batch it belongs to."""
+
+    plan: Plan
+    manifest_offset: int = -1
+    """Where the batch's manifest stands in this playbook's partition of ``batches``."""
+
+
+class Group(Planned):
     """A ready level-0 node: the copies that one aggregator call sees; key: node id."""
 
     type: ClassVar[str] = "group"
+    version_number: ClassVar[int] = 2
 
-    plan: Plan
     node_id: Id
     index: int
     members: tuple[GroupMember, ...]
@@ -98,38 +84,39 @@ NodeStatus = Literal["ok", "empty", "passed", "merged", "failed"]
 merged: children merged by code after the call failed for good; failed: nothing survives of this node."""
 
 
-class Partial(Message):
+class NodeResult(Value):
+    """What a node passes on; ``seen``, ``echoes``, ``carried`` and ``usage`` are of its whole sub-tree."""
+
+    status: NodeStatus
+    reason: str = ""
+    operations: tuple[Operation, ...] = ()
+    seen: tuple[Seen, ...] = ()
+    echoes: tuple[Echo, ...] = ()
+    carried: int = 0
+    """Proposals that no combine mentioned and that code passed on."""
+    usage: Usage = Usage()
+    requests: tuple[Sha256, ...] = ()
+    """SHA-256 of each model request that this node's result rests on (model, messages, schema, options)."""
+
+
+class Partial(Planned):
     """A node's result on its way to the parent; key: the parent's node id."""
 
     type: ClassVar[str] = "partial"
+    version_number: ClassVar[int] = 2
 
-    plan: Plan
     node_id: Id
     parent_id: Id
     level: int
     index: int
-    status: NodeStatus
-    reason: str = ""
-    operations: tuple[Operation, ...] = ()
-    seen: tuple[Seen, ...] = ()
-    echoes: tuple[Echo, ...] = ()
-    carried: int = 0
-    """Proposals that no combine mentioned and that code passed on, in this sub-tree."""
-    usage: Usage = Usage()
+    result: NodeResult
 
 
-class Update(Message):
+class Update(Planned):
     """The root's result for one batch; key: playbook. Full lineage lives here."""
 
     type: ClassVar[str] = "update"
+    version_number: ClassVar[int] = 2
 
-    plan: Plan
     node_id: Id
-    status: NodeStatus
-    reason: str = ""
-    operations: tuple[Operation, ...] = ()
-    seen: tuple[Seen, ...] = ()
-    echoes: tuple[Echo, ...] = ()
-    carried: int = 0
-    """Proposals that no combine mentioned and that code passed on, in this sub-tree."""
-    usage: Usage = Usage()
+    result: NodeResult

@@ -87,7 +87,13 @@ class Topic(Generic[M]):
         return decode(record.value, self.message)
 
     def read_or_none(self, record: Record | None) -> M | None:
-        """Return the message in a record; None if there is none that can be read."""
+        """Return the message in a record; None if there is none that can be read.
+
+        Raises
+        ------
+        NewerVersionError
+            As every way to read here does: what a newer writer wrote is not passed over.
+        """
         try:
             return self.read(record) if record else None
         except CodecError:
@@ -151,7 +157,7 @@ BATCHES = Topic(
     name="batches",
     key="playbook",
     message=Batch,
-    key_from=lambda batch: batch.playbook,
+    key_from=lambda batch: batch.plan.playbook,
     spread="playbooks",
     retention_ms=FOR_EVER,
     written_by=("shuffle",),

@@ -4,7 +4,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from combee_schemas.base import Id, Message, PlaybookName, Shown, is_blank
+from combee_schemas.base import Id, Message, PlaybookName, Score, Shown, Source, is_blank
 
 RUN_FIELDS = ("task", "trajectory", "answer", "feedback")
 """What there is to learn from."""
@@ -14,6 +14,7 @@ class Trace(Message):
     """Task, trajectory, answer and feedback of one run; key: trace id, which belongs to the playbook."""
 
     type: ClassVar[str] = "trace"
+    version_number: ClassVar[int] = 2
 
     trace_id: Id
     playbook: PlaybookName
@@ -25,6 +26,11 @@ class Trace(Message):
     """The right answer, where it is known."""
     agent: str = ""
     shown: Shown | None = None
+    bullet_ids: tuple[str, ...] = ()
+    """The entries that the agent says it used (ACE: bullet ids)."""
+    score: Score = Field(default_factory=dict)
+    success: bool | None = None
+    source: Source | None = None
     created_at_ms: int = 0
     original_bytes: int | None = None
     """Size before the trace was cut in the middle, if it was."""

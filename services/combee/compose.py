@@ -204,7 +204,7 @@ async def _scan(
 
     model = _model(settings, telemetry, wrap_model)
     gate = telemetry.gate(settings.worker)
-    handler = ScanHandler(log, model, SystemClock(), carry=settings.batch.carry, gate=gate)
+    handler = ScanHandler(log, model, SystemClock(), gate=gate)
     await _asking(log, handler, model, settings, stop, telemetry, gate)
 
 

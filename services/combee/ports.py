@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from combee_schemas.base import Usage
+from combee_schemas.errors import (
+    CombeeError,
+    ConfigurationError,  # noqa: F401 - the errors of the log belong to its protocols; they stand in the schemas
+    FatalError,  # noqa: F401 - the same
+)
 from combee_schemas.model import Prompt, Reply
 from combee_schemas.records import Outgoing, Record, TopicPartition
-
-
-class CombeeError(Exception):
-    """Base of every error Combee raises on purpose."""
 
 
 class TransientError(CombeeError):
@@ -23,17 +24,6 @@ class PoisonError(CombeeError):
 
     usage: Usage = Usage()
     """What finding out cost, where a model was asked."""
-
-
-class FatalError(CombeeError):
-    """Nothing can go on until somebody acts; the message names the remedy. The process exits non-zero."""
-
-
-class ConfigurationError(FatalError):
-    """Waiting helps nothing: settings, credentials, TLS or rights are wrong."""
-
-    exit_code = 2
-    """With what the process ends; wrong usage of the command line is the same."""
 
 
 class FencedError(CombeeError):

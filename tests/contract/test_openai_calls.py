@@ -1,8 +1,12 @@
+import json
+from dataclasses import replace
+
 import pytest
 
 from combee.adapters.openai import OpenAIModel
+from combee.adapters.openai.wire import read_answer
 from combee.ports import PoisonError, PromptTooLongError
-from combee_schemas.model import Prompt
+from combee_schemas.model import Prompt, request_hash
 from support import model_rig
 from support.fake_openai import FakeOpenAI, refuses, says
 from support.model_rig import KEY, PROMPT, SCHEMA, Build
@@ -18,6 +22,40 @@ async def test_a_reply_is_parsed_and_its_cost_is_counted(model: OpenAIModel) -> 
     assert reply.body == {"items": [1]}
     assert (usage.calls, usage.tokens_in, usage.tokens_out, usage.retries, usage.re_asks) == (1, 7, 3, 0, 0)
     assert 0 < usage.seconds < 5
+
+
+async def test_a_reply_carries_the_hash_of_the_whole_request_as_it_was_sent(
+    server: FakeOpenAI, build: Build
+) -> None:
+    first, again = build(seed=4), build(seed=4)
+    hashes = [(await one.ask(PROMPT)).request for one in (first, again, build(seed=5))]
+    assert hashes[0] == hashes[1] != hashes[2], "options are part of it"
+    body = {name: value for name, value in server.seen[0].body.items() if name != "messages"}
+    assert hashes[0] == request_hash(server.seen[0].body["messages"], body)
+    assert (await first.ask(replace(PROMPT, user="another"))).request != hashes[0]
+
+
+@pytest.mark.parametrize(
+    ("details", "cached"),
+    [
+        ({"prompt_tokens_details": {"cached_tokens": 5}}, 5),
+        ({"input_tokens_details": {"cached_tokens": 6}}, 6),
+        ({"prompt_tokens_details": {"cached_tokens": 99}}, 7),
+        ({"prompt_tokens_details": {"cached_tokens": "5"}}, 0),
+        ({"prompt_tokens_details": "none"}, 0),
+        ({"prompt_tokens_details": None}, 0),
+    ],
+)
+def test_tokens_from_the_servers_cache_are_counted_as_far_as_they_can_be_true(
+    details: dict[str, object], cached: int
+) -> None:
+    body = {
+        "choices": [{"message": {"content": "{}"}}],
+        "usage": {"prompt_tokens": 7, "completion_tokens": 1, **details},
+    }
+    content = json.dumps(body).encode()
+    answer = read_answer(content, max_bytes=1 << 20, messages=[], seconds=0.1, shown=str)
+    assert (answer.usage.tokens_in, answer.usage.cached_tokens) == (7, cached)
 
 
 async def test_the_unchanging_part_comes_first_and_every_setting_is_sent(

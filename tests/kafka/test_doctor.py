@@ -28,6 +28,7 @@ from combee_schemas.codec import encode
 from combee_schemas.dead_letter import DeadLetter
 from support.broker import Broker
 from support.cli import combee
+from support.flat import flat
 from support.running import PLAYBOOK, Running, running_stack, traces
 
 COUNT = 40
@@ -79,7 +80,8 @@ async def test_what_waits_and_nobody_works_on_is_named(
     kafka: Broker, topic_prefix: str, tmp_path: Path, log: KafkaLog
 ) -> None:
     await log.produce(*map(outgoing, traces(3, seed=1).values()))
-    batch = Batch(
+    batch = flat(
+        Batch,
         batch_id="b",
         playbook=PLAYBOOK,
         sequence=1,

@@ -104,7 +104,7 @@ class Deployment:
             case "shuffle":
                 await self._shuffle(log)
             case "scan":
-                scan = ScanHandler(log, ModelClient(self.model), self.clock, carry=self.settings.carry)
+                scan = ScanHandler(log, ModelClient(self.model), self.clock)
                 await together(self._loop(log, scan), scan.playbooks.view.run())
             case "reflect":
                 reflect = ReflectHandler(log, ModelClient(self.model), self.clock, chosen(self.settings))

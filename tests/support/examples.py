@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgpack
+
 from combee_schemas.base import Message
-from combee_schemas.codec import encode
+from combee_schemas.codec import decode, encode
 from combee_schemas.topics import TOPICS
 
 FOLDER = Path(__file__).parents[2] / "schemas" / "examples"
@@ -37,7 +39,8 @@ class Example:
     @property
     def message(self) -> Message:
         """The message that the JSON describes."""
-        return self.kind.model_validate(body(self.path))
+        described = {"type": self.kind.type, "version": self.version, "body": body(self.path)}
+        return decode(msgpack.packb(described), self.kind)
 
     @property
     def raw(self) -> bytes:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import msgpack
 
 from combee_schemas.base import Message
+from combee_schemas.codec import VERSIONS_AHEAD
 from combee_schemas.model import Prompt
 
 DEEP = 100_000
@@ -22,6 +23,11 @@ def envelope(**fields: object) -> bytes:
 def body(kind: type[Message], **fields: object) -> bytes:
     """Return a well-formed envelope around a body."""
     return envelope(type=kind.type, version=kind.version_number, body=fields)
+
+
+def newer(kind: type[Message], ahead: int = 1) -> bytes:
+    """Return what a newer writer writes: an envelope of ours around a body that we cannot know."""
+    return envelope(type=kind.type, version=kind.version_number + ahead, body={"of": "tomorrow"})
 
 
 def _in_body(kind: type[Message], raw: bytes) -> bytes:
@@ -74,6 +80,12 @@ def _foreign(kind: type[Message]) -> dict[str, bytes | None]:
         "number": b"\x01",
         "list": b"\x90",
         "map": b"\x80",
+        "body of an older version is empty": envelope(type=kind.type, version=1, body={}),
+        "parts of an older version are no maps": envelope(
+            type=kind.type,
+            version=1,
+            body={"plan": [], "origin": "batch", "members": 1, "batch_sequence": "1"},
+        ),
         "no body": envelope(type=kind.type, version=1),
         "no version": envelope(type=kind.type, body={}),
         "no type": envelope(version=1, body={}),
@@ -83,7 +95,10 @@ def _foreign(kind: type[Message]) -> dict[str, bytes | None]:
         "long type": envelope(type="x" * 100_000, version=1, body={}),
         "version 0": envelope(type=kind.type, version=0, body={}),
         "version -1": envelope(type=kind.type, version=-1, body={}),
-        "version of the future": envelope(type=kind.type, version=2**63, body={}),
+        "version of no future": envelope(type=kind.type, version=2**63, body={}),
+        "version of no near future": envelope(
+            type=kind.type, version=kind.version_number + VERSIONS_AHEAD + 1, body={}
+        ),
         "version is text": envelope(type=kind.type, version="1", body={}),
         "version is a float": envelope(type=kind.type, version=1.0, body={}),
         "version is true": envelope(type=kind.type, version=True, body={}),

@@ -16,7 +16,7 @@ from combee_schemas.batch import Batch
 from combee_schemas.codec import CodecError, decode
 from combee_schemas.command import Command
 from combee_schemas.dead_letter import DeadLetter
-from combee_schemas.playbook import Playbook
+from combee_schemas.playbook import AppliedBatch, Playbook
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Group, Partial, Update
 from combee_schemas.topics import AnyTopic
@@ -71,9 +71,15 @@ def latest(log: MemoryLog, name: str = NAME) -> Playbook:
     return [one for one in messages(log, topics.PLAYBOOKS, Playbook) if one.name == name][-1]
 
 
+def batch_of(version: Playbook) -> AppliedBatch:
+    """Return the batch that made a version."""
+    assert version.batch is not None
+    return version.batch
+
+
 def batches(log: MemoryLog, name: str = NAME) -> list[Batch]:
     """Return a playbook's manifests."""
-    return [one for one in messages(log, topics.BATCHES, Batch) if one.playbook == name]
+    return [one for one in messages(log, topics.BATCHES, Batch) if one.plan.playbook == name]
 
 
 def dead_letters(log: MemoryLog) -> list[DeadLetter]:
@@ -92,18 +98,18 @@ def answered_calls(log: MemoryLog) -> int:
     below: dict[str, int] = {}
     for one in results.values():
         if isinstance(one, Partial):
-            below[one.parent_id] = below.get(one.parent_id, 0) + one.usage.calls
-    return sum(one.usage.calls - below.get(node, 0) for node, one in results.items())
+            below[one.parent_id] = below.get(one.parent_id, 0) + one.result.usage.calls
+    return sum(one.result.usage.calls - below.get(node, 0) for node, one in results.items())
 
 
 def planned_calls(log: MemoryLog) -> int:
     """Return how many calls the manifests ask for: leaves, and nodes with more than one child."""
     return sum(
-        one.widths[0]
+        one.plan.widths[0]
         + sum(
-            len(tree.child_indices(one.widths, level, index)) > 1
-            for level in range(1, len(one.widths))
-            for index in range(one.widths[level])
+            len(tree.child_indices(one.plan.widths, level, index)) > 1
+            for level in range(1, len(one.plan.widths))
+            for index in range(one.plan.widths[level])
         )
         for one in messages(log, topics.BATCHES, Batch)
     )
@@ -130,15 +136,15 @@ def check(log: MemoryLog, published: Mapping[str, Sequence[Reflection]]) -> None
 
 def _check_batches(log: MemoryLog, name: str, reflections: Sequence[Reflection]) -> None:
     cut = batches(log, name)
-    assert [one.sequence for one in cut] == list(range(1, len(cut) + 1))
+    assert [one.plan.sequence for one in cut] == list(range(1, len(cut) + 1))
     members = Counter(member.reflection_id for batch in cut for member in batch.members)
     assert members == Counter({one.reflection_id: 1 for one in reflections}), "lost or counted twice"
     groups = {(g.plan.batch_id, g.index): g for g in messages(log, topics.SCAN[0], Group)}
     for batch in cut:
         dealt = deal_batch(batch)
-        assert len(dealt) == batch.widths[0]
+        assert len(dealt) == batch.plan.widths[0]
         for index, expected in enumerate(dealt):
-            offsets = [member.offset for member in groups[batch.batch_id, index].members]
+            offsets = [member.offset for member in groups[batch.plan.batch_id, index].members]
             assert offsets == [member.offset for member in expected]
             assert len(set(offsets)) == len(offsets), "two copies in one group"
 
@@ -147,7 +153,7 @@ def _check_versions(log: MemoryLog, name: str) -> None:
     history = versions(log, name)
     assert [one.version for one in history] == list(range(1, len(history) + 1))
     made = [one.batch_sequence for one in history if one.origin == "batch"]
-    assert made == [one.sequence for one in batches(log, name)], "a batch has not exactly one version"
+    assert made == [one.plan.sequence for one in batches(log, name)], "a batch has not exactly one version"
     assert latest(log, name).entries == history[-1].entries
     snapshots = [one.version for one in messages(log, topics.PLAYBOOKS, Playbook) if one.name == name]
     assert snapshots == [one.version for one in history]

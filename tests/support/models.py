@@ -8,7 +8,7 @@ from typing import Any
 
 from combee.ports import DrainingError
 from combee_schemas.base import Usage
-from combee_schemas.model import Prompt, Reply
+from combee_schemas.model import Prompt, Reply, request_hash
 
 Answer = Callable[[Prompt], Mapping[str, Any]]
 """Returns the reply's body, or raises what the port allows."""
@@ -65,7 +65,9 @@ class ScriptedModel:
         self.prompts.append(prompt)
         await asyncio.sleep(0)  # others run while a server would think
         await self.gate.wait()
-        return Reply(body=self.answer(prompt), usage=Usage(calls=1, tokens_in=len(prompt.user)))
+        asked = [{"system": prompt.system, "user": prompt.user}]
+        usage = Usage(calls=1, tokens_in=len(prompt.user))
+        return Reply(body=self.answer(prompt), usage=usage, request=request_hash(asked, {}))
 
 
 class ModelClient:

@@ -6,9 +6,10 @@ from itertools import pairwise
 from random import Random
 
 from combee.core.batching import plan, shuffle
-from combee.core.batching.plan import Base, PlanPolicy
+from combee.core.batching.plan import Base
 from combee.settings.settings import BatchSettings
 from combee_schemas.batch import Batch, Member
+from combee_schemas.plan import PlanSettings
 
 Deal = Callable[[int, int, int, int], Sequence[Sequence[int]]]
 """Reflections, copies, groups, seed → the indices of the reflections in each group."""
@@ -26,7 +27,7 @@ class Arm:
     """One way to make an update of a batch."""
 
     name: str
-    policy: PlanPolicy | None
+    policy: PlanSettings | None
     """None: one call for the whole batch, without copies."""
     carry: bool = False
     groups: int | None = None
@@ -43,29 +44,34 @@ class Arm:
             sequence,
             members,
             sizes,
-            policy=self.policy or PAPER,
+            settings=self.policy or PAPER,
             base=base,
             reason="size",
             batch_size=len(members),
             through_offset=members[-1].offset,
         )
         if self.policy is None:
-            return batch.model_copy(update={"copies": 1, "widths": (1,), "shape_reason": "naive: one call"})
+            return _shaped(batch, 1, (1,), "naive: one call")
         if self.groups is not None:
             copies = shuffle.effective_copies(len(members), self.policy.copies, self.groups)
             widths = (self.groups, 1) if self.groups > 1 else (1,)
-            return batch.model_copy(update={"copies": copies, "widths": widths, "shape_reason": "experiment"})
+            return _shaped(batch, copies, widths, "experiment")
         return batch
 
     def dealt(self, batch: Batch) -> tuple[tuple[Member, ...], ...]:
         """Return the members of each group."""
-        indices = self.deal(len(batch.members), batch.copies, batch.widths[0], batch.seed)
+        indices = self.deal(len(batch.members), batch.copies, batch.plan.widths[0], batch.seed)
         return tuple(tuple(batch.members[i] for i in group) for group in indices)
 
 
-PAPER = PlanPolicy(copies=2, fan_in=WIDE, max_levels=2, group_bytes=WIDE << 10)
+def _shaped(batch: Batch, copies: int, widths: tuple[int, ...], reason: str) -> Batch:
+    header = batch.plan.model_copy(update={"widths": widths})
+    return batch.model_copy(update={"plan": header, "copies": copies, "shape_reason": reason})
+
+
+PAPER = PlanSettings(copies=2, fan_in=WIDE, max_levels=2, group_bytes=WIDE << 10)
 """p = 2, k = ⌊√n⌋, two levels, however much a call has to read."""
-PRODUCT = PlanPolicy(
+PRODUCT = PlanSettings(
     copies=_default("copies"),
     fan_in=_default("fan_in"),
     max_levels=_default("max_levels"),
@@ -82,7 +88,7 @@ ARMS: Mapping[str, Arm] = {one.name: one for one in (NAIVE, PLAIN, ADAPTIVE)}
 
 def bounded(tokens: int) -> Arm:
     """Return the product with another bound on what one call may read."""
-    policy = replace(PRODUCT, aggregate_tokens=tokens)
+    policy = PRODUCT.model_copy(update={"aggregate_tokens": tokens})
     return replace(ADAPTIVE, name=f"{ADAPTIVE.name}, {tokens:,} tokens a call", policy=policy)
 
 

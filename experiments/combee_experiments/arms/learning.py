@@ -18,7 +18,7 @@ from combee_experiments.running.cells import Numbers
 from combee_schemas.base import Usage
 from combee_schemas.batch import Member
 from combee_schemas.codec import encode
-from combee_schemas.playbook import Playbook
+from combee_schemas.playbook import AppliedBatch, Playbook
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Update
 
@@ -58,19 +58,23 @@ class Learnt:
             "tokens_in": usage.tokens_in,
             "tokens_out": usage.tokens_out,
             # Before they met what the playbook says already.
-            "proposed": sum(len(update.operations) for update in self.updates),
+            "proposed": sum(len(update.result.operations) for update in self.updates),
             "entries": len(self.playbook.entries),
             "playbook_tokens": tokens,
-            "carried": sum(version.carried for version in self.versions),
+            "carried": sum(batch.carried for batch in self._batches()),
             **self._retention(),
         }
 
+    def _batches(self) -> list[AppliedBatch]:
+        return [version.batch for version in self.versions if version.batch]
+
     def _retention(self) -> Numbers:
         """Return the audit's shares over all reflections: after the groups, after the root, in the playbook."""
-        total = sum(version.reflections for version in self.versions)
+        batches = self._batches()
+        total = sum(one.plan.reflections for one in batches)
         places = {"kept_by_groups": 0, "kept_by_root": -2, "kept": -1}
         return {
-            name: sum(one.retention[place] * one.reflections for one in self.versions) / total
+            name: sum(one.retention[place] * one.plan.reflections for one in batches) / total
             for name, place in places.items()
         }
 

@@ -7,20 +7,18 @@ from typing import TypeVar
 
 from combee.core import identity
 from combee.core.batching import tree
-from combee.core.batching.plan import make_plan
 from combee.ports import LanguageModel
 from combee.scan.aggregate import Aggregator
-from combee.scan.outcome import Outcome, shorter
+from combee.scan.outcome import shorter
 from combee_experiments.arms.arms import Arm
 from combee_schemas.batch import Batch
 from combee_schemas.codec import CodecError, encode
+from combee_schemas.plan import Plan
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import Reflection
-from combee_schemas.scan import GroupMember, Partial, Plan, Update
+from combee_schemas.scan import GroupMember, NodeResult, Partial, Update
 
 R = TypeVar("R", Partial, Update)
-PASSED_ON = ("status", "reason", "operations", "seen", "echoes", "carried", "usage")
-"""What a record has of its node's outcome."""
 
 
 class Scan:
@@ -31,7 +29,7 @@ class Scan:
     ) -> None:
         self._aggregator = Aggregator(model, carry=arm.carry)
         self._base = base
-        self._plan: Plan = make_plan(batch, 0)
+        self._plan: Plan = batch.plan
         first = batch.members[0].offset
         self._groups = [
             tuple(GroupMember(offset=one.offset, reflection=bodies[one.offset - first]) for one in members)
@@ -43,7 +41,7 @@ class Scan:
         root = len(self._plan.widths) - 1
         return self._record(Update, await self._node(root, 0), root, 0, {})
 
-    async def _node(self, level: int, index: int) -> Outcome:
+    async def _node(self, level: int, index: int) -> NodeResult:
         if level == 0:
             return await self._aggregator.group(self._base, self._groups[index])
         below = tree.child_indices(self._plan.widths, level, index)
@@ -52,17 +50,17 @@ class Scan:
         return await self._aggregator.combine(self._base, level, children)
 
     async def _child(self, level: int, index: int, parent: str) -> Partial:
-        outcome = await self._node(level, index)
+        result = await self._node(level, index)
         above = {"parent_id": parent, "level": level, "index": index}
-        return self._record(Partial, outcome, level, index, above)
+        return self._record(Partial, result, level, index, above)
 
     def _record(
-        self, kind: type[R], outcome: Outcome, level: int, index: int, own: Mapping[str, object]
+        self, kind: type[R], result: NodeResult, level: int, index: int, own: Mapping[str, object]
     ) -> R:
         """Return a node's result, cut as the service cuts it where a record could not hold it."""
         fixed = {"plan": self._plan, "node_id": identity.node_id(self._plan.batch_id, level, index), **own}
-        for one in chain([outcome], shorter(outcome, level)):
-            record = kind.model_validate({**fixed, **{name: getattr(one, name) for name in PASSED_ON}})
+        for one in chain([result], shorter(result, level)):
+            record = kind.model_validate({**fixed, "result": one})
             try:
                 encode(record)
             except CodecError:

@@ -74,7 +74,7 @@ class Services:
         self._changed = asyncio.Event()
         self.log = MemoryLog(clock, partitions=1, scan_partitions=1)
         self._shuffler = Shuffler(self.log, clock, batch)
-        self._scan = ScanHandler(self.log, model, clock, carry=batch.carry)
+        self._scan = ScanHandler(self.log, model, clock)
         self._publisher = Publisher(self.log, clock, budget_tokens=BUDGET_TOKENS)
         self._controller = Controller(self.log, clock, sizing) if sizing else None
         self._playbooks = Playbooks(self.log, self._appeared)

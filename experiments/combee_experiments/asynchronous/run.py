@@ -54,8 +54,8 @@ class Run:
         """Return times, in seconds, and staleness, in versions and in batches."""
         at = {one.batch_sequence: one.version for one in self.versions}
         members = [(batch, one.reflection_id) for batch in self.batches for one in batch.members]
-        behind = [at[batch.sequence] - 1 - self.shown[name] for batch, name in members]
-        stale = [one.sequence - 1 - one.base_sequence for one in self.batches]
+        behind = [at[batch.plan.sequence] - 1 - self.shown[name] for batch, name in members]
+        stale = [one.plan.staleness for one in self.batches]
         usage = sum((one.usage for one in self.versions), Usage())
         return {
             "seconds": self._applied_s(1.0),

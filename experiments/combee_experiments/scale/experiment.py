@@ -73,14 +73,14 @@ def measure(setup: Setup, cell: Cell) -> Numbers:
     learnt = setup.run(_learn(setup, reflections(about, size, cell.seed), TREES[cell.arm], cell.seed))
     evicted = set(evictions(learnt.playbook.entries, BUDGET_TOKENS))
     within = [one.content for one in learnt.playbook.entries if one.id not in evicted]
-    widths = learnt.playbook.widths
+    widths = learnt.playbook.batch.plan.widths if learnt.playbook.batch else (0,)
     return {
         **learnt.numbers(),
         "levels": len(widths),
         "groups": widths[0],
         "lessons": lessons(about, learnt.texts) / len(about),
         "lessons_within_budget": lessons(about, within) / len(about),
-        "shortened": any("left out for size" in update.reason for update in learnt.updates),
+        "shortened": any("left out for size" in update.result.reason for update in learnt.updates),
     }
 
 

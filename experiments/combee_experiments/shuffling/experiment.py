@@ -56,7 +56,7 @@ def measure(setup: Setup, cell: Cell) -> Numbers:
     arm = replace(
         PLAIN,
         name=cell.arm,
-        policy=replace(PAPER, copies=cell.number("copies")),
+        policy=PAPER.model_copy(update={"copies": cell.number("copies")}),
         carry=bool(cell.number("carry")),
         groups=cell.number("groups"),
         deal=DEALINGS[cell.arm],

@@ -70,9 +70,9 @@ def cost_row(name: str, made: Iterable[Playbook]) -> dict[str, Any]:
     used, reflections, batches = Usage(), 0, 0
     days: dict[int, dict[str, Any]] = {}
     for version in made:
-        if version.origin != "batch":
+        if version.batch is None:
             continue
-        used += version.usage + version.reflect_usage
+        used += version.usage + version.batch.plan.reflect_usage
         reflections += version.reflections
         batches += 1
         days[version.spend.day] = {

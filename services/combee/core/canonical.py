@@ -5,7 +5,7 @@ from typing import Any
 
 from combee_schemas.base import Message
 
-LEFT_OUT_ENDINGS = ("offset", "_ms", "seconds", "retries", "waiting", "spend")
+LEFT_OUT_ENDINGS = ("offset", "_ms", "seconds", "retries", "waiting", "spend", "cached_tokens")
 """Timings, what they decide (what waited, which day it is) and places in the log; the rest follows from the input."""
 
 

@@ -65,6 +65,7 @@ def content_id(kind: str, *parts: str) -> str:
     return f"{kind}-" + digest(kind, *parts).hex()
 
 
-def batch_seed(playbook: str, sequence: int, member_ids: tuple[str, ...]) -> int:
-    """Return the seed that shuffles a batch: 63 bits, fixed by its content."""
-    return int.from_bytes(digest("seed", playbook, sequence, *member_ids)[:8], "big") >> 1
+def batch_seed(playbook: str, sequence: int, member_ids: tuple[str, ...], salt: str = "") -> int:
+    """Return the seed that shuffles a batch: 63 bits, fixed by its content (and a salt, if there is one)."""
+    salted = ("salt", salt) if salt else ()
+    return int.from_bytes(digest("seed", playbook, sequence, *member_ids, *salted)[:8], "big") >> 1

@@ -163,12 +163,8 @@ class _Browser:
 
 
 def _about(found: Playbook) -> str:
-    batch = (
-        f", batch {found.batch_sequence} of {found.reflections} reflections"
-        if found.origin == "batch"
-        else ""
-    )
-    kept = percent(found.retention[-1]) if found.origin == "batch" and found.retention else "–"
+    batch = f", batch {found.batch_sequence} of {found.reflections} reflections" if found.batch else ""
+    kept = percent(found.batch.retention[-1]) if found.batch and found.batch.retention else "–"
     when = moment(found.created_at_ms)
     count = f"{len(found.entries)} {'entry' if len(found.entries) == 1 else 'entries'}"
     return f"{when} UTC, from {found.origin}{batch}, {count}, retention {kept}"

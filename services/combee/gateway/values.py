@@ -8,6 +8,7 @@ from pydantic import Field, StringConstraints
 from combee.core.formats.files import Format
 from combee.gateway.problems import Problem
 from combee_schemas.base import PlaybookName, Value
+from combee_schemas.plan import Outcomes
 from combee_schemas.playbook import LABEL_PATTERN, Label, Origin, Playbook
 
 LARGEST_WHOLE = 2.0**64
@@ -84,6 +85,8 @@ class VersionRow(Value):
     base_version: int = 0
     staleness: int = 0
     reflections: int = 0
+    outcomes: Outcomes = Outcomes()
+    """What the runs behind the batch came to, as far as their producers said: means of scores, successes."""
     entries: int = 0
     issued_by: str = ""
     """Who asked for it: `key:NAME`, `user:NAME@HOST`; empty: a batch."""
@@ -192,14 +195,24 @@ def listed(playbook: Playbook, labels: dict[str, Label]) -> Listed:
 
 def version_row(playbook: Playbook) -> VersionRow:
     """Return one version without its entries."""
-    ours = playbook.origin == "batch"
-    kept = VersionRow.model_fields.keys() & Playbook.model_fields.keys() - {"entries", "changes"}
+    batch = playbook.batch
+    plan = batch.plan if batch else None
     return VersionRow(
-        **{name: getattr(playbook, name) for name in kept - {"batch_id", "batch_sequence"}},
-        batch_id=playbook.batch_id if ours else "",
-        batch_sequence=playbook.batch_sequence if ours else None,
+        version=playbook.version,
+        origin=playbook.origin,
+        issued_by=playbook.issued_by,
+        batch_id=plan.batch_id if plan else "",
+        batch_sequence=plan.sequence if plan else None,
+        base_version=plan.base_version if plan else playbook.version - 1,
+        staleness=plan.staleness if plan else 0,
+        reflections=playbook.reflections,
+        outcomes=plan.outcomes if plan else Outcomes(),
         entries=len(playbook.entries),
         changes=dict(Counter(change.kind for change in playbook.changes)),
         model_calls=playbook.usage.calls,
         tokens=Tokens(read=playbook.usage.tokens_in, written=playbook.usage.tokens_out),
+        retention=batch.retention if batch else (),
+        degraded=batch.degraded if batch else False,
+        closed_at_ms=plan.closed_at_ms if plan else 0,
+        created_at_ms=playbook.created_at_ms,
     )

@@ -73,13 +73,13 @@ async def newest_batches(log: Log) -> dict[str, int]:
     """
     newest: dict[str, int] = {}
     for batch in await _candidates(log):
-        newest[batch.playbook] = max(batch.sequence, newest.get(batch.playbook, 0))
+        newest[batch.plan.playbook] = max(batch.plan.sequence, newest.get(batch.plan.playbook, 0))
     return newest
 
 
 async def unpublished(log: Log, published: Mapping[str, int]) -> list[Batch]:
     """Return the manifests without a version; ``published`` is the last sequence of each playbook's versions."""
-    found = {(batch.playbook, batch.sequence): batch for batch in await _candidates(log)}
+    found = {(batch.plan.playbook, batch.plan.sequence): batch for batch in await _candidates(log)}
     return [batch for (name, sequence), batch in found.items() if sequence > published.get(name, 0)]
 
 

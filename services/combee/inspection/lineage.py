@@ -168,7 +168,7 @@ class _Updates:
             update = await anext(self._messages, None)
             if update is None:
                 return None
-            key = (update.plan.sequence, update.plan.manifest_offset)
+            key = (update.plan.sequence, update.manifest_offset)
             if key >= wanted:
                 self._early.setdefault(key, update)
         return self._early[wanted]
@@ -244,7 +244,7 @@ async def _places(log: Log, name: str, ids: Collection[str]) -> dict[str, tuple[
     found: dict[str, tuple[int, int]] = {}
     async for batch in messages(log, topics.BATCHES, name):
         here = (one for one in batch.members if one.reflection_id in ids)
-        found |= {one.reflection_id: (one.offset, batch.sequence) for one in here}
+        found |= {one.reflection_id: (one.offset, batch.plan.sequence) for one in here}
     return found
 
 

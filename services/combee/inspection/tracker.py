@@ -12,7 +12,7 @@ import structlog
 from combee.core.identity import fingerprint, reflection_id
 from combee.core.playbook.spend import UNCAPPED, Pause, SpendPolicy, pause
 from combee.history import partition_of
-from combee.ports import Clock, Log, Record, TransientError
+from combee.ports import Clock, FatalError, Log, Record, TransientError
 from combee_schemas import topics
 from combee_schemas.base import Message
 from combee_schemas.batch import Batch
@@ -67,6 +67,8 @@ class Tracker:
         self.dead: set[str] = set()
         """Ids of reflections that are dead letters, or would have come of traces that are."""
         self.moved_at = clock.monotonic()
+        self._fatal: FatalError | None = None
+        """Why a topic is followed no longer."""
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["Tracker"]:
@@ -87,6 +89,7 @@ class Tracker:
         try:
             async with asyncio.timeout(60):
                 await asyncio.gather(*(event.wait() for event in current))
+            self._refuse_fatal()
             yield self
         finally:
             for task in follows:
@@ -120,6 +123,14 @@ class Tracker:
             except TransientError as error:
                 logger.warning("log_unavailable", topic=topic.name, error=str(error))
                 await asyncio.sleep(RETRY_S)
+            except FatalError as error:
+                self._fatal = error
+                current.set()
+                return
+
+    def _refuse_fatal(self) -> None:
+        if self._fatal is not None:
+            raise self._fatal
 
     def _reflection(self, record: Record) -> None:
         found = self._mine(record, topics.REFLECTIONS)
@@ -129,8 +140,10 @@ class Tracker:
     def _batch(self, record: Record) -> None:
         found = self._mine(record, topics.BATCHES)
         if found is not None:
-            self.batches[found.sequence] = found
-            self.batch_of |= {self._today(member.reflection_id): found.sequence for member in found.members}
+            self.batches[found.plan.sequence] = found
+            self.batch_of |= {
+                self._today(member.reflection_id): found.plan.sequence for member in found.members
+            }
 
     def _today(self, one: str) -> str:
         return self._earlier.get(one, one)
@@ -196,12 +209,13 @@ class Tracker:
         """Return why nothing is aggregated, if nothing is; the services may know a newer cap than we do."""
         if self.newest is None or max(self.batches, default=0) > self.newest.batch_sequence:
             return None
-        size = self.batches[max(self.batches)].batch_size if self.batches else 1
+        size = self.batches[max(self.batches)].plan.batch_size if self.batches else 1
         spend, now_ms = self.newest.spend, self._clock.now_ms()
         policy = self._spending.or_recorded(spend)
         return pause(spend, policy, in_flight=0, batch_size=size, now_ms=now_ms)
 
     def _complain(self, idle_s: float, stall_s: float, *, heed_pause: bool) -> None:
+        self._refuse_fatal()
         believed = heed_pause and idle_s >= min(PAUSED_S, stall_s)
         if believed and (found := self._pause()):
             until = datetime.fromtimestamp(found.until_ms / 1000, tz=UTC)
@@ -225,6 +239,8 @@ class Tracker:
 
         Raises
         ------
+        FatalError
+            If a topic can be followed no longer.
         StalledError
             If nothing about this playbook moved for ``stall_s``.
         PausedError

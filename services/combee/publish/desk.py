@@ -11,8 +11,8 @@ from combee.core.watermark import Watermark
 from combee.ports import Log, Outgoing, Record, TopicPartition, Transactor
 from combee_schemas import topics
 from combee_schemas.codec import CodecError
+from combee_schemas.plan import Plan
 from combee_schemas.playbook import Label, Playbook, deleted_key
-from combee_schemas.scan import Plan
 from combee_schemas.topics import Topic, key_of
 
 logger = structlog.get_logger()
@@ -25,6 +25,7 @@ class Held:
 
     offset: int
     plan: Plan
+    manifest_offset: int
     since: float
     is_planned: bool = False
 

@@ -22,7 +22,7 @@ async def unplanned(log: Log, desk: Desk, now: float) -> AsyncIterator[Record]:
     due = (key for key, held in desk.held.items() if not held.is_planned and now - held.since >= MANIFEST_S)
     for key in [key for key, _ in zip(due, range(ASKED_AT_ONCE), strict=False)]:
         held = desk.held[key]
-        held.is_planned = await is_planned(log, held.plan)
+        held.is_planned = await is_planned(log, held.plan, held.manifest_offset)
         if not held.is_planned:
             del desk.held[key]
             yield await found_again(log, desk, held)

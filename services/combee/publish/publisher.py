@@ -127,8 +127,12 @@ class Publisher:
         if after <= 0 or await self._is_held(desk, update):
             await self._skip(desk, record)
         elif after > 1:
-            held = Held(offset=record.offset, plan=update.plan, since=self._clock.monotonic())
-            desk.held[name, sequence] = held
+            desk.held[name, sequence] = Held(
+                offset=record.offset,
+                plan=update.plan,
+                manifest_offset=update.manifest_offset,
+                since=self._clock.monotonic(),
+            )
         else:
             await self._apply(desk, record, update)
             while held_next := desk.held.pop((name, desk.current(name).batch_sequence + 1), None):
@@ -138,7 +142,7 @@ class Publisher:
         """Return whether another update of this batch waits already; one that nobody planned makes way."""
         key = (update.plan.playbook, update.plan.sequence)
         held = desk.held.get(key)
-        if held is None or held.is_planned or await is_planned(self._log, held.plan):
+        if held is None or held.is_planned or await is_planned(self._log, held.plan, held.manifest_offset):
             return held is not None
         del desk.held[key]
         await self._bury(desk, await found_again(self._log, desk, held), UNPLANNED)
@@ -170,10 +174,10 @@ class Publisher:
 
     async def _lost(self, partition: int, update: Update) -> Sequence[Outgoing]:
         """Return dead letters for reflections of which no copy got through, their bytes untouched."""
-        lost = {seen.offset: seen for seen in update.seen if not seen.ok}
+        lost = {seen.offset: seen for seen in update.result.seen if not seen.ok}
         source = TopicPartition(topic=topics.REFLECTIONS.name, partition=partition)
         found = await self._log.read_at(source, sorted(lost))
-        batch = await manifest_of(self._log, update.plan) if found else None
+        batch = await manifest_of(self._log, update.plan, update.manifest_offset) if found else None
         # Not from the record's headers: anybody can write those.
         attempts = {member.offset: member.attempt for member in batch.members} if batch else {}
         return [self._letter(found[at], lost[at], update, attempts.get(at, 0)) for at in sorted(found)]
@@ -182,7 +186,7 @@ class Publisher:
         return dead_letter(
             record,
             service="scan",
-            reason=f"no copy survived batch {update.plan.batch_id}: {update.reason or 'see its partials'}",
+            reason=f"no copy survived batch {update.plan.batch_id}: {update.result.reason or 'see its partials'}",
             clock=self._clock,
             record_id=seen.reflection_id,
             playbook=update.plan.playbook,

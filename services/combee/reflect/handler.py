@@ -96,6 +96,11 @@ class ReflectHandler:
             trace_id=trace.trace_id,
             trace_digest=content,
             shown=trace.shown,
+            bullet_ids=trace.bullet_ids,
+            score=trace.score,
+            success=trace.success,
+            source=trace.source,
+            request=reply.request,
             usage=reply.usage,
             created_at_ms=self._clock.now_ms(),
         )

@@ -1,7 +1,7 @@
 """One node's work: ask the model for operations; everything around the reply is code."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import TypeVar
 
@@ -11,12 +11,12 @@ from combee.core.playbook import operations as ops
 from combee.core.playbook.echo import without_echoes
 from combee.core.shortening import shorter_reflection
 from combee.ports import LanguageModel, PoisonError, PromptTooLongError
-from combee.scan.outcome import SKIPPED, SPLIT, Outcome, reasons, spent
-from combee_schemas.base import Shown, Usage
+from combee.scan.outcome import SKIPPED, SPLIT, audited, reasons, spent
+from combee_schemas.base import NOTHING_SPENT, Shown, Usage
 from combee_schemas.model import Reply
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import Reflection
-from combee_schemas.scan import GroupMember, NodeStatus, Operation, Partial, Seen
+from combee_schemas.scan import GroupMember, NodeResult, NodeStatus, Operation, Partial, Seen
 
 T = TypeVar("T")
 
@@ -32,18 +32,23 @@ class Combined:
     carried: int = 0
     reason: str = ""
     usage: Usage = field(default_factory=Usage)
+    requests: tuple[str, ...] = ()
 
 
 class Aggregator:
     """Asks one model in a method's words."""
 
-    def __init__(self, model: LanguageModel, method: Method = ace, *, carry: bool = True) -> None:
+    def __init__(
+        self, model: LanguageModel, method: Method = ace, *, carry: bool = True, note: str = ""
+    ) -> None:
         self._model = model
         self._method = method
         self._carry = carry
         """Pass on by code what a combine neither used nor dropped by name: the overloaded model's loss."""
+        self._note = note
+        """What every result of a call is to say."""
 
-    async def group(self, base: Playbook, members: Sequence[GroupMember]) -> Outcome:
+    async def group(self, base: Playbook, members: Sequence[GroupMember]) -> NodeResult:
         """Return a level-0 node's outcome; a reply that stays unusable is a failed outcome, not an error."""
         try:
             reply = await self._asked(base, [member.reflection for member in members])
@@ -56,15 +61,17 @@ class Aggregator:
         except PoisonError as error:
             return _failed(members, str(error), spent(error))
         news, echoes = without_echoes(base, (member.reflection for member in members), answer.operations)
-        found = Outcome(
+        found = NodeResult(
             status="ok" if news else "empty",
+            reason=self._note,
             operations=news,
             seen=_seen(members, ok=True),
             echoes=echoes,
             usage=reply.usage,
+            requests=_request_of(reply),
         )
         # An echo counts as survived: its lesson is in the playbook.
-        return found.audited(0, ops.rests(answer.operations) - answer.guessed)
+        return audited(found, 0, ops.rests(answer.operations) - answer.guessed)
 
     async def _asked(self, base: Playbook, reflections: Sequence[Reflection]) -> Reply:
         """Return the reply about a group; one reflection alone is cut, and the playbook beside it, until it fits."""
@@ -84,46 +91,48 @@ class Aggregator:
                 refusal = error
         raise refusal
 
-    def _joined(self, base: Playbook, left: Outcome, right: Outcome) -> Outcome:
+    def _joined(self, base: Playbook, left: NodeResult, right: NodeResult) -> NodeResult:
         """Return the outcome of a group that had to be asked in halves; one half may have failed."""
         found = self._method.merge(base, (*left.operations, *right.operations))
         failed = left.status == right.status == "failed"
-        return Outcome(
+        return NodeResult(
             status="failed" if failed else "ok" if found else "empty",
             reason=reasons((left.reason, right.reason)),
             operations=found,
             seen=(*left.seen, *right.seen),
             echoes=(*left.echoes, *right.echoes),
             usage=left.usage + right.usage + SPLIT,
+            requests=(*left.requests, *right.requests),
         )
 
-    async def combine(self, base: Playbook, level: int, children: Sequence[Partial]) -> Outcome:
+    async def combine(self, base: Playbook, level: int, children: Sequence[Partial]) -> NodeResult:
         """Return an upper node's outcome: no call for fewer than two children that propose something."""
-        below = Outcome(
+        results = [child.result for child in children]
+        below = NodeResult(
             status="passed",
-            reason=reasons(child.reason for child in children),
-            seen=ops.merge_seen(child.seen for child in children),
-            echoes=tuple(chain.from_iterable(child.echoes for child in children)),
-            carried=sum(child.carried for child in children),
-            usage=sum((child.usage for child in children), Usage()),
+            reason=reasons(one.reason for one in results),
+            seen=ops.merge_seen(one.seen for one in results),
+            echoes=tuple(chain.from_iterable(one.echoes for one in results)),
+            carried=sum(one.carried for one in results),
+            usage=sum((one.usage for one in results), NOTHING_SPENT),
         )
         echoed = frozenset(one for echo in below.echoes for one in echo.evidence)
-        proposals = [child.operations for child in children if child.operations]
+        proposals = [one.operations for one in results if one.operations]
         if len(proposals) < 2:  # noqa: PLR2004 - there is nothing to combine
             status: NodeStatus = "passed" if proposals else "empty"
             only = tuple(chain.from_iterable(proposals))
-            found = replace(below, status=status, operations=only, usage=below.usage + SKIPPED)
-            return found.audited(level, ops.rests(only) | echoed)
+            passed = {"status": status, "operations": only, "usage": below.usage + SKIPPED}
+            return audited(below.model_copy(update=passed), level, ops.rests(only) | echoed)
         own = await self._combine(base, level, _by_age(chain.from_iterable(proposals), below.seen))
-        found = replace(
-            below,
-            status=own.status,
-            reason=reasons((own.reason, below.reason)),
-            operations=own.operations,
-            carried=below.carried + own.carried,
-            usage=below.usage + own.usage,
-        )
-        return found.audited(level, own.sure | echoed)
+        combined = {
+            "status": own.status,
+            "reason": reasons((own.reason, below.reason)),
+            "operations": own.operations,
+            "carried": below.carried + own.carried,
+            "usage": below.usage + own.usage,
+            "requests": own.requests,
+        }
+        return audited(below.model_copy(update=combined), level, own.sure | echoed)
 
     async def _combine(self, base: Playbook, level: int, items: Sequence[Operation]) -> Combined:
         try:
@@ -142,10 +151,12 @@ class Aggregator:
         found = (*answer.operations, *left_out)
         return Combined(
             status="ok",
+            reason=self._note,
             operations=self._method.merge(base, found) if left_out else found,
             sure=(ops.rests(answer.operations) - answer.guessed) | ops.rests(left_out),
             carried=len(left_out),
             usage=reply.usage,
+            requests=_request_of(reply),
         )
 
     def _both(self, base: Playbook, left: Combined, right: Combined) -> Combined:
@@ -158,6 +169,7 @@ class Aggregator:
             carried=left.carried + right.carried,
             reason=reasons((left.reason, right.reason)),
             usage=left.usage + right.usage + SPLIT,
+            requests=(*left.requests, *right.requests),
         )
 
     def _read(self, base: Playbook, reply: Reply, sources: Sequence[tuple[str, ...]]) -> Answer:
@@ -167,6 +179,10 @@ class Aggregator:
             error.usage = reply.usage
             raise error
         return answer
+
+
+def _request_of(reply: Reply) -> tuple[str, ...]:
+    return (reply.request,) if reply.request else ()
 
 
 def _passed(items: Sequence[Operation], status: NodeStatus, *, usage: Usage, reason: str = "") -> Combined:
@@ -189,8 +205,8 @@ def _halves(items: Sequence[T]) -> tuple[Sequence[T], Sequence[T]]:
     return items[:middle], items[middle:]
 
 
-def _failed(members: Sequence[GroupMember], reason: str, usage: Usage) -> Outcome:
-    return Outcome(status="failed", reason=reason, seen=_seen(members, ok=False), usage=usage)
+def _failed(members: Sequence[GroupMember], reason: str, usage: Usage) -> NodeResult:
+    return NodeResult(status="failed", reason=reason, seen=_seen(members, ok=False), usage=usage)
 
 
 def _seen(members: Sequence[GroupMember], *, ok: bool) -> tuple[Seen, ...]:
@@ -204,4 +220,5 @@ def _one_seen(member: GroupMember, shown: Shown | None, *, ok: bool) -> Seen:
         ok=ok,
         tags=member.reflection.bullet_tags if shown else (),
         shown_version=shown.version if shown else None,
+        source=member.reflection.source,
     )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from combee.ports import Log, Record, TopicPartition
 from combee.worker.restore import oldest_timestamp, read_since
 from combee_schemas import topics
-from combee_schemas.scan import Partial, Plan, Update
+from combee_schemas.scan import Partial, Planned, Update
 from combee_schemas.topics import Topic
 
 OUTPUTS: Mapping[str, Topic[Partial] | Topic[Update]] = {
@@ -24,13 +24,13 @@ class Answered:
     def __init__(self) -> None:
         self._nodes: dict[tuple[str, int, int], set[str]] = {}
 
-    def add(self, plan: Plan, node_id: str) -> None:
-        """Remember a node's result."""
-        self._nodes.setdefault(_batch(plan), set()).add(node_id)
+    def add(self, record: Planned, node_id: str) -> None:
+        """Remember a node's result; ``record`` is one of its batch."""
+        self._nodes.setdefault(_batch(record), set()).add(node_id)
 
-    def has(self, plan: Plan, node_id: str) -> bool:
-        """Return whether a node's result is known to be in the log."""
-        return node_id in self._nodes.get(_batch(plan), ())
+    def has(self, record: Planned, node_id: str) -> bool:
+        """Return whether a node's result is known to be in the log; ``record`` is one of its batch."""
+        return node_id in self._nodes.get(_batch(record), ())
 
     def forget(self, playbook: str, sequence: int) -> None:
         """Drop batches up to ``sequence``: a version contains them."""
@@ -47,8 +47,8 @@ class Answered:
     def _take(self, record: Record) -> None:
         result = OUTPUTS[record.topic].read_or_none(record)  # its reader dead-letters what cannot be read
         if result is not None:
-            self.add(result.plan, result.node_id)
+            self.add(result, result.node_id)
 
 
-def _batch(plan: Plan) -> tuple[str, int, int]:
-    return plan.playbook, plan.sequence, plan.manifest_offset
+def _batch(record: Planned) -> tuple[str, int, int]:
+    return record.plan.playbook, record.plan.sequence, record.manifest_offset

@@ -1,14 +1,17 @@
 """The scan service: ready nodes are asked, children are gathered, results rise to the next level."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import chain
 from weakref import WeakValueDictionary
 
+import structlog
+
 from combee.core import identity
 from combee.core.batching import tree
 from combee.core.methods.method import Method
+from combee.core.methods.templates import templates_hash
 from combee.ports import (
     Clock,
     DrainingError,
@@ -23,7 +26,7 @@ from combee.ports import (
 )
 from combee.scan.aggregate import Aggregator
 from combee.scan.answered import Answered
-from combee.scan.outcome import Outcome, shorter
+from combee.scan.outcome import shorter
 from combee.worker import planned
 from combee.worker.dead_letter_limiter import DeadLetterLimiter
 from combee.worker.methods import method
@@ -31,9 +34,14 @@ from combee.worker.playbooks import Playbooks
 from combee.worker.retry import write
 from combee_schemas import topics
 from combee_schemas.codec import CodecError
+from combee_schemas.plan import Plan
 from combee_schemas.playbook import Playbook
-from combee_schemas.scan import Group, Partial, Plan, Update
+from combee_schemas.scan import Group, NodeResult, Partial, Planned, Update
 
+logger = structlog.get_logger()
+
+TOLD_KEPT = 100
+"""Batches whose other templates were told of already."""
 LEAVES = topics.GROUPS.name
 LEVELS = {topic.name: level for level, topic in enumerate(topics.SCAN)}
 GatheringKey = tuple[str, str, int, int, tuple[int, ...]]
@@ -63,13 +71,12 @@ class ScanHandler:
         clock: Clock,
         *,
         methods: Callable[[str], Method] = method,
-        carry: bool = True,
         gate: DeadLetterLimiter | None = None,
     ) -> None:
         self._log = log
         self._model = model
         self._methods = methods
-        self._carry = carry
+        self._told: set[str] = set()
         self._gate = gate or DeadLetterLimiter(clock)
         self._answered = Answered()
         self._gatherings: dict[GatheringKey, Gathering] = {}
@@ -107,10 +114,10 @@ class ScanHandler:
         else:
             await self._child(topics.SCAN[LEVELS[record.topic]].read(record), record)
 
-    def _over(self, plan: Plan, node_id: str) -> bool:
+    def _over(self, record: Planned, node_id: str) -> bool:
         """Return whether a node needs no work: its batch is published or its result is in the log."""
-        published = self.playbooks.latest(plan.playbook).batch_sequence
-        return plan.sequence <= published or self._answered.has(plan, node_id)
+        published = self.playbooks.latest(record.plan.playbook).batch_sequence
+        return record.plan.sequence <= published or self._answered.has(record, node_id)
 
     async def _leaf(self, group: Group) -> None:
         if not tree.is_valid(group.plan.widths, len(topics.SCAN)):
@@ -118,18 +125,18 @@ class ScanHandler:
         if group.node_id != identity.node_id(group.plan.batch_id, 0, group.index):
             raise PoisonError(f"group {group.index} of {group.plan.batch_id} has a foreign node id")
         async with self._lock(group.node_id):
-            if not self._over(group.plan, group.node_id):
+            if not self._over(group, group.node_id):
                 self._gate.check(group.plan.playbook)
-                aggregator = await self._aggregator(group.plan)
-                outcome = await aggregator.group(await self._base(group.plan), group.members)
-                came = self._gate.failed if outcome.status == "failed" else self._gate.passed
+                aggregator = await self._aggregator(group)
+                result = await aggregator.group(await self._base(group), group.members)
+                came = self._gate.failed if result.status == "failed" else self._gate.passed
                 came(group.plan.playbook, len(group.members))
-                await self._emit(group.plan, 0, group.index, outcome)
+                await self._emit(group, 0, group.index, result)
 
     async def _child(self, child: Partial, record: Record) -> None:
         level = LEVELS[record.topic]
         index = await self._check(child, level, record)
-        if self._over(child.plan, child.parent_id):
+        if self._over(child, child.parent_id):
             return
         key = _gathering_key(child)
         gathering = self._gatherings.setdefault(key, Gathering(record.source))
@@ -139,12 +146,12 @@ class ScanHandler:
             await self._siblings(gathering, child)
             return
         async with self._lock(child.parent_id):
-            if not self._over(child.plan, child.parent_id):
+            if not self._over(child, child.parent_id):
                 children = [gathering.children[i] for i in wanted]
-                base = await self._base(child.plan)
-                aggregator = await self._aggregator(child.plan)
-                outcome = await aggregator.combine(base, level, children)
-                await self._emit(child.plan, level, index, outcome)
+                base = await self._base(child)
+                aggregator = await self._aggregator(child)
+                result = await aggregator.combine(base, level, children)
+                await self._emit(child, level, index, result)
         gathering.done.set()
         self._gatherings.pop(key, None)
 
@@ -153,7 +160,7 @@ class ScanHandler:
         if await self._waited(gathering.done, planned.MANIFEST_S):
             return
         try:
-            await self._refuse_unplanned(child.plan)
+            await self._refuse_unplanned(child)
         except PoisonError:
             # All that gathered here name that batch; each is refused for itself.
             self._gatherings.pop(_gathering_key(child), None)
@@ -172,13 +179,14 @@ class ScanHandler:
             raise DrainingError("waiting")
         return event.is_set()
 
-    async def _refuse_unplanned(self, plan: Plan) -> None:
+    async def _refuse_unplanned(self, record: Planned) -> None:
         """Give up what waits for something that will never come, because nobody cut its batch."""
-        if await planned.is_planned(self._log, plan):
+        where = record.plan, record.manifest_offset
+        if await planned.is_planned(self._log, *where):
             return
         await self._waited(asyncio.Event(), planned.MANIFEST_S)
-        if not await planned.is_planned(self._log, plan):
-            raise PoisonError(f"{plan.batch_id} was never cut: no manifest says so")
+        if not await planned.is_planned(self._log, *where):
+            raise PoisonError(f"{record.plan.batch_id} was never cut: no manifest says so")
 
     async def _check(self, child: Partial, level: int, record: Record) -> int:
         """Return the parent's index; refuse a child that does not belong where it was found."""
@@ -196,57 +204,87 @@ class ScanHandler:
             raise PoisonError(f"node {child.node_id} is not on its siblings' partition")
         return index
 
-    async def _aggregator(self, plan: Plan) -> Aggregator:
+    async def _aggregator(self, record: Planned) -> Aggregator:
+        """Return who asks for a node, by the settings of its batch: this worker's own do not count."""
+        settings = record.plan.settings
         try:
-            named = self._methods(plan.method)
+            named = self._methods(settings.method)
         except FatalError:
             # Anybody can write the name of a method that nobody has: only a batch of ours may stop us.
-            await self._refuse_unplanned(plan)
+            await self._refuse_unplanned(record)
             raise
-        return Aggregator(self._model, named, carry=self._carry)
+        return Aggregator(self._model, named, carry=settings.carry, note=self._difference(record.plan, named))
+
+    def _difference(self, plan: Plan, method: Method) -> str:
+        """Return what is to be said where a batch was planned with other templates than this worker has.
+
+        After an upgrade nobody has them any more: to refuse would end in dead letters. So it is said, here and in the
+        result, and the requests' hashes tell what was asked.
+        """
+        planned_with, own = plan.settings.templates, templates_hash(method)
+        if planned_with in {"", own}:
+            return ""
+        if plan.batch_id not in self._told:
+            if len(self._told) >= TOLD_KEPT:
+                self._told.clear()
+            self._told.add(plan.batch_id)
+            logger.error(
+                "templates_differ",
+                playbook=plan.playbook,
+                sequence=plan.sequence,
+                method=plan.settings.method,
+                planned_with=planned_with,
+                own=own,
+                remedy="run one version of Combee in all services",
+            )
+        return f"asked with other templates ({own[:12]}) than it was planned with ({planned_with[:12]})"
 
     def _lock(self, node_id: str) -> asyncio.Lock:
         return self._locks.setdefault(node_id, asyncio.Lock())
 
-    async def _base(self, plan: Plan) -> Playbook:
+    async def _base(self, record: Planned) -> Playbook:
+        plan = record.plan
         try:
             return await self.playbooks.exactly(plan.playbook, plan.base_version, plan.base_history_offset)
         except TransientError:
-            await self._refuse_unplanned(plan)
+            await self._refuse_unplanned(record)
             raise
 
-    async def _emit(self, plan: Plan, level: int, index: int, outcome: Outcome) -> None:
+    async def _emit(self, record: Planned, level: int, index: int, result: NodeResult) -> None:
         """Write a node's result; one too large for a record is made shorter, so that the tree completes."""
-        for one in chain([outcome], shorter(outcome, level)):
+        for one in chain([result], shorter(result, level)):
             try:
-                outgoing = await self._result(plan, level, index, one)
+                outgoing = await self._result(record, level, index, one)
             except CodecError:
                 continue
             break
         await write(self._log, outgoing)
-        self._answered.add(plan, identity.node_id(plan.batch_id, level, index))
+        self._answered.add(record, identity.node_id(record.plan.batch_id, level, index))
 
-    async def _result(self, plan: Plan, level: int, index: int, outcome: Outcome) -> Outgoing:
-        result: Mapping[str, object] = {
-            "plan": plan,
-            "node_id": identity.node_id(plan.batch_id, level, index),
-            "status": outcome.status,
-            "reason": outcome.reason[:500],
-            "operations": outcome.operations,
-            "seen": outcome.seen,
-            "echoes": outcome.echoes,
-            "carried": outcome.carried,
-            "usage": outcome.usage,
-        }
+    async def _result(self, record: Planned, level: int, index: int, result: NodeResult) -> Outgoing:
+        plan = record.plan
+        node_id = identity.node_id(plan.batch_id, level, index)
+        result = result.model_copy(update={"reason": result.reason[:500]})
         if tree.is_root(plan.widths, level):
-            return topics.UPDATES.record(Update.model_validate(result))
+            return topics.UPDATES.record(
+                Update(plan=plan, manifest_offset=record.manifest_offset, node_id=node_id, result=result)
+            )
         above = topics.SCAN[level + 1]
-        parent_id = identity.node_id(plan.batch_id, level + 1, tree.parent_index(plan.widths, level, index))
-        partial = Partial.model_validate({**result, "parent_id": parent_id, "level": level, "index": index})
+        partial = Partial(
+            plan=plan,
+            manifest_offset=record.manifest_offset,
+            node_id=node_id,
+            parent_id=identity.node_id(
+                plan.batch_id, level + 1, tree.parent_index(plan.widths, level, index)
+            ),
+            level=level,
+            index=index,
+            result=result,
+        )
         partition = above.place(partial, await self._log.partitions(above.name))
         return above.record(partial, partition=partition)
 
 
 def _gathering_key(child: Partial) -> GatheringKey:
     plan = child.plan
-    return child.parent_id, plan.playbook, plan.sequence, plan.manifest_offset, plan.widths
+    return child.parent_id, plan.playbook, plan.sequence, child.manifest_offset, plan.widths

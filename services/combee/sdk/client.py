@@ -4,7 +4,7 @@ import asyncio
 import inspect
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
@@ -22,7 +22,7 @@ from combee.sdk.reading import PlaybookRef
 from combee.sdk.redaction import Redact, Redactor
 from combee.sdk.transport import Transport, UnconfiguredTransport
 from combee.sdk.view import PlaybookView
-from combee_schemas.base import Shown
+from combee_schemas.base import Shown, Source
 from combee_schemas.playbook import LATEST
 from combee_schemas.reflection import Reflection
 from combee_schemas.trace import Trace
@@ -124,6 +124,10 @@ class BaseClient:
         feedback: str = "",
         target: str | None = None,
         shown: Shown | None = None,
+        bullet_ids: Sequence[str] = (),
+        score: Mapping[str, float] | float | None = None,
+        success: bool | None = None,
+        source: Source | None = None,
         agent: str = "",
         metadata: Mapping[str, str] | None = None,
         trace_id: str | None = None,
@@ -143,6 +147,10 @@ class BaseClient:
             "feedback": feedback,
             "target": target,
             "shown": shown,
+            "bullet_ids": bullet_ids,
+            "score": {} if score is None else score,
+            "success": success,
+            "source": source,
             "agent": agent,
             "metadata": dict(metadata) if isinstance(metadata, Mapping) else metadata or {},
         }
@@ -165,8 +173,11 @@ class BaseClient:
         answer: str | None = None,
     ) -> None:
         """Add how a run ended to the trace of ``trace(…, outcome_within_s=…)``. Never waits, never raises."""
-        changes = {"feedback": feedback_text(feedback, success=success), "target": target, "answer": answer}
-        self._core.outcome(str(trace_id), {name: str(value) for name, value in changes.items() if value})
+        texts = {"feedback": feedback_text(feedback, success=success), "target": target, "answer": answer}
+        changes: dict[str, object] = {name: str(value) for name, value in texts.items() if value}
+        if success is not None:
+            changes["success"] = bool(success)
+        self._core.outcome(str(trace_id), changes)
 
     def _validated(self, kind: type[Any], fields: Mapping[str, Any]) -> Any:
         try:

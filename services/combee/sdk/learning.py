@@ -32,6 +32,8 @@ class Run:
         self._steps: list[str] = []
         self._feedback: list[str] = []
         self._target: str | None = None
+        self._success: bool | None = None
+        self._score: Mapping[str, float] | float | None = None
 
     def step(self, who: str, text: str) -> None:
         """Record something that happened: a message, a tool's call or its result."""
@@ -42,12 +44,15 @@ class Run:
         feedback: str = "",
         *,
         success: bool | None = None,
+        score: Mapping[str, float] | float | None = None,
         target: str | None = None,
         answer: str | None = None,
     ) -> None:
-        """Say how the run went: in words, whether it succeeded, and the right answer where it is known."""
+        """Say how the run went: in words, whether it succeeded, in numbers; and the right answer, if it is known."""
         if told := feedback_text(feedback, success=success):
             self._feedback.append(told)
+        self._success = success if success is not None else self._success
+        self._score = score if score is not None else self._score
         self._target = target if target is not None else self._target
         self.answer = answer if answer is not None else self.answer
 
@@ -67,6 +72,8 @@ class Run:
             feedback="\n".join(self._feedback),
             target=self._target,
             shown=self.playbook.shown(),
+            success=self._success,
+            score=self._score,
             metadata=self.metadata,
             trace_id=self.trace_id,
         )

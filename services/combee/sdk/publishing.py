@@ -89,7 +89,7 @@ def approximate_bytes(message: Publishable) -> int:
         if isinstance(value, str):
             total += len(value)
         elif isinstance(value, Mapping):
-            total += sum(len(name) + len(text) for name, text in value.items())
+            total += sum(len(name) + (len(one) if isinstance(one, str) else 9) for name, one in value.items())
     return total
 
 

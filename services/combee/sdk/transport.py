@@ -8,8 +8,10 @@ from typing import Protocol
 
 from combee.history import History
 from combee.ports import FencedError, Log, Outgoing, PoisonError, Record, TransientError
+from combee.sdk.logs import logger
 from combee_schemas import topics
 from combee_schemas.codec import CodecError
+from combee_schemas.errors import NewerVersionError
 from combee_schemas.playbook import Label, Playbook
 from combee_schemas.reflection import Reflection
 from combee_schemas.topics import Topic, key_of
@@ -90,6 +92,8 @@ class LogTransport:
     def __init__(self, log: Log) -> None:
         self._log = log
         self._history = History(log)
+        self._outdated: set[str] = set()
+        """Topics of which it was said that a newer process writes them."""
 
     async def send(self, messages: Sequence[Publishable]) -> None:
         try:
@@ -126,8 +130,14 @@ class LogTransport:
         if record.value is None:
             sink.take(key, None)
             return
-        message = topic.read_or_none(record)
-        if message is not None:  # else written by something newer than this client; what is known stays
+        try:
+            message = topic.read_or_none(record)
+        except NewerVersionError as error:
+            if topic.name not in self._outdated:
+                self._outdated.add(topic.name)
+                logger.error("playbooks are not kept fresh, what is known stays: %s", error)
+            return
+        if message is not None:
             sink.take(key, message)
 
     async def watch(self, name: str, label: str) -> None:

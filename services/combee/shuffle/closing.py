@@ -14,7 +14,7 @@ from combee.shuffle.manifests import InFlight
 from combee.shuffle.misfits import Misfits
 from combee.shuffle.partition import GROUP, REFLECTIONS, PartitionState
 from combee.shuffle.pauses import Pauses
-from combee.worker.methods import chosen
+from combee.worker.methods import chosen, plan_settings
 from combee.worker.playbooks import Playbooks
 from combee.worker.view import View
 from combee_schemas import topics
@@ -22,7 +22,7 @@ from combee_schemas.base import Usage
 from combee_schemas.batch import Batch, Member
 from combee_schemas.control import BatchSize
 from combee_schemas.reflection import Reflection
-from combee_schemas.scan import Seen, Update
+from combee_schemas.scan import NodeResult, Seen, Update
 
 logger = structlog.get_logger()
 
@@ -50,15 +50,7 @@ class Closer:
         self._pauses = pauses
         self._misfits = Misfits(chosen(settings).HOLDS, settings.method, playbooks)
         self._pulse_at = float("-inf")
-        self._plan_policy = plan.PlanPolicy(
-            method=settings.method,
-            holds=chosen(settings).HOLDS,
-            copies=settings.copies,
-            fan_in=settings.fan_in,
-            max_levels=settings.max_levels,
-            group_bytes=settings.max_group_bytes,
-            aggregate_tokens=settings.aggregate_tokens,
-        )
+        self._settings_of_plans = plan_settings(settings)
 
     def _policy(self, playbook: str) -> WindowPolicy:
         decided = self._sizes.get(playbook)
@@ -133,10 +125,10 @@ class Closer:
         logger.info(
             "batch",
             playbook=name,
-            sequence=batch.sequence,
+            sequence=batch.plan.sequence,
             reflections=len(batch.members),
-            widths=batch.widths,
-            reason=batch.reason,
+            widths=batch.plan.widths,
+            reason=batch.plan.reason,
             dropped=len(dropped),
         )
 
@@ -153,9 +145,9 @@ class Closer:
         batch = plan.plan_batch(
             name,
             state.manifests.sequences.get(name, 0) + 1,
-            [item.member for item in taken],
+            [plan.with_run(item.member, bodies[item.member.offset]) for item in taken],
             [item.size for item in taken],
-            policy=self._plan_policy,
+            settings=self._settings_of_plans,
             base=plan.Base(
                 version=base.version, sequence=base.batch_sequence, history_offset=base.history_offset
             ),
@@ -163,14 +155,14 @@ class Closer:
             batch_size=self.batch_size(name),
             through_offset=state.through(name),
             dropped=dropped,
+            waiting=len(state.window(name)),
+            reflect_usage=total(self._usages([bodies[item.member.offset] for item in taken])),
             closed_at_ms=self._clock.now_ms(),
         )
         return batch.model_copy(
             update={
                 "oldest_unpublished_offset": state.manifests.oldest_unpublished,
                 "max_inflight_batches": self._settings.max_inflight_batches,
-                "waiting": len(state.window(name)),
-                "reflect_usage": total(self._usages([bodies[one.offset] for one in batch.members])),
             }
         )
 
@@ -230,9 +222,9 @@ class Closer:
     async def _overdue(self, state: PartitionState, flying: InFlight) -> None:
         """Emit a batch's groups again under the same ids; at last close it degraded."""
         batch, tries = flying.batch, flying.emissions
-        logger.error("batch_overdue", playbook=batch.playbook, sequence=batch.sequence, tries=tries)
+        logger.error("batch_overdue", playbook=batch.plan.playbook, sequence=batch.plan.sequence, tries=tries)
         # What waits for an earlier batch may be complete: only the first in line is ever given up.
-        first = all(batch.sequence <= other for other in state.manifests.in_flight[batch.playbook])
+        first = all(batch.plan.sequence <= other for other in state.manifests.in_flight[batch.plan.playbook])
         patient = not first or flying.answered_s < self._settings.batch_timeout_s
         if patient or tries <= self._settings.batch_retries:
             bodies = await self._read_bodies(state.number, [m.offset for m in batch.members])
@@ -247,15 +239,16 @@ class Closer:
 
 def degraded(batch: Batch, manifest_offset: int) -> Outgoing:
     """Return an update that closes a batch without a result: its reflections go to the dead letters."""
-    update = Update(
-        plan=plan.make_plan(batch, manifest_offset),
-        node_id=f"degraded-{batch.batch_id}",
+    result = NodeResult(
         status="failed",
         reason="no result within the batch time-out",
         seen=tuple(
-            Seen(reflection_id=member.reflection_id, offset=member.offset, ok=False)
+            Seen(reflection_id=member.reflection_id, offset=member.offset, ok=False, source=member.source)
             for member in batch.members
         ),
-        usage=Usage(skips=sum(batch.widths)),
+        usage=Usage(skips=sum(batch.plan.widths)),
     )
-    return topics.UPDATES.record(update)
+    node_id = f"degraded-{batch.plan.batch_id}"
+    return topics.UPDATES.record(
+        Update(plan=batch.plan, manifest_offset=manifest_offset, node_id=node_id, result=result)
+    )

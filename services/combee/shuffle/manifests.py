@@ -40,10 +40,12 @@ class Manifests:
 
     def add(self, batch: Batch, offset: int, now: float) -> None:
         """Take in a manifest."""
-        name = batch.playbook
-        self.sequences[name] = max(self.sequences.get(name, 0), batch.sequence)
-        self.through[name] = max(self.through.get(name, -1), batch.through_offset)
-        self.in_flight.setdefault(name, {})[batch.sequence] = InFlight(batch=batch, offset=offset, since=now)
+        name = batch.plan.playbook
+        self.sequences[name] = max(self.sequences.get(name, 0), batch.plan.sequence)
+        self.through[name] = max(self.through.get(name, -1), batch.plan.through_offset)
+        self.in_flight.setdefault(name, {})[batch.plan.sequence] = InFlight(
+            batch=batch, offset=offset, since=now
+        )
         for member in batch.members:
             self._ids[name, member.reflection_id, member.attempt] = offset
         self._forget(offset - self.horizon)

@@ -5,7 +5,7 @@ from typing import Any
 from combee.ports import DrainingError
 from combee.sim.roles.respond import MODEL, respond
 from combee_schemas.base import Usage
-from combee_schemas.model import Prompt, Reply
+from combee_schemas.model import Prompt, Reply, request_hash
 
 
 def as_request(prompt: Prompt) -> dict[str, Any]:
@@ -37,10 +37,10 @@ class SimulatedModel:
         if self._draining:
             raise DrainingError("the simulated model takes no further call")
         self.calls += 1
-        said = respond(as_request(prompt), self.seed)
-        return Reply(
-            body=said.reply, usage=Usage(calls=1, tokens_in=said.tokens_in, tokens_out=said.tokens_out)
-        )
+        request = as_request(prompt)
+        said = respond(request, self.seed)
+        usage = Usage(calls=1, tokens_in=said.tokens_in, tokens_out=said.tokens_out)
+        return Reply(body=said.reply, usage=usage, request=request_hash((), request))
 
     def drain(self) -> None:
         """Refuse every further call."""

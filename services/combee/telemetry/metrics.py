@@ -184,14 +184,15 @@ class Metrics:
     def published(self, playbook: Playbook) -> None:
         """A version was written."""
         self._versions.labels(playbook.origin).inc()
-        if playbook.origin != "batch":
+        batch = playbook.batch
+        if batch is None:
             return
-        self._batch_seconds.observe(max(0, playbook.created_at_ms - playbook.closed_at_ms) / 1000)
-        if playbook.retention:
-            self._retentions.observe(playbook.retention[-1])
+        self._batch_seconds.observe(max(0, playbook.created_at_ms - batch.plan.closed_at_ms) / 1000)
+        if batch.retention:
+            self._retentions.observe(batch.retention[-1])
             if playbook.name in self._named or len(self._named) < MOST_PLAYBOOKS:
                 self._named.add(playbook.name)
-                self._retention.labels(playbook.name).set(playbook.retention[-1])
+                self._retention.labels(playbook.name).set(batch.retention[-1])
 
     # ---- how it is now
 
@@ -216,7 +217,7 @@ class Metrics:
     def flying(self, batches: Sequence[Batch]) -> None:
         """These batches have no version yet."""
         self._flying.set(len(batches))
-        self._batch_closed_ms = min((batch.closed_at_ms for batch in batches), default=None)
+        self._batch_closed_ms = min((batch.plan.closed_at_ms for batch in batches), default=None)
 
     def looked(self) -> None:
         """Lag and batches have just been looked up."""

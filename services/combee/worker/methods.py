@@ -7,9 +7,11 @@ from typing import cast
 
 from combee.core.methods import ace, gepa
 from combee.core.methods.method import Method
+from combee.core.methods.templates import templates_hash
 from combee.ports import FatalError
 from combee.settings.group import SettingsError
 from combee.settings.settings import BatchSettings
+from combee_schemas.plan import PlanSettings
 
 GROUP = "combee.methods"
 PARTS = tuple(name for name in vars(Method) if not name.startswith("_"))
@@ -68,3 +70,39 @@ def chosen(settings: BatchSettings) -> Method:
             " makes of one version cannot be applied to a later one: set it to 1, or choose another COMBEE_METHOD"
         )
     return found
+
+
+def plan_settings(settings: BatchSettings) -> PlanSettings:
+    """Return what the manifests of batches cut with this configuration say of it.
+
+    Raises
+    ------
+    FatalError
+        As for ``chosen``.
+    """
+    found = chosen(settings)
+    return PlanSettings(
+        method=settings.method,
+        templates=templates_hash(found),
+        holds=found.HOLDS,
+        copies=settings.copies,
+        carry=settings.carry,
+        fan_in=settings.fan_in,
+        max_levels=settings.max_levels,
+        group_bytes=settings.max_group_bytes,
+        aggregate_tokens=settings.aggregate_tokens,
+    )
+
+
+def as_configured(plan: PlanSettings) -> dict[str, object]:
+    """Return the configuration (fields of ``BatchSettings``) under which batches are cut as a manifest says."""
+    known = {
+        "copies": plan.copies,
+        "fan_in": plan.fan_in,
+        "max_levels": plan.max_levels,
+        "max_group_bytes": plan.group_bytes,
+        "aggregate_tokens": plan.aggregate_tokens,
+    }
+    # What version 1 did not record stays as it is configured.
+    settings = {name: value for name, value in known.items() if value} if plan.templates else {}
+    return {"method": plan.method, "carry": plan.carry, **settings}

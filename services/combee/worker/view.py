@@ -10,6 +10,7 @@ import structlog
 from combee.ports import Log, Record, TransientError
 from combee_schemas.base import Message
 from combee_schemas.codec import CodecError
+from combee_schemas.errors import NewerVersionError
 from combee_schemas.topics import Topic, key_of
 
 logger = structlog.get_logger()
@@ -19,7 +20,10 @@ RETRY_S = 1.0
 
 
 class View(Generic[M]):
-    """The newest message per key; a tombstone removes it; undecodable records are logged and skipped."""
+    """The newest message per key; a tombstone removes it; undecodable records are logged and skipped.
+
+    What a newer process writes is left out too, and said once: what is known stays.
+    """
 
     def __init__(
         self,
@@ -37,6 +41,8 @@ class View(Generic[M]):
         self._reading = self._latest
         self._current = asyncio.Event()
         self._connected = False
+        self._outdated = False
+        """Whether it was said that a newer process writes this topic."""
 
     def get(self, key: str) -> M | None:
         """Return the newest message under a key."""
@@ -91,6 +97,14 @@ class View(Generic[M]):
         if self._reading is self._latest:
             self._on_change(key, message)
 
+    def _keep(self, key: str, error: NewerVersionError) -> None:
+        """Let a key stand as it was known; who must know the newest version ends when it needs it."""
+        if key in self._latest:
+            self._reading.setdefault(key, self._latest[key])
+        if not self._outdated:
+            self._outdated = True
+            logger.error("upgrade_needed", topic=self._topic.name, key=key, reason=str(error))
+
     def _take(self, record: Record) -> None:
         key = key_of(record)
         if record.value is None:
@@ -100,6 +114,9 @@ class View(Generic[M]):
             message = self._topic.read_own(record)
         except CodecError as error:
             logger.error("undecodable", topic=record.topic, offset=record.offset, error=str(error))
+            return
+        except NewerVersionError as error:
+            self._keep(key, error)
             return
         known = self._reading.get(key)
         if known is None or self._newer(message, known):

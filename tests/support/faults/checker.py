@@ -154,22 +154,25 @@ def _nodes(found: Dump) -> Iterator[str]:
         u.plan.batch_id: u for _, u in reversed(list(found.messages(topics.UPDATES))) if isinstance(u, Update)
     }
     for _, batch in found.messages(topics.BATCHES):
-        if isinstance(batch, Batch) and batch.batch_id in updates:
-            yield from _tree(batch, updates[batch.batch_id], set(groups), parents)
+        if isinstance(batch, Batch) and batch.plan.batch_id in updates:
+            yield from _tree(batch, updates[batch.plan.batch_id], set(groups), parents)
 
 
 def _tree(batch: Batch, update: Update, groups: set[str], parents: Mapping[str, str]) -> Iterator[str]:
     degraded = update.node_id.startswith("degraded-")
-    for level, width in enumerate(batch.widths[:-1]):
+    for level, width in enumerate(batch.plan.widths[:-1]):
         for index in range(width):
-            node = identity.node_id(batch.batch_id, level, index)
-            above = identity.node_id(batch.batch_id, level + 1, tree.parent_index(batch.widths, level, index))
+            node = identity.node_id(batch.plan.batch_id, level, index)
+            above = identity.node_id(
+                batch.plan.batch_id, level + 1, tree.parent_index(batch.plan.widths, level, index)
+            )
             if level == 0 and node not in groups:
-                yield f"tree: batch {batch.sequence} of {batch.playbook} lacks group {index}"
+                yield f"tree: batch {batch.plan.sequence} of {batch.plan.playbook} lacks group {index}"
+            named = f"node {level}.{index} of batch {batch.plan.sequence} of {batch.plan.playbook}"
             if node not in parents and not degraded:
-                yield f"tree: node {level}.{index} of batch {batch.sequence} of {batch.playbook} has no result"
+                yield f"tree: {named} has no result"
             elif parents.get(node, above) != above:
-                yield f"tree: node {level}.{index} of batch {batch.sequence} of {batch.playbook} has a foreign parent"
+                yield f"tree: {named} has a foreign parent"
 
 
 def _replayed(found: Dump, budget_tokens: int) -> Iterator[str]:

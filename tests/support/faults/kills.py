@@ -12,6 +12,7 @@ from combee.inspection.tracker import Tracker
 from combee_schemas import topics
 from combee_schemas.batch import Batch
 from combee_schemas.playbook import Playbook
+from support.ledger import batch_of
 from support.running import PLAYBOOK, Running, running_stack, traces
 
 SERVICES = ("reflect", "shuffle", "scan", "publish")
@@ -65,7 +66,9 @@ async def _judge(running: Running, *, count: int, kills: int) -> None:
     assert ledger.violations == ()
     assert (ledger.reflections, ledger.applied, ledger.lost, ledger.double) == (count, count, 0, 0)
     assert [one.version for one in versions] == list(range(1, len(batches) + 1))
-    assert all(0 <= one.staleness < running.settings.batch.max_inflight_batches for one in versions)
+    assert all(
+        0 <= batch_of(one).plan.staleness < running.settings.batch.max_inflight_batches for one in versions
+    )
     # Only what was in flight at a kill may be asked again.
     assert running.repeated_calls() <= kills * 2 * running.settings.model.llm_concurrency
 

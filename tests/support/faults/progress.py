@@ -66,7 +66,7 @@ class Progress:
                 self.offsets[message.reflection_id] = max(seen, record.offset)
             case Batch():
                 self.batch_of |= {
-                    m.reflection_id: (message.playbook, message.sequence) for m in message.members
+                    m.reflection_id: (message.plan.playbook, message.plan.sequence) for m in message.members
                 }
             case Playbook():
                 self.applied[message.name] = max(self.applied.get(message.name, 0), message.batch_sequence)

@@ -199,7 +199,7 @@ async def _judge(run: Run, *, name: str, seed: int, began: float) -> Outcome:
         lost=ledger.lost,
         double=ledger.double,
         dead_lettered=len(run.progress.dead_lettered & run.driver.acked.keys()),
-        levels=max(len(one.widths) for one in batches),
+        levels=max(len(one.plan.widths) for one in batches),
         calls=len(run.cluster.calls()),
         extra_calls=extra,
         ready_s=round(max(run.ready_s), 2) if run.ready_s else None,

@@ -18,6 +18,7 @@ from combee_schemas.codec import encode
 from combee_schemas.playbook import Entry, Playbook
 from support import ledger
 from support.deployment import Deployment
+from support.flat import changed
 from support.ledger import NAME, outgoing, reflection
 from support.reading import COUNT, learned_from, put, run, run_json, use_log
 
@@ -64,7 +65,7 @@ def test_show_tells_what_was_retained_and_how_many_calls_were_planned(learned: D
         "carried": 7,
         "usage": Usage(calls=6, skips=1, splits=2, re_asks=1),
     }
-    put(learned, topics.PLAYBOOKS, NAME, encode(newest.model_copy(update=worse)))
+    put(learned, topics.PLAYBOOKS, NAME, encode(changed(newest, **worse)))
     out = run("playbook", "show", NAME).stdout
     assert "→ 40 % in the playbook; 7 proposals carried" in out
     assert "warning: retention is falling: 40 %" in out

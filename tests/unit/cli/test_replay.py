@@ -2,7 +2,8 @@
 
 import pytest
 
-from combee.cli.replay.replaying import Replay, Replayed, content_of, plan_of
+from combee.cli.replay.replaying import Replay, Replayed, content_of
+from combee.core.batching.plan import plan_hash
 from combee.inspection.audit import audit
 from combee.inspection.tracker import StalledError
 from combee.ports import FatalError
@@ -63,7 +64,7 @@ async def test_a_replay_of_recorded_answers_gives_the_same_plans_and_versions_wi
     second, found = await again(first)
     assert (found.versions, found.batches, found.model_calls) == (5, 3, 0)
     assert (found.plans_differ, found.contents_differ) == ([], [])
-    plans = [[plan_of(one) for one in ledger.batches(each.log)] for each in (first, second)]
+    plans = [[plan_hash(one) for one in ledger.batches(each.log)] for each in (first, second)]
     assert plans[0] == plans[1]
     assert said(second) == said(first)
     assert second.model.calls == 0

@@ -13,6 +13,7 @@ from combee_schemas.batch import Batch
 from combee_schemas.codec import encode
 from support import ledger
 from support.deployment import Deployment
+from support.flat import flat
 from support.ledger import NAME, outgoing, reflection
 from support.reading import COUNT, learned_from, put, run, run_json
 
@@ -129,12 +130,17 @@ async def test_batches_without_a_version_are_in_flight() -> None:
 
 async def test_a_batch_in_flight_is_found_behind_many_of_other_playbooks() -> None:
     deployment = Deployment(partitions=1)
-    old = Batch(
-        batch_id="b", playbook="old", sequence=3, seed=0, members=(), copies=1, widths=(1,), base_version=0,
+    old = flat(
+        Batch, batch_id="b", playbook="old", sequence=3, seed=0, members=(), copies=1, widths=(1,), base_version=0,
         through_offset=0, reason="size", batch_size=1,
     )  # fmt: skip
     late = [
-        old.model_copy(update={"playbook": "new", "sequence": n, "oldest_unpublished_offset": 0})
+        old.model_copy(
+            update={
+                "plan": old.plan.model_copy(update={"playbook": "new", "sequence": n}),
+                "oldest_unpublished_offset": 0,
+            }
+        )
         for n in range(1, 99)
     ]
     key = Outgoing(topic=topics.BATCHES.name, key=b"k", value=encode(old), partition=0)

@@ -14,6 +14,7 @@ from combee_schemas.reflection import Reflection
 from combee_schemas.trace import Trace
 from support import ledger
 from support.deployment import Deployment
+from support.flat import flat
 from support.ledger import NAME
 from support.reading import learned_from, publish_with, run, run_json, use_log
 
@@ -107,10 +108,13 @@ def test_cost_counts_each_day_once_by_its_last_version() -> None:
     def version(number: int, day: int, tokens: int, cost: float) -> Playbook:
         spend = Spend(day=day, tokens=tokens, cost=cost)
         used = Usage(calls=1, tokens_in=tokens)
-        return Playbook(name="a", version=number, origin="batch", spend=spend, usage=used, reflections=1)
+        return flat(
+            Playbook, name="a", version=number, batch_id="b", batch_sequence=number, origin="batch",
+            spend=spend, usage=used, reflections=1,
+        )  # fmt: skip
 
     made = [version(1, 20_000, 10, 0.1), version(2, 20_000, 30, 0.3), version(3, 20_001, 5, 0.05)]
-    row = cost_row("a", [*made, made[0].model_copy(update={"version": 4, "origin": "edit"})])
+    row = cost_row("a", [*made, made[0].model_copy(update={"version": 4, "origin": "edit", "batch": None})])
     assert row["days"] == [
         {"day": "2024-10-04", "tokens": 30, "cost": 0.3},
         {"day": "2024-10-05", "tokens": 5, "cost": 0.05},

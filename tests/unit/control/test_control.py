@@ -10,8 +10,10 @@ from combee.ports import Outgoing
 from combee_schemas import topics
 from combee_schemas.codec import encode
 from combee_schemas.control import BatchSize
+from combee_schemas.playbook import Playbook
 from support import ledger
 from support.deployment import Deployment, together
+from support.flat import flat
 from support.ledger import NAME, outgoing, reflection
 
 PLATEAU = SizingPolicy(kind="plateau", candidates=(5, 10, 20))
@@ -39,7 +41,7 @@ async def applied(deployment: Deployment, sequence: int, size: int) -> None:
     made = {"version": sequence, "batch_sequence": sequence, "origin": "batch", "close_reason": "size"}
     closed_at_ms = 1_700_000_000_000 + 60_000 * sequence
     times = {"closed_at_ms": closed_at_ms, "created_at_ms": closed_at_ms + 100 * size + 1000}
-    playbook = empty(NAME).model_copy(update={**made, **times, "reflections": size, "batch_size": size})
+    playbook = flat(Playbook, name=NAME, batch_id="b", **made, **times, reflections=size, batch_size=size)
     await deployment.log.produce(Outgoing(topic="playbooks", key=NAME.encode(), value=encode(playbook)))
 
 

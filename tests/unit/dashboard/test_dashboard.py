@@ -6,17 +6,20 @@ from combee.core.live.values import LivePlaybook, LiveVersion, Snapshot, Stage
 from combee.dashboard import charts, frame, views, wording
 from combee_schemas.batch import Batch, Member
 from combee_schemas.dead_letter import DeadLetter
+from combee_schemas.plan import Plan
 from combee_schemas.playbook import Playbook
-from combee_schemas.scan import Partial, Plan
+from combee_schemas.scan import Partial
+from support.flat import changed, flat
 
 BATCH = identity.batch_id("a", 1)
-MANIFEST = Batch(
-    batch_id=BATCH, playbook="a", sequence=1, seed=1, copies=2, widths=(3, 1), base_version=0, reason="size",
+MANIFEST = flat(
+    Batch, batch_id=BATCH, playbook="a", sequence=1, seed=1, copies=2, widths=(3, 1), base_version=0, reason="size",
     members=tuple(Member(offset=n, reflection_id=f"r{n}") for n in range(4)), through_offset=3, batch_size=4,
 )  # fmt: skip
 PLAN = Plan(batch_id=BATCH, playbook="a", sequence=1, widths=(3, 1), base_version=0, reflections=4)
-FAILED = Partial(
-    plan=PLAN, node_id="n", parent_id="p", level=0, index=1, status="failed", reason="password=hunter2hunter2"
+FAILED = flat(
+    Partial, plan=PLAN, node_id="n", parent_id="p", level=0, index=1, status="failed",
+    reason="password=hunter2hunter2"
 )  # fmt: skip
 
 
@@ -43,7 +46,7 @@ def test_a_tree_is_shown_root_first_with_a_mark_and_words_for_every_node() -> No
 
 
 def test_the_children_of_one_node_stand_together() -> None:
-    wide = MANIFEST.model_copy(update={"widths": (6, 2, 1)})
+    wide = changed(MANIFEST, widths=(6, 2, 1))
     (batch,) = picture(wide).snapshot(0).batches
     assert [[len(family) for family in level.families] for level in views.levels(batch)] == [[1], [2], [3, 3]]
 
@@ -51,22 +54,37 @@ def test_the_children_of_one_node_stand_together() -> None:
 def test_secrets_are_not_shown() -> None:
     (batch,) = picture(MANIFEST, FAILED).snapshot(0).batches
     letter = DeadLetter(
-        origin_topic="traces", origin_partition=0, origin_offset=1, service="reflect", reason=FAILED.reason
+        origin_topic="traces",
+        origin_partition=0,
+        origin_offset=1,
+        service="reflect",
+        reason=FAILED.result.reason,
     )
     shown = [views.levels(batch)[1].families[0][1].title, str(views.dead_rows(picture(letter).snapshot(0)))]
     assert all("hunter2" not in one for one in shown)
 
 
 def test_a_batch_that_became_a_version_is_done_whatever_was_read_of_it() -> None:
-    version = Playbook(name="a", version=1, origin="batch", batch_id=BATCH, through_offset=3, created_at_ms=5)
+    version = flat(
+        Playbook,
+        name="a",
+        version=1,
+        origin="batch",
+        batch_sequence=1,
+        batch_id=BATCH,
+        through_offset=3,
+        created_at_ms=5,
+    )
     (batch,) = picture(MANIFEST, version).snapshot(0).batches
     assert [level.done for level in views.levels(batch)] == ["1 of 1", "3 of 3"]
     assert views.headline(batch).endswith("version 1")
 
 
 def test_the_oldest_batch_in_flight_is_the_running_one() -> None:
-    later = MANIFEST.model_copy(update={"batch_id": identity.batch_id("a", 2), "sequence": 2})
-    version = Playbook(name="a", version=1, origin="batch", batch_id=BATCH, created_at_ms=5)
+    later = changed(MANIFEST, batch_id=identity.batch_id("a", 2), sequence=2)
+    version = flat(
+        Playbook, name="a", version=1, origin="batch", batch_sequence=1, batch_id=BATCH, created_at_ms=5
+    )
     flying = picture(MANIFEST, later).snapshot(0).batches
     landed = picture(MANIFEST, later, version).snapshot(0).batches
     assert [getattr(views.current_batch(one), "sequence", None) for one in (flying, landed, ())] == [

@@ -35,6 +35,7 @@ from combee_schemas.codec import encode
 from combee_schemas.model import Prompt, Reply
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Update
+from support.ledger import batch_of
 
 DATA = family(120)
 SETUP = Setup(data=(DATA,), seeds=(0,))
@@ -51,7 +52,7 @@ def learnt(arm: Arm, batch_size: int, made: Sequence[Reflection] = LEARNED) -> L
 @pytest.mark.parametrize("batch_size", [3, 20, 50])
 def test_naive_proposes_what_the_law_was_fitted_on(batch_size: int) -> None:
     fitted, _ = run_naive(LEARNED, batch_size)
-    assert [len(update.operations) for update in learnt(NAIVE, batch_size).updates] == [
+    assert [len(update.result.operations) for update in learnt(NAIVE, batch_size).updates] == [
         one.entries for one in fitted
     ]
 
@@ -61,7 +62,7 @@ def test_adaptive_makes_the_versions_that_the_services_make() -> None:
     theirs = run_virtual(learn_with_services(SimulatedModel(), LEARNED, batch_settings(40)))
     assert ours.playbook.entries == theirs.playbook.entries
     assert (len(ours.versions), ours.usage.calls) == (theirs.versions, theirs.usage.calls)
-    assert ours.playbook.retention == theirs.playbook.retention
+    assert batch_of(ours.playbook).retention == batch_of(theirs.playbook).retention
 
 
 def test_adaptive_has_the_default_settings_whatever_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,20 +73,20 @@ def test_adaptive_has_the_default_settings_whatever_the_environment(monkeypatch:
 
 
 def test_plain_is_the_papers_tree_however_many_there_are() -> None:
-    assert planned(PLAIN, 40).widths == (6, 1)
-    assert planned(PLAIN, 2_500).widths == (50, 1)
+    assert planned(PLAIN, 40).plan.widths == (6, 1)
+    assert planned(PLAIN, 2_500).plan.widths == (50, 1)
     assert planned(PLAIN, 2_500).copies == 2
     assert not PLAIN.carry
 
 
 def test_naive_is_one_call_without_copies() -> None:
     batch = planned(NAIVE, 100)
-    assert (batch.widths, batch.copies) == ((1,), 1)
+    assert (batch.plan.widths, batch.copies) == ((1,), 1)
     assert len(NAIVE.dealt(batch)[0]) == 100
 
 
 def test_a_tighter_bound_makes_more_groups() -> None:
-    assert planned(bounded(2_000), 100).widths[0] > planned(ADAPTIVE, 100).widths[0] == 10
+    assert planned(bounded(2_000), 100).plan.widths[0] > planned(ADAPTIVE, 100).plan.widths[0] == 10
 
 
 @pytest.mark.parametrize("arm", [PLAIN, ADAPTIVE], ids=lambda arm: arm.name)
@@ -118,7 +119,7 @@ def test_numbers_hold_the_audit_of_all_versions() -> None:
     done = learnt(ADAPTIVE, 50)
     numbers = done.numbers()
     assert [version.reflections for version in done.versions] == [50, 50, 20]
-    kept = sum(version.retention[-1] * version.reflections for version in done.versions) / 120
+    kept = sum(batch_of(version).retention[-1] * version.reflections for version in done.versions) / 120
     assert numbers["kept"] == pytest.approx(kept)
     assert numbers["kept_by_groups"] >= numbers["kept_by_root"] >= numbers["kept"]
     assert numbers["proposed"] >= numbers["entries"] == len(done.texts)
@@ -130,8 +131,8 @@ def test_a_result_too_large_for_a_record_is_cut_as_the_service_cuts_it(
     (whole,) = learnt(PLAIN, 40, LEARNED[:40]).updates
     monkeypatch.setattr(Update, "max_bytes", len(encode(whole)) * 3 // 4)
     (update,) = learnt(PLAIN, 40, LEARNED[:40]).updates
-    assert "left out for size" in update.reason
-    assert 0 < len(update.operations) < len(whole.operations)
+    assert "left out for size" in update.result.reason
+    assert 0 < len(update.result.operations) < len(whole.result.operations)
 
 
 # ---- material

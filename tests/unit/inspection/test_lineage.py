@@ -15,6 +15,7 @@ from combee_schemas.reflection import Reflection
 from combee_schemas.topics import BATCHES, HISTORY, REFLECTIONS, TRACES, AnyTopic
 from combee_schemas.trace import Trace
 from support.clock import ManualClock
+from support.flat import flat
 
 NAME, ENTRY = "support/refunds", "misc-00001"
 
@@ -43,8 +44,8 @@ async def written(log: MemoryLog, *versions: Playbook) -> None:
         log, REFLECTIONS, NAME, *(Reflection(reflection_id=r, playbook=NAME, trace_id=t) for r, t in ids)
     )
     members = tuple(Member(offset=o, reflection_id=r) for (r, _), o in zip(ids, offsets, strict=True))
-    manifest = Batch(
-        batch_id="b", playbook=NAME, sequence=3, seed=1, members=members, copies=2, widths=(1,),
+    manifest = flat(
+        Batch, batch_id="b", playbook=NAME, sequence=3, seed=1, members=members, copies=2, widths=(1,),
         base_version=0, through_offset=offsets[-1], reason="size", batch_size=3,
     )  # fmt: skip
     await put(log, BATCHES, NAME, manifest)

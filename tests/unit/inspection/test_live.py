@@ -23,10 +23,11 @@ from combee_schemas.batch import Batch, Member
 from combee_schemas.control import BatchSize
 from combee_schemas.dead_letter import DeadLetter
 from combee_schemas.playbook import Playbook
-from combee_schemas.scan import Partial, Plan, Update
+from combee_schemas.scan import Partial, Update
 from support import ledger
 from support.clock import ManualClock
 from support.deployment import Deployment
+from support.flat import changed, flat
 from support.gateway import GuardedLog, published, served
 from support.ledger import NAME, outgoing, reflection
 from support.waiting import until
@@ -35,26 +36,26 @@ pytestmark = pytest.mark.usefixtures("quick_polls")
 
 BATCH = identity.batch_id("a", 1)
 WIDTHS = (3, 1)
-MANIFEST = Batch(
-    batch_id=BATCH, playbook="a", sequence=1, seed=1, copies=2, widths=WIDTHS, base_version=0, reason="size",
+MANIFEST = flat(
+    Batch, batch_id=BATCH, playbook="a", sequence=1, seed=1, copies=2, widths=WIDTHS, base_version=0, reason="size",
     members=tuple(Member(offset=n, reflection_id=f"r{n}") for n in range(4)), through_offset=3, batch_size=4,
     shape_reason="because", closed_at_ms=1_000,
 )  # fmt: skip
-PLAN = Plan(batch_id=BATCH, playbook="a", sequence=1, widths=WIDTHS, base_version=0, reflections=4)
-VERSION = Playbook(
-    name="a", version=1, origin="batch", batch_id=BATCH, batch_sequence=1, reflections=4, through_offset=3,
+PLAN = MANIFEST.plan
+VERSION = flat(
+    Playbook, name="a", version=1, origin="batch", batch_id=BATCH, batch_sequence=1, reflections=4, through_offset=3,
     retention=(1.0, 0.75), closed_at_ms=1_000, created_at_ms=3_000,
 )  # fmt: skip
 
 
 def partial(index: int) -> Partial:
-    return Partial(
-        plan=PLAN, node_id=identity.node_id(BATCH, 0, index), parent_id=identity.node_id(BATCH, 1, 0), level=0,
-        index=index, status="ok", usage=Usage(tokens_in=7),
+    return flat(
+        Partial, plan=PLAN, node_id=identity.node_id(BATCH, 0, index), parent_id=identity.node_id(BATCH, 1, 0),
+        level=0, index=index, status="ok", usage=Usage(tokens_in=7),
     )  # fmt: skip
 
 
-UPDATE = Update(plan=PLAN, node_id=identity.node_id(BATCH, 1, 0), status="ok")
+UPDATE = flat(Update, plan=PLAN, node_id=identity.node_id(BATCH, 1, 0), status="ok")
 
 
 def picture(*messages: Message) -> Picture:
@@ -100,7 +101,7 @@ def test_topics_may_be_read_in_any_order() -> None:
 
 
 def test_the_first_result_of_a_node_counts() -> None:
-    twice = picture(MANIFEST, partial(0), partial(0).model_copy(update={"status": "failed"}))
+    twice = picture(MANIFEST, partial(0), changed(partial(0), status="failed"))
     assert batch(twice).nodes[0].status == "ok"
 
 
@@ -133,7 +134,7 @@ def test_a_playbook_shows_its_versions_its_size_and_why() -> None:
 
 
 def test_a_rollback_is_a_version_without_reflections_or_retention() -> None:
-    back = VERSION.model_copy(update={"version": 2, "origin": "rollback"})
+    back = VERSION.model_copy(update={"version": 2, "origin": "rollback", "batch": None})
     found = only(picture(VERSION, back))
     assert found.retention is None
     assert [(one.reflections, one.batch_id) for one in found.versions] == [(4, BATCH), (0, "")]
@@ -147,7 +148,7 @@ def test_a_deleted_playbook_does_not_come_back_by_its_history() -> None:
 
 
 def test_a_deleted_playbook_is_not_shown_whatever_order_its_remains_are_read_in() -> None:
-    remains = VERSION.model_copy(update={"version": 2, "origin": "delete", "entries": ()})
+    remains = VERSION.model_copy(update={"version": 2, "origin": "delete", "batch": None, "entries": ()})
     for order in permutations([MANIFEST, VERSION, remains]):
         seen = picture(*order)
         seen.deleted("a")
@@ -164,11 +165,10 @@ def test_a_playbook_without_a_version_is_shown_while_it_waits_for_one() -> None:
 
 def test_only_the_newest_batches_are_kept() -> None:
     many = [
-        MANIFEST.model_copy(update={"batch_id": identity.batch_id("a", n), "sequence": n})
-        for n in range(1, BATCHES_KEPT + 2)
+        changed(MANIFEST, batch_id=identity.batch_id("a", n), sequence=n) for n in range(1, BATCHES_KEPT + 2)
     ]
     seen = picture(*many)
-    assert seen.batch(many[0].batch_id) is None
+    assert seen.batch(many[0].plan.batch_id) is None
     assert seen.snapshot(0).batches[0].sequence == BATCHES_KEPT + 1
 
 

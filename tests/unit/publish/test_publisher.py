@@ -18,7 +18,8 @@ from combee_schemas.playbook import Entry, Label, Playbook
 from combee_schemas.scan import Operation, OperationKind, Seen, Update
 from support import ledger
 from support.deployment import Deployment
-from support.ledger import NAME, dead_letters, latest, outgoing, reflection, versions
+from support.flat import flat
+from support.ledger import NAME, batch_of, dead_letters, latest, outgoing, reflection, versions
 
 SECTION = "OTHERS"
 
@@ -44,9 +45,8 @@ def update(sequence: int, *operations: Operation, name: str = NAME, **fields: An
         "through_offset": 10 * sequence,
         "manifest_offset": sequence,
     }
-    return Update.model_validate(
-        {"plan": plan, "node_id": "n", "status": "ok", "operations": operations, **fields}
-    )
+    told = {"plan": plan, "node_id": "n", "status": "ok", "operations": operations, **fields}
+    return flat(Update, **told)
 
 
 def command(command_id: str, kind: str, **fields: Any) -> Command:
@@ -188,7 +188,7 @@ async def test_lost_reflections_are_dead_lettered_with_the_version_that_lacks_th
     await send(publishing, update(1, seen=seen))
     (letter,) = dead_letters(publishing.log)
     assert (letter.record_id, letter.value) == ("r-1", encode(reflection(1)))
-    assert latest(publishing.log).degraded
+    assert batch_of(latest(publishing.log)).degraded
 
 
 async def test_the_token_budget_is_enforced_and_what_goes_is_recorded() -> None:

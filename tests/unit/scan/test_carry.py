@@ -8,16 +8,18 @@ import pytest
 from combee.core.playbook.apply import empty
 from combee.ports import PoisonError
 from combee.scan.aggregate import Aggregator
-from combee.scan.outcome import Outcome, shorter
+from combee.scan.outcome import shorter
 from combee_schemas import topics
 from combee_schemas.codec import encode
 from combee_schemas.model import Prompt
+from combee_schemas.plan import Plan
 from combee_schemas.playbook import EVIDENCE_KEPT
 from combee_schemas.reflection import BulletTag
-from combee_schemas.scan import Operation, OperationKind, Partial, Plan, Seen, Update
+from combee_schemas.scan import NodeResult, Operation, OperationKind, Partial, Seen, Update
 from support import ledger
 from support.deployment import Deployment
-from support.ledger import NAME, dead_letters, outgoing, reflection
+from support.flat import flat
+from support.ledger import NAME, batch_of, dead_letters, outgoing, reflection
 from support.models import Answer, ModelClient, ScriptedModel, echo, is_combine, items
 
 # ---- carry
@@ -37,7 +39,7 @@ class Combine:
         cuts = range(0, len(found), per_child)
         self.children = [child(n, found[at : at + per_child]) for n, at in enumerate(cuts)]
 
-    async def outcome(self, answer: Answer = echo, *, carry: bool = True) -> Outcome:
+    async def outcome(self, answer: Answer = echo, *, carry: bool = True) -> NodeResult:
         self.model.answer = answer
         aggregator = Aggregator(ModelClient(self.model), carry=carry)
         return await aggregator.combine(empty(NAME), 1, self.children)
@@ -55,7 +57,7 @@ def child(index: int, operations: Sequence[Operation], **fields: Any) -> Partial
         "index": index,
         "status": "ok",
     }
-    return Partial.model_validate({**given, "operations": tuple(operations), "seen": seen, **fields})
+    return flat(Partial, **{**given, "operations": tuple(operations), "seen": seen, **fields})
 
 
 def keeping(*numbers: int, dropped: Sequence[int] = (), sources: object = ...) -> Answer:
@@ -69,7 +71,7 @@ def keeping(*numbers: int, dropped: Sequence[int] = (), sources: object = ...) -
     return answer
 
 
-def contents(outcome: Outcome) -> list[str]:
+def contents(outcome: NodeResult) -> list[str]:
     return [one.content for one in outcome.operations]
 
 
@@ -90,7 +92,10 @@ async def test_what_a_combine_neither_used_nor_dropped_by_name_is_passed_on_and_
 
 async def test_what_was_carried_below_is_counted_with_it() -> None:
     combine = Combine([1], [2])
-    combine.children = [one.model_copy(update={"carried": 5}) for one in combine.children]
+    combine.children = [
+        one.model_copy(update={"result": one.result.model_copy(update={"carried": 5})})
+        for one in combine.children
+    ]
     assert (await combine.outcome(keeping(1))).carried == 11
 
 
@@ -138,11 +143,11 @@ async def test_what_failed_below_is_told_at_the_root() -> None:
 # ---- results too large for a record
 
 
-def large(operations: int, ids: int, content: str = "lesson", evidence: int = 10**6) -> Outcome:
+def large(operations: int, ids: int, content: str = "lesson", evidence: int = 10**6) -> NodeResult:
     """Return the outcome of a node; each of its operations rests on (the first of) all reflections."""
     names = [f"r-{n:06}" for n in range(ids)]
     own = [(*names[n::operations], *names[:evidence]) for n in range(operations)]
-    return Outcome(
+    return NodeResult(
         status="ok",
         operations=tuple(
             Operation(kind=OperationKind.ADD, content=f"{content} {n}", evidence=tuple(dict.fromkeys(one)))
@@ -155,7 +160,7 @@ def large(operations: int, ids: int, content: str = "lesson", evidence: int = 10
     )
 
 
-def fitting(outcome: Outcome) -> Outcome:
+def fitting(outcome: NodeResult) -> NodeResult:
     """Return the first of the shorter ones that a record holds, as the handler does."""
     for one in shorter(outcome, 0):
         made = child(0, one.operations, seen=one.seen)
@@ -192,7 +197,7 @@ def test_a_babbling_operation_goes_before_a_short_one() -> None:
     short = fitting(large(operations=300, ids=300, content="x" * 4_000, evidence=1))
     plain = Operation(kind=OperationKind.ADD, content="short", evidence=("r-000001",))
     whole = large(operations=300, ids=300, content="x" * 4_000, evidence=1)
-    mixed = Outcome(status="ok", operations=(*whole.operations, plain), seen=whole.seen)
+    mixed = NodeResult(status="ok", operations=(*whole.operations, plain), seen=whole.seen)
     assert "short" in contents(fitting(mixed))
     assert "short" not in contents(short)
 
@@ -201,7 +206,7 @@ def test_ids_that_alone_are_too_many_are_poison() -> None:
     names = [f"{n:06}" + "x" * 190 for n in range(6_000)]
     seen = tuple(Seen(reflection_id=one, offset=0) for one in names)
     with pytest.raises(PoisonError, match="smaller batch size"):
-        fitting(Outcome(status="ok", seen=seen))
+        fitting(NodeResult(status="ok", seen=seen))
 
 
 @pytest.mark.usefixtures("quick_polls")
@@ -228,5 +233,5 @@ async def test_lessons_too_large_for_one_record_are_dead_letters_and_never_lost(
     assert kept | buried == {f"r-{n}" for n in range(count)}
     assert kept & buried == set()
     (update,) = ledger.messages(deployment.log, topics.UPDATES, Update)
-    assert "operations" in update.reason
-    assert version.degraded
+    assert "operations" in update.result.reason
+    assert batch_of(version).degraded

@@ -17,7 +17,7 @@ from combee_schemas.scan import Partial, Update
 from support import ledger
 from support.deployment import Deployment
 from support.hostile import FATES, REPLIES, TEXTS, Fate
-from support.ledger import NAME, dead_letters, lessons, outgoing, reflection
+from support.ledger import NAME, batch_of, dead_letters, lessons, outgoing, reflection
 from support.models import Answer, ScriptedModel, echo, is_combine, items
 
 COUNT = 9
@@ -43,7 +43,7 @@ def first_leaf(deployment: Deployment) -> Partial:
     """Return the result of the group that was asked first."""
     numbers = {int(item["key_insight"].split()[-1]) for item in items(deployment.model.prompts[0])}
     partials = ledger.messages(deployment.log, topics.SCAN[1], Partial)
-    return next(one for one in partials if {s.offset for s in one.seen} == numbers)
+    return next(one for one in partials if {s.offset for s in one.result.seen} == numbers)
 
 
 def root(deployment: Deployment) -> Update:
@@ -124,9 +124,9 @@ def test_a_hostile_text_is_no_reply_or_one_with_a_fate(name: str) -> None:
 async def test_a_hostile_reply_of_one_group_has_its_fate_and_leaves_the_others(body: Any, fate: Fate) -> None:
     deployment = await one_batch(leaf_says(body))
     leaf = first_leaf(deployment)
-    assert leaf.status == LEAF[fate]
-    assert all(seen.ok is (fate != "unusable") for seen in leaf.seen)
-    assert any(seen.survived for seen in leaf.seen) is (fate == "used")
+    assert leaf.result.status == LEAF[fate]
+    assert all(seen.ok is (fate != "unusable") for seen in leaf.result.seen)
+    assert any(seen.survived for seen in leaf.result.seen) is (fate == "used")
     assert learned(deployment) >= others(deployment)
     assert dead_letters(deployment.log) == []
 
@@ -141,7 +141,7 @@ async def test_a_hostile_reply_of_the_root_has_its_fate_and_costs_no_lesson(
     body: Any, fate: Fate, request: pytest.FixtureRequest
 ) -> None:
     deployment = await one_batch(root_says(body))
-    assert root(deployment).status == ROOT[fate]
+    assert root(deployment).result.status == ROOT[fate]
     if not any(f"[{one}]" in request.node.name for one in MENTIONS_ALL):
         lost = ALL - learned(deployment)
         assert len(lost) <= (fate == "used")  # the one that the reply names and says otherwise
@@ -156,5 +156,5 @@ async def test_a_model_that_is_hostile_throughout_still_makes_a_version(body: An
     assert version.version == 1
     lost = {letter.record_id for letter in dead_letters(deployment.log)}
     assert lost == ({f"r-{n}" for n in range(COUNT)} if fate == "unusable" else set())
-    assert version.degraded is (fate == "unusable")
+    assert batch_of(version).degraded is (fate == "unusable")
     assert deployment.model.most_repeats == 1

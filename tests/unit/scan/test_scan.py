@@ -11,10 +11,11 @@ from combee_schemas.codec import encode
 from combee_schemas.digests import spread
 from combee_schemas.model import Prompt
 from combee_schemas.playbook import Entry, Playbook
-from combee_schemas.scan import Group, Partial, Update
+from combee_schemas.scan import Group, NodeResult, Partial, Update
 from support import ledger
 from support.deployment import Deployment
-from support.ledger import NAME, dead_letters, lessons, outgoing, reflection
+from support.flat import flat
+from support.ledger import NAME, batch_of, dead_letters, lessons, outgoing, reflection
 from support.models import Answer, ScriptedModel, echo, is_combine, items
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
@@ -74,10 +75,10 @@ async def test_a_leaf_that_fails_for_good_still_completes_the_tree_and_other_cop
         return prompt in failed
 
     deployment = await one_batch(failing(first_leaf, PoisonError("no use")))
-    statuses = sorted(one.status for one in ledger.messages(deployment.log, topics.SCAN[1], Partial))
+    statuses = sorted(one.result.status for one in ledger.messages(deployment.log, topics.SCAN[1], Partial))
     assert statuses == ["failed", "ok", "ok"]
     assert learned(deployment) == lessons(NUMBERS)
-    assert not version(deployment).degraded
+    assert not batch_of(version(deployment)).degraded
     assert dead_letters(deployment.log) == []
 
 
@@ -85,7 +86,7 @@ async def test_reflections_of_which_no_copy_survives_are_dead_lettered_with_thei
     deployment = await one_batch(
         failing(lambda prompt: "lesson 3" in texts(prompt), PoisonError("I do not like lesson 3"))
     )
-    lost = [seen for seen in update(deployment).seen if not seen.ok]
+    lost = [seen for seen in update(deployment).result.seen if not seen.ok]
     assert "r-3" in {seen.reflection_id for seen in lost}
     letters = {letter.record_id: letter for letter in dead_letters(deployment.log)}
     assert set(letters) == {seen.reflection_id for seen in lost}
@@ -94,20 +95,20 @@ async def test_reflections_of_which_no_copy_survives_are_dead_lettered_with_thei
         assert one.value == encode(reflection(number))
         assert (one.origin_topic, one.origin_offset, one.playbook) == ("reflections", number, NAME)
     assert learned(deployment) == lessons(NUMBERS) - {f"lesson {one[2:]}" for one in letters}
-    assert version(deployment).degraded
+    assert batch_of(version(deployment)).degraded
 
 
 async def test_a_batch_of_which_nothing_survives_still_gets_its_version() -> None:
     deployment = await one_batch(failing(lambda _: True, PoisonError("down to the last")))
-    assert version(deployment).degraded
+    assert batch_of(version(deployment)).degraded
     assert version(deployment).entries == ()
     assert {letter.record_id for letter in dead_letters(deployment.log)} == {f"r-{n}" for n in NUMBERS}
 
 
 async def test_a_combine_that_fails_for_good_merges_its_children_by_code() -> None:
     deployment = await one_batch(failing(is_combine, PoisonError("cannot combine")))
-    assert update(deployment).status == "merged"
-    assert version(deployment).degraded
+    assert update(deployment).result.status == "merged"
+    assert batch_of(version(deployment)).degraded
     assert learned(deployment) == lessons(NUMBERS)
     assert {e.evidence for e in version(deployment).entries} == {(f"r-{n}",) for n in NUMBERS}
 
@@ -195,7 +196,7 @@ async def test_a_playbook_longer_than_the_models_window_is_shown_in_part_and_sti
 async def test_a_window_that_holds_nothing_ends_every_node_and_its_worker_goes_on() -> None:
     deployment = await one_batch(window(10))
     assert len(dead_letters(deployment.log)) == COUNT
-    assert (version(deployment).batch_sequence, version(deployment).degraded) == (1, True)
+    assert (version(deployment).batch_sequence, batch_of(version(deployment)).degraded) == (1, True)
 
 
 # ---- nodes without a call
@@ -204,8 +205,8 @@ async def test_a_window_that_holds_nothing_ends_every_node_and_its_worker_goes_o
 async def test_nothing_to_say_costs_no_combine_call_and_still_makes_a_version() -> None:
     deployment = await one_batch(lambda _: {"operations": []})
     assert deployment.model.calls == 3
-    assert update(deployment).status == "empty"
-    assert (version(deployment).version, version(deployment).degraded) == (1, False)
+    assert update(deployment).result.status == "empty"
+    assert (version(deployment).version, batch_of(version(deployment)).degraded) == (1, False)
 
 
 async def test_a_single_proposal_is_passed_on_without_a_call() -> None:
@@ -217,7 +218,7 @@ async def test_a_single_proposal_is_passed_on_without_a_call() -> None:
 
     deployment = await one_batch(answer)
     assert len(calls) == 3
-    assert update(deployment).status == "passed"
+    assert update(deployment).result.status == "passed"
     assert learned(deployment) == texts(calls[0])
 
 
@@ -290,7 +291,7 @@ def partial(**changes: object) -> Partial:
         "index": 0,
         "status": "ok",
     }
-    return Partial.model_validate({**good, **changes})
+    return flat(Partial, **{**good, **changes})
 
 
 def child_saying(content: str, index: int) -> Outgoing:
@@ -307,7 +308,7 @@ async def test_of_two_results_of_one_node_the_first_in_the_log_counts() -> None:
         sent = [child_saying("first", 0), child_saying("second", 0), child_saying("other", 1)]
         await deployment.log.produce(*sent)
         await deployment.until(lambda: bool(ledger.messages(deployment.log, topics.UPDATES, Update)))
-    assert [one.content for one in update(deployment).operations] == ["first", "other"]
+    assert [one.content for one in update(deployment).result.operations] == ["first", "other"]
 
 
 FOREIGN = {
@@ -355,7 +356,7 @@ async def test_a_child_on_the_wrong_partition_is_dead_lettered() -> None:
 async def test_a_group_of_an_impossible_tree_is_dead_lettered(widths: tuple[int, ...]) -> None:
     plan = {**partial().plan.model_dump(), "widths": widths}
     node_id = identity.node_id(partial().plan.batch_id, 0, 0)
-    group = Group.model_validate({"plan": plan, "node_id": node_id, "index": 0, "members": ()})
+    group = flat(Group, plan=plan, node_id=node_id, index=0, members=())
     deployment = Deployment()
     async with deployment.running(["scan"]):
         await deployment.log.produce(Outgoing(topic="scan.0", value=encode(group), partition=0))
@@ -366,10 +367,7 @@ async def test_a_group_of_an_impossible_tree_is_dead_lettered(widths: tuple[int,
 @pytest.mark.parametrize("base_version", [7, -1])
 async def test_a_group_whose_base_version_does_not_exist_does_not_hold_up_others(base_version: int) -> None:
     batch = identity.batch_id("ghost", 1)
-    plan = {
-        **partial().plan.model_dump(),
-        "base_version": base_version,
-    }
+    plan = {**partial().plan.model_dump(), "base_version": base_version}
     ghost = Group.model_validate(
         {"plan": plan, "node_id": identity.node_id(batch, 0, 0), "index": 0, "members": ()}
     )
@@ -385,9 +383,7 @@ async def test_children_whose_batch_was_closed_without_them_are_let_go() -> None
     deployment = Deployment()
     child = partial()
     partition = spread(child.parent_id, 3)
-    closed = Update.model_validate(
-        {"plan": child.plan.model_dump(), "node_id": "degraded", "status": "failed"}
-    )
+    closed = Update(plan=child.plan, node_id="degraded", result=NodeResult(status="failed"))
     async with deployment.running(["scan", "publish"]):
         for value in (encode(child), b"the child before this one has been taken in"):
             await deployment.log.produce(Outgoing(topic="scan.1", value=value, partition=partition))

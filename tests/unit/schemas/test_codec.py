@@ -9,12 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from combee_schemas.base import Message, Usage
-from combee_schemas.codec import CodecError, decode, encode
+from combee_schemas.codec import VERSIONS_AHEAD, CodecError, decode, encode
+from combee_schemas.errors import NewerVersionError
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Operation, OperationKind
 from support.examples import KINDS, Example, examples
-from support.hostile import NOT_A_FIELD, body, payloads
+from support.hostile import NOT_A_FIELD, body, newer, payloads
 
 ALL_KINDS = list(KINDS.values())
 EXAMPLES = list(examples())
@@ -73,11 +74,17 @@ def test_a_field_of_the_wrong_kind_is_refused_or_read_as_something_that_can_be_w
     assert refused > 0
 
 
-@pytest.mark.parametrize("version", [True, 1.0, "1", None, [1], 0, -1, 2])
+@pytest.mark.parametrize("version", [True, 1.0, "1", None, [1], 0, -1, 2**63, 2 + VERSIONS_AHEAD + 1])
 def test_a_version_is_a_number_that_this_reader_knows(version: object) -> None:
     fields = {"type": "reflection", "version": version, "body": {"reflection_id": "r", "playbook": "p"}}
     with pytest.raises(CodecError):
         decode(msgpack.packb(fields), Reflection)
+
+
+@pytest.mark.parametrize("score", [{"a": math.nan}, {"": 1}, {"x" * 41: 1}, {str(n): 1 for n in range(11)}])
+def test_scores_are_few_plain_numbers_with_short_names(score: dict[str, float]) -> None:
+    with pytest.raises(CodecError, match="score"):
+        decode(body(Reflection, reflection_id="r", playbook="p", score=score), Reflection)
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
@@ -114,7 +121,9 @@ UNWRITABLE = {
 @pytest.mark.parametrize("operation", UNWRITABLE.values(), ids=UNWRITABLE.keys())
 @pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")
 def test_what_msgpack_cannot_hold_is_refused_with_our_error(operation: Operation) -> None:
-    (example,) = [one for one in EXAMPLES if one.path.name == "edit.json"]
+    (example,) = [
+        one for one in EXAMPLES if one.path.name == "edit.json" and one.version == one.kind.version_number
+    ]
     with pytest.raises(CodecError, match="cannot be written"):
         encode(example.message.model_copy(update={"operations": (operation,)}))
 
@@ -135,10 +144,18 @@ def test_the_error_says_which_field_is_wrong() -> None:
         decode(body(Reflection, reflection_id="r", playbook="p", usage={"calls": "many"}), Reflection)
 
 
-def test_an_unknown_version_says_what_this_reader_knows() -> None:
-    raw = msgpack.packb({"type": "reflection", "version": 9, "body": {}})
-    with pytest.raises(CodecError, match="unknown version 9 of reflection; this reader knows up to 1"):
+def test_a_version_that_nobody_can_have_says_what_this_reader_knows() -> None:
+    raw = msgpack.packb({"type": "reflection", "version": 999, "body": {}})
+    with pytest.raises(CodecError, match="unknown version 999 of reflection; this reader knows up to 2"):
         decode(raw, Reflection)
+
+
+@pytest.mark.parametrize("kind", ALL_KINDS, ids=lambda kind: kind.type)
+@pytest.mark.parametrize("ahead", [1, VERSIONS_AHEAD])
+def test_a_newer_version_is_no_error_of_the_record(kind: type[Message], ahead: int) -> None:
+    with pytest.raises(NewerVersionError, match=f"up to version {kind.version_number}: upgrade it") as caught:
+        decode(newer(kind, ahead), kind)
+    assert not isinstance(caught.value, CodecError), "who buries what cannot be read would bury this"
 
 
 @given(st.tuples(*[st.integers(0, 2**40)] * 5), st.tuples(*[st.integers(0, 2**40)] * 5))

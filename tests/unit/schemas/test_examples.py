@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -22,6 +23,15 @@ def test_published_bytes_still_mean_what_they_meant(example: Example) -> None:
 def test_what_was_read_can_be_written_and_read_again(example: Example) -> None:
     found = decode(example.raw, example.kind)
     assert decode(encode(found), example.kind) == found
+
+
+OLD = [example for example in EXAMPLES if example.version < example.kind.version_number]
+
+
+@pytest.mark.parametrize("example", OLD, ids=named)
+def test_an_older_version_means_what_its_upcast_is_frozen_as(example: Example) -> None:
+    newer = example.path.parents[1] / f"v{example.version + 1}" / example.path.name
+    assert replace(example, version=example.version + 1, path=newer).message == example.message, HOW
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=named)

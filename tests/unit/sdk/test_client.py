@@ -15,6 +15,7 @@ from combee.sdk import (
     PlaybookView,
     learning,
 )
+from combee_schemas.base import Source
 from support.sdk import DEADLINE_S, NAME, SilentTransport, UnreliableTransport, reflection, until
 
 
@@ -32,6 +33,24 @@ def test_values_of_wrong_types_never_raise_into_an_agent(client: Client, memory:
     client.outcome("t-1", 0.75, success="yes")  # type: ignore[arg-type]
     assert client.flush().delivered == 2
     assert [one.feedback for one in memory.traces] == ["", "The run succeeded. 0.75"]
+
+
+def test_a_runs_values_reach_the_trace(client: Client, memory: UnreliableTransport) -> None:
+    client.trace(
+        NAME, "task", score=0.5, success=False, bullet_ids=["misc-00001"], source=Source(name="shop")
+    )
+    client.trace(NAME, "held", trace_id="t-2", outcome_within_s=60)
+    client.outcome("t-2", success=True)
+    with learning(NAME, client=client, task="within") as run:
+        run.outcome(success=True, score={"accuracy": 0.75})
+    client.trace(NAME, "task", score=object())  # type: ignore[arg-type]
+    client.trace(NAME, "task", bullet_ids=None)  # type: ignore[arg-type]
+    assert client.flush().delivered == 3
+    assert client.counts.dropped == 2
+    first, held, within = memory.traces
+    assert (first.score, first.success, first.bullet_ids) == ({"score": 0.5}, False, ("misc-00001",))
+    assert (first.source, held.success) == (Source(name="shop"), True)
+    assert (within.score, within.success) == ({"accuracy": 0.75}, True)
 
 
 WRONG: tuple[Any, ...] = (None, 7, -1.5, math.nan, math.inf, ["a"], {"a": 1}, b"a", object(), "", "no name!")

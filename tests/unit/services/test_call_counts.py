@@ -12,7 +12,7 @@ from combee_schemas.model import Prompt, Reply
 from combee_schemas.scan import Update
 from support import ledger
 from support.deployment import Deployment
-from support.ledger import outgoing, reflection
+from support.ledger import batch_of, outgoing, reflection
 from support.models import Answer, ScriptedModel, echo, is_combine, items
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
@@ -51,7 +51,7 @@ def counted(deployment: Deployment) -> Usage:
     """Return the version's usage after checking it: it adds up, and it is what the model was asked."""
     version = ledger.latest(deployment.log)
     used = version.usage
-    assert used.calls == sum(version.widths) - used.skips + used.splits + used.re_asks
+    assert used.calls == sum(batch_of(version).plan.widths) - used.skips + used.splits + used.re_asks
     if isinstance(deployment.model, CountingModel):
         assert used.calls == deployment.model.replies
     return used

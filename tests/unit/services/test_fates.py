@@ -222,7 +222,7 @@ def version(n: int) -> list[Outgoing]:
 
 
 def failed(world: World) -> int:
-    return sum(one.status == "failed" for one in ledger.messages(world.log, topics.UPDATES, Update))
+    return sum(one.result.status == "failed" for one in ledger.messages(world.log, topics.UPDATES, Update))
 
 
 def counted(topic: topics.AnyTopic) -> Callable[[World], int]:

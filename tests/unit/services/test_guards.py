@@ -25,11 +25,12 @@ from combee_schemas.dead_letter import Attempt, LetterId, attempt_headers
 from combee_schemas.digests import spread
 from combee_schemas.playbook import Playbook
 from combee_schemas.records import UNREAD_HEADER
-from combee_schemas.scan import Group, GroupMember, Partial, Plan, Update
+from combee_schemas.scan import Group, GroupMember, NodeResult, Partial, Update
 from combee_schemas.topics import TOPICS, AnyTopic
 from combee_schemas.trace import Trace
 from support import ledger
 from support.deployment import Deployment, together
+from support.flat import flat
 from support.hostile import payloads
 from support.ledger import NAME, dead_letters, outgoing, reflection
 
@@ -141,28 +142,42 @@ async def test_headers_without_a_value_stop_nobody(topic: AnyTopic) -> None:
 FAR = 1_000_000
 
 
-def plan(sequence: int = FAR, *, name: str = NAME, widths: tuple[int, ...] = (1,), **fields: object) -> Plan:
+def plan(
+    sequence: int = FAR, *, name: str = NAME, widths: tuple[int, ...] = (1,), **fields: Any
+) -> dict[str, Any]:
     batch_id = identity.batch_id(name, sequence)
     own = {"batch_id": batch_id, "playbook": name, "sequence": sequence, "widths": widths}
-    places = {"base_version": 0, "reflections": 1, "manifest_offset": FAR}
-    return Plan.model_validate({**own, **places, **fields})
+    return {**own, "base_version": 0, "reflections": 1, "manifest_offset": FAR, **fields}
 
 
-def update_of(one: Plan) -> Outgoing:
-    node = identity.node_id(one.batch_id, 0, 0)
-    return outgoing(Update(plan=one, node_id=node, status="ok"))
+def update_of(one: dict[str, Any]) -> Outgoing:
+    node = identity.node_id(one["batch_id"], 0, 0)
+    return outgoing(flat(Update, plan=one, node_id=node, status="ok"))
 
 
-def group_of(one: Plan) -> Outgoing:
-    node = identity.node_id(one.batch_id, 0, 0)
+def group_of(one: dict[str, Any]) -> Outgoing:
+    node = identity.node_id(one["batch_id"], 0, 0)
     members = (GroupMember(offset=0, reflection=reflection(0)),)
-    value = encode(Group(plan=one, node_id=node, index=0, members=members))
+    value = encode(flat(Group, plan=one, node_id=node, index=0, members=members))
     return Outgoing(topic=topics.SCAN[0].name, key=node.encode(), value=value, partition=0)
 
 
-def partial_of(one: Plan, partitions: int) -> Outgoing:
-    node, parent = (identity.node_id(one.batch_id, level, 0) for level in (0, 1))
-    partial = Partial(plan=one, node_id=node, parent_id=parent, level=0, index=0, status="ok")
+def partial_of(one: dict[str, Any], partitions: int) -> Outgoing:
+    return child_of(flat(Group, plan=one, node_id="n", index=0, members=()), partitions)
+
+
+def child_of(group: Group, partitions: int) -> Outgoing:
+    """Return the result of a batch's first node."""
+    node, parent = (identity.node_id(group.plan.batch_id, level, 0) for level in (0, 1))
+    partial = Partial(
+        plan=group.plan,
+        manifest_offset=group.manifest_offset,
+        node_id=node,
+        parent_id=parent,
+        level=0,
+        index=0,
+        result=NodeResult(status="ok"),
+    )
     return Outgoing(
         topic=topics.SCAN[1].name,
         key=parent.encode(),
@@ -221,15 +236,15 @@ async def test_a_child_that_names_another_manifest_takes_no_sibling_s_place(
     await deployment.log.produce(*(outgoing(reflection(n)) for n in range(9)))
     async with deployment.running(["shuffle"]):
         await deployment.until(lambda: len(ledger.records(deployment.log, topics.SCAN[0])) == 3)
-    found = ledger.messages(deployment.log, topics.SCAN[0], Group)[0].plan
-    forged = partial_of(found.model_copy(update={"manifest_offset": FAR}), 3)
+    group = ledger.messages(deployment.log, topics.SCAN[0], Group)[0]
+    forged = child_of(group.model_copy(update={"manifest_offset": FAR}), 3)
     deployment.model.gate = asyncio.Event()
     if first:
         await deployment.log.produce(forged)
     async with deployment.running():
         await deployment.until(lambda: deployment.model.calls == 3)
         if not first:
-            await deployment.log.produce(partial_of(found, 3), forged)
+            await deployment.log.produce(child_of(group, 3), forged)
         await deployment.until(lambda: len(dead_letters(deployment.log)) == 1)
         deployment.model.gate.set()
         await deployment.until(lambda: ledger.applied(deployment.log) == 9)

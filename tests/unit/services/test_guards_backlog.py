@@ -53,7 +53,7 @@ async def test_a_backlog_ends_in_full_batches_in_order_and_little_of_it_is_in_me
     assert [len(one.members) for one in cut] == [10] * (BACKLOG // 10)
     offsets = [member.offset for one in cut for member in one.members]
     assert offsets == sorted(offsets)
-    assert [one.waiting for one in cut] == list(range(BACKLOG - 10, -1, -10))
+    assert [one.plan.waiting for one in cut] == list(range(BACKLOG - 10, -1, -10))
     assert {entry.content for entry in ledger.latest(deployment.log).entries} == lessons(range(BACKLOG))
 
 

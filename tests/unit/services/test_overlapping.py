@@ -22,7 +22,17 @@ from combee_schemas.scan import Group, Operation, OperationKind, Update
 from support import ledger
 from support.clock import ManualClock
 from support.deployment import DEADLINE_S, Deployment
-from support.ledger import NAME, batches, dead_letters, latest, lessons, outgoing, reflection, versions
+from support.ledger import (
+    NAME,
+    batch_of,
+    batches,
+    dead_letters,
+    latest,
+    lessons,
+    outgoing,
+    reflection,
+    versions,
+)
 from support.models import ScriptedModel, items
 from support.shuffling import Shuffling, shuffling
 
@@ -97,7 +107,7 @@ async def test_batches_overlap_and_every_version_says_how_stale_its_base_was() -
         await settle(deployment)
     await check(deployment)
     made = versions(deployment.log)
-    assert [(one.batch_sequence, one.base_version, one.staleness) for one in made] == [
+    assert [(one.batch_sequence, batch_of(one).plan.base_version, batch_of(one).plan.staleness) for one in made] == [
         (1, 0, 0), (2, 0, 1), (3, 0, 2)
     ]  # fmt: skip
 
@@ -129,7 +139,7 @@ async def test_what_rests_on_an_entry_that_vanished_meanwhile_is_dropped_and_the
     assert [(one.kind, one.entry_id) for one in last.changes] == [
         ("dropped", entry.id), ("add", "misc-00002")
     ]  # fmt: skip
-    assert (last.base_version, last.staleness) == (1, 1)
+    assert (batch_of(last).plan.base_version, batch_of(last).plan.staleness) == (1, 1)
 
 
 def update(sequence: int, *operations: Operation) -> Update:
@@ -178,9 +188,9 @@ async def test_a_batch_that_is_given_up_frees_those_behind_it_and_they_are_whole
         await until_held(deployment)
         await wait_out(deployment, 900)
         await deployment.until(lambda: ledger.applied(deployment.log) == COUNT)
-    failed = [one.plan.sequence for one in updates(deployment) if one.status == "failed"]
+    failed = [one.plan.sequence for one in updates(deployment) if one.result.status == "failed"]
     assert failed == [1], "what only waits is not given up"
-    assert [one.degraded for one in versions(deployment.log)] == [True, False, False]
+    assert [batch_of(one).degraded for one in versions(deployment.log)] == [True, False, False]
     assert {one.record_id for one in dead_letters(deployment.log)} - {""} == {f"r-{n}" for n in range(SIZE)}
     assert {one.content for one in latest(deployment.log).entries} == lessons(range(SIZE, COUNT))
     assert (await audit(deployment.log)).violations == ()
@@ -194,7 +204,7 @@ async def test_a_degraded_batch_in_the_middle_holds_up_nobody() -> None:
         await deployment.until(lambda: ledger.applied(deployment.log) == SIZE)
         await wait_out(deployment, 600)
         await deployment.until(lambda: ledger.applied(deployment.log) == COUNT)
-    assert [one.degraded for one in versions(deployment.log)] == [False, True, False]
+    assert [batch_of(one).degraded for one in versions(deployment.log)] == [False, True, False]
     assert (await audit(deployment.log)).violations == ()
 
 
@@ -243,7 +253,7 @@ async def test_a_lower_limit_after_a_restart_lets_those_in_flight_finish_first()
     deployment.settings = deployment.settings.model_copy(update={"max_inflight_batches": 1})
     async with deployment.running():
         await deployment.until(lambda: ledger.applied(deployment.log) == COUNT + SIZE)
-    assert [one.staleness for one in versions(deployment.log)] == [0, 1, 2, 0]
+    assert [batch_of(one).plan.staleness for one in versions(deployment.log)] == [0, 1, 2, 0]
     assert (await audit(deployment.log)).violations == ()
 
 
@@ -252,8 +262,8 @@ async def test_the_manifest_says_what_stayed_in_the_window() -> None:
     await publish(deployment)
     async with deployment.running():
         await settle(deployment)
-    assert [one.waiting for one in batches(deployment.log)] == [10, 5, 0]
-    assert [one.waiting for one in versions(deployment.log)] == [10, 5, 0]
+    assert [one.plan.waiting for one in batches(deployment.log)] == [10, 5, 0]
+    assert [batch_of(one).plan.waiting for one in versions(deployment.log)] == [10, 5, 0]
 
 
 # ---- the bound

@@ -67,7 +67,7 @@ async def test_a_tree_of_three_levels_keeps_every_lesson() -> None:
         await settle(running, 30)
     ledger.check(running.log, {NAME: published})
     (batch,) = ledger.batches(running.log)
-    assert batch.widths == (5, 3, 2, 1)
+    assert batch.plan.widths == (5, 3, 2, 1)
     assert running.model.calls == ledger.planned_calls(running.log) == 9
     assert ledger.latest(running.log).usage.calls == 9
     assert learned(running) == lessons(range(30))
@@ -150,7 +150,7 @@ async def test_a_batch_in_flight_holds_the_next_one_back_and_the_next_one_sees_i
         assert len(ledger.batches(deployment.log)) == 1
         deployment.model.gate.set()
         await settle(deployment, 30)
-    assert [batch.base_version for batch in ledger.batches(deployment.log)] == [0, 1, 2]
+    assert [batch.plan.base_version for batch in ledger.batches(deployment.log)] == [0, 1, 2]
 
 
 class SlowModel(ScriptedModel):

@@ -73,7 +73,7 @@ async def test_a_full_window_becomes_a_batch_and_the_rest_waits(log: MemoryLog, 
         await publish(log, *(reflection(n) for n in range(7)))
         await rig.step()
     assert members(log) == [[0, 1, 2, 3, 4]]
-    assert batches(log)[0].reason == "size"
+    assert batches(log)[0].plan.reason == "size"
     assert await committed(log) == 5, "the two that wait must come again"
 
 
@@ -92,7 +92,7 @@ async def test_a_window_closes_when_its_oldest_has_waited_long_enough(
         clock.advance(0.1)
         await rig.step()
     assert members(log) == [[0, 1]]
-    assert batches(log)[0].reason == "wait"
+    assert batches(log)[0].plan.reason == "wait"
 
 
 @pytest.mark.parametrize("seconds", [3600.0, -3600.0])
@@ -126,7 +126,7 @@ async def test_a_batch_in_flight_holds_the_next_until_its_version_appears(
         assert len(batches(log)) == 1
         await apply(log, rig, 1)
         await rig.step()
-    assert [(batch.sequence, batch.base_version) for batch in batches(log)] == [(1, 0), (2, 1)]
+    assert [(batch.plan.sequence, batch.plan.base_version) for batch in batches(log)] == [(1, 0), (2, 1)]
 
 
 async def test_bodies_beyond_the_memory_limit_are_read_back(log: MemoryLog, clock: ManualClock) -> None:
@@ -161,7 +161,7 @@ async def test_a_flush_closes_what_it_names_and_is_committed_only_then(
         await apply(log, rig, 1)
         await rig.step()
     assert members(log) == [[0, 1, 2, 3, 4], [5, 6]]
-    assert batches(log)[1].reason == "flush"
+    assert batches(log)[1].plan.reason == "flush"
     assert await committed(log, COMMANDS) == 1
 
 
@@ -467,8 +467,8 @@ async def test_a_batch_without_a_version_is_emitted_again_under_the_same_ids_the
         assert ledger.messages(log, topics.UPDATES, Update) == []
         await wait_out(log, clock, rig, 300, **ANSWERED)
     (update,) = ledger.messages(log, topics.UPDATES, Update)
-    assert update.status == "failed"
-    assert {seen.reflection_id for seen in update.seen if not seen.ok} == {f"r-{n}" for n in range(5)}
+    assert update.result.status == "failed"
+    assert {seen.reflection_id for seen in update.result.seen if not seen.ok} == {f"r-{n}" for n in range(5)}
 
 
 async def test_a_batch_is_not_given_up_while_the_model_answers_nobody(
@@ -522,5 +522,7 @@ async def test_a_batch_in_flight_is_remembered_however_far_back_its_manifest_is(
         await publish(log, *(reflection(n, neighbour) for n in range(5, 10)))
         await publish(log, *(reflection(n) for n in range(100, 105)))
         await rig.step()
-    assert [batch.sequence for batch in batches(log, neighbour)] == [1], "the second must wait for the first"
-    assert [batch.sequence for batch in batches(log)] == list(range(1, 12))
+    assert [batch.plan.sequence for batch in batches(log, neighbour)] == [1], (
+        "the second must wait for the first"
+    )
+    assert [batch.plan.sequence for batch in batches(log)] == list(range(1, 12))

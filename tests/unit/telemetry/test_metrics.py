@@ -28,6 +28,7 @@ from combee_schemas.playbook import Playbook
 from support import shown
 from support.clock import ManualClock
 from support.deployment import Deployment
+from support.flat import flat
 from support.ledger import applied, outgoing, reflection
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
@@ -291,7 +292,8 @@ def test_the_oldest_batch_in_flight_ages(rig: Rig) -> None:
 
 
 def batch(sequence: int, closed_at_ms: int) -> Batch:
-    return Batch(
+    return flat(
+        Batch,
         batch_id=f"b{sequence}",
         playbook="one",
         sequence=sequence,
@@ -349,7 +351,7 @@ async def test_the_shuffler_tells_its_batches_in_flight() -> None:
         await deployment.until(lambda: bool(deployment.shuffler and deployment.shuffler.flying()))
         assert deployment.shuffler is not None
         (flying,) = deployment.shuffler.flying()
-        assert flying.sequence == 1
+        assert flying.plan.sequence == 1
         async with deployment.running(["scan", "publish"]):
             await deployment.until(lambda: applied(deployment.log) == 5)
             await deployment.until(lambda: not deployment.shuffler or not deployment.shuffler.flying())

@@ -23,7 +23,7 @@ from combee.adapters.openai.wire import (
 )
 from combee.ports import ModelCall, OnModelCall, PromptTooLongError
 from combee_schemas.base import Usage
-from combee_schemas.model import Prompt
+from combee_schemas.model import Prompt, request_hash
 
 _log = structlog.get_logger()
 
@@ -140,6 +140,7 @@ class Caller:
                 raise
         self._report("answered", began_s, question, answer.usage)
         self._health.answered()
+        answer = replace(answer, request=request_hash(question.messages, parameters))
         self._limits.settle(estimated=estimated, used=answer.usage.tokens_in + answer.usage.tokens_out)
         return answer
 

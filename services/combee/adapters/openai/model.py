@@ -135,7 +135,7 @@ class OpenAIModel:
                     problem = str(unusable)
                     messages = [*_first(prompt), *_second(answer.text, problem)]
                 else:
-                    return Reply(body=body, usage=spent)
+                    return Reply(body=body, usage=spent, request=answer.request)
                 if not re_asks:
                     scope.wait()
         raise UnusableReplyError(f"the model's reply stayed unusable: {problem}", spent)

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 from combee.adapters.openai.errors import CallFailedError, Refusal, RefusedError, classify
 from combee_schemas.base import Usage
@@ -68,6 +68,8 @@ class Answer:
     finish_reason: str
     usage: Usage
     oversized: bool = False
+    request: str = ""
+    """SHA-256 of what was asked."""
 
 
 def estimate_tokens(*messages: Message) -> int:
@@ -143,15 +145,24 @@ def _text(choice: Mapping[str, Any]) -> str:
 def _usage(given: object, estimate: Usage, text: str) -> Usage:
     counts = given if isinstance(given, dict) else {}
     tokens_in, tokens_out = counts.get("prompt_tokens"), counts.get("completion_tokens")
+    read = tokens_in if _is_count(tokens_in) else estimate.tokens_in
     return estimate.model_copy(
         update={
-            "tokens_in": tokens_in if _is_count(tokens_in) else estimate.tokens_in,
+            "tokens_in": read,
+            "cached_tokens": min(_cached(counts), read),
             "tokens_out": tokens_out if _is_count(tokens_out) else -(-len(text) // CHARS_PER_TOKEN),
         }
     )
 
 
-def _is_count(value: object) -> bool:
+def _cached(counts: Mapping[str, Any]) -> int:
+    """Return how many tokens came from the server's prompt cache, as far as it says so."""
+    details = counts.get("prompt_tokens_details") or counts.get("input_tokens_details")
+    cached = details.get("cached_tokens") if isinstance(details, dict) else None
+    return cached if _is_count(cached) else 0
+
+
+def _is_count(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 

@@ -29,13 +29,21 @@ def _added(version: Playbook) -> int:
     return sum(change.kind == "add" for change in version.changes)
 
 
+def _widths(version: Playbook) -> tuple[int, ...]:
+    return version.batch.plan.widths if version.batch else (0,)
+
+
+def _took_s(version: Playbook) -> float:
+    return (version.created_at_ms - version.batch.plan.closed_at_ms) / 1000 if version.batch else 0.0
+
+
 def batch_line(version: Playbook, batch: Batch | None) -> str:
     """Return one closed batch in one line."""
-    seconds = (version.created_at_ms - version.closed_at_ms) / 1000
-    why = f" ({batch.reason})" if batch else ""
+    seconds, widths = _took_s(version), _widths(version)
+    why = f" ({batch.plan.reason})" if batch else ""
     return (
-        f"batch {version.batch_sequence:>2}: n={version.reflections:<3} k={version.widths[0]:<2}"
-        f" levels={len(version.widths)} model calls={version.usage.calls:<3} {seconds:.2f} s"
+        f"batch {version.batch_sequence:>2}: n={version.reflections:<3} k={widths[0]:<2}"
+        f" levels={len(widths)} model calls={version.usage.calls:<3} {seconds:.2f} s"
         f" entries added={_added(version)}{why}"
     )
 
@@ -72,9 +80,9 @@ def _history(result: DemoResult) -> Table:
             str(version.version),
             str(version.batch_sequence),
             str(version.reflections),
-            str(version.widths[0]),
+            str(_widths(version)[0]),
             str(version.usage.calls),
-            f"{(version.created_at_ms - version.closed_at_ms) / 1000:.2f}",
+            f"{_took_s(version):.2f}",
             str(_added(version)),
             str(entries),
         )

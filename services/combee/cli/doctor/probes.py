@@ -136,9 +136,9 @@ async def batches(log: Log, settings: Settings) -> list[Check]:
     now_ms = SystemClock().now_ms()
     found = [
         flow.Unpublished(
-            playbook=batch.playbook,
-            sequence=batch.sequence,
-            age_s=max(0, now_ms - batch.closed_at_ms) / 1000,
+            playbook=batch.plan.playbook,
+            sequence=batch.plan.sequence,
+            age_s=max(0, now_ms - batch.plan.closed_at_ms) / 1000,
         )
         for batch in await unpublished(log, published)
     ]

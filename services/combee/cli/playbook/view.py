@@ -14,8 +14,9 @@ from combee.core.formats.render import section_order
 from combee.core.playbook import retention
 from combee.core.playbook.comparison import TOLD
 from combee.core.playbook.retention import percent
-from combee_schemas.base import Usage
-from combee_schemas.playbook import Change, Entry, Playbook
+from combee_schemas.base import NOTHING_SPENT, Usage
+from combee_schemas.plan import Outcomes
+from combee_schemas.playbook import AppliedBatch, Change, Entry, Playbook
 
 SIGNS = {
     "add": "+",
@@ -46,30 +47,44 @@ def list_row(playbook: Playbook, labels: dict[str, int]) -> dict[str, Any]:
 
 def version_row(playbook: Playbook) -> dict[str, Any]:
     """Return one version without its entries: where it came from, what it changed, what it cost."""
-    took = playbook.created_at_ms - playbook.closed_at_ms
     return {
         "version": playbook.version,
         "origin": playbook.origin,
         "issued_by": playbook.issued_by,
-        "batch_sequence": playbook.batch_sequence if playbook.origin == "batch" else None,
-        "batch_id": playbook.batch_id if playbook.origin == "batch" else None,
-        "base_version": playbook.base_version,
-        "staleness": playbook.staleness,
-        "reflections": playbook.reflections,
+        **_batch_row(playbook, playbook.batch),
         "entries": len(playbook.entries),
         "changes": dict(Counter(change.kind for change in playbook.changes)),
-        "model_calls": playbook.usage.calls,
-        "planned_calls": sum(playbook.widths),
-        "skips": playbook.usage.skips,
-        "splits": playbook.usage.splits,
-        "re_asks": playbook.usage.re_asks,
-        "retention": list(playbook.retention),
-        "carried": playbook.carried,
-        "tokens": {"in": playbook.usage.tokens_in, "out": playbook.usage.tokens_out},
-        "degraded": playbook.degraded,
-        "closed_at_ms": playbook.closed_at_ms,
         "created_at_ms": playbook.created_at_ms,
-        "seconds": round(took / 1000, 3) if playbook.closed_at_ms else None,
+    }
+
+
+def _batch_row(playbook: Playbook, batch: AppliedBatch | None) -> dict[str, Any]:
+    """Return what a version says of its batch; one that a command made is based on the version before it."""
+    plan = batch.plan if batch else None
+    usage = batch.usage if batch else NOTHING_SPENT
+    closed = plan.closed_at_ms if plan else 0
+    outcomes = plan.outcomes if plan else Outcomes()
+    return {
+        "batch_sequence": plan.sequence if plan else None,
+        "batch_id": plan.batch_id if plan else None,
+        "base_version": plan.base_version if plan else playbook.version - 1,
+        "staleness": plan.staleness if plan else 0,
+        "reflections": plan.reflections if plan else 0,
+        "scores": outcomes.scores,
+        "successes": outcomes.successes,
+        "failures": outcomes.failures,
+        "model_calls": usage.calls,
+        "planned_calls": sum(plan.widths) if plan else 0,
+        "skips": usage.skips,
+        "splits": usage.splits,
+        "re_asks": usage.re_asks,
+        "retention": list(batch.retention) if batch else [],
+        "carried": batch.carried if batch else 0,
+        "tokens": {"in": usage.tokens_in, "out": usage.tokens_out},
+        "cached_tokens": usage.cached_tokens,
+        "degraded": batch.degraded if batch else False,
+        "closed_at_ms": closed,
+        "seconds": round((playbook.created_at_ms - closed) / 1000, 3) if closed else None,
     }
 
 
@@ -97,7 +112,7 @@ def history_table(rows: list[dict[str, Any]]) -> Table:
             changes_text(row["changes"]),
             percent(row["retention"][-1] if row["retention"] else None),
             f"{row['model_calls']}/{row['planned_calls']}" if row["planned_calls"] else "",
-            str(sum(row["tokens"].values())),
+            str(row["tokens"]["in"] + row["tokens"]["out"]),
             moment(row["created_at_ms"]),
             "" if row["seconds"] is None else f"{row['seconds']:.2f}",
             Text(clean(row["issued_by"])),
@@ -112,23 +127,34 @@ def changes_text(counts: Mapping[str, int]) -> str:
 
 def version_title(playbook: Playbook) -> str:
     """Return one version in one line."""
-    from_batch = f"batch {playbook.batch_sequence} of {playbook.reflections} reflections"
-    if playbook.staleness:
-        from_batch += f", made on version {playbook.base_version}, {playbook.staleness} batches earlier"
     by = f" by {clean(playbook.issued_by)}" if playbook.issued_by else ""
-    origin = from_batch if playbook.origin == "batch" else playbook.origin + by
-    degraded = ", degraded" if playbook.degraded else ""
+    origin = _batch_title(playbook.batch) if playbook.batch else playbook.origin + by
     made = moment(playbook.created_at_ms)
     when = f", {made} UTC" if made else ""
     return (
         f"{playbook.name} version {playbook.version}: {len(playbook.entries)} entries;"
-        f" from {origin}{degraded}{when}; {changes_text(Counter(change.kind for change in playbook.changes))}"
+        f" from {origin}{when}; {changes_text(Counter(change.kind for change in playbook.changes))}"
     )
 
 
 def tell_version(playbook: Playbook, *, changed: bool) -> None:
     """Say which version a command made, or that it changed nothing."""
     output().print(("" if changed else "unchanged: ") + version_title(playbook), markup=False, soft_wrap=True)
+
+
+def _batch_title(batch: AppliedBatch) -> str:
+    plan = batch.plan
+    stale = (
+        f", made on version {plan.base_version}, {plan.staleness} batches earlier" if plan.staleness else ""
+    )
+    return f"batch {plan.sequence} of {plan.reflections} reflections{stale}{', degraded' if batch.degraded else ''}"
+
+
+def outcomes_text(outcomes: Outcomes) -> str:
+    """Return what the runs behind a batch came to; empty where nobody said."""
+    scores = [f"{clean(name)} {mean:.3g}" for name, mean in outcomes.scores.items()]
+    judged = outcomes.successes + outcomes.failures
+    return ", ".join([*([f"{outcomes.successes} of {judged} succeeded"] if judged else []), *scores])
 
 
 def calls_text(used: Usage, planned: int) -> str:
@@ -140,15 +166,18 @@ def calls_text(used: Usage, planned: int) -> str:
 
 def _audit(playbook: Playbook) -> Iterator[Text]:
     """Yield what became of the batch behind a version: what was retained, and at how many calls."""
-    if playbook.retention:
-        *levels, last = map(percent, playbook.retention)
+    batch = playbook.batch
+    if batch and (told := outcomes_text(batch.plan.outcomes)):
+        yield Text(f"runs: {told}")
+    if batch and batch.retention:
+        *levels, last = map(percent, batch.retention)
         path = " → ".join(f"{share} after level {level}" for level, share in enumerate(levels))
-        carried = f"; {playbook.carried} proposals carried" if playbook.carried else ""
+        carried = f"; {batch.carried} proposals carried" if batch.carried else ""
         yield Text(f"retention: {path} → {last} in the playbook{carried}")
-    if told := retention.warning(playbook.retention_recent):
-        yield Text(f"warning: {told}", style="yellow")
-    if playbook.widths:
-        yield Text(calls_text(playbook.usage, sum(playbook.widths)))
+    if falling := retention.warning(playbook.retention_recent):
+        yield Text(f"warning: {falling}", style="yellow")
+    if batch and batch.plan.widths:
+        yield Text(calls_text(batch.usage, sum(batch.plan.widths)))
 
 
 def diff_lines(playbook: Playbook) -> Iterator[str]:

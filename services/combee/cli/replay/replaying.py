@@ -5,10 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from combee.core.batching.plan import make_plan
-from combee.core.canonical import canonical
+from combee.core.batching.plan import same_plan
 from combee.core.identity import content_id
 from combee.history import History, messages, newest_snapshots, partition_of
 from combee.inspection.tracker import StalledError
@@ -22,15 +21,6 @@ from combee_schemas.scan import Update
 from combee_schemas.topics import Topic
 
 M = TypeVar("M", bound=Message)
-CIRCUMSTANCE: Mapping[str, Any] = {
-    "reason": "size",
-    "batch_size": 0,
-    "base_version": 0,
-    "base_sequence": 0,
-    "max_inflight_batches": 0,
-    "dropped": (),
-}
-"""What time decided of a manifest: when and why its window closed. The rest is the plan."""
 CONTENT = {"sections", "entries", "counters", "holds", "next_id", "revoked"}
 
 
@@ -55,11 +45,6 @@ class Replayed:
     contents_differ: list[int] = field(default_factory=list)
     """Versions."""
     model_calls: int = 0
-
-
-def plan_of(batch: Batch) -> bytes:
-    """Return a batch's plan: equal bytes for equal input, whatever the clock said."""
-    return canonical(batch.model_copy(update=CIRCUMSTANCE))
 
 
 def content_of(playbook: Playbook) -> str:
@@ -96,7 +81,7 @@ class Replay:
         if self.steps[0].version != 1:
             raise FatalError(f"the first versions of {self._name} have expired: it cannot be replayed")
         for batch in await self._all(topics.BATCHES):
-            self._batches[batch.sequence] = batch
+            self._batches[batch.plan.sequence] = batch
         for update in await self._all(topics.UPDATES) if self._recorded else ():
             self._updates.setdefault(update.plan.sequence, update)  # the first result of a batch counts
         return list(self._batches.values())
@@ -125,7 +110,7 @@ class Replay:
                 await self._batch(step.sequence, found)
             is_next = partial(_is_version, step.version)
             _, made = await self._next(topics.HISTORY, since, is_next)
-            found.model_calls += 0 if self._recorded else made.usage.calls
+            found.model_calls += 0 if self._recorded or made.batch is None else made.batch.usage.calls
             if content_of(made) != step.content:
                 found.contents_differ.append(step.version)
             on_step(done, len(self.steps))
@@ -141,21 +126,27 @@ class Replay:
             command_id=f"replay-{sequence}", playbook=self._name, kind="flush", through_offset=max(offsets)
         )
         await self._target.produce(topics.COMMANDS.record(flush))
-        place, made = await self._next(topics.BATCHES, since, lambda one: one.sequence == sequence)
+        place, made = await self._next(topics.BATCHES, since, lambda one: one.plan.sequence == sequence)
         found.batches += 1
-        if plan_of(made) != plan_of(original):
+        if not same_plan(made, original, templates=not self._recorded):
             found.plans_differ.append(sequence)
         if self._recorded:
             await self._target.produce(topics.UPDATES.record(self._answer(made, place)))
 
     def _answer(self, batch: Batch, place: int) -> Update:
         """Return the recorded result of a batch, at home in the new log."""
-        update = self._updates.get(batch.sequence)
+        update = self._updates.get(batch.plan.sequence)
         if update is None:
-            raise FatalError(f"the result of batch {batch.sequence} is not recorded: replay it with --ask")
+            raise FatalError(
+                f"the result of batch {batch.plan.sequence} is not recorded: replay it with --ask"
+            )
         offsets = {member.reflection_id: member.offset for member in batch.members}
-        seen = (one.model_copy(update={"offset": offsets.get(one.reflection_id, -1)}) for one in update.seen)
-        return update.model_copy(update={"plan": make_plan(batch, place), "seen": tuple(seen)})
+        seen = (
+            one.model_copy(update={"offset": offsets.get(one.reflection_id, -1)})
+            for one in update.result.seen
+        )
+        result = update.result.model_copy(update={"seen": tuple(seen)})
+        return update.model_copy(update={"plan": batch.plan, "manifest_offset": place, "result": result})
 
     async def _members(self, batch: Batch) -> list[Record]:
         source = await partition_of(self._source, topics.REFLECTIONS, self._name)
@@ -163,7 +154,7 @@ class Replay:
         if len(found) < len(batch.members):
             missing = len(batch.members) - len(found)
             raise FatalError(
-                f"{missing} reflections of batch {batch.sequence} have expired: it cannot be replayed"
+                f"{missing} reflections of batch {batch.plan.sequence} have expired: it cannot be replayed"
             )
         return [found[at] for at in sorted(found)]
 

@@ -18,6 +18,7 @@ from combee.cli.options import AsJson, Name, Servers
 from combee.local.preflight import check, model_flag, stands_in
 from combee.ports import Log
 from combee.settings.settings import Settings, load_settings
+from combee.worker.methods import as_configured
 from combee_schemas import topics
 from combee_schemas.batch import Batch
 
@@ -131,7 +132,7 @@ async def _settings(settings: Settings, log: Log, to: str, batches: Sequence[Bat
         "scan_partitions": await log.partitions(topics.SCAN[0].name),
     }
     largest = max((len(one.members) for one in batches), default=1)
-    batch = {"batch_size": largest + 1, **({"method": batches[-1].method} if batches else {})}
+    batch = {"batch_size": largest + 1, **(as_configured(batches[-1].plan.settings) if batches else {})}
     caps = {name: NO_CAP for name in ("daily_tokens", "daily_cost") if getattr(settings.spend, name)}
     return replace(
         settings,

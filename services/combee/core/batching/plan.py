@@ -1,30 +1,23 @@
 """From a closing window to a manifest, and from a manifest to its groups: pure, hence replayable."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
+from statistics import fmean
 
 from combee.core import identity
 from combee.core.batching import shuffle
 from combee.core.batching.shape import plan_shape
-from combee_schemas.base import Holds
-from combee_schemas.batch import Batch, CloseReason, Member
+from combee.core.canonical import canonical
+from combee_schemas.base import MOST_SCORES, NOTHING_SPENT, Usage
+from combee_schemas.batch import Batch, Member
+from combee_schemas.plan import CloseReason, Outcomes, Plan, PlanSettings
 from combee_schemas.reflection import Reflection
-from combee_schemas.scan import Group, GroupMember, Plan
+from combee_schemas.scan import Group, GroupMember
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanPolicy:
-    """The shape of batches: paper defaults p = 2 and k = ⌊√n⌋."""
-
-    method: str = "ace"
-    holds: Holds = "entries"
-    copies: int
-    fan_in: int
-    max_levels: int
-    group_bytes: int
-    """Most bytes of reflections that one aggregator call may get."""
-    aggregate_tokens: int | None = None
-    """Most tokens of reflections or proposals that one aggregator call should read; None: the paper's shape."""
+RUNS_BYTES = 256 << 10
+"""Scores and sources of members beyond this are left out of a manifest, so that it fits a record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,85 +36,132 @@ def plan_batch(
     members: Sequence[Member],
     sizes: Sequence[int],
     *,
-    policy: PlanPolicy,
+    settings: PlanSettings,
     base: Base,
     reason: CloseReason,
     batch_size: int,
     through_offset: int,
     dropped: Sequence[Member] = (),
+    waiting: int = 0,
+    reflect_usage: Usage = NOTHING_SPENT,
     closed_at_ms: int = 0,
 ) -> Batch:
     """Return the manifest of a batch of ``members``; ``sizes`` are their bytes."""
-    seed = identity.batch_seed(playbook, sequence, tuple(m.reflection_id for m in members))
+    seed = identity.batch_seed(playbook, sequence, tuple(m.reflection_id for m in members), settings.salt)
     shape = plan_shape(
         sizes,
         seed,
-        copies=policy.copies,
-        fan_in=policy.fan_in,
-        max_levels=policy.max_levels,
-        group_bytes=policy.group_bytes,
-        aggregate_tokens=policy.aggregate_tokens,
+        copies=settings.copies,
+        fan_in=settings.fan_in,
+        max_levels=settings.max_levels,
+        group_bytes=settings.group_bytes,
+        aggregate_tokens=settings.aggregate_tokens,
     )
-    return Batch(
+    plan = Plan(
         batch_id=identity.batch_id(playbook, sequence),
         playbook=playbook,
-        method=policy.method,
-        holds=policy.holds,
         sequence=sequence,
-        seed=seed,
-        members=tuple(members),
-        dropped=tuple(dropped),
-        copies=shape.copies,
+        settings=settings,
         widths=shape.widths,
-        shape_reason=shape.reason,
         base_version=base.version,
         base_sequence=base.sequence,
         base_history_offset=base.history_offset,
         through_offset=through_offset,
-        reason=reason,
+        reflections=len(members),
         batch_size=batch_size,
+        waiting=waiting,
+        reason=reason,
+        outcomes=outcomes(members),
+        reflect_usage=reflect_usage,
         closed_at_ms=closed_at_ms,
+    )
+    kept = (
+        tuple(members) if sum(map(_run_bytes, members)) <= RUNS_BYTES else tuple(map(_without_run, members))
+    )
+    batch = Batch(
+        plan=plan,
+        seed=seed,
+        members=kept,
+        dropped=tuple(dropped),
+        copies=shape.copies,
+        shape_reason=shape.reason,
+    )
+    return batch.model_copy(update={"plan": plan.model_copy(update={"sha256": plan_hash(batch)})})
+
+
+def plan_hash(batch: Batch) -> str:
+    """Return the SHA-256 of a manifest without what time decided, such as why its window closed."""
+    circumstance = {
+        "sha256": "",
+        "base_version": 0,
+        "base_sequence": 0,
+        "batch_size": 0,
+        "reason": "size",
+        "reflect_usage": NOTHING_SPENT,
+    }
+    header = batch.plan.model_copy(update=circumstance)
+    bare = batch.model_copy(update={"plan": header, "dropped": (), "max_inflight_batches": 0})
+    return sha256(canonical(bare)).hexdigest()
+
+
+def same_plan(one: Batch, recorded: Batch, *, templates: bool) -> bool:
+    """Return whether a batch is cut as a recorded one was; ``templates``: and its prompts are written alike.
+
+    Version 1 recorded no settings: there, what follows from them must be the same.
+    """
+    known = recorded.plan.settings
+    if not recorded.plan.sha256:
+        settings = known
+    elif not templates:
+        settings = one.plan.settings.model_copy(update={"templates": known.templates})
+    else:
+        settings = one.plan.settings
+    plan = one.plan.model_copy(update={"settings": settings})
+    return plan_hash(one.model_copy(update={"plan": plan})) == plan_hash(recorded)
+
+
+def with_run(member: Member, reflection: Reflection) -> Member:
+    """Return a member with what its producer says of the run."""
+    run = {"score": reflection.score, "success": reflection.success, "source": reflection.source}
+    return member.model_copy(update=run)
+
+
+def _without_run(member: Member) -> Member:
+    return Member(offset=member.offset, reflection_id=member.reflection_id, attempt=member.attempt)
+
+
+def _run_bytes(member: Member) -> int:
+    """Return about what a member's run takes in a record."""
+    source = len(member.source.name) + len(member.source.proof) + 14 if member.source else 0
+    return 4 * (source + sum(len(name) + 9 for name in member.score))
+
+
+def outcomes(members: Sequence[Member]) -> Outcomes:
+    """Return what the members' runs came to: the mean of each score, and how many went well."""
+    named = Counter(name for member in members for name in member.score)
+    common = sorted(named, key=lambda name: (-named[name], name))[:MOST_SCORES]
+    return Outcomes(
+        scores={name: fmean(m.score[name] for m in members if name in m.score) for name in sorted(common)},
+        successes=sum(member.success is True for member in members),
+        failures=sum(member.success is False for member in members),
     )
 
 
 def deal_batch(batch: Batch) -> tuple[tuple[Member, ...], ...]:
     """Return the members of each level-0 group: a pure function of the manifest."""
-    dealt = shuffle.deal(len(batch.members), batch.copies, batch.widths[0], batch.seed)
+    dealt = shuffle.deal(len(batch.members), batch.copies, batch.plan.widths[0], batch.seed)
     return tuple(tuple(batch.members[i] for i in group) for group in dealt)
 
 
 def make_groups(batch: Batch, manifest_offset: int, bodies: Mapping[int, Reflection]) -> tuple[Group, ...]:
     """Return the groups; ``bodies`` are the reflections by offset."""
-    plan = make_plan(batch, manifest_offset)
     return tuple(
         Group(
-            plan=plan,
-            node_id=identity.node_id(batch.batch_id, 0, index),
+            plan=batch.plan,
+            manifest_offset=manifest_offset,
+            node_id=identity.node_id(batch.plan.batch_id, 0, index),
             index=index,
             members=tuple(GroupMember(offset=m.offset, reflection=bodies[m.offset]) for m in members),
         )
         for index, members in enumerate(deal_batch(batch))
-    )
-
-
-def make_plan(batch: Batch, manifest_offset: int) -> Plan:
-    """Return what every scan record of this batch carries."""
-    return Plan(
-        batch_id=batch.batch_id,
-        playbook=batch.playbook,
-        method=batch.method,
-        holds=batch.holds,
-        sequence=batch.sequence,
-        widths=batch.widths,
-        base_version=batch.base_version,
-        base_sequence=batch.base_sequence,
-        base_history_offset=batch.base_history_offset,
-        manifest_offset=manifest_offset,
-        through_offset=batch.through_offset,
-        reflections=len(batch.members),
-        batch_size=batch.batch_size,
-        waiting=batch.waiting,
-        reason=batch.reason,
-        reflect_usage=batch.reflect_usage,
-        closed_at_ms=batch.closed_at_ms,
     )

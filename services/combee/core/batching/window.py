@@ -4,7 +4,8 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from combee_schemas.batch import CloseReason, Member
+from combee_schemas.batch import Member
+from combee_schemas.plan import CloseReason
 from combee_schemas.reflection import Reflection
 
 

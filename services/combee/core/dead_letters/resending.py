@@ -6,8 +6,9 @@ from hashlib import sha256
 from combee_schemas import topics
 from combee_schemas.codec import CodecError, decode
 from combee_schemas.dead_letter import Attempt, DeadLetter, LetterId
+from combee_schemas.plan import Plan
 from combee_schemas.reflection import Reflection
-from combee_schemas.scan import Group, Partial, Plan, Update
+from combee_schemas.scan import Group, Partial, Update
 
 MOST_ATTEMPTS = 9999
 RESENT = frozenset({topics.TRACES.name, topics.REFLECTIONS.name})

@@ -95,7 +95,7 @@ class Ledger:
         self._batches.take(partition, offset, batch)
         first = self._horizon.first_retained.get(REFLECTIONS, {}).get(partition, 0)
         retained = {member.reflection_id for member in batch.members if member.offset >= first}
-        self._unseen.setdefault(batch.playbook, set()).update(retained)
+        self._unseen.setdefault(batch.plan.playbook, set()).update(retained)
 
     def version(self, partition: int, offset: int, playbook: Playbook) -> None:
         """Take a record of ``history``."""

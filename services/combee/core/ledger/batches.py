@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from combee.core import identity
-from combee.core.batching.plan import deal_batch
+from combee.core.batching.plan import deal_batch, plan_hash
 from combee.core.ledger.report import Findings
 from combee_schemas.batch import Batch, Member
 
@@ -39,14 +39,14 @@ class Batches:
     def take(self, partition: int, offset: int, batch: Batch) -> None:
         """Judge one manifest."""
         where = f"batches[{partition}]@{offset}"
-        self._first.setdefault(batch.playbook, batch.sequence if partition in self.cut else 1)
-        last = self._last.get(batch.playbook, self._first[batch.playbook] - 1)
-        if batch.sequence != last + 1:
-            text = f"{where}: batch {batch.sequence} of {batch.playbook} follows batch {last}"
+        self._first.setdefault(batch.plan.playbook, batch.plan.sequence if partition in self.cut else 1)
+        last = self._last.get(batch.plan.playbook, self._first[batch.plan.playbook] - 1)
+        if batch.plan.sequence != last + 1:
+            text = f"{where}: batch {batch.plan.sequence} of {batch.plan.playbook} follows batch {last}"
             self.findings.add("batch sequence", text)
-        self._last[batch.playbook] = max(last, batch.sequence)
-        self.partition_of.setdefault(batch.playbook, partition)
-        self.sizes.setdefault((batch.playbook, batch.sequence), len(batch.members))
+        self._last[batch.plan.playbook] = max(last, batch.plan.sequence)
+        self.partition_of.setdefault(batch.plan.playbook, partition)
+        self.sizes.setdefault((batch.plan.playbook, batch.plan.sequence), len(batch.members))
         for member in batch.members:
             self._join(where, batch, member)
             self._attempt(where, batch, member)
@@ -55,21 +55,19 @@ class Batches:
         self._groups(where, batch)
 
     def _join(self, where: str, batch: Batch, member: Member) -> None:
-        name, one = batch.playbook, member.reflection_id
+        name, one = batch.plan.playbook, member.reflection_id
         known = self._sequence_of.setdefault(name, {})
         if one not in known:
-            known[one] = batch.sequence
+            known[one] = batch.plan.sequence
             if member.attempt:
-                self._retries[name, one] = {member.attempt: batch.sequence}
+                self._retries[name, one] = {member.attempt: batch.plan.sequence}
             return
         attempts = self._retries.setdefault((name, one), {0: known[one]})
         if member.attempt in attempts:
-            text = (
-                f"{where}: {name}: {one} is in batch {batch.sequence} and in batch {attempts[member.attempt]}"
-            )
+            text = f"{where}: {name}: {one} is in batch {batch.plan.sequence} and in batch {attempts[member.attempt]}"
             self.doubled((name, one), text)
-        attempts.setdefault(member.attempt, batch.sequence)
-        self._also.setdefault((name, one), set()).add(batch.sequence)
+        attempts.setdefault(member.attempt, batch.plan.sequence)
+        self._also.setdefault((name, one), set()).add(batch.plan.sequence)
 
     def doubled(self, key: tuple[str, str], text: str) -> None:
         """Note a reflection that counts twice."""
@@ -78,37 +76,40 @@ class Batches:
 
     def _attempt(self, where: str, batch: Batch, member: Member) -> None:
         """Judge a retry: without a dead letter of the attempt before, it makes its reflection count twice."""
-        key = (batch.playbook, member.reflection_id)
+        key = (batch.plan.playbook, member.reflection_id)
         if member.attempt and self.proof is not None and not self.proof(key, member.attempt):
-            text = (
-                f"{where}: {batch.playbook}: {member.reflection_id} is in batch {batch.sequence} as attempt"
-            )
+            name, sequence = batch.plan.playbook, batch.plan.sequence
+            text = f"{where}: {name}: {member.reflection_id} is in batch {sequence} as attempt"
             self.findings.add(
                 "attempt", f"{text} {member.attempt}, and no dead letter tells of the one before"
             )
             self.doubles.add(key)
 
     def _identity(self, where: str, batch: Batch) -> None:
-        named = f"{where}: batch {batch.sequence} of {batch.playbook}"
+        named = f"{where}: batch {batch.plan.sequence} of {batch.plan.playbook}"
         ids = tuple(member.reflection_id for member in batch.members)
-        if batch.seed != identity.batch_seed(batch.playbook, batch.sequence, ids):
+        plan = batch.plan
+        if batch.seed != identity.batch_seed(plan.playbook, plan.sequence, ids, plan.settings.salt):
             self.findings.add("seed", f"{named} has a seed that does not follow from its members")
-        if batch.batch_id != identity.batch_id(batch.playbook, batch.sequence):
-            self.findings.add("batch id", f"{named} is called {batch.batch_id}")
+        if plan.batch_id != identity.batch_id(plan.playbook, plan.sequence):
+            self.findings.add("batch id", f"{named} is called {plan.batch_id}")
+        if plan.sha256 and plan.sha256 != plan_hash(batch):
+            self.findings.add("plan hash", f"{named} is not the plan whose hash it carries")
 
     def _staleness(self, where: str, batch: Batch) -> None:
         if not batch.max_inflight_batches:
             return
-        self.bases.setdefault((batch.playbook, batch.sequence), (batch.base_version, batch.base_sequence))
-        stale = batch.sequence - 1 - batch.base_sequence
+        self.bases.setdefault(
+            (batch.plan.playbook, batch.plan.sequence), (batch.plan.base_version, batch.plan.base_sequence)
+        )
+        stale = batch.plan.staleness
         if not 0 <= stale < batch.max_inflight_batches:
-            text = (
-                f"{where}: batch {batch.sequence} of {batch.playbook} is {stale} batches stale, with at most"
-            )
+            name, sequence = batch.plan.playbook, batch.plan.sequence
+            text = f"{where}: batch {sequence} of {name} is {stale} batches stale, with at most"
             self.findings.add("staleness", f"{text} {batch.max_inflight_batches} in flight")
 
     def _groups(self, where: str, batch: Batch) -> None:
-        named = f"{where}: batch {batch.sequence} of {batch.playbook}"
+        named = f"{where}: batch {batch.plan.sequence} of {batch.plan.playbook}"
         try:
             dealt = deal_batch(batch)
         except (ValueError, IndexError) as error:
@@ -117,10 +118,10 @@ class Batches:
         loads = [len(group) for group in dealt]
         if max(loads) - min(loads) > 1:
             self.findings.add("groups", f"{named} has unbalanced groups: {min(loads)} to {max(loads)} copies")
-        if any(len(set(group)) < len(group) for group in dealt):
+        if any(len({member.offset for member in group}) < len(group) for group in dealt):
             self.findings.add("groups", f"{named} has two copies of one reflection in a group")
-        copies = Counter(member for group in dealt for member in group)
-        wrong = [m.reflection_id for m in set(batch.members) if copies[m] != batch.copies]
+        copies = Counter(member.offset for group in dealt for member in group)
+        wrong = [m.reflection_id for m in batch.members if copies[m.offset] != batch.copies]
         if wrong:
             text = (
                 f"{named}: {len(wrong)} members are not in exactly {batch.copies} groups, such as {wrong[0]}"

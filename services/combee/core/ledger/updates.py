@@ -30,14 +30,14 @@ class Updates:
             return
         self.effective.add((name, sequence))
         self.planned_calls += sum(update.plan.widths)
-        self.usage += update.usage
+        self.usage += update.result.usage
         where = f"updates[{partition}]@{offset}: the update of batch {sequence} of {name}"
         self._evidence(where, update)
         self._seen(where, update)
 
     def _evidence(self, where: str, update: Update) -> None:
         name, sequence = update.plan.playbook, update.plan.sequence
-        named = {one for operation in update.operations for one in operation.evidence}
+        named = {one for operation in update.result.operations for one in operation.evidence}
         foreign = sorted(one for one in named if not self.batches.has_member(name, sequence, one))
         if foreign:
             text = f"{where} rests on {len(foreign)} reflections that are not members, such as {foreign[0]}"
@@ -45,13 +45,13 @@ class Updates:
 
     def _seen(self, where: str, update: Update) -> None:
         name, sequence = update.plan.playbook, update.plan.sequence
-        ids = [one.reflection_id for one in update.seen]
+        ids = [one.reflection_id for one in update.result.seen]
         foreign = [one for one in ids if not self.batches.has_member(name, sequence, one)]
         missing = self.batches.sizes[name, sequence] - (len(set(ids)) - len(set(foreign)))
         if len(set(ids)) < len(ids):
             self.findings.add("seen", f"{where} counts a reflection twice")
         if foreign:
             self.findings.add("seen", f"{where} saw {foreign[0]}, which is not a member")
-        if missing > 0 and update.status != "failed":
+        if missing > 0 and update.result.status != "failed":
             self.findings.add("seen", f"{where} did not see {missing} of its members")
-        self.failed |= {(name, sequence, one.reflection_id) for one in update.seen if not one.ok}
+        self.failed |= {(name, sequence, one.reflection_id) for one in update.result.seen if not one.ok}

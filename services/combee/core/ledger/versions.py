@@ -101,25 +101,29 @@ class Versions:
         size = self.batches.sizes.get((name, sequence))
         if self.batches.is_missing(partition, name, sequence):
             self.findings.add("published", f"{where} publishes batch {sequence}, which has no manifest")
-        elif size not in (None, playbook.reflections):
-            text = f"{where} counts {playbook.reflections} reflections, batch {sequence} has {size}"
-            self.findings.add("published", text)
-        if playbook.batch_id != identity.batch_id(name, sequence):
-            self.findings.add("published", f"{where} calls batch {sequence} {playbook.batch_id}")
+        plan = playbook.batch.plan if playbook.batch else None
+        counted, called = (plan.reflections, plan.batch_id) if plan else (0, "nothing")
+        if size not in (None, counted):
+            self.findings.add(
+                "published", f"{where} counts {counted} reflections, batch {sequence} has {size}"
+            )
+        if called != identity.batch_id(name, sequence):
+            self.findings.add("published", f"{where} calls batch {sequence} {called}")
 
     def _base(self, where: str, playbook: Playbook) -> None:
         """Judge which version the batch was made on, and that it is said to be as stale as it is."""
         name, sequence = playbook.name, playbook.batch_sequence
         base = self.batches.bases.get((name, sequence))
-        if base is None:
+        if base is None or playbook.batch is None:
             return
+        plan = playbook.batch.plan
         version, contained = base
         found = self._contains.get((name, version), contained if version else 0)
         if found != contained:
             text = f"{where} rests on version {version}, which contains batch {found} and not {contained}"
             self.findings.add("base", text)
-        if (playbook.base_version, playbook.staleness) != (version, sequence - 1 - contained):
-            text = f"{where} claims to be {playbook.staleness} batches behind version {playbook.base_version}"
+        if (plan.base_version, plan.base_sequence) != (version, contained):
+            text = f"{where} claims to be {plan.staleness} batches behind version {plan.base_version}"
             self.findings.add("base", f"{text}, its manifest names version {version} and batch {contained}")
 
     def _same_as_snapshot(self, where: str, offset: int, playbook: Playbook) -> None:

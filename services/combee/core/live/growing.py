@@ -1,12 +1,11 @@
 """A batch's tree while its nodes finish, whatever order manifest and results are read in."""
 
-from typing import Any
-
 from combee.core import identity
 from combee.core.batching.tree import child_indices, is_root, parent_index
 from combee.core.live.values import LiveBatch, LiveNode, NodeState
 from combee_schemas.batch import Batch
-from combee_schemas.scan import Partial, Plan, Update
+from combee_schemas.plan import Plan
+from combee_schemas.scan import Partial, Update
 
 Place = tuple[int, int]
 """Level and index of a node."""
@@ -15,15 +14,15 @@ Place = tuple[int, int]
 class Growing:
     """One batch; its ``shown`` is made anew only after a change."""
 
-    def __init__(self, known: Batch | Plan) -> None:
-        self.batch = _described(known)
+    def __init__(self, plan: Plan) -> None:
+        self.batch = _described(plan)
         self._done: dict[Place, LiveNode] = {}
         self._shown: LiveBatch | None = None
 
     def describe(self, manifest: Batch) -> None:
         """Add what only the manifest says."""
-        told = _described(manifest)
-        self._change(told.model_copy(update=self.batch.model_dump(include={"version", "done_at_ms"})))
+        told = {"copies": manifest.copies, "shape_reason": manifest.shape_reason}
+        self._change(self.batch.model_copy(update=told))
 
     def finish(self, result: Partial | Update, at_ms: int) -> None:
         """Note a node's result; the first in the log counts."""
@@ -32,14 +31,15 @@ class Growing:
         )
         if (level, index) in self._done or not self._has(level, index):
             return
+        found = result.result
         self._done[level, index] = self._node(level, index, "done").model_copy(
             update={
-                "status": result.status,
-                "reason": result.reason,
-                "operations": len(result.operations),
-                "seen": len(result.seen),
-                "tokens_in": result.usage.tokens_in,
-                "tokens_out": result.usage.tokens_out,
+                "status": found.status,
+                "reason": found.reason,
+                "operations": len(found.operations),
+                "seen": len(found.seen),
+                "tokens_in": found.usage.tokens_in,
+                "tokens_out": found.usage.tokens_out,
                 "at_ms": at_ms,
             }
         )
@@ -89,25 +89,14 @@ def _above(batch_id: str, widths: tuple[int, ...], level: int, index: int) -> st
     return identity.node_id(batch_id, level + 1, parent_index(widths, level, index))
 
 
-def _described(known: Batch | Plan) -> LiveBatch:
-    told: dict[str, Any] = (
-        {"reflections": known.reflections} if isinstance(known, Plan) else _only_manifest(known)
-    )
+def _described(plan: Plan) -> LiveBatch:
     return LiveBatch(
-        batch_id=known.batch_id,
-        playbook=known.playbook,
-        sequence=known.sequence,
-        method=known.method,
-        widths=known.widths,
-        reason=known.reason,
-        closed_at_ms=known.closed_at_ms,
-        **told,
+        batch_id=plan.batch_id,
+        playbook=plan.playbook,
+        sequence=plan.sequence,
+        method=plan.settings.method,
+        widths=plan.widths,
+        reason=plan.reason,
+        closed_at_ms=plan.closed_at_ms,
+        reflections=plan.reflections,
     )
-
-
-def _only_manifest(manifest: Batch) -> dict[str, Any]:
-    return {
-        "reflections": len(manifest.members),
-        "copies": manifest.copies,
-        "shape_reason": manifest.shape_reason,
-    }

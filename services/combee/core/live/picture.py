@@ -12,8 +12,9 @@ from combee_schemas.base import Message
 from combee_schemas.batch import Batch
 from combee_schemas.control import BatchSize
 from combee_schemas.dead_letter import DeadLetter
+from combee_schemas.plan import Plan
 from combee_schemas.playbook import Playbook
-from combee_schemas.scan import Partial, Plan, Update
+from combee_schemas.scan import Partial, Update
 from combee_schemas.topics import MAX_LEVELS, REFLECTIONS
 
 BATCHES_KEPT = 50
@@ -74,7 +75,7 @@ class Picture:
     def past(self, version: Playbook) -> None:
         """Take a version from ``history``: it does not say that the playbook still exists."""
         self._shelf.past(version)
-        if version.origin == "batch" and (known := self._batches.get(version.batch_id)):
+        if version.batch and (known := self._batches.get(version.batch.plan.batch_id)):
             known.become(version.version, version.created_at_ms)
         self.revision += 1
 
@@ -148,9 +149,9 @@ class Picture:
     # ---- how
 
     def _manifest(self, manifest: Batch) -> None:
-        self.windows.closed(manifest.playbook, manifest.through_offset)
-        self._shelf.touch(manifest.playbook, manifest.closed_at_ms)
-        if growing := self._growing(manifest):
+        self.windows.closed(manifest.plan.playbook, manifest.plan.through_offset)
+        self._shelf.touch(manifest.plan.playbook, manifest.plan.closed_at_ms)
+        if growing := self._growing(manifest.plan):
             growing.describe(manifest)
 
     def _result(self, result: Partial | Update, at_ms: int) -> None:
@@ -162,11 +163,11 @@ class Picture:
         self._shelf.newest(playbook)
         self.past(playbook)
 
-    def _growing(self, known: Batch | Plan) -> Growing | None:
-        found = self._batches.get(known.batch_id)
-        if found is None and is_valid(known.widths, MAX_LEVELS):
-            found = self._batches[known.batch_id] = Growing(known)
-            version = self._shelf.became(known.playbook, known.batch_id)
+    def _growing(self, plan: Plan) -> Growing | None:
+        found = self._batches.get(plan.batch_id)
+        if found is None and is_valid(plan.widths, MAX_LEVELS):
+            found = self._batches[plan.batch_id] = Growing(plan)
+            version = self._shelf.became(plan.playbook, plan.batch_id)
             if version is not None:
                 found.become(version.version, version.at_ms)
             while len(self._batches) > BATCHES_KEPT:

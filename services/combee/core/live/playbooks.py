@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from combee.core.live.values import LivePlaybook, LiveSize, LiveVersion
 from combee.core.live.windows import Windows
 from combee_schemas.control import BatchSize
-from combee_schemas.playbook import Playbook
+from combee_schemas.playbook import AppliedBatch, Playbook
 
 KEPT = 200
 """Versions and decisions per playbook."""
@@ -115,23 +115,28 @@ class Shelf:
 
 
 def _version(playbook: Playbook) -> LiveVersion:
-    is_batch = playbook.origin == "batch"
-    usage = playbook.usage + playbook.reflect_usage
-    return LiveVersion(
+    version = LiveVersion(
         version=playbook.version,
         at_ms=playbook.created_at_ms,
         origin=playbook.origin,
-        batch_id=playbook.batch_id if is_batch else "",
         entries=len(playbook.entries),
-        batch_size=playbook.batch_size,
-        reflections=playbook.reflections if is_batch else 0,
         retention=_retention(playbook),
-        tokens=usage.tokens_in + usage.tokens_out if is_batch else 0,
-        cost=playbook.spend.cost_each * playbook.reflections if is_batch else 0.0,
-        close_reason=playbook.close_reason if is_batch else "",
-        seconds=max(0, playbook.created_at_ms - playbook.closed_at_ms) / 1000 if is_batch else 0.0,
     )
+    return version.model_copy(update=_applied(playbook, playbook.batch)) if playbook.batch else version
+
+
+def _applied(playbook: Playbook, batch: AppliedBatch) -> dict[str, object]:
+    usage = batch.usage + batch.plan.reflect_usage
+    return {
+        "batch_id": batch.plan.batch_id,
+        "batch_size": batch.plan.batch_size,
+        "reflections": batch.plan.reflections,
+        "tokens": usage.tokens_in + usage.tokens_out,
+        "cost": playbook.spend.cost_each * batch.plan.reflections,
+        "close_reason": batch.plan.reason,
+        "seconds": max(0, playbook.created_at_ms - batch.plan.closed_at_ms) / 1000,
+    }
 
 
 def _retention(playbook: Playbook) -> float | None:
-    return playbook.retention[-1] if playbook.origin == "batch" and playbook.retention else None
+    return playbook.batch.retention[-1] if playbook.batch and playbook.batch.retention else None

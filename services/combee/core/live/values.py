@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import Field
 
 from combee_schemas.base import Value
-from combee_schemas.batch import CloseReason
+from combee_schemas.plan import CloseReason
 from combee_schemas.scan import NodeStatus
 
 NodeState = Literal["waiting", "ready", "done"]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from combee.core.playbook.operations import union
 from combee.core.playbook.retention import Landing
 from combee.core.playbook.similarity import Index
-from combee_schemas.playbook import Change, ChangeKind, Entry, Playbook
+from combee_schemas.playbook import SOURCES_KEPT, Change, ChangeKind, Entry, Playbook
 
 MAX_DETAIL_CHARS = 300
 MOST_IN_CONFLICT = 3
@@ -81,6 +81,7 @@ def united(kept: Entry, others: Iterable[Entry]) -> Entry:
                 "harmful": kept.harmful + other.harmful,
                 "evidence_count": kept.evidence_count + other.evidence_count - shared,
                 "evidence": union(kept.evidence, other.evidence),
+                "sources": union(other.sources, kept.sources)[-SOURCES_KEPT:],
             }
         )
     return kept

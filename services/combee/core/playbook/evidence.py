@@ -5,8 +5,8 @@ from collections.abc import Collection, Iterable, Mapping
 
 from combee.core.playbook.components import applied
 from combee.core.playbook.operations import union
-from combee_schemas.playbook import EVIDENCE_KEPT, Entry, Playbook
-from combee_schemas.scan import Update
+from combee_schemas.playbook import EVIDENCE_KEPT, SOURCES_KEPT, Entry, Playbook
+from combee_schemas.scan import Seen, Update
 
 NO_BUDGET = 10**9
 """Tokens that no playbook has: entries that were evicted are taken from the version's changes instead."""
@@ -51,9 +51,9 @@ def followed(before: Playbook, version: Playbook, update: Update | None) -> Play
     if update is not None and any(merged or not _shows_news(one, known.get(one.id)) for one in hiding):
         draft, _, _ = applied(
             before,
-            update.operations,
-            update.seen,
-            holds=update.plan.holds,
+            update.result.operations,
+            update.result.seen,
+            holds=update.plan.settings.holds,
             budget_tokens=NO_BUDGET,
             revoked=before.revoked,
         )
@@ -90,6 +90,25 @@ def kept(entries: Iterable[Entry]) -> tuple[Entry, ...]:
         else one
         for one in entries
     )
+
+
+def with_sources(entries: Iterable[Entry], seen: Iterable[Seen]) -> tuple[Entry, ...]:
+    """Return entries with the names of those whose reflections they rest on now, the newest last."""
+    names = {one.reflection_id: one.source.name for one in seen if one.source}
+    return tuple(
+        one.model_copy(
+            update={"sources": last_sources(one.sources, (names[e] for e in one.evidence if e in names))}
+        )
+        if any(e in names for e in one.evidence)
+        else one
+        for one in entries
+    )
+
+
+def last_sources(known: Iterable[str], newer: Iterable[str]) -> tuple[str, ...]:
+    """Return the last names of sources, each once."""
+    newest_first = dict.fromkeys(reversed((*known, *newer)))
+    return tuple(newest_first)[:SOURCES_KEPT][::-1]
 
 
 def _has_all(entry: Entry) -> bool:

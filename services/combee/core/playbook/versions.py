@@ -9,10 +9,9 @@ from combee.core.playbook.apply import empty
 from combee.core.playbook.components import applied, clash, held_after
 from combee.core.playbook.echo import retired
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy, after_batch
-from combee_schemas.base import Usage
 from combee_schemas.codec import CodecError, encode
 from combee_schemas.command import Command
-from combee_schemas.playbook import EVIDENCE_KEPT, Change, Entry, Label, Playbook
+from combee_schemas.playbook import EVIDENCE_KEPT, AppliedBatch, Change, Entry, Label, Playbook
 from combee_schemas.scan import Operation, Update
 
 COMMANDS_REMEMBERED = 50
@@ -37,60 +36,54 @@ def after_update(
     InapplicableError
         If it is of a batch without reflections.
     """
-    if update.plan.reflections < 1:
-        raise InapplicableError(f"{update.plan.batch_id} is a batch of {update.plan.reflections} reflections")
+    plan, result = update.plan, update.result
+    if plan.reflections < 1:
+        raise InapplicableError(f"{plan.batch_id} is a batch of {plan.reflections} reflections")
     draft, sections, entries = applied(
         current,
-        update.operations,
-        update.seen,
-        holds=update.plan.holds,
+        result.operations,
+        result.seen,
+        holds=plan.settings.holds,
         budget_tokens=budget_tokens,
         revoked=current.revoked,
-        echoes=update.echoes,
+        echoes=result.echoes,
     )
-    held = held_after(current, update.plan.holds)
+    held = held_after(current, plan.settings.holds)
     live = {entry.id for entry in entries}
-    echoed = (echo.evidence for echo in update.echoes if echo.entry_id in live)
+    echoed = (echo.evidence for echo in result.echoes if echo.entry_id in live)
     landed = draft.landing.reflections().union(*echoed)
-    kept = retention.shares(update.seen, len(update.plan.widths), landed)
+    batch = AppliedBatch(
+        plan=plan,
+        degraded=result.status in {"failed", "merged"} or not all(s.ok for s in result.seen),
+        retention=retention.shares(result.seen, len(plan.widths), landed),
+        carried=result.carried,
+        usage=result.usage,
+    )
     return current.model_copy(
         update={
             "version": current.version + 1,
             "sections": sections,
-            "entries": evidence.kept(entries),
+            "entries": evidence.kept(evidence.with_sources(entries, result.seen)),
             "next_id": draft.next_id,
             "origin": "batch",
             "changes": tuple(draft.changes),
             "retired": retired(current, entries),
-            "batch_id": update.plan.batch_id,
-            "batch_sequence": update.plan.sequence,
-            "method": update.plan.method,
+            "method": plan.settings.method,
             "holds": held,
             "counters": current.counters and held == "entries",
-            "reflections": update.plan.reflections,
-            "batch_size": update.plan.batch_size,
-            "close_reason": update.plan.reason,
-            "waiting": update.plan.waiting,
-            "base_version": update.plan.base_version,
-            "staleness": update.plan.sequence - 1 - update.plan.base_sequence,
-            "degraded": update.status in {"failed", "merged"} or not all(s.ok for s in update.seen),
-            "through_offset": max(current.through_offset, update.plan.through_offset),
-            "manifest_offset": max(current.manifest_offset, update.plan.manifest_offset),
-            "retention": kept,
-            "retention_recent": retention.recent(current.retention_recent, kept),
-            "carried": update.carried,
-            "usage": update.usage,
-            "reflect_usage": update.plan.reflect_usage,
+            "batch": batch,
+            "batch_sequence": plan.sequence,
+            "through_offset": max(current.through_offset, plan.through_offset),
+            "manifest_offset": max(current.manifest_offset, update.manifest_offset),
+            "retention_recent": retention.recent(current.retention_recent, batch.retention),
             "spend": after_batch(
                 current.spend,
-                (update.usage, update.plan.reflect_usage),
-                reflections=update.plan.reflections,
+                (result.usage, plan.reflect_usage),
+                reflections=plan.reflections,
                 now_ms=now_ms,
                 policy=spending,
             ),
-            "widths": update.plan.widths,
             "issued_by": "",
-            "closed_at_ms": update.plan.closed_at_ms,
             "created_at_ms": now_ms,
         }
     )
@@ -100,15 +93,15 @@ def left_nothing(before: Playbook, update: Update, after: Playbook) -> dict[str,
     """Return the reflections of ``update`` on which nothing rests in ``after``, the version it made: id → why."""
     draft, _, entries = applied(
         before,
-        update.operations,
-        update.seen,
-        holds=update.plan.holds,
+        update.result.operations,
+        update.result.seen,
+        holds=update.plan.settings.holds,
         budget_tokens=evidence.NO_BUDGET,
         revoked=before.revoked,
-        echoes=update.echoes,
+        echoes=update.result.echoes,
     )
     live = {entry.id for entry in entries}
-    echoed = {one for echo in update.echoes if echo.entry_id in live for one in echo.evidence}
+    echoed = {one for echo in update.result.echoes if echo.entry_id in live for one in echo.evidence}
     landed = draft.landing.reflections()
     for change in after.changes:
         if change.kind == "evict":
@@ -116,7 +109,7 @@ def left_nothing(before: Playbook, update: Update, after: Playbook) -> dict[str,
     stayed = draft.landing.reflections() | echoed
     levels = len(update.plan.widths)
     why: dict[str, str] = {}
-    for one in update.seen:
+    for one in update.result.seen:
         if not one.ok or (one.survived >= levels and one.reflection_id in stayed):
             continue
         if one.survived == 0:
@@ -171,23 +164,11 @@ def after_command(
             "version": current.version + 1,
             "entries": evidence.kept(changed.entries),
             "origin": command.kind,
-            "reflections": 0,
-            "batch_size": 0,
-            "close_reason": "",
-            "waiting": 0,
-            "base_version": current.version,
-            "staleness": 0,
-            "degraded": False,
-            "retention": (),
-            "carried": 0,
+            "batch": None,
             "retired": retired(current, changed.entries),
-            "usage": Usage(),
-            "reflect_usage": Usage(),
-            "widths": (),
             "command_offset": offset,
             "commands": remembered(current.commands, command),
             "issued_by": command.issued_by,
-            "closed_at_ms": 0,
             "created_at_ms": now_ms,
         }
     )

@@ -48,16 +48,19 @@ class Iteration:
 
 def iteration_of(version: Playbook) -> Iteration:
     """Return what a version says about its batch."""
-    delay_ms = version.created_at_ms - version.closed_at_ms
-    full = version.close_reason == "size" and version.reflections == version.batch_size
+    batch = version.batch
+    if batch is None:
+        return Iteration(playbook=version.name, sequence=version.batch_sequence, is_batch=False)
+    plan = batch.plan
+    delay_ms = version.created_at_ms - plan.closed_at_ms
+    full = plan.reason == "size" and plan.reflections == plan.batch_size
     return Iteration(
         playbook=version.name,
         sequence=version.batch_sequence,
-        is_batch=version.origin == "batch",
-        asked=version.batch_size,
-        reflections=version.reflections,
-        is_fair=full and not version.degraded and delay_ms > 0,
-        waiting=version.waiting,
-        closed_at_ms=version.closed_at_ms,
+        asked=plan.batch_size,
+        reflections=plan.reflections,
+        is_fair=full and not batch.degraded and delay_ms > 0,
+        waiting=plan.waiting,
+        closed_at_ms=plan.closed_at_ms,
         delay_s=delay_ms / 1000,
     )

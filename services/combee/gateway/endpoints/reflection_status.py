@@ -98,7 +98,7 @@ class ReflectionStatusLookup:
         through = self._context.playbooks.latest(name).through_offset
         manifest, repeats = None, 0
         async for batch in messages(self._context.log, topics.BATCHES, name, recent, end):
-            through = max(through, batch.through_offset)
+            through = max(through, batch.plan.through_offset)
             repeats += sum(member.reflection_id == one for member in batch.dropped)
             manifest = _in(batch, one) or manifest
         records = [record async for record in self._records(name, one, through + 1)]
@@ -173,21 +173,23 @@ class ReflectionStatusLookup:
         common = {
             "reflection_id": one,
             "playbook": name,
-            "batch_id": batch.batch_id,
-            "batch_sequence": batch.sequence,
+            "batch_id": batch.plan.batch_id,
+            "batch_sequence": batch.plan.sequence,
             "repeats": repeats,
             "revoked": one in latest.revoked,
         }
-        if latest.batch_sequence < batch.sequence:
+        if latest.batch_sequence < batch.plan.sequence:
             level = self._level(batch)
             where = (
-                "its update waits for publish" if level is None else f"level {level} of {len(batch.widths)}"
+                "its update waits for publish"
+                if level is None
+                else f"level {level} of {len(batch.plan.widths)}"
             )
-            detail = f"it is in batch {batch.sequence}: {where}"
+            detail = f"it is in batch {batch.plan.sequence}: {where}"
             return ReflectionStatus.model_validate(
                 {**common, "state": "in_batch", "level": level, "detail": detail}
             )
-        buried = await self._buried(name, one, batch.closed_at_ms, manifest.member.attempt)
+        buried = await self._buried(name, one, batch.plan.closed_at_ms, manifest.member.attempt)
         if buried is not None:
             return buried.model_copy(update=common)
         version = await self._version(name, batch)
@@ -199,14 +201,14 @@ class ReflectionStatusLookup:
                 "state": "applied",
                 "version": version and version.version,
                 "entries": entries,
-                "detail": f"batch {batch.sequence} became version {version.version}{rests}"
+                "detail": f"batch {batch.plan.sequence} became version {version.version}{rests}"
                 if version
-                else f"batch {batch.sequence} became a version that is no longer in the log",
+                else f"batch {batch.plan.sequence} became a version that is no longer in the log",
             }
         )
 
     def _level(self, batch: Batch) -> int | None:
-        seen = self._context.live.picture.batch(batch.batch_id)
+        seen = self._context.live.picture.batch(batch.plan.batch_id)
         return (
             min((node.level for node in seen.nodes if node.state != "done"), default=None) if seen else None
         )
@@ -214,9 +216,9 @@ class ReflectionStatusLookup:
     async def _version(self, name: str, batch: Batch) -> Playbook | None:
         """Return the version that a batch became; it stands after the one that the batch was begun on."""
         history = self._context.history
-        async with aclosing(history.between(name, batch.base_history_offset + 1)) as versions:
+        async with aclosing(history.between(name, batch.plan.base_history_offset + 1)) as versions:
             async for version in versions:
-                if version.origin == "batch" and version.batch_id == batch.batch_id:
+                if version.batch and version.batch.plan.batch_id == batch.plan.batch_id:
                     return version
         return None
 

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from combee.core import identity
 from combee.core.batching import shuffle, tree
-from combee.core.batching.plan import Base, PlanPolicy, deal_batch, make_groups, plan_batch
+from combee.core.batching.plan import Base, deal_batch, make_groups, plan_batch
 from combee_schemas import digests
 from combee_schemas.batch import Batch, Member
 from combee_schemas.codec import encode
+from combee_schemas.plan import PlanSettings
 from combee_schemas.reflection import Reflection
 from combee_schemas.topics import GROUPS
 
@@ -192,7 +193,7 @@ def test_tokens_give_way_before_the_fan_in_where_the_tree_may_not_grow() -> None
 # ---- the plan
 
 
-POLICY = PlanPolicy(copies=2, fan_in=32, max_levels=4, group_bytes=10_000)
+POLICY = PlanSettings(copies=2, fan_in=32, max_levels=4, group_bytes=10_000)
 
 
 def member(offset: int) -> Member:
@@ -201,7 +202,7 @@ def member(offset: int) -> Member:
 
 def planned(
     sizes: list[int],
-    policy: PlanPolicy = POLICY,
+    policy: PlanSettings = POLICY,
     playbook: str = "p",
     sequence: int = 1,
     closed_at_ms: int = 0,
@@ -211,7 +212,7 @@ def planned(
         sequence,
         [member(offset) for offset in range(len(sizes))],
         sizes,
-        policy=policy,
+        settings=policy,
         base=Base(version=3, sequence=3, history_offset=9),
         reason="size",
         batch_size=len(sizes),
@@ -231,7 +232,9 @@ def test_a_plan_is_byte_identical_however_often_it_is_made(sizes: list[int]) -> 
 @given(sizes_of, st.integers(0, 2**40))
 def test_time_enters_no_part_of_a_plan_but_its_record(sizes: list[int], closed_at_ms: int) -> None:
     late = planned(sizes, closed_at_ms=closed_at_ms)
-    assert late.model_copy(update={"closed_at_ms": 0}) == planned(sizes)
+    assert late.model_copy(update={"plan": late.plan.model_copy(update={"closed_at_ms": 0})}) == planned(
+        sizes
+    )
     assert deal_batch(late) == deal_batch(planned(sizes))
 
 
@@ -239,7 +242,7 @@ def test_time_enters_no_part_of_a_plan_but_its_record(sizes: list[int], closed_a
 def test_every_member_is_in_as_many_groups_as_it_has_copies(sizes: list[int]) -> None:
     batch = planned(sizes)
     dealt = deal_batch(batch)
-    assert len(dealt) == batch.widths[0]
+    assert len(dealt) == batch.plan.widths[0]
     assert Counter(one.offset for group in dealt for one in group) == dict.fromkeys(
         range(len(sizes)), batch.copies
     )
@@ -248,16 +251,16 @@ def test_every_member_is_in_as_many_groups_as_it_has_copies(sizes: list[int]) ->
 @given(sizes_of, st.integers(100, 20_000))
 @settings(max_examples=60)
 def test_no_group_is_too_large_to_send_unless_its_members_are(sizes: list[int], group_bytes: int) -> None:
-    policy = PlanPolicy(copies=2, fan_in=32, max_levels=4, group_bytes=group_bytes)
+    policy = PlanSettings(copies=2, fan_in=32, max_levels=4, group_bytes=group_bytes)
     batch = planned(sizes, policy)
     largest = max(sum(sizes[one.offset] for one in group) for group in deal_batch(batch))
-    assert largest <= group_bytes or batch.widths[0] >= len(sizes)
-    assert batch.widths[0] >= (isqrt(len(sizes)) if len(sizes) >= 4 else 1)
+    assert largest <= group_bytes or batch.plan.widths[0] >= len(sizes)
+    assert batch.plan.widths[0] >= (isqrt(len(sizes)) if len(sizes) >= 4 else 1)
 
 
-def bounded(tokens: int | None, **fields: Any) -> PlanPolicy:
+def bounded(tokens: int | None, **fields: Any) -> PlanSettings:
     defaults = {"copies": 2, "fan_in": 32, "max_levels": 4, "group_bytes": 700 << 10}
-    return PlanPolicy(**{**defaults, **fields}, aggregate_tokens=tokens)
+    return PlanSettings(**{**defaults, **fields}, aggregate_tokens=tokens)
 
 
 def loads(sizes: list[int], batch: Batch) -> list[int]:
@@ -275,7 +278,7 @@ def test_every_group_is_within_the_tokens_whenever_a_single_member_is(
     assert Counter(one.offset for group in deal_batch(batch) for one in group) == dict.fromkeys(
         range(len(sizes)), batch.copies
     )
-    assert batch.copies == (min(copies, batch.widths[0]) if len(sizes) >= 4 else 1)
+    assert batch.copies == (min(copies, batch.plan.widths[0]) if len(sizes) >= 4 else 1)
 
 
 @given(sizes_of, st.integers(5_000, 20_000))
@@ -289,7 +292,7 @@ def test_every_group_is_within_the_bytes_whenever_a_single_member_is(sizes: list
 def test_without_a_token_bound_the_shape_is_the_papers(count: int, copies: int, fan_in: int) -> None:
     batch = planned([200] * count, bounded(None, copies=copies, fan_in=fan_in))
     groups = shuffle.group_count(count)
-    assert batch.widths == tree.plan_widths(groups, fan_in, 4)
+    assert batch.plan.widths == tree.plan_widths(groups, fan_in, 4)
     assert batch.copies == shuffle.effective_copies(count, copies, groups)
 
 
@@ -297,13 +300,13 @@ def test_without_a_token_bound_the_shape_is_the_papers(count: int, copies: int, 
 @settings(max_examples=50)
 def test_more_room_for_tokens_than_needed_changes_nothing(sizes: list[int]) -> None:
     paper, roomy = planned(sizes, bounded(None)), planned(sizes, bounded(10**6))
-    assert roomy.widths == paper.widths
+    assert roomy.plan.widths == paper.plan.widths
     assert deal_batch(roomy) == deal_batch(paper)
 
 
 def test_one_reflection_that_is_too_long_alone_does_not_multiply_the_groups() -> None:
     batch = planned([9_000, *[100] * 39], bounded(1_000))
-    assert batch.widths[0] == 6
+    assert batch.plan.widths[0] == 6
 
 
 @pytest.mark.parametrize(
@@ -342,7 +345,7 @@ def test_one_reflection_that_is_too_long_alone_does_not_multiply_the_groups() ->
     ids=["few", "paper", "room", "tokens", "bytes", "fan-in", "as high as may be"],
 )  # fmt: skip
 def test_a_manifest_says_why_its_tree_has_its_shape(
-    sizes: list[int], policy: PlanPolicy, reason: str
+    sizes: list[int], policy: PlanSettings, reason: str
 ) -> None:
     assert planned(sizes, policy).shape_reason == reason
 
@@ -374,7 +377,7 @@ def test_a_full_batch_with_a_tight_bound_is_planned_after_few_deals(
 
 def test_ten_thousand_reflections_can_be_planned_and_dealt() -> None:
     batch = planned([1_000] * 10_000, bounded(8_000, max_levels=6))
-    assert tree.is_valid(batch.widths, 6)
+    assert tree.is_valid(batch.plan.widths, 6)
     bodies = {n: Reflection(reflection_id=f"r-{n}", playbook="p") for n in range(10_000)}
     assert sum(len(group.members) for group in make_groups(batch, 0, bodies)) == 20_000
 
@@ -382,7 +385,7 @@ def test_ten_thousand_reflections_can_be_planned_and_dealt() -> None:
 @given(st.lists(st.integers(1, 256 << 10), min_size=1, max_size=64))
 @settings(max_examples=40)
 def test_with_the_default_limits_a_group_always_fits_a_record(sizes: list[int]) -> None:
-    policy = PlanPolicy(copies=2, fan_in=32, max_levels=4, group_bytes=700 << 10)
+    policy = PlanSettings(copies=2, fan_in=32, max_levels=4, group_bytes=700 << 10)
     batch = planned(sizes, policy)
     assert max(sum(sizes[one.offset] for one in group) for group in deal_batch(batch)) <= 700 << 10
 
@@ -401,11 +404,11 @@ def test_groups_carry_their_reflections_and_spread_over_partitions() -> None:
     groups = make_groups(batch, 77, bodies)
     assert [GROUPS.place(group, 3) for group in groups] in ([0, 1, 2], [1, 2, 0], [2, 0, 1])
     for index, (group, dealt) in enumerate(zip(groups, deal_batch(batch), strict=True)):
-        assert (group.index, group.node_id) == (index, identity.node_id(batch.batch_id, 0, index))
+        assert (group.index, group.node_id) == (index, identity.node_id(batch.plan.batch_id, 0, index))
         assert [(one.offset, one.reflection) for one in group.members] == [
             (one.offset, bodies[one.offset]) for one in dealt
         ]
-        assert (group.plan.manifest_offset, group.plan.base_version, group.plan.base_history_offset) == (
+        assert (group.manifest_offset, group.plan.base_version, group.plan.base_history_offset) == (
             77,
             3,
             9,

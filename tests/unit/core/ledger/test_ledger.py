@@ -5,17 +5,19 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from combee.core.batching.plan import Base, PlanPolicy, make_plan, plan_batch
+from combee.core.batching.plan import Base, plan_batch
 from combee.core.ledger import Ledger, LedgerReport
 from combee_schemas.batch import Batch, Member
 from combee_schemas.dead_letter import DeadLetter
-from combee_schemas.playbook import Entry, Playbook
+from combee_schemas.plan import PlanSettings
+from combee_schemas.playbook import AppliedBatch, Entry, Playbook
 from combee_schemas.scan import Operation, OperationKind, Seen, Update
+from support.flat import changed, flat
 
 NAME = "a/b"
 PARTITION = 2
 JUDGED = ("reflections", "batches", "updates", "history", "dead-letters")
-POLICY = PlanPolicy(copies=2, fan_in=32, max_levels=4, group_bytes=700 * 1024)
+POLICY = PlanSettings(copies=2, fan_in=32, max_levels=4, group_bytes=700 * 1024)
 
 
 @dataclass
@@ -58,21 +60,19 @@ class Facts:
         return ledger.report()
 
     def batch(self, sequence: int) -> Batch:
-        return next(batch for _, batch in self.batches if batch.sequence == sequence)
+        return next(batch for _, batch in self.batches if batch.plan.sequence == sequence)
 
     def spoil_batch(self, sequence: int, /, **changes: object) -> None:
         self.batches = [
-            (at, b.model_copy(update=changes) if b.sequence == sequence else b) for at, b in self.batches
+            (at, changed(b, **changes) if b.plan.sequence == sequence else b) for at, b in self.batches
         ]
 
     def spoil_version(self, version: int, /, **changes: object) -> None:
-        self.history = [
-            (at, v.model_copy(update=changes) if v.version == version else v) for at, v in self.history
-        ]
+        self.history = [(at, changed(v, **changes) if v.version == version else v) for at, v in self.history]
 
     def spoil_update(self, sequence: int, /, **changes: object) -> None:
         self.updates = [
-            (at, u.model_copy(update=changes) if u.plan.sequence == sequence else u) for at, u in self.updates
+            (at, changed(u, **changes) if u.plan.sequence == sequence else u) for at, u in self.updates
         ]
 
 
@@ -82,7 +82,7 @@ def manifest(sequence: int, members: Sequence[Member]) -> Batch:
         sequence,
         members,
         [100] * len(members),
-        policy=POLICY,
+        settings=POLICY,
         base=Base(version=sequence - 1, sequence=sequence - 1, history_offset=-1),
         reason="size",
         batch_size=len(members),
@@ -93,8 +93,10 @@ def manifest(sequence: int, members: Sequence[Member]) -> Batch:
 def update_of(batch: Batch, manifest_offset: int) -> Update:
     ids = [member.reflection_id for member in batch.members]
     add = Operation(kind=OperationKind.ADD, section="OTHERS", content="x", evidence=(ids[0], ids[-1]))
-    return Update(
-        plan=make_plan(batch, manifest_offset),
+    return flat(
+        Update,
+        plan=batch.plan,
+        manifest_offset=manifest_offset,
         node_id="n",
         status="ok",
         operations=(add,),
@@ -103,15 +105,14 @@ def update_of(batch: Batch, manifest_offset: int) -> Update:
 
 
 def version_of(batch: Batch) -> Playbook:
-    entry = Entry(id=f"misc-{batch.sequence:05d}", section="OTHERS", content="x")
+    entry = Entry(id=f"misc-{batch.plan.sequence:05d}", section="OTHERS", content="x")
     return Playbook(
         name=NAME,
-        version=batch.sequence,
+        version=batch.plan.sequence,
         entries=(entry,),
         origin="batch",
-        batch_id=batch.batch_id,
-        batch_sequence=batch.sequence,
-        reflections=len(batch.members),
+        batch=AppliedBatch(plan=batch.plan),
+        batch_sequence=batch.plan.sequence,
     )
 
 
@@ -276,7 +277,7 @@ def test_a_readable_record_buried_without_its_id_is_found_by_its_place() -> None
 
 def test_a_member_of_which_no_copy_got_through_must_be_a_dead_letter() -> None:
     made = facts()
-    seen = made.updates[0][1].seen
+    seen = made.updates[0][1].result.seen
     failed = (seen[0].model_copy(update={"ok": False}), *seen[1:])
     made.spoil_update(1, seen=failed)
     report = made.judge()
@@ -441,7 +442,7 @@ def test_evidence_that_is_not_a_member_is_a_violation() -> None:
 def test_an_update_must_have_seen_each_member_once(change: object, words: str) -> None:
     made = facts()
     assert callable(change)
-    made.spoil_update(2, seen=change(made.updates[1][1].seen))
+    made.spoil_update(2, seen=change(made.updates[1][1].result.seen))
     only(made.judge(), "seen", words, "batch 2")
 
 

@@ -16,7 +16,7 @@ from combee_schemas.scan import Partial, Update
 from support import ledger
 from support.deployment import Deployment
 from support.hostile import GEPA_TEXTS
-from support.ledger import NAME, dead_letters, outgoing, reflection
+from support.ledger import NAME, batch_of, dead_letters, outgoing, reflection
 from support.models import Answer, ScriptedModel
 from support.prompts import INSTRUCTION
 
@@ -91,7 +91,7 @@ async def test_a_hostile_reply_of_one_group_has_its_fate_and_leaves_the_others(n
     deployment = await one_batch(answer)
     partials = ledger.messages(deployment.log, topics.SCAN[1], Partial)
     wanted = LEAF[GEPA_TEXTS[name].fate]
-    assert sorted(one.status for one in partials) == sorted(["ok", "ok", wanted])
+    assert sorted(one.result.status for one in partials) == sorted(["ok", "ok", wanted])
     # Every reflection is in two groups: one of them read it.
     assert all(f"lesson {n}" in text(deployment) for n in range(COUNT))
     assert dead_letters(deployment.log) == []
@@ -102,15 +102,15 @@ async def test_a_hostile_reply_of_the_root_never_becomes_the_text(name: str) -> 
     fate = GEPA_TEXTS[name].fate
     deployment = await one_batch(lambda p: read(name, p) if is_combine(p) else writing(p))
     (update,) = ledger.messages(deployment.log, topics.UPDATES, Update)
-    assert update.status == ROOT[fate]
+    assert update.result.status == ROOT[fate]
     version = ledger.latest(deployment.log)
-    assert version.degraded is (fate == "unusable")
+    assert batch_of(version).degraded is (fate == "unusable")
     if fate == "unusable":
         proposals = ledger.messages(deployment.log, topics.SCAN[1], Partial)
-        best = max(len(one.operations[0].evidence) for one in proposals)
-        assert text(deployment) in {one.operations[0].content for one in proposals}
+        best = max(len(one.result.operations[0].evidence) for one in proposals)
+        assert text(deployment) in {one.result.operations[0].content for one in proposals}
         assert version.entries[0].evidence_count == best
-        assert version.retention[-1] == pytest.approx(best / COUNT, abs=1e-3)
+        assert batch_of(version).retention[-1] == pytest.approx(best / COUNT, abs=1e-3)
     assert dead_letters(deployment.log) == []
 
 
@@ -123,7 +123,11 @@ async def test_a_model_that_is_hostile_throughout_still_makes_a_version_and_lose
     lost = {letter.record_id for letter in dead_letters(deployment.log)}
     unusable = GEPA_TEXTS[name].fate == "unusable"
     assert lost == ({f"r-{n}" for n in range(COUNT)} if unusable else set())
-    assert (version.version, version.degraded, len(version.entries)) == (1, unusable, int(not unusable))
+    assert (version.version, batch_of(version).degraded, len(version.entries)) == (
+        1,
+        unusable,
+        int(not unusable),
+    )
     assert deployment.model.most_repeats == 1
 
 
@@ -133,4 +137,4 @@ async def test_the_versions_of_a_gepa_playbook_say_what_it_holds_and_keep_its_li
     assert (version.method, version.holds, version.sections) == ("gepa", "components", ("instruction",))
     assert text(deployment).startswith("First line.\n\n  second ")
     (batch,) = ledger.batches(deployment.log)
-    assert (batch.method, batch.holds) == ("gepa", "components")
+    assert (batch.plan.settings.method, batch.plan.settings.holds) == ("gepa", "components")

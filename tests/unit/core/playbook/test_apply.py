@@ -13,8 +13,11 @@ from combee.core.playbook.similarity import same_lesson
 from combee_schemas.base import Usage
 from combee_schemas.codec import decode, encode
 from combee_schemas.command import Command
+from combee_schemas.plan import Plan
 from combee_schemas.playbook import ACE_SECTIONS, EVIDENCE_KEPT, RETIRED_KEPT, Entry, Playbook, Retired
-from combee_schemas.scan import Echo, Operation, OperationKind, Plan, Seen, Update
+from combee_schemas.scan import Echo, Operation, OperationKind, Seen, Update
+from support.flat import changed, flat
+from support.ledger import batch_of
 
 ADD, UPDATE, MERGE, REMOVE = (
     OperationKind.ADD,
@@ -446,7 +449,7 @@ def test_echoes_are_recorded_once_for_each_entry_and_add_no_evidence() -> None:
 
 
 def test_an_update_s_echoes_are_changes_of_its_version() -> None:
-    update = an_update().model_copy(update={"echoes": (Echo(entry_id="calc-00001", evidence=("a",)),)})
+    update = changed(an_update(), echoes=(Echo(entry_id="calc-00001", evidence=("a",)),))
     assert changes(after_update(update)) == [("echo", "calc-00001")]
 
 
@@ -608,20 +611,19 @@ def an_update(*operations: Operation, status: str = "ok", seen_: tuple[Seen, ...
         sequence=5,
         widths=(6, 1),
         base_version=4,
-        manifest_offset=55,
         through_offset=500,
         reflections=40,
         closed_at_ms=77,
     )
-    return Update.model_validate(
-        {
-            "plan": plan,
-            "node_id": "n",
-            "status": status,
-            "operations": operations,
-            "seen": seen_,
-            "usage": Usage(calls=7),
-        }
+    return flat(
+        Update,
+        plan=plan,
+        manifest_offset=55,
+        node_id="n",
+        status=status,
+        operations=operations,
+        seen=seen_,
+        usage=Usage(calls=7),
     )
 
 
@@ -631,10 +633,20 @@ def after_update(update: Update, current: Playbook = BASE) -> Playbook:
 
 def test_an_update_makes_the_next_version_with_the_batch_s_bookkeeping() -> None:
     after = after_update(an_update(op(ADD, "eight")))
-    assert (after.version, after.origin, after.batch_id, after.batch_sequence) == (5, "batch", "b-5", 5)
+    assert (after.version, after.origin, batch_of(after).plan.batch_id, after.batch_sequence) == (
+        5,
+        "batch",
+        "b-5",
+        5,
+    )
     assert (after.through_offset, after.manifest_offset, after.reflections) == (500, 55, 40)
-    assert (after.usage.calls, after.widths, after.closed_at_ms, after.created_at_ms) == (7, (6, 1), 77, 99)
-    assert not after.degraded
+    assert (
+        after.usage.calls,
+        batch_of(after).plan.widths,
+        batch_of(after).plan.closed_at_ms,
+        after.created_at_ms,
+    ) == (7, (6, 1), 77, 99)
+    assert not batch_of(after).degraded
 
 
 def test_offsets_never_go_back() -> None:
@@ -654,7 +666,7 @@ def test_offsets_never_go_back() -> None:
     ],
 )
 def test_a_version_says_when_something_was_lost(status: str, ok: bool, degraded: bool) -> None:  # noqa: FBT001
-    assert after_update(an_update(status=status, seen_=(seen("r", ok=ok),))).degraded is degraded
+    assert batch_of(after_update(an_update(status=status, seen_=(seen("r", ok=ok),)))).degraded is degraded
 
 
 def command(kind: str, **fields: Any) -> Command:
@@ -679,7 +691,7 @@ def test_a_command_makes_the_next_version_and_touches_no_bookkeeping_of_batches(
     after = after_command(one, RUN, BASE)
     assert (after.version, after.origin, after.command_offset, after.commands) == (6, one.kind, 12, ("c-1",))
     assert (after.batch_sequence, after.through_offset, after.manifest_offset) == (5, 500, 55)
-    assert (after.reflections, after.usage, after.widths, after.degraded) == (0, Usage(), (), False)
+    assert (after.batch, after.reflections, after.usage) == (None, 0, Usage())
     assert after.next_id >= RUN.next_id
 
 

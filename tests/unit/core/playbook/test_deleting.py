@@ -14,7 +14,7 @@ from combee_schemas.playbook import Label, Playbook, deleted_key
 from support import ledger
 from support.deployment import Deployment
 from support.failpoints.points import CrashError, CrashFailpoint
-from support.ledger import NAME, dead_letters, latest, lessons, outgoing, reflection, versions
+from support.ledger import NAME, batch_of, dead_letters, latest, lessons, outgoing, reflection, versions
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
 
@@ -87,7 +87,12 @@ async def test_after_a_restart_of_everything_a_new_reflection_starts_the_name_an
     async with deployment.running():
         await learn(deployment, *range(10, 20))
     newest = latest(deployment.log)
-    assert (newest.version, newest.batch_sequence, newest.base_version, newest.staleness) == (3, 2, 2, 0)
+    assert (
+        newest.version,
+        newest.batch_sequence,
+        batch_of(newest).plan.base_version,
+        batch_of(newest).plan.staleness,
+    ) == (3, 2, 2, 0)
     assert {entry.content for entry in newest.entries} == lessons(range(10, 20))
     assert snapshots(deployment)[NAME] == encode(newest)
     assert snapshots(deployment)[deleted_key(NAME)] is None

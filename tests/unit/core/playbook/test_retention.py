@@ -28,11 +28,13 @@ from combee.core.playbook.retention import (
 )
 from combee.core.playbook.versions import after_update, left_nothing
 from combee_schemas.model import Prompt
+from combee_schemas.plan import Plan
 from combee_schemas.playbook import Change, Playbook
-from combee_schemas.scan import Echo, Operation, OperationKind, Plan, Seen, Update
+from combee_schemas.scan import Echo, Operation, OperationKind, Seen, Update
 from support import ledger
 from support.deployment import Deployment
-from support.ledger import outgoing, reflection
+from support.flat import flat
+from support.ledger import batch_of, outgoing, reflection
 from support.models import Answer, ScriptedModel, echo, is_combine, items
 
 ROOM = 10**6
@@ -113,13 +115,13 @@ def test_what_landed_on_an_entry_moves_with_it_when_it_is_merged_and_goes_when_i
 
 def update(*operations: Operation, seen: tuple[Seen, ...], echoes: tuple[Echo, ...] = ()) -> Update:
     plan = Plan(batch_id="b", playbook="p", sequence=1, widths=(2, 1), base_version=0, reflections=len(seen))
-    return Update(plan=plan, node_id="n", status="ok", operations=operations, seen=seen, echoes=echoes)
+    return flat(Update, plan=plan, node_id="n", status="ok", operations=operations, seen=seen, echoes=echoes)
 
 
 def test_a_version_says_what_survived_and_remembers_the_last_shares() -> None:
     known = empty("p").model_copy(update={"retention_recent": (0.9,) * RECENT_KEPT})
     version = after_update(known, update(op("new", "a"), seen=seen(a=2, b=1)), budget_tokens=ROOM, now_ms=0)
-    assert version.retention == (1.0, 0.5, 0.5)
+    assert batch_of(version).retention == (1.0, 0.5, 0.5)
     assert version.retention_recent == (*(0.9,) * (RECENT_KEPT - 1), 0.5)
 
 
@@ -130,7 +132,7 @@ def test_an_echo_counts_while_its_entry_is_there() -> None:
         Echo(entry_id="left long ago", evidence=("b",)),
     )
     version = after_update(known, update(seen=seen(a=2, b=2), echoes=echoes), budget_tokens=ROOM, now_ms=0)
-    assert version.retention == (1.0, 1.0, 0.5)
+    assert batch_of(version).retention == (1.0, 1.0, 0.5)
 
 
 # ---- when it is a warning
@@ -181,7 +183,7 @@ async def test_what_agents_were_shown_and_say_back_counts_as_survived_and_is_no_
             await deployment.log.produce(outgoing(again))
         await deployment.until(lambda: len(ledger.versions(deployment.log)) == 2)
     version = ledger.latest(deployment.log)
-    assert version.retention == (1.0, 1.0, 1.0)
+    assert batch_of(version).retention == (1.0, 1.0, 1.0)
     assert {change.kind for change in version.changes} <= {"echo"}
     assert {entry.evidence_count for entry in version.entries} == {1}
 
@@ -197,13 +199,13 @@ async def learned(answer: Answer, count: int = 9, **settings: Any) -> Playbook:
 @pytest.mark.usefixtures("quick_polls")
 class TestServices:
     async def test_a_model_that_keeps_everything_retains_everything(self) -> None:
-        assert (await learned(echo)).retention == (1.0, 1.0, 1.0)
+        assert (batch_of(await learned(echo))).retention == (1.0, 1.0, 1.0)
 
     async def test_each_level_of_a_deeper_tree_has_its_share(self) -> None:
-        assert (await learned(echo, 25, fan_in=2)).retention == (1.0,) * 5
+        assert (batch_of(await learned(echo, 25, fan_in=2))).retention == (1.0,) * 5
 
     async def test_one_group_has_one_level(self) -> None:
-        assert (await learned(echo, 3)).retention == (1.0, 1.0)
+        assert (batch_of(await learned(echo, 3))).retention == (1.0, 1.0)
 
     async def test_a_lesson_that_no_group_keeps_ends_at_the_first_level(self) -> None:
         def forgetful(prompt: Prompt) -> Mapping[str, Any]:
@@ -211,7 +213,7 @@ class TestServices:
             kept = [one for one in reply["operations"] if one["content"] not in {"lesson 1", "lesson 2"}]
             return {"operations": kept}
 
-        assert (await learned(forgetful)).retention == (0.7778, 0.7778, 0.7778)
+        assert (batch_of(await learned(forgetful))).retention == (0.7778, 0.7778, 0.7778)
 
     async def test_a_lesson_that_the_combine_drops_by_name_ends_there(self) -> None:
         def strict(prompt: Prompt) -> Mapping[str, Any]:
@@ -223,25 +225,25 @@ class TestServices:
             return {"operations": kept, "dropped": dropped}
 
         version = await learned(strict)
-        assert version.retention == (1.0, 0.8889, 0.8889)
-        assert version.carried == 0
+        assert batch_of(version).retention == (1.0, 0.8889, 0.8889)
+        assert batch_of(version).carried == 0
 
     async def test_without_carry_what_a_combine_forgets_ends_there(self) -> None:
         def forgetful(prompt: Prompt) -> Mapping[str, Any]:
             reply = echo(prompt)
             return {"operations": reply["operations"][:1]} if is_combine(prompt) else reply
 
-        assert (await learned(forgetful, carry=False)).retention == (1.0, 0.1111, 0.1111)
+        assert (batch_of(await learned(forgetful, carry=False))).retention == (1.0, 0.1111, 0.1111)
         kept = await learned(forgetful)
-        assert kept.retention == (1.0, 1.0, 1.0)
-        assert kept.carried == 17  # of 18 proposals one was used
+        assert batch_of(kept).retention == (1.0, 1.0, 1.0)
+        assert batch_of(kept).carried == 17  # of 18 proposals one was used
 
     async def test_operations_that_name_no_source_prove_nothing(self) -> None:
         def vague(prompt: Prompt) -> Mapping[str, Any]:
             return {"operations": [{**one, "sources": []} for one in echo(prompt)["operations"]]}
 
         version = await learned(vague)
-        assert version.retention == (0.0, 0.0, 0.0)
+        assert batch_of(version).retention == (0.0, 0.0, 0.0)
         assert {entry.evidence_count for entry in version.entries} == {
             9
         }  # as lineage they rest on everything
@@ -253,7 +255,7 @@ class TestServices:
                 {"operations": [{**reply["operations"][0], "sources": []}]} if is_combine(prompt) else reply
             )
 
-        assert (await learned(vague)).retention == (1.0, 0.0, 0.0)
+        assert (batch_of(await learned(vague))).retention == (1.0, 0.0, 0.0)
 
     async def test_what_the_budget_evicts_at_once_is_not_in_the_playbook(self) -> None:
         deployment = Deployment(budget_tokens=30, batch_size=9)
@@ -261,7 +263,7 @@ class TestServices:
             await deployment.log.produce(*(outgoing(reflection(n)) for n in range(9)))
             await deployment.until(lambda: bool(ledger.versions(deployment.log)))
         version = ledger.latest(deployment.log)
-        assert version.retention == (1.0, 1.0, round(len(version.entries) / 9, 4))
+        assert batch_of(version).retention == (1.0, 1.0, round(len(version.entries) / 9, 4))
         assert len(version.entries) < 9
 
 
@@ -286,7 +288,8 @@ def test_retention_is_judged_once_and_told_in_the_same_words_everywhere() -> Non
 
 def test_each_reflection_that_left_nothing_is_told_with_the_reason() -> None:
     plan = Plan(batch_id="b", playbook="p", sequence=1, widths=(2, 1), base_version=0, reflections=6)
-    update = Update(
+    update = flat(
+        Update,
         plan=plan,
         node_id="root",
         status="ok",

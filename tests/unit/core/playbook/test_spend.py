@@ -36,7 +36,7 @@ from combee_schemas.playbook import Entry, Playbook, Spend
 from combee_schemas.reflection import Reflection
 from support import ledger
 from support.deployment import Deployment
-from support.ledger import NAME, batches, latest, lessons, outgoing, reflection, versions
+from support.ledger import NAME, batch_of, batches, latest, lessons, outgoing, reflection, versions
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
 
@@ -286,7 +286,7 @@ async def test_a_flush_does_not_override_the_cap_and_says_so_and_is_done_afterwa
             assert len(batches(deployment.log)) == 1
             deployment.advance(86_400)
             await deployment.until(lambda: ledger.applied(deployment.log) == 8)
-    assert batches(deployment.log)[-1].reason == "flush"
+    assert batches(deployment.log)[-1].plan.reason == "flush"
     assert sum(one["event"] == "flush_waits" for one in logs) == 1
 
 
@@ -310,7 +310,7 @@ async def test_a_reflection_that_claims_a_fortune_does_not_pause_its_playbook() 
             await publish(deployment, range(1, 10))
             await deployment.until(lambda: ledger.applied(deployment.log) == 10)
     first, second = batches(deployment.log)
-    assert (first.reflect_usage.tokens_in, second.reflect_usage.tokens_in) == (100, 0)
+    assert (first.plan.reflect_usage.tokens_in, second.plan.reflect_usage.tokens_in) == (100, 0)
     (said,) = [one for one in logs if one["event"] == "usage_bounded"]
     assert (said["playbook"], said["reflections"], said["most_tokens"]) == (NAME, ["r-0"], 100)
 
@@ -326,7 +326,7 @@ async def test_what_the_members_reflections_cost_is_in_manifest_and_version_and_
         await deployment.until(lambda: ledger.applied(deployment.log) == 5)
     wanted = Usage(calls=5, tokens_in=500, tokens_out=100, seconds=2.5)
     (batch,), version = batches(deployment.log), latest(deployment.log)
-    assert batch.reflect_usage == version.reflect_usage == wanted
+    assert batch.plan.reflect_usage == batch_of(version).plan.reflect_usage == wanted
     assert version.spend.tokens == 600 + version.usage.tokens_in + version.usage.tokens_out
 
 

@@ -10,6 +10,8 @@ from combee.core.sizing.decide import decide
 from combee.core.sizing.plateau import fit_power_law, plateau, tau
 from combee.core.sizing.policy import Iteration, SizingPolicy, iteration_of
 from combee_schemas.control import BatchSize
+from combee_schemas.playbook import Playbook
+from support.flat import changed, flat
 
 SIZES = (5, 10, 25, 50, 100)
 FORMULA_S = (2978, 1892, 843, 508, 360)
@@ -72,11 +74,9 @@ def test_the_choice_is_bounded() -> None:
 # ---- what a version says
 
 
-VERSION = empty("a").model_copy(
-    update={
-        "version": 7, "batch_sequence": 6, "origin": "batch", "reflections": 5, "batch_size": 5,
-        "close_reason": "size", "waiting": 2, "closed_at_ms": 1000, "created_at_ms": 3500,
-    }
+VERSION = flat(
+    Playbook, name="a", version=7, batch_id="b", batch_sequence=6, origin="batch", reflections=5, batch_size=5,
+    close_reason="size", waiting=2, closed_at_ms=1000, created_at_ms=3500,
 )  # fmt: skip
 
 
@@ -84,16 +84,16 @@ def test_a_version_tells_of_its_batch() -> None:
     assert iteration_of(VERSION) == Iteration(
         playbook="a", sequence=6, asked=5, reflections=5, is_fair=True, waiting=2, closed_at_ms=1000, delay_s=2.5
     )  # fmt: skip
-    assert not iteration_of(VERSION.model_copy(update={"origin": "edit"})).is_batch
+    assert not iteration_of(VERSION.model_copy(update={"origin": "edit", "batch": None})).is_batch
 
 
 @pytest.mark.parametrize(
     "other",
-    [{"close_reason": "flush"}, {"reflections": 4}, {"degraded": True}, {"created_at_ms": 1000}],
+    [{"reason": "flush"}, {"reflections": 4}, {"degraded": True}, {"created_at_ms": 1000}],
     ids=lambda other: next(iter(other)),
 )
 def test_only_full_batches_that_went_well_are_measurements(other: dict[str, object]) -> None:
-    assert not iteration_of(VERSION.model_copy(update=other)).is_fair
+    assert not iteration_of(changed(VERSION, **other)).is_fair
 
 
 # ---- the fold

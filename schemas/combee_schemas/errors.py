@@ -1,0 +1,31 @@
+"""Errors that nobody but a person can mend; ``combee.ports`` has them too, beside those that heal or are buried."""
+
+from combee_schemas.base import Message
+
+
+class CombeeError(Exception):
+    """Base of every error Combee raises on purpose."""
+
+
+class FatalError(CombeeError):
+    """Nothing can go on until somebody acts; the message names the remedy. The process exits non-zero."""
+
+
+class ConfigurationError(FatalError):
+    """Waiting helps nothing: settings, credentials, TLS or rights are wrong."""
+
+    exit_code = 2
+    """With what the process ends; wrong usage of the command line is the same."""
+
+
+class NewerVersionError(ConfigurationError):
+    """A newer writer's record: nothing is wrong with it, this process must be upgraded.
+
+    It is no ``CodecError``: who passes over or buries what cannot be read must not do so with this.
+    """
+
+    def __init__(self, kind: type[Message], version: int) -> None:
+        super().__init__(
+            f"a record is a {kind.type} of version {version}, this process knows up to version"
+            f" {kind.version_number}: upgrade it (the record stays where it is, nothing is lost)"
+        )

@@ -1,0 +1,79 @@
+"""Plan: what all records of one batch share, and the settings that its prompts and its tree follow from."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from combee_schemas.base import Holds, Id, PlaybookName, Score, Sha256, Usage, Value
+
+CloseReason = Literal["size", "bytes", "wait", "span", "flush"]
+
+
+class PlanSettings(Value):
+    """Whatever shapes a prompt or a tree, as it stood when the batch was cut; 0 and empty: unknown (version 1).
+
+    Workers go by these, never by their own configuration: they cannot disagree, and a replay is exact.
+    """
+
+    method: str = "ace"
+    templates: Sha256 = ""
+    """SHA-256 of what the method's prompt templates make of a fixed input."""
+    holds: Holds = "entries"
+    copies: int = 0
+    """p as it was asked for; a batch of fewer than 4 has no copies."""
+    carry: bool = True
+    """Pass on by code what a combine neither used nor dropped by name."""
+    fan_in: int = 0
+    """Children per node above level 0."""
+    max_levels: int = 0
+    group_bytes: int = 0
+    """Most bytes of reflections that one aggregator call may get."""
+    aggregate_tokens: int | None = None
+    """Most tokens of reflections or proposals that one aggregator call should read; None: the paper's shape."""
+    salt: str = ""
+    """Goes into the seed of the shuffle; empty: the seed follows from the members alone."""
+
+
+class Outcomes(Value):
+    """What the runs behind a batch came to, as their producers say: means of scores, counts of successes."""
+
+    scores: Score = Field(default_factory=dict)
+    """The mean of each named number over the reflections that have it; the ten that most of them have."""
+    successes: int = 0
+    failures: int = 0
+
+
+class Plan(Value):
+    """The header of a batch; it rides on each scan record so that any worker can act alone."""
+
+    batch_id: Id
+    playbook: PlaybookName
+    sequence: int
+    """1, 2, 3 … per playbook, without gaps."""
+    sha256: Sha256 = ""
+    """Of the canonical manifest: members, seed, tree and settings, without places in the log and times."""
+    settings: PlanSettings = PlanSettings()
+    widths: tuple[int, ...]
+    """Nodes per level, leaves first; the last is 1."""
+    base_version: int
+    base_sequence: int = 0
+    """The last batch that ``base_version`` contains."""
+    base_history_offset: int = -1
+    """Where ``base_version`` stands in this playbook's partition of ``history``; −1 for version 0."""
+    through_offset: int = -1
+    """Every reflection of this playbook at or below this offset is in this batch or an earlier one."""
+    reflections: int
+    batch_size: int = 0
+    """What the controller had asked for; 0: unknown."""
+    waiting: int = 0
+    """Reflections that stayed in the window: with them, arrivals can be counted from manifests alone."""
+    reason: CloseReason = "size"
+    outcomes: Outcomes = Outcomes()
+    reflect_usage: Usage = Usage()
+    """What the members' reflections cost."""
+    closed_at_ms: int = 0
+
+    @property
+    def staleness(self) -> int:
+        """How many batches are applied between the base version and this one."""
+        return self.sequence - 1 - self.base_sequence

@@ -1,0 +1,52 @@
+"""The hash of a method's prompt templates: two workers with one hash write one prompt for one input."""
+
+import json
+from hashlib import sha256
+
+from combee.core.methods.method import Method
+from combee_schemas.model import Prompt
+from combee_schemas.playbook import Entry, Playbook
+from combee_schemas.reflection import Reflection
+from combee_schemas.scan import Operation, OperationKind
+from combee_schemas.trace import Trace
+
+ENTRY = Entry(id="misc-00001", section="OTHERS", content="an entry", helpful=1)
+PLAYBOOK = Playbook(name="templates", version=1, sections=("OTHERS",), entries=(ENTRY,), next_id=2)
+TRACE = Trace(
+    trace_id="t",
+    playbook="templates",
+    task="a task",
+    trajectory="a run",
+    answer="an answer",
+    feedback="feedback",
+)
+REFLECTION = Reflection(
+    reflection_id="r",
+    playbook="templates",
+    reasoning="reasoning",
+    error_identification="an error",
+    root_cause_analysis="a cause",
+    correct_approach="an approach",
+    key_insight="an insight",
+    side_info={"Feedback": "feedback"},
+)
+PROPOSALS = (
+    Operation(kind=OperationKind.ADD, section="OTHERS", content="an addition", evidence=("r",)),
+    Operation(kind=OperationKind.UPDATE, content="a change", entry_ids=(ENTRY.id,), evidence=("r",)),
+)
+"""Fixed for ever: another input would look like other templates."""
+
+
+def templates_hash(method: Method) -> str:
+    """Return the SHA-256 of the prompts that a method writes for the fixed input."""
+    prompts = (
+        method.reflect_prompt(TRACE, (ENTRY,)),
+        method.aggregate_prompt(PLAYBOOK, (REFLECTION, REFLECTION)),
+        method.combine_prompt(PLAYBOOK, PROPOSALS),
+    )
+    said = [_described(prompt) if prompt else None for prompt in prompts]
+    return sha256(json.dumps(said, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+
+
+def _described(prompt: Prompt) -> list[object]:
+    return [prompt.system, prompt.user, prompt.reply_name, dict(prompt.reply_schema), sorted(prompt.optional)]

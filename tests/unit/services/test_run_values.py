@@ -1,0 +1,150 @@
+"""What producers say of a run stays a value on its way: scores, success, who it came from, what was asked."""
+
+from typing import Any
+
+import pytest
+
+from combee.core.batching.plan import RUNS_BYTES, Base, outcomes, plan_batch, plan_hash
+from combee.core.formats.intake import read_line
+from combee.core.methods import ace
+from combee.core.methods.templates import templates_hash
+from combee.scan import handler
+from combee.worker.methods import as_configured, plan_settings
+from combee_schemas import topics
+from combee_schemas.base import Source
+from combee_schemas.batch import Member
+from combee_schemas.plan import PlanSettings
+from combee_schemas.reflection import Reflection
+from combee_schemas.scan import Partial, Update
+from combee_schemas.trace import Trace
+from support import ledger
+from support.deployment import Deployment
+from support.ledger import NAME, batch_of, outgoing, reflection
+
+pytestmark = pytest.mark.usefixtures("quick_polls")
+
+SHOP, DESK = Source(name="agents/shop", proof="signed"), Source(name="agents/desk")
+
+
+async def learned(*published: Any, **settings: Any) -> Deployment:
+    async with Deployment(batch_size=len(published), **settings).running() as running:
+        await running.log.produce(*published)
+        await running.until(lambda: ledger.applied(running.log) == len(published))
+        await running.until(lambda: not ledger.behind(running.log))
+    return running
+
+
+def trace(number: int, **fields: object) -> Any:
+    told = {"trace_id": f"t{number}", "playbook": NAME, "task": "t", "answer": f"a {number}"}
+    return topics.TRACES.record(Trace.model_validate({**told, **fields}))
+
+
+async def test_scores_and_success_go_from_the_trace_to_the_version() -> None:
+    found = await learned(
+        trace(1, score={"accuracy": 1.0}, success=True, bullet_ids=["misc-00001"]),
+        trace(2, score={"accuracy": 0.5, "steps": 7}, success=False),
+        trace(3),
+    )
+    reflections = {one.trace_id: one for one in ledger.messages(found.log, topics.REFLECTIONS, Reflection)}
+    assert (reflections["t1"].score, reflections["t1"].bullet_ids) == ({"accuracy": 1.0}, ("misc-00001",))
+    (batch,) = ledger.batches(found.log)
+    assert {one.success for one in batch.members} == {True, False, None}
+    told = batch_of(ledger.latest(found.log)).plan.outcomes
+    assert (told.scores, told.successes, told.failures) == ({"accuracy": 0.75, "steps": 7.0}, 1, 1)
+
+
+async def test_who_a_lesson_came_from_stands_on_its_entry() -> None:
+    mine = (outgoing(reflection(n, source=source)) for n, source in enumerate((SHOP, DESK, None)))
+    found = await learned(*mine)
+    by_lesson = {entry.content: entry.sources for entry in ledger.latest(found.log).entries}
+    assert by_lesson == {"lesson 0": (SHOP.name,), "lesson 1": (DESK.name,), "lesson 2": ()}
+    (update,) = ledger.messages(found.log, topics.UPDATES, Update)
+    assert {one.source for one in update.result.seen} == {SHOP, DESK, None}
+    assert {one.state for one in ledger.latest(found.log).entries} == {"active"}
+
+
+async def test_every_result_that_a_model_was_asked_for_carries_what_was_asked() -> None:
+    found = await learned(*(outgoing(reflection(n)) for n in range(9)))
+    results = [one.result for one in ledger.messages(found.log, topics.PARTIALS[0], Partial)]
+    results += [one.result for one in ledger.messages(found.log, topics.UPDATES, Update)]
+    asked = [one for result in results for one in result.requests]
+    assert len(asked) == len(set(asked)) == found.model.calls == 4
+
+
+def planned(scored: int = 0, salt: str = "") -> Any:
+    members = [
+        Member(offset=n, reflection_id=f"r{n}", score={f"s{k}": float(n) for k in range(scored)}, source=SHOP)
+        for n in range(2000)
+    ]
+    settings = PlanSettings(copies=2, fan_in=32, max_levels=4, group_bytes=700 << 10, salt=salt)
+    base = Base(version=0, sequence=0, history_offset=-1)
+    return plan_batch(
+        "p",
+        1,
+        members,
+        [1] * 2000,
+        settings=settings,
+        base=base,
+        reason="size",
+        batch_size=1,
+        through_offset=9,
+    )
+
+
+def test_scores_that_would_burst_a_manifest_are_kept_as_their_means_alone() -> None:
+    batch = planned(scored=10)
+    assert {(one.source, len(one.score)) for one in batch.members} == {(None, 0)}
+    assert batch.plan.outcomes.scores["s0"] == 999.5
+    assert len(topics.BATCHES.record(batch).value or b"") < 900 * 1024 - RUNS_BYTES
+
+
+def test_of_many_scores_the_ten_that_most_have_are_told() -> None:
+    members = [Member(offset=n, reflection_id="r", score={"all": 1.0, f"own {n}": 1.0}) for n in range(20)]
+    told = outcomes(members).scores
+    assert (len(told), "all" in told) == (10, True)
+
+
+def test_a_salt_deals_anew_and_is_in_the_hash() -> None:
+    plain, salted = planned(), planned(salt="again")
+    assert (plain.seed != salted.seed, plan_hash(plain) != plan_hash(salted)) == (True, True)
+    assert plain.plan.sha256 == plan_hash(plain)
+
+
+# ---- settings ride in the manifest
+
+
+async def test_a_manifest_says_whatever_shapes_prompts_and_tree() -> None:
+    found = await learned(outgoing(reflection(0)), copies=3, carry=False, fan_in=7)
+    settings = ledger.batches(found.log)[0].plan.settings
+    assert settings == plan_settings(found.settings)
+    assert (settings.copies, settings.carry, settings.fan_in) == (3, False, 7)
+    assert settings.templates == templates_hash(ace)
+    assert found.settings.model_copy(update=as_configured(settings)) == found.settings
+
+
+async def test_a_worker_with_other_templates_says_so_in_the_log_and_in_the_result(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(handler, "templates_hash", lambda _: "f" * 64)
+    found = await learned(*(outgoing(reflection(n)) for n in range(9)))
+    (update,) = ledger.messages(found.log, topics.UPDATES, Update)
+    assert update.result.reason.startswith(
+        "asked with other templates (ffffffffffff) than it was planned with"
+    )
+    assert capsys.readouterr().out.count("templates_differ") == 1
+    assert not batch_of(ledger.latest(found.log)).degraded
+
+
+def test_another_word_in_a_template_is_another_hash(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = templates_hash(ace)
+    monkeypatch.setattr(ace, "COMBINE", f"{ace.COMBINE} Please.")
+    assert templates_hash(ace) != before
+
+
+# ---- what people have in files
+
+
+def test_a_bare_number_and_a_bare_name_are_taken_as_they_are_meant() -> None:
+    found = read_line('{"task": "t", "answer": "a", "score": 0.5, "success": true, "source": "bench"}', NAME)
+    assert isinstance(found, Trace)
+    assert (found.score, found.success, found.source) == ({"score": 0.5}, True, Source(name="bench"))
