@@ -17,8 +17,8 @@ from combee.core.methods import ace
 from combee.ports import ModelCall
 from combee.settings.settings import ModelSettings, load_settings
 from combee.sim.server.faults import fault_rates
-from combee.sim.server.options import SimOptions
 from combee.sim.server.server import running
+from combee.sim.server.standin import SimOptions
 from support.fake_openai import Exchange, FakeOpenAI, hangs, refuses, says
 from support.model_rig import GOOD, KEY, PROMPT, Build, build, server
 from support.waiting import until
