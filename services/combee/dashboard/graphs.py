@@ -3,7 +3,7 @@
 They are drawn as SVG, so colours are the sheet's variables and both themes are served by one drawing.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,14 +23,16 @@ PLACES: Mapping[str, tuple[float, float]] = {
     topics.REFLECTIONS.name: (3, 0),
     "shuffle": (4, 0),
     topics.BATCHES.name: (5, 0),
-    topics.DEAD_LETTERS.name: (5, 1),
     SCAN: (4, 1),
     "scan": (3, 1),
     topics.UPDATES.name: (2, 1),
     "publish": (1, 1),
     topics.PLAYBOOKS.name: (0, 1),
+    topics.DEAD_LETTERS.name: (2, 0.5),
 }
 """Column and row of each topic and service: what is learned goes round."""
+TALL = {name: (row, column) for name, (column, row) in PLACES.items()} | {topics.DEAD_LETTERS.name: (1, 5)}
+"""The same on a phone, downwards and up again."""
 EDGES = (
     (AGENTS, topics.TRACES.name),
     (topics.TRACES.name, "reflect"),
@@ -44,7 +46,15 @@ EDGES = (
     ("publish", topics.PLAYBOOKS.name),
     (topics.PLAYBOOKS.name, AGENTS),
 )
+ASIDE = tuple((service, topics.DEAD_LETTERS.name) for service in ("reflect", "shuffle", "scan", "publish"))
+"""Where records go that cannot be used."""
 STATES = {"behind": "var(--ready)", "idle": QUIET, "": "var(--flowing)"}
+FIGURE: Options = {"fontSize": 12, "lineHeight": 16, "color": TEXT}
+LOOKS: Options = {
+    "name": FIGURE | {"fontWeight": "bold", "fontSize": 13},
+    "figure": FIGURE,
+    "behind": FIGURE | {"color": "var(--behind)", "fontWeight": "bold"},
+}
 DOT, BOX = 26, 34
 SIZES = ((30, 22), (60, 15), (120, 9), (300, 5))
 """Up to so many leaves a node of a tree is so large (px)."""
@@ -65,33 +75,37 @@ class Drawn:
 
 def flow(stages: Iterable[Stage]) -> Drawn:
     """Return topics and services as a graph; an edge is coloured while records go along it."""
-    found = {one.name: card(one) for one in _with_scan_as_one(stages)}
-    wide = [_place(name, found.get(name), (x, y)) for name, (x, y) in PLACES.items()]
-    tall = [_place(name, found.get(name), (y, x)) for name, (x, y) in PLACES.items()]
-    links = [_link(source, target, found) for source, target in EDGES]
+    found = {one.name: one for one in _with_scan_as_one(stages)}
+    main = [_link(*edge, found) for edge in EDGES]
+    aside = [_link(*edge, found, is_aside=True) for edge in ASIDE]
+    wide: Options = {"data": [_place(name, found.get(name), at) for name, at in PLACES.items()]}
+    tall: Options = {"data": [_place(name, found.get(name), at, is_tall=True) for name, at in TALL.items()]}
     series: Options = {"type": "graph", "coordinateSystem": "cartesian2d", "animation": False, "silent": True}
-    series |= {"data": wide, "links": links, "edgeSymbol": ["none", "arrow"], "edgeSymbolSize": 9}
     columns, rows = (max(place[axis] for place in PLACES.values()) for axis in (0, 1))
+    axes = {"xAxis": _axis(columns), "yAxis": _axis(rows) | {"inverse": True}}
+    turned = {"xAxis": _axis(rows), "yAxis": _axis(columns) | {"inverse": True}}
+    grid: Options = {"left": 60, "right": 60, "top": 40, "bottom": 66}
     options: Options = {
         "animation": False,
-        "grid": {"left": 60, "right": 60, "top": 24, "bottom": 76},
-        "xAxis": _axis(columns),
-        "yAxis": _axis(rows) | {"inverse": True},
-        "series": [series],
+        "grid": grid,
+        **axes,
+        "series": [
+            series | wide | {"links": main + aside, "edgeSymbol": ["none", "arrow"], "edgeSymbolSize": 9}
+        ],
         "media": [
             {
                 "query": {"maxWidth": NARROW_PX},
                 "option": {
-                    "grid": {"left": 95, "right": 95},
-                    "xAxis": _axis(rows),
-                    "yAxis": _axis(columns) | {"inverse": True},
-                    "series": [{"data": tall}],
+                    "grid": {"left": 30, "right": 30, "top": 24, "bottom": 24},
+                    **turned,
+                    "series": [tall | {"links": main}],
                 },
             },
-            {"option": {"series": [{"data": wide}], "xAxis": _axis(columns)}},
+            {"option": {"grid": grid, **axes, "series": [wide | {"links": main + aside}]}},
         ],
     }
-    told = "; ".join(f"{one.name} {one.rate} {one.lag}".strip() for one in found.values())
+    cards = (card(one) for one in found.values())
+    told = "; ".join(f"{one.name}: {one.rate} {one.lag}".strip() for one in cards)
     return Drawn(options, f"The flow of records. {told}")
 
 
@@ -118,13 +132,11 @@ def _with_scan_as_one(stages: Iterable[Stage]) -> Iterable[Stage]:
         )
 
 
-def _place(name: str, shown: Card | None, at: tuple[float, float]) -> Options:
+def _place(name: str, stage: Stage | None, at: tuple[float, float], *, is_tall: bool = False) -> Options:
     is_topic = name in {SCAN, *(topic.name for topic in topics.TOPICS)}
-    lines = [f"{{name|{name}}}"]
-    if shown is not None:
-        lines += [f"{{rate|{shown.rate}}}", f"{{{shown.state or 'lag'}|{shown.lag}}}" if shown.lag else ""]
+    shown = card(stage) if stage else None
     colour = STATES[shown.state] if shown else QUIET
-    base: Options = {"fontSize": 12, "lineHeight": 16, "color": TEXT}
+    beside = "left" if at[0] else "right"
     return {
         "name": name,
         "value": list(at),
@@ -132,34 +144,38 @@ def _place(name: str, shown: Card | None, at: tuple[float, float]) -> Options:
         "symbolSize": DOT if is_topic else BOX,
         "itemStyle": {
             "color": colour if is_topic else "var(--box)",
-            "borderColor": colour if is_topic else "var(--edge)",
+            "borderColor": colour if is_topic else EDGE,
             "borderWidth": 2,
         },
         "label": {
             "show": True,
-            "position": "bottom",
-            "formatter": "\n".join(line for line in lines if line),
+            "position": beside if is_tall else "bottom" if is_topic else "top",
+            "formatter": "\n".join(_lines(name, stage, shown)),
             "color": TEXT,
-            "rich": {
-                "name": base | {"fontWeight": "bold" if is_topic else "normal", "fontSize": 13},
-                "rate": base,
-                "lag": base,
-                "idle": base,
-                "behind": base | {"color": "var(--behind)", "fontWeight": "bold"},
-            },
+            "rich": LOOKS,
         },
     }
 
 
-def _link(source: str, target: str, found: Mapping[str, Card]) -> Options:
+def _lines(name: str, stage: Stage | None, shown: Card | None) -> Iterator[str]:
+    yield f"{{name|{name}}}"
+    if stage is not None and shown is not None:
+        if stage.rate_per_s:
+            yield f"{{figure|{shown.rate}}}"
+        if shown.lag:
+            yield f"{{{'behind' if shown.state == 'behind' else 'figure'}|{shown.lag}}}"
+
+
+def _link(source: str, target: str, found: Mapping[str, Stage], *, is_aside: bool = False) -> Options:
     carrying = found.get(target) or found.get(source)
-    flows = carrying is not None and carrying.state != "idle"
+    flows = carrying is not None and carrying.rate_per_s > 0
     return {
         "source": source,
         "target": target,
         "lineStyle": {
             "color": "var(--flowing)" if flows else EDGE,
-            "width": 3 if flows else 2,
+            "width": 1.5 if is_aside else 3 if flows else 2,
+            "type": "dashed" if is_aside else "solid",
             "opacity": 1,
             "curveness": 0,
         },
@@ -204,9 +220,7 @@ def tree(batch: LiveBatch) -> Drawn:
             {"option": {"series": [{"symbolSize": size, "label": _mark(size)}]}},
         ],
     }
-    counts = {
-        kind: sum(kind_of(node, is_over=is_over) == kind for node in batch.nodes) for kind in KINDS
-    }
+    counts = {kind: sum(kind_of(node, is_over=is_over) == kind for node in batch.nodes) for kind in KINDS}
     told = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
     levels = " → ".join(map(str, batch.widths))
     return Drawn(options, f"A tree of {len(batch.nodes)} model calls in levels of {levels}: {told}")
