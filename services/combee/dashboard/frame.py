@@ -6,6 +6,7 @@ from http import HTTPStatus
 from nicegui import events, ui
 
 from combee.dashboard import batches, dead_letters, flow, playbook, playbooks, plots, search, start
+from combee.dashboard.admin import Admin
 from combee.dashboard.look import CSS, LOST
 from combee.dashboard.pieces import heading
 from combee.dashboard.wording import moment
@@ -42,6 +43,7 @@ def frame(context: Context) -> None:
             links[path] = ui.link(name, path).classes("nav").props(f'aria-keyshortcuts="{key}"')
             links[path].tooltip(f"shortcut: {key}")
         ui.space()
+        admin = Admin(context)
         turn = _theme()
     _shortcuts(turn)
     _stale(context)
@@ -54,7 +56,7 @@ def frame(context: Context) -> None:
                 "/batches/{batch_id}": lambda batch_id: batches.page(context, batch_id),
                 "/playbooks": lambda: playbooks.page(context),
                 "/playbook": lambda name="", version="", entry="": playbook.page(
-                    context, name, version, entry
+                    context, admin, name, version, entry
                 ),
                 "/search": lambda text="": search.page(context, text),
                 "/learning": lambda playbook="": plots.page(context, playbook),

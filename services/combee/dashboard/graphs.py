@@ -28,11 +28,12 @@ PLACES: Mapping[str, tuple[float, float]] = {
     topics.UPDATES.name: (2, 1),
     "publish": (1, 1),
     topics.PLAYBOOKS.name: (0, 1),
-    topics.DEAD_LETTERS.name: (2, 0.5),
+    topics.DEAD_LETTERS.name: (2.5, 0.55),
 }
 """Column and row of each topic and service: what is learned goes round."""
 TALL = {name: (row, column) for name, (column, row) in PLACES.items()} | {topics.DEAD_LETTERS.name: (1, 5)}
 """The same on a phone, downwards and up again."""
+CORNERS = {AGENTS, topics.PLAYBOOKS.name, "shuffle", SCAN}
 EDGES = (
     (AGENTS, topics.TRACES.name),
     (topics.TRACES.name, "reflect"),
@@ -136,7 +137,14 @@ def _place(name: str, stage: Stage | None, at: tuple[float, float], *, is_tall: 
     is_topic = name in {SCAN, *(topic.name for topic in topics.TOPICS)}
     shown = card(stage) if stage else None
     colour = STATES[shown.state] if shown else QUIET
-    beside = "left" if at[0] else "right"
+    # Beside its node a label stands clear of the edges; where one leaves sideways, above it.
+    looks: Options = {"position": "bottom" if is_topic else "top"}
+    if is_tall:
+        looks = {"position": "left" if at[0] else "right"}
+        if name in CORNERS:
+            looks |= {"verticalAlign": "bottom", "offset": [0, -4]}
+    elif name == topics.DEAD_LETTERS.name:
+        looks = {"position": "right"}
     return {
         "name": name,
         "value": list(at),
@@ -149,7 +157,7 @@ def _place(name: str, stage: Stage | None, at: tuple[float, float], *, is_tall: 
         },
         "label": {
             "show": True,
-            "position": beside if is_tall else "bottom" if is_topic else "top",
+            **looks,
             "formatter": "\n".join(_lines(name, stage, shown)),
             "color": TEXT,
             "rich": LOOKS,

@@ -13,9 +13,8 @@ ROW = """
   @click.prevent="() => $parent.$emit('open', props.item)">{{ props.item.words }} · {{ props.item.count }}</a>
 <h2 v-else-if="props.item.kind === 'section'" class="section">{{ props.item.words }} · {{ props.item.count }}</h2>
 <div v-else :class="['entry', props.item.kind, props.item.chosen ? 'chosen' : '']" :data-entry="props.item.id">
-  <div v-if="props.item.before" class="words before"><span class="sign">−</span> {{ props.item.before }}</div>
-  <div class="words"><span v-if="props.item.sign" class="sign">{{ props.item.sign }} </span>
-  {{- props.item.words }}</div>
+  <div v-if="props.item.before" class="words before">{{ '− ' + props.item.before }}</div>
+  <div class="words">{{ props.item.sign + props.item.words }}</div>
   <div class="about">
     <span class="quiet">{{ props.item.about }}</span>
     <q-btn v-if="props.item.evidence !== null" flat dense no-caps color="primary"

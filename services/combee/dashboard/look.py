@@ -22,7 +22,13 @@ a.nav[aria-current] { background: #3a414d; color: #fff; box-shadow: inset 0 -2px
 .page .nicegui-sub-pages { display: flex; flex-direction: column; gap: 8px; align-items: stretch; width: 100%; }
 .page h1 { font-size: 22px; font-weight: 600; margin: 8px 0 4px; line-height: 1.3; overflow-wrap: anywhere; }
 .page h2 { font-size: 16px; font-weight: 600; margin: 20px 0 2px; line-height: 1.3; overflow-wrap: anywhere; }
-.page { --q-primary: #1f66d0; } .body--dark .page, .body--dark .q-dialog { --q-primary: #86b4ff; }
+.page, .q-dialog, .q-menu { --q-primary: #1f66d0; }
+.body--dark .page, .body--dark .q-dialog, .body--dark .q-menu { --q-primary: #86b4ff; }
+.body--dark .q-btn.bg-primary { color: #121212 !important; }
+.q-dialog .title { font-size: 17px; font-weight: 600; } .q-dialog .wide { width: min(1000px, 94vw); max-width: 94vw; }
+.edited textarea { font-family: ui-monospace, monospace; font-size: 13px; height: 55vh !important; line-height: 1.45; }
+.wrong { color: #b3261e; } .body--dark .wrong { color: #ff9c94; } .wrong:empty { display: none; }
+.outcome { border-left: 3px solid var(--flowing); padding: 4px 10px; font-weight: 600; }
 .page a { color: #1f66d0; } .body--dark .page a { color: #86b4ff; }
 .page a:not(:hover) { text-decoration-color: rgba(79,143,247,.4); }
 .q-table a { color: #2f6fd0; text-decoration: underline; }
@@ -41,7 +47,7 @@ a.nav[aria-current] { background: #3a414d; color: #fff; box-shadow: inset 0 -2px
 .quotes { display: flex; flex-direction: column; gap: 2px; margin: 4px 0 0; }
 .quote { border-left: 2px solid var(--line); padding-left: 8px; font-style: italic; }
 
-.graph.flow { width: 100%; height: 320px; } .graph.tree { width: 100%; min-width: 300px; height: 300px; }
+.graph.flow { width: 100%; height: 350px; } .graph.tree { width: 100%; min-width: 300px; height: 300px; }
 .stale { background: #f5b942; color: #20242b; font-weight: 600; padding: 8px 12px; text-align: center; width: 100%; }
 #lost { position: fixed; inset: 0 0 auto; z-index: 9999; } #popup { display: none; }
 body.lost .page, .stale:not(.hidden) ~ .page { opacity: .45; filter: grayscale(1); }
@@ -80,7 +86,7 @@ body.lost .page, .stale:not(.hidden) ~ .page { opacity: .45; filter: grayscale(1
 .listing { width: 100%; height: max(360px, calc(100vh - 330px)); border: 1px solid var(--line); border-radius: 8px; }
 .page .listing .section { display: block; margin: 0; padding: 12px 10px 4px; font-size: 15px; font-weight: 600; }
 .entry.chosen { outline: 2px solid var(--flowing); outline-offset: -2px; }
-.entry .before { opacity: .8; } .sign { font-weight: 600; }
+.entry .before { opacity: .8; }
 .entry { border-left: 3px solid transparent; padding: 5px 10px; width: 100%; overflow-wrap: anywhere; }
 .entry.added { border-color: #2fa36b; background: rgba(47,163,107,.10); }
 .entry.removed { border-color: #c64545; background: rgba(198,69,69,.10); } .entry.removed .words { opacity: .8; }

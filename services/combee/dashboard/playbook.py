@@ -4,6 +4,8 @@ from nicegui import ui
 
 from combee.core.playbook.apply import empty
 from combee.core.playbook.comparison import Comparison, compare
+from combee.dashboard.actions import Actions
+from combee.dashboard.admin import Admin
 from combee.dashboard.entries import EntryList, entry_list
 from combee.dashboard.evidence import open_evidence
 from combee.dashboard.listing import Listing
@@ -16,7 +18,7 @@ from combee.ports import FatalError, TransientError
 from combee_schemas.playbook import Playbook
 
 
-async def page(context: Context, name: str, version: str = "", entry: str = "") -> None:
+async def page(context: Context, admin: Admin, name: str, version: str = "", entry: str = "") -> None:
     """Build the page of one playbook, at a version or at the newest; an entry that is named is brought into sight."""
     heading(name or "Playbooks")
     newest = context.playbooks.latest(name).version
@@ -31,7 +33,9 @@ async def page(context: Context, name: str, version: str = "", entry: str = "") 
         reading.text = f"The history cannot be read now: {error}"
         return
     reading.delete()
-    browser = _Browser(context, name, first=min(retained, default=newest), newest=newest, entry=entry)
+    browser = _Browser(
+        context, admin, name, first=min(retained, default=newest), newest=newest, entry=entry
+    )
     await browser.show(int(version) if version.isdecimal() and int(version) <= newest else newest)
     browser.look()
     ui.timer(TURN_S, browser.look)
@@ -40,7 +44,9 @@ async def page(context: Context, name: str, version: str = "", entry: str = "") 
 class _Browser:
     """One playbook, one version of it at a time."""
 
-    def __init__(self, context: Context, name: str, *, first: int, newest: int, entry: str) -> None:
+    def __init__(
+        self, context: Context, admin: Admin, name: str, *, first: int, newest: int, entry: str
+    ) -> None:
         self._context = context
         self._name = name
         self._entry = entry
@@ -49,6 +55,7 @@ class _Browser:
         self._listed = EntryList()
         self._labels: dict[str, int] = {}
         self._facts = _Facts(context)
+        Actions(context, admin, lambda: self._found)
         with ui.element("div").classes("slide"):
             back = ui.button(icon="chevron_left", on_click=lambda: self._step(-1))
             back.props('flat round dense aria-label="Version before"')

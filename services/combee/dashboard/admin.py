@@ -1,0 +1,94 @@
+"""Who gives commands on a page: the holder of a key that is entered there, and kept in this page's memory alone."""
+
+from nicegui import ui
+
+from combee.gateway.access.access import caller_of, check_scope, check_touch
+from combee.gateway.access.keys import Caller
+from combee.gateway.context import Context
+from combee.gateway.problems import Refusal
+
+SCOPE = "playbooks:admin"
+
+
+class Admin:
+    """The caller of one open page; a reload forgets it. Of the key nothing is kept but whose it is."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._caller: Caller | None = None
+        self._shown = ui.button(on_click=self.forget, color=None).props("flat dense no-caps icon=lock_open")
+        self._shown.tooltip("commands are given with this key: forget it").set_visibility(False)
+
+    def caller(self, playbook: str) -> Caller:
+        """Return who may give commands to a playbook now, as the HTTP endpoints decide it.
+
+        Raises
+        ------
+        Refusal
+            If nobody may, or not without another key.
+        """
+        now_ms = self._context.clock.now_ms()
+        self._context.keys.refresh(now_ms)
+        caller = self._caller or self._context.keys.caller(None, now_ms)
+        if caller is None or not self._context.keys.holds(caller, now_ms):
+            self.forget()
+            raise Refusal(401, "a key with the scope playbooks:admin is needed")
+        check_scope(caller, SCOPE)
+        check_touch(caller, playbook)
+        return caller
+
+    def forget(self) -> None:
+        """Forget the key."""
+        self._caller = None
+        self._shown.set_visibility(False)
+
+    async def asked(self, playbook: str) -> Caller | None:
+        """Return who may give commands; whoever has entered no key yet is asked for one. None: they gave none."""
+        if self._caller is None and self._context.keys:
+            await self._ask(playbook)
+        try:
+            return self.caller(playbook)
+        except Refusal as refusal:
+            if self._caller is not None or not self._context.keys:
+                ui.notify(refusal.problem.detail, type="warning")
+            return None
+
+    async def _ask(self, playbook: str) -> None:
+        with ui.dialog().props('aria-label="Key"') as dialog, ui.card().classes("w-full max-w-md"):
+            ui.label("A key with the scope playbooks:admin").classes("title")
+            ui.label("It stays in the memory of this page on the gateway, until you reload or leave it.").classes(
+                "quiet"
+            )
+            key = ui.input("Key", password=True).props("autofocus outlined dense autocomplete=off").classes("w-full")
+            wrong = ui.label().classes("wrong").props("role=alert")
+            with ui.row().classes("w-full justify-end"):
+                ui.button("Cancel", on_click=lambda: dialog.submit(None)).props("flat no-caps")
+                ui.button("Use this key", on_click=lambda: tried()).props("no-caps")
+
+        async def tried() -> None:
+            given, key.value = str(key.value or "").strip(), ""
+            try:
+                self._take(await self._identified(given), playbook)
+            except Refusal as refusal:
+                wrong.text = refusal.problem.detail
+                return
+            dialog.submit(None)
+
+        key.on("keydown.enter", tried)
+        await dialog
+        dialog.delete()
+
+    async def _identified(self, given: str) -> Caller | None:
+        request = ui.context.client.request
+        address = request.client.host if request is not None and request.client else ""
+        context = self._context
+        return await caller_of(context.keys, context.throttle, context.clock, address, given)
+
+    def _take(self, caller: Caller | None, playbook: str) -> None:
+        if caller is None:
+            raise Refusal(401, "nobody has this key")
+        check_scope(caller, SCOPE)
+        check_touch(caller, playbook)
+        self._caller = caller
+        self._shown.text = caller.name
+        self._shown.set_visibility(True)
