@@ -16,7 +16,7 @@ def playbook_names(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return the playbooks that begin so."""
 
     async def names(log: Log) -> Iterable[str]:
-        from combee.cli.playbook.lookup import newest_playbooks  # noqa: PLC0415 - --help stays quick
+        from combee.history import newest_playbooks  # noqa: PLC0415 - --help stays quick
 
         return await newest_playbooks(log)
 
@@ -28,7 +28,8 @@ def refs(ctx: typer.Context, incomplete: str) -> list[str]:
     name = str(ctx.params.get("name"))
 
     async def known(log: Log) -> Iterable[str]:
-        from combee.cli.playbook.lookup import labels, newest_playbook  # noqa: PLC0415 - --help stays quick
+        from combee.cli.playbook.lookup import labels  # noqa: PLC0415 - --help stays quick
+        from combee.history import newest_playbook  # noqa: PLC0415
         from combee_schemas.playbook import LATEST  # noqa: PLC0415
 
         newest = await newest_playbook(log, name)
@@ -42,7 +43,7 @@ def label_names(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return the labels of any playbook that begin so."""
 
     async def known(log: Log) -> Iterable[str]:
-        from combee.cli.playbook.lookup import all_labels  # noqa: PLC0415 - --help stays quick
+        from combee.history import all_labels  # noqa: PLC0415 - --help stays quick
 
         return dict.fromkeys(label.label for label in await all_labels(log))
 

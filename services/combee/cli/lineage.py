@@ -1,6 +1,6 @@
 """In which playbook an entry is, for those who give its id alone."""
 
-from combee.cli.playbook.lookup import newest_playbooks
+from combee.history import newest_playbooks
 from combee.ports import FatalError, Log
 
 

@@ -8,12 +8,12 @@ from rich.table import Table
 
 from combee.cli.console import output, print_json
 from combee.cli.options import AsJson, Servers
-from combee.cli.playbook.lookup import newest_snapshots, whole
 from combee.cli.spend_view import pause_lines, spend_row, spend_text
 from combee.clock import SystemClock, moment
 from combee.core.playbook.apply import empty
 from combee.core.playbook.retention import falling, is_falling, percent
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
+from combee.history import newest_snapshots, whole
 from combee.inspection.backlog import INPUTS, backlog, newest_batches
 from combee.inspection.letters import held_back
 from combee.ports import Log

@@ -4,13 +4,12 @@ import math
 from http import HTTPStatus
 
 from combee import clock
+from combee.core.commands import absence, is_deleted, no_version
 from combee.gateway.access.access import check_touch
 from combee.gateway.access.keys import Caller
 from combee.gateway.context import Context
 from combee.gateway.problems import Refusal, not_found, unavailable
 from combee_schemas.playbook import LATEST, Label, Playbook
-
-DELETED = "delete"
 
 
 def check_current(context: Context) -> None:
@@ -22,12 +21,12 @@ def check_current(context: Context) -> None:
 def newest(context: Context, name: str) -> Playbook | None:
     """Return the newest version; None if there is none, or the playbook is deleted."""
     found = context.playbooks.latest(name)
-    return found if found.version and found.origin != DELETED else None
+    return found if found.version and not is_deleted(found) else None
 
 
 def everything(context: Context) -> dict[str, Playbook]:
     """Return the newest version of each, by name in order."""
-    found = {one.name: one for one in context.playbooks.view.all().values() if one.origin != DELETED}
+    found = {one.name: one for one in context.playbooks.view.all().values() if not is_deleted(one)}
     return dict(sorted(found.items()))
 
 
@@ -55,7 +54,7 @@ def absent(context: Context, name: str) -> Refusal:
             f"{counted(traces, 'trace')} came in here; each becomes a reflection when a model has answered"
         )
     if not told:
-        return not_found(f"there is no playbook {name}")
+        return not_found(absence(context.playbooks.latest(name)))
     after_s = max(1, math.ceil(((until_ms or now_ms) - now_ms) / 1000))
     return Refusal(
         HTTPStatus.NOT_FOUND,
@@ -106,7 +105,7 @@ async def wanted(
         version = found.version
     if version in {None, latest.version}:
         return latest
-    past = await context.history.exactly(name, version or 0)
+    past = await context.history.exactly(name, version or 0, latest)
     if past is None:
-        raise not_found(f"{name} has no version {version}; the newest is {latest.version}")
+        raise not_found(no_version(latest, version or 0))
     return past

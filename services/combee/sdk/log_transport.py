@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import aclosing
 
-from combee.ports import FencedError, Log, Outgoing, PoisonError, Record, TopicPartition, TransientError
+from combee.history import History
+from combee.ports import FencedError, Log, Outgoing, PoisonError, Record, TransientError
 from combee.sdk.transport import Sent, Sink
 from combee_schemas import topics
 from combee_schemas.codec import CodecError
@@ -13,9 +14,6 @@ from combee_schemas.topics import Topic, key_of
 from combee_schemas.trace import Trace
 
 Followed = Topic[Playbook] | Topic[Label]
-
-FIRST_LOOK = 64
-"""Records of ``history`` read at first when a version is looked for from the end; then twice as many, and so on."""
 
 
 def outgoing(message: Sent) -> Outgoing:
@@ -30,6 +28,7 @@ class LogTransport:
 
     def __init__(self, log: Log) -> None:
         self._log = log
+        self._history = History(log)
 
     async def send(self, messages: Sequence[Sent]) -> None:
         try:
@@ -74,28 +73,7 @@ class LogTransport:
         """All are followed anyway."""
 
     async def fetch(self, name: str, version: int) -> Playbook | None:
-        """Read backwards, because what is asked for is mostly recent."""
-        key = name.encode()
-        partition = await self._log.partition_for(topics.HISTORY.name, key)
-        source = TopicPartition(topic=topics.HISTORY.name, partition=partition)
-        end = (await self._log.ends(topics.HISTORY.name))[partition]
-        first = (await self._log.beginnings(topics.HISTORY.name))[partition]
-        look = FIRST_LOOK
-        while end > first:
-            start = max(first, end - look)
-            oldest: int | None = None
-            async with aclosing(self._log.read(source, start, end)) as records:
-                async for record in records:
-                    if record.key != key:
-                        continue
-                    found = topics.HISTORY.read(record)
-                    oldest = found.version if oldest is None else oldest
-                    if found.version == version:
-                        return found
-            if oldest is not None and oldest < version:
-                return None
-            end, look = start, look * 2
-        return None
+        return await self._history.exactly(name, version)
 
     async def close(self) -> None:
         await self._log.close()

@@ -3,12 +3,11 @@
 from collections.abc import Callable
 
 from combee.core.playbook.apply import empty
-from combee.ports import Log, TopicPartition, TransientError
+from combee.history import History
+from combee.ports import Log, TransientError
 from combee.worker.view import View
 from combee_schemas import topics
 from combee_schemas.playbook import Playbook, deleted_key
-
-CACHED_VERSIONS = 64
 
 
 class Playbooks:
@@ -17,8 +16,7 @@ class Playbooks:
     def __init__(
         self, log: Log, on_change: Callable[[str, Playbook | None], None] = lambda _n, _p: None
     ) -> None:
-        self._log = log
-        self._cache: dict[tuple[str, int], Playbook] = {}
+        self._history = History(log)
         self.view: View[Playbook] = View(
             log,
             topics.PLAYBOOKS,
@@ -37,16 +35,7 @@ class Playbooks:
         latest = self.latest(name)
         if latest.version == version:
             return latest
-        if (name, version) not in self._cache:
-            while len(self._cache) >= CACHED_VERSIONS:
-                del self._cache[next(iter(self._cache))]
-            self._cache[name, version] = await self._fetch(name, history_offset)
-        return self._cache[name, version]
-
-    async def _fetch(self, name: str, offset: int) -> Playbook:
-        partition = await self._log.partition_for(topics.HISTORY.name, name.encode())
-        source = TopicPartition(topic=topics.HISTORY.name, partition=partition)
-        found = await self._log.read_at(source, [offset])
-        if offset not in found:
-            raise TransientError(f"history[{partition}] has no record at {offset} yet")
-        return topics.HISTORY.read(found[offset])
+        found = await self._history.at(name, version, history_offset)
+        if found is None:
+            raise TransientError(f"history has no record of {name} at {history_offset} yet")
+        return found

@@ -16,13 +16,15 @@ SOURCES = {
     "experiments": ROOT / "experiments" / "combee_experiments",
 }
 
-SERVICE = {"clock", "core", "ports", "schemas", "settings", "worker"}
+SERVICE = {"clock", "core", "history", "ports", "schemas", "settings", "worker"}
 ANY = {"*"}
 MAY_IMPORT: Mapping[str, set[str]] = {
     "schemas": set(),
     "core": {"schemas"},
     "ports": {"schemas"},
     "clock": {"ports"},
+    # The SDK reads it too: no more than it may.
+    "history": {"ports", "schemas"},
     "adapters/kafka": {"ports", "schemas"},
     "adapters/memory": {"ports", "schemas"},
     "adapters/openai": {"ports", "schemas"},
@@ -30,8 +32,8 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     "adapters/http": {"ports", "schemas"},
     # Thin shells around pure decisions.
     "settings": {"core", "ports", "schemas"},
-    "worker": {"clock", "core", "ports", "schemas", "settings"},
-    "inspection": {"clock", "core", "ports", "schemas"},
+    "worker": {"clock", "core", "history", "ports", "schemas", "settings"},
+    "inspection": {"clock", "core", "history", "ports", "schemas"},
     "telemetry": {"clock", "core", "inspection", "ports", "schemas", "settings", "worker"},
     # The flow.
     "reflect": SERVICE,
@@ -39,15 +41,16 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     "scan": SERVICE,
     "publish": {*SERVICE, "inspection"},
     "control": SERVICE,
+    # What people may ask; whoever lets them ask brings the log.
+    "commands": {"core", "history", "inspection", "ports", "schemas"},
     # What people and agents touch.
-    "gateway": {*SERVICE, "inspection", "telemetry"},
+    "gateway": {*SERVICE, "commands", "inspection", "telemetry"},
     # A part of the gateway's process: it is given what the endpoints are given.
-    "dashboard": {*SERVICE, "gateway", "inspection"},
+    "dashboard": {*SERVICE, "commands", "gateway", "inspection"},
     # Agents load it: no settings and no worker, for those would bring structlog and other libraries.
-    "sdk": {"core", "ports", "schemas", "adapters/kafka", "adapters/http", "adapters/memory"},
+    "sdk": {"core", "history", "ports", "schemas", "adapters/kafka", "adapters/http", "adapters/memory"},
     "sim": {"core", "ports", "schemas"},
     # The composition roots know everything.
-    "commands": ANY,
     "compose": ANY,
     "local": ANY,
     "cli": ANY,
@@ -84,6 +87,7 @@ LIBRARIES: Mapping[str, set[str]] = {
     "schemas": {"msgpack", "pydantic"},
     "core": {"pydantic", "rapidfuzz"},
     "ports": set(),
+    "history": set(),
     "adapters/kafka": {"aiokafka"},
     "adapters/memory": set(),
     "adapters/http": {"httpx", "pydantic"},

@@ -9,9 +9,9 @@ import typer
 from combee.cli.console import clean, output, print_json
 from combee.cli.controller.plot import draw, drawn
 from combee.cli.options import AsJson, Name, Servers
-from combee.cli.playbook.lookup import newest_playbooks, whole
 from combee.clock import moment
 from combee.core.sizing.plateau import PowerLaw, fitted
+from combee.history import newest_playbooks, whole
 from combee.ports import FatalError
 from combee.settings.settings import Settings, load_settings
 from combee_schemas import topics

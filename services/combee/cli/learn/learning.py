@@ -5,9 +5,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
-from uuid import uuid4
 
-from combee.commands.sending import issuer
+from combee.cli.sending import commands_on
 from combee.core.formats.intake import Item, LineError, Sample, Unknown, read_line, verdict
 from combee.core.identity import earlier_reflection_id, fingerprint, reflection_id
 from combee.core.methods import ace
@@ -20,7 +19,6 @@ from combee.ports import Clock, LanguageModel, Log, Outgoing, PoisonError, Topic
 from combee_schemas import topics
 from combee_schemas.base import Message, Shown, Usage
 from combee_schemas.codec import CodecError, encode
-from combee_schemas.command import Command
 from combee_schemas.model import Reply
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import Reflection
@@ -248,15 +246,10 @@ class Learning:
         await self._log.produce(outgoing(trace))
 
     async def _flush(self, playbook: str, through: int) -> None:
-        command = Command(
-            command_id=f"flush-{uuid4().hex}",
-            playbook=playbook,
-            kind="flush",
-            through_offset=through,
-            issued_at_ms=self._clock.now_ms(),
-            issued_by=issuer(),
-        )
-        await self._log.produce(topics.COMMANDS.record(command))
+        commands = commands_on(self._log, self._clock)
+        decision = await commands.flush(playbook, through)
+        if decision.command is not None:
+            await commands.send(decision.command)
 
     def report(self, tracker: Tracker, new: Mapping[str, Item]) -> Report:
         """Return what became of ``new``, once it is settled."""

@@ -18,13 +18,13 @@ from combee.cli.console import clean, remark
 from combee.cli.errors import REJECTED, USAGE, told
 from combee.cli.options import as_format, checked_form, checked_name
 from combee.cli.playbook.files import read_text, save, written
-from combee.cli.playbook.lookup import newest_playbook
 from combee.core.diagnosis import flow
 from combee.core.formats.files import Format, natural_form
 from combee.core.formats.intake import Item, Sample, Unknown, ignored_told
 from combee.core.methods.method import Method
 from combee.core.playbook import retention
 from combee.core.playbook.components import misfit
+from combee.history import newest_playbook
 from combee.local.preflight import check, model_flag, require_model, stands_in
 from combee.ports import CombeeError, ConfigurationError, FatalError, Log, TransientError
 from combee.settings.settings import Settings, load_settings

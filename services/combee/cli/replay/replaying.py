@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
-from combee.cli.playbook.lookup import newest_snapshots, versions
 from combee.core.batching.plan import make_plan
 from combee.core.canonical import canonical
 from combee.core.identity import content_id
+from combee.history import History, newest_snapshots
 from combee.inspection.tracker import StalledError
 from combee.ports import FatalError, Log, Outgoing, Record, TopicPartition
 from combee_schemas import topics
@@ -88,7 +88,7 @@ class Replay:
         FatalError
             If there is nothing to replay, or it has expired.
         """
-        self.steps = [_step(one) async for one in versions(self._source, self._name)]
+        self.steps = [_step(one) async for one in History(self._source).between(self._name, 0)]
         if not self.steps:
             raise FatalError(
                 f"{self._name} has no version to replay; 'combee playbook list' names those that have"

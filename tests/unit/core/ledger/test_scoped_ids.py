@@ -10,7 +10,7 @@ import msgpack
 import pytest
 
 from combee.cli.learn.learning import Learning, Report, outgoing
-from combee.commands import resending
+from combee.commands import dead_letters
 from combee.core import identity
 from combee.core.formats.intake import Item, Sample
 from combee.core.ledger import LedgerReport
@@ -382,7 +382,7 @@ async def test_every_retained_trace_is_reflected_pending_dead_lettered_or_a_dupl
     }
 
     found = [one async for one in letters.letters(deployment.log, lambda _read, _total: None)]
-    await resending.retry(deployment.log, deployment.clock, found, {})
+    await dead_letters.resend(deployment.log, deployment.clock, found, {})
     assert (await judged(deployment)).traces.pending == 2
     deployment.model.answer = echo
     async with deployment.running(["reflect"]):

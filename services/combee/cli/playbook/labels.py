@@ -1,7 +1,6 @@
 """``combee playbook promote`` and ``labels``: movable names for versions."""
 
 import asyncio
-import re
 from typing import Annotated, Any
 
 import typer
@@ -11,15 +10,15 @@ from rich.text import Text
 from combee.cli.completing import label_names
 from combee.cli.console import clean, output, print_json
 from combee.cli.options import AsJson, CommandId, MaybeName, Name, Patience, Ref, Servers
-from combee.cli.playbook.lookup import all_labels, newest_playbooks, resolved, wanted
-from combee.clock import SystemClock, moment
-from combee.commands.sending import ensure_publisher, run_promotion
-from combee.core.identity import content_id
+from combee.cli.playbook.lookup import number
+from combee.cli.sending import Change, carried_out
+from combee.clock import moment
+from combee.commands.playbook import Commands, Decision
+from combee.core.commands import label_fault
+from combee.history import all_labels, newest_playbooks
+from combee.ports import Log
 from combee.settings.settings import Settings, load_settings
-from combee_schemas.command import Command
-from combee_schemas.playbook import LABEL_PATTERN, LATEST
-
-LABEL = re.compile(LABEL_PATTERN)
+from combee_schemas.playbook import LATEST
 
 
 def register(app: typer.Typer) -> None:
@@ -30,10 +29,8 @@ def register(app: typer.Typer) -> None:
 
 def checked_label(value: str) -> str:
     """Return a label, or refuse it as wrong usage."""
-    if not LABEL.fullmatch(value) or value == LATEST:
-        raise typer.BadParameter(
-            f"{value!r} is no label: a letter, then letters, digits and . _ - (at most 80); latest moves by itself"
-        )
+    if fault := label_fault(value):
+        raise typer.BadParameter(fault)
     return value
 
 
@@ -50,42 +47,26 @@ def promote(
     as_json: AsJson = False,
 ) -> None:
     """Let a label point at a version: its number, another label, or the newest; agents that read it follow."""
-    settings = load_settings(bootstrap_servers=bootstrap_servers)
-    row = asyncio.run(promoted(settings, name, label, version, command_id, timeout))
+    change = asyncio.run(promoted(name, label, version, command_id, timeout, bootstrap_servers))
+    previous = change.decision.label.version if change.decision.label else None
     if as_json:
-        print_json(row)
+        row = {"name": name, "label": label, "version": change.version, "previous": previous}
+        print_json({**row, "changed": change.changed})
         return
-    before = f" (before: {row['previous']})" if row["previous"] else ""
-    remark = "" if row["changed"] else "unchanged: "
-    output().print(f"{remark}{name} {label} → version {row['version']}{before}", markup=False)
+    before = f" (before: {previous})" if previous else ""
+    unchanged = "" if change.changed else "unchanged: "
+    output().print(f"{unchanged}{name} {label} → version {change.version}{before}", markup=False)
 
 
 async def promoted(
-    settings: Settings, name: str, label: str, ref: str, command_id: str | None, timeout_s: float
-) -> dict[str, Any]:
-    """Move a label to the version that ``ref`` names and return the row of ``promote --json``."""
-    from combee.local.log import open_log  # noqa: PLC0415 - --help stays quick
+    name: str, label: str, ref: str, command_id: str | None, timeout_s: float, servers: str | None
+) -> Change:
+    """Move a label to the version that ``ref`` names."""
 
-    async with open_log(settings) as (log, servers):
-        target = await resolved(log, name, ref)
-        known = {one.label: one for one in await all_labels(log) if one.playbook == name}.get(label)
-        row: dict[str, Any] = {"name": name, "label": label, "version": target.version}
-        row |= {"previous": known.version if known else None}
-        if known and (known.version == target.version or command_id in known.commands):
-            return {**row, "version": known.version, "changed": False}
-        # A label that went with its playbook may be set again: that is another command.
-        moved = str(known.command_offset) if known else f"version {(await wanted(log, name)).version}"
-        command = Command(
-            command_id=command_id or content_id("promote", name, label, str(target.version), moved),
-            playbook=name,
-            kind="promote",
-            label=label,
-            version=target.version,
-            issued_at_ms=SystemClock().now_ms(),
-        )
-        async with ensure_publisher(settings, servers):
-            found = await run_promotion(log, command, timeout_s)
-        return {**row, "version": found.version, "changed": True}
+    async def decide(log: Log, commands: Commands) -> Decision:
+        return await commands.promote(name, label, await number(log, name, ref), command_id=command_id)
+
+    return await carried_out(name, decide, timeout_s=timeout_s, servers=servers)
 
 
 def labels(name: MaybeName = None, *, bootstrap_servers: Servers = None, as_json: AsJson = False) -> None:
