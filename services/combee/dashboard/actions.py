@@ -1,6 +1,7 @@
 """What may be done with a playbook from its page: export it, promote a version, go back to one, edit it."""
 
 from collections.abc import Awaitable, Callable
+from typing import Self
 
 from nicegui import ui
 
@@ -106,7 +107,9 @@ class Actions:
     def _edit(self, caller: Caller) -> None:
         found = self._shown()
         with _Form(f"Edit version {found.version}", f"as {caller.name}", is_wide=True) as form:
-            text = ui.textarea(value=editable(found)).props('outlined autofocus input-aria-label="Playbook"')
+            text = ui.textarea(value=editable(found)).props(
+                'outlined autofocus aria-label="Playbook as text"'
+            )
             text.classes("w-full edited")
 
         async def edit(commands: Commands) -> Decision:
@@ -124,7 +127,9 @@ class Actions:
         except (RefusedError, TransientError, FatalError) as error:
             form.refuse(str(error))
         except TimeoutError:
-            form.refuse("Kafka did not acknowledge it in time: see whether it has an effect before trying again")
+            form.refuse(
+                "Kafka did not acknowledge it in time: see whether it has an effect before trying again"
+            )
         else:
             self._told.text = told
             self._told.set_visibility(True)
@@ -162,7 +167,7 @@ class _Form:
             ui.label(title).classes("title")
             ui.label(beside).classes("quiet")
 
-    def __enter__(self) -> "_Form":
+    def __enter__(self) -> Self:
         self._card.__enter__()
         return self
 

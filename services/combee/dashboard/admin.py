@@ -1,13 +1,15 @@
 """Who gives commands on a page: the holder of a key that is entered there, and kept in this page's memory alone."""
 
+from http import HTTPStatus
+
 from nicegui import ui
 
 from combee.gateway.access.access import caller_of, check_scope, check_touch
-from combee.gateway.access.keys import Caller
+from combee.gateway.access.keys import Caller, Scope
 from combee.gateway.context import Context
 from combee.gateway.problems import Refusal
 
-SCOPE = "playbooks:admin"
+SCOPE: Scope = "playbooks:admin"
 
 
 class Admin:
@@ -32,7 +34,7 @@ class Admin:
         caller = self._caller or self._context.keys.caller(None, now_ms)
         if caller is None or not self._context.keys.holds(caller, now_ms):
             self.forget()
-            raise Refusal(401, "a key with the scope playbooks:admin is needed")
+            raise Refusal(HTTPStatus.UNAUTHORIZED, f"a key with the scope {SCOPE} is needed")
         check_scope(caller, SCOPE)
         check_touch(caller, playbook)
         return caller
@@ -55,26 +57,26 @@ class Admin:
 
     async def _ask(self, playbook: str) -> None:
         with ui.dialog().props('aria-label="Key"') as dialog, ui.card().classes("w-full max-w-md"):
-            ui.label("A key with the scope playbooks:admin").classes("title")
-            ui.label("It stays in the memory of this page on the gateway, until you reload or leave it.").classes(
-                "quiet"
-            )
-            key = ui.input("Key", password=True).props("autofocus outlined dense autocomplete=off").classes("w-full")
+            ui.label(f"A key with the scope {SCOPE}").classes("title")
+            ui.label(
+                "Whose it is stays in the memory of this page alone, until you reload or leave it."
+            ).classes("quiet")
+            key = ui.input("Key", password=True).props("autofocus outlined dense autocomplete=off")
             wrong = ui.label().classes("wrong").props("role=alert")
+
+            async def tried() -> None:
+                given, key.value = str(key.value or "").strip(), ""
+                try:
+                    self._take(await self._identified(given), playbook)
+                except Refusal as refusal:
+                    wrong.text = refusal.problem.detail
+                    return
+                dialog.submit(None)
+
+            key.classes("w-full").on("keydown.enter", tried)
             with ui.row().classes("w-full justify-end"):
-                ui.button("Cancel", on_click=lambda: dialog.submit(None)).props("flat no-caps")
-                ui.button("Use this key", on_click=lambda: tried()).props("no-caps")
-
-        async def tried() -> None:
-            given, key.value = str(key.value or "").strip(), ""
-            try:
-                self._take(await self._identified(given), playbook)
-            except Refusal as refusal:
-                wrong.text = refusal.problem.detail
-                return
-            dialog.submit(None)
-
-        key.on("keydown.enter", tried)
+                ui.button("Cancel", on_click=dialog.close).props("flat no-caps")
+                ui.button("Use this key", on_click=tried).props("no-caps")
         await dialog
         dialog.delete()
 
@@ -86,7 +88,7 @@ class Admin:
 
     def _take(self, caller: Caller | None, playbook: str) -> None:
         if caller is None:
-            raise Refusal(401, "nobody has this key")
+            raise Refusal(HTTPStatus.UNAUTHORIZED, "nobody has this key")
         check_scope(caller, SCOPE)
         check_touch(caller, playbook)
         self._caller = caller

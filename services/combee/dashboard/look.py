@@ -26,7 +26,7 @@ a.nav[aria-current] { background: #3a414d; color: #fff; box-shadow: inset 0 -2px
 .body--dark .page, .body--dark .q-dialog, .body--dark .q-menu { --q-primary: #86b4ff; }
 .body--dark .q-btn.bg-primary { color: #121212 !important; }
 .q-dialog .title { font-size: 17px; font-weight: 600; } .q-dialog .wide { width: min(1000px, 94vw); max-width: 94vw; }
-.edited textarea { font-family: ui-monospace, monospace; font-size: 13px; height: 55vh !important; line-height: 1.45; }
+.edited textarea { font-family: ui-monospace, monospace; font-size: 13px; height: 55vh !important; }
 .wrong { color: #b3261e; } .body--dark .wrong { color: #ff9c94; } .wrong:empty { display: none; }
 .outcome { border-left: 3px solid var(--flowing); padding: 4px 10px; font-weight: 600; }
 .page a { color: #1f66d0; } .body--dark .page a { color: #86b4ff; }

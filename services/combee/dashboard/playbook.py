@@ -33,9 +33,7 @@ async def page(context: Context, admin: Admin, name: str, version: str = "", ent
         reading.text = f"The history cannot be read now: {error}"
         return
     reading.delete()
-    browser = _Browser(
-        context, admin, name, first=min(retained, default=newest), newest=newest, entry=entry
-    )
+    browser = _Browser(context, admin, name, first=min(retained, default=newest), newest=newest, entry=entry)
     await browser.show(int(version) if version.isdecimal() and int(version) <= newest else newest)
     browser.look()
     ui.timer(TURN_S, browser.look)
@@ -146,8 +144,7 @@ class _Browser:
         self._list()
 
     async def _evidence(self, row: Row) -> None:
-        entry = next((one for one in self._found.entries if one.id == row["id"]), None)
-        if entry is not None:
+        if entry := next((one for one in self._found.entries if one.id == row["id"]), None):
             await open_evidence(self._context, self._name, entry)
 
     async def _moved(self) -> None:

@@ -22,13 +22,17 @@ PAUSE_MS = 300
 def page(context: Context, text: str = "") -> None:
     """Build the page; the address has the text, so that a search can be shared."""
     heading("Search")
+
+    async def evidence(row: Row) -> None:
+        entries = context.playbooks.latest(row["playbook"]).entries
+        if entry := next((one for one in entries if one.id == row["id"]), None):
+            await open_evidence(context, row["playbook"], entry)
+
     wanted = ui.input("Words in entries and names of playbooks", value=text).classes("w-full")
-    wanted.props(
-        f'type=search autofocus clearable debounce={PAUSE_MS} outlined dense input-aria-label="Search"'
-    )
+    wanted.props(f'type=search autofocus clearable debounce={PAUSE_MS} outlined dense aria-label="Search"')
     told = ui.label().classes("quiet").props("role=status")
     names = ui.element("div").classes("names")
-    listing = Listing("Entries found", on_evidence=_evidence(context), on_open=_open)
+    listing = Listing("Entries found", on_evidence=evidence, on_open=_open)
 
     async def look() -> None:
         words = wanted.value or ""
@@ -52,17 +56,6 @@ def page(context: Context, text: str = "") -> None:
 
     wanted.on_value_change(look)
     ui.timer(0, look, once=True)
-
-
-def _evidence(context: Context):  # noqa: ANN202
-    async def opened(row: Row) -> None:
-        entry = next(
-            (one for one in context.playbooks.latest(row["playbook"]).entries if one.id == row["id"]), None
-        )
-        if entry is not None:
-            await open_evidence(context, row["playbook"], entry)
-
-    return opened
 
 
 def _open(row: Row) -> None:
