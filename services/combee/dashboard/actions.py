@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import Self
 
+import structlog
 from nicegui import ui
 
 from combee.commands.playbook import Commands, Decision
@@ -18,6 +19,8 @@ from combee.gateway.problems import Refusal
 from combee.gateway.store import commands_of
 from combee.ports import FatalError, TransientError
 from combee_schemas.playbook import Label, Playbook
+
+logger = structlog.get_logger()
 
 EFFECT_S = 20.0
 """So long the effect of a command is waited for."""
@@ -45,7 +48,7 @@ class Actions:
         with ui.element("div").classes("tools"):
             with ui.button("Export", icon="download").props("flat dense no-caps"), ui.menu():
                 for title, form, suffix in EXPORTS:
-                    ui.menu_item(title, lambda f=form, s=suffix: self._export(f, s))
+                    ui.menu_item(title, lambda f=form, s=suffix: self._export(f, s)).props("role=menuitem")
             for title, icon, opened in (
                 ("Promote", "new_label", self._promote),
                 ("Roll back", "history", self._rollback),
@@ -144,7 +147,9 @@ class Actions:
         decision = await decide(commands)
         if decision.command is None:
             return "Nothing was to be done: it is so already."
-        made = await commands.outcome(await commands.send(decision.command), EFFECT_S)
+        sent = await commands.send(decision.command)
+        logger.info("command_sent", kind=sent.command.kind, playbook=name, key=caller.name)
+        made = await commands.outcome(sent, EFFECT_S)
         if isinstance(made, Label):
             return f"{made.label} points at version {made.version}."
         if made is not None:

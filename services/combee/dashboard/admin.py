@@ -5,7 +5,7 @@ from http import HTTPStatus
 from nicegui import ui
 
 from combee.gateway.access.access import caller_of, check_scope, check_touch
-from combee.gateway.access.keys import Caller, Scope
+from combee.gateway.access.keys import Caller, Keyring, Scope
 from combee.gateway.context import Context
 from combee.gateway.problems import Refusal
 
@@ -22,22 +22,20 @@ class Admin:
         self._shown.tooltip("commands are given with this key: forget it").set_visibility(False)
 
     def caller(self, playbook: str) -> Caller:
-        """Return who may give commands to a playbook now, as the HTTP endpoints decide it.
+        """Return who may give commands to a playbook now.
 
         Raises
         ------
         Refusal
-            If nobody may, or not without another key.
+            If nobody may, or not with this key.
         """
         now_ms = self._context.clock.now_ms()
         self._context.keys.refresh(now_ms)
-        caller = self._caller or self._context.keys.caller(None, now_ms)
-        if caller is None or not self._context.keys.holds(caller, now_ms):
+        try:
+            return commander(self._context.keys, self._caller, playbook, now_ms)
+        except Refusal:
             self.forget()
-            raise Refusal(HTTPStatus.UNAUTHORIZED, f"a key with the scope {SCOPE} is needed")
-        check_scope(caller, SCOPE)
-        check_touch(caller, playbook)
-        return caller
+            raise
 
     def forget(self) -> None:
         """Forget the key."""
@@ -81,16 +79,32 @@ class Admin:
         dialog.delete()
 
     async def _identified(self, given: str) -> Caller | None:
-        request = ui.context.client.request
+        request, context = ui.context.client.request, self._context
         address = request.client.host if request is not None and request.client else ""
-        context = self._context
-        return await caller_of(context.keys, context.throttle, context.clock, address, given)
+        caller = await caller_of(context.keys, context.throttle, context.clock, address, given)
+        if caller is None:
+            context.throttle.refused(address)
+        return caller
 
     def _take(self, caller: Caller | None, playbook: str) -> None:
         if caller is None:
             raise Refusal(HTTPStatus.UNAUTHORIZED, "nobody has this key")
-        check_scope(caller, SCOPE)
-        check_touch(caller, playbook)
-        self._caller = caller
+        self._caller = commander(self._context.keys, caller, playbook, self._context.clock.now_ms())
         self._shown.text = caller.name
         self._shown.set_visibility(True)
+
+
+def commander(keys: Keyring, caller: Caller | None, playbook: str, now_ms: int) -> Caller:
+    """Return who may give commands to a playbook, by the rules of the HTTP endpoints; without keys anybody may.
+
+    Raises
+    ------
+    Refusal
+        If no key was entered, or it is gone, or may not do this.
+    """
+    found = caller or keys.caller(None, now_ms)
+    if found is None or not keys.holds(found, now_ms):
+        raise Refusal(HTTPStatus.UNAUTHORIZED, f"a key with the scope {SCOPE} is needed")
+    check_scope(found, SCOPE)
+    check_touch(found, playbook)
+    return found

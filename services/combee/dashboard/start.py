@@ -104,7 +104,7 @@ class _Lessons:
                 button = ui.button(f"rests on {counted(entry.evidence_count, 'reflection')}", on_click=opened)
                 button.props("flat dense no-caps")
                 button.props["aria-label"] = f"evidence: {entry.evidence_count} for {entry.id}"
-                ui.link(entry.id, address(learned.playbook, None, entry.id)).classes("quiet")
+                ui.link(entry.id, address(learned.playbook, None, entry.id))
         return quotes
 
     async def _quote(self, learned: Learned, places: list[ui.element]) -> None:
