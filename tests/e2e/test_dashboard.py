@@ -185,7 +185,7 @@ async def use_the_keyboard(page: Page) -> None:
     """Skip to the content, change page and theme without a mouse."""
     await page.reload()
     await expect(page.get_by_role("link", name="Skip to the content")).to_be_attached()
-    for key, name in (("l", "Learning"), ("/", "Search"), ("b", "Batches")):
+    for key, name in (("l", "Learning"), ("s", "Search"), ("b", "Batches")):
         if name == "Batches":
             await page.get_by_role("heading", level=1).click()  # letters typed into a field are no shortcuts
         await page.keyboard.press(key)
@@ -331,7 +331,7 @@ SHORT_PAGE = 1600
 async def search_everything(page: Page, base: str) -> None:
     """Find an entry of any playbook; the address has the search, and a result leads to the entry."""
     await page.goto(base)
-    await page.keyboard.press("/")
+    await page.keyboard.press("s")
     await page.get_by_label("Search").fill("lesson 673")
     await expect(page.get_by_text("1 of 675 entries; 0 of 2 playbooks by name")).to_be_visible(
         timeout=PATIENCE_MS
@@ -416,6 +416,7 @@ async def export(page: Page) -> None:
         await page.get_by_role("button", name="Export").click()
         async with page.expect_download(timeout=PATIENCE_MS) as download:
             await page.get_by_role("menuitem", name=name).click()
+        await expect(page.get_by_role("menu")).to_be_hidden(timeout=PATIENCE_MS)
         saved = await download.value
         assert saved.suggested_filename == file
         text = await asyncio.to_thread(Path(await saved.path()).read_text)

@@ -15,7 +15,7 @@ from combee.gateway.context import Context
 PAGES = (
     ("n", "Newest", "/"),
     ("p", "Playbooks", "/playbooks"),
-    ("/", "Search", "/search"),
+    ("s", "Search", "/search"),
     ("f", "Flow", "/flow"),
     ("b", "Batches", "/batches"),
     ("l", "Learning", "/learning"),
