@@ -34,11 +34,11 @@ demo: setup ## The main job, end to end, with simulated agents and a simulated m
 	@$(BIN)/combee demo
 
 test: setup ## All tests: unit, contract, kafka, e2e (embedded broker)
-	$(BIN)/pytest tests/unit -n auto $(PYTEST_ARGS)
+	$(BIN)/pytest tests/unit -n auto -p no:schemathesis $(PYTEST_ARGS)
 	$(BIN)/pytest --ignore=tests/unit -n 2 --dist worksteal $(PYTEST_ARGS)
 
 test-unit: $(READY) ## Unit tests only: no broker, no network
-	$(BIN)/pytest tests/unit -n auto $(PYTEST_ARGS)
+	$(BIN)/pytest tests/unit -n auto -p no:schemathesis $(PYTEST_ARGS)
 
 test-faults: setup ## The long fault tests
 	$(BIN)/pytest tests/faults --faults -n 2 --dist worksteal $(PYTEST_ARGS)

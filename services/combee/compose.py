@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from combee.adapters.kafka import KafkaAdmin, KafkaLog, Presence
+from combee.adapters.kafka import KafkaAdmin, KafkaLog, Reachability
 from combee.adapters.kafka.connection import Connection, security_options
 from combee.clock import SystemClock
 from combee.core import layout
@@ -315,8 +315,8 @@ async def run_worker(
     stop = asyncio.Event()
     stop_on_signals(stop, within_s=settings.model.model_timeout_s + STOP_WITHIN_S)
     connected = connection(settings, bootstrap_servers)
-    log, presence = KafkaLog(connected), Presence(connected)
-    watch = Watch(presence.ask, SystemClock(), service=role, where=bootstrap_servers)
+    log, reachability = KafkaLog(connected), Reachability(connected)
+    watch = Watch(reachability.check, SystemClock(), service=role, where=bootstrap_servers)
     telemetry = telemetry_of(role, settings, watch.away)
     seen = telemetry.counted(wrap_log(log))
 
@@ -329,6 +329,6 @@ async def run_worker(
             work = run_sessions(role, session, stop, SystemClock(), telemetry.restarted, watch.back)
             await _with_views(work, [watch.run()])
     finally:
-        await presence.close()
+        await reachability.close()
         await log.close()
     logger.info("stopped", service=role)

@@ -29,18 +29,20 @@ SPAN = 32
 """A look-up that is so close, in versions or in offsets, reads on instead of jumping."""
 
 
-# ---- what is keyed by playbook
+# ---- what stands under a key
 
 
-async def partition_of(log: Log, topic: AnyTopic, name: str) -> TopicPartition:
-    """Return where a playbook's messages stand in a topic that is partitioned by playbook."""
-    return TopicPartition(topic=topic.name, partition=await log.partition_for(topic.name, name.encode()))
+async def partition_of(log: Log, topic: AnyTopic, key: str) -> TopicPartition:
+    """Return where the messages under a key stand, in a topic in which the key decides; mostly that is a playbook."""
+    return TopicPartition(topic=topic.name, partition=await log.partition_for(topic.name, key.encode()))
 
 
 async def messages(
     log: Log, topic: Topic[M], name: str, start: int = 0, end: int | None = None
 ) -> AsyncGenerator[M, None]:
     """Yield a playbook's messages in a topic that is keyed by playbook; what cannot be read is passed over."""
+    if end is not None and start >= end:
+        return
     source = await partition_of(log, topic, name)
     async with aclosing(log.read(source, start, end)) as records:
         async for record in records:
@@ -161,6 +163,8 @@ class History:
         TransientError
             If it is not found in ``LOOK_UP_S``.
         """
+        if version < 1:
+            return None
         if newest is not None and newest.history_offset >= 0:
             self.remember(newest)
         known = self._versions.get((name, version))
@@ -256,7 +260,7 @@ class History:
                         break
                     is_first = False
                     area.below, area.low = (found.version, found.history_offset), found.history_offset + 1
-                    if version - found.version > SPAN:
+                    if version - found.version > SPAN or found.history_offset - start > 2 * SPAN:
                         break
                 else:
                     area.high = start if is_first else area.low
@@ -266,17 +270,13 @@ class History:
         if version in known.offsets:
             place = known.offsets[version]
             return _Area(low=place, high=place + 1, below=(version, place), above=(version, place))
-        source = await self.source(name)
-        first = (await self._log.beginnings(source.topic))[source.partition]
         below, above = known.around(version)
-        if above is None:
-            end = (await self._log.ends(source.topic))[source.partition]
-        return _Area(
-            low=below[1] + 1 if below else first,
-            high=above[1] if above else end,
-            below=below or (0, first),
-            above=above,
-        )
+        low = below[1] + 1 if below else 0
+        if above is not None:
+            return _Area(low=low, high=above[1], below=below or (0, 0), above=above)
+        source = await self.source(name)
+        end = (await self._log.ends(source.topic))[source.partition]
+        return _Area(low=low, high=end, below=below or (0, 0), above=None)
 
 
 @dataclass(slots=True, kw_only=True)

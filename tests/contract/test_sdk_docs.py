@@ -29,7 +29,7 @@ def run_all(gateway: str, stand_in: str) -> dict[str, Any]:
 
 async def test_every_block_runs_beside_what_up_starts() -> None:
     log = MemoryLog(SystemClock())
-    await published(log, version("support/refunds", 1, "Ask a manager above 100."))
+    await published(log, version("support/refunds", 1, "PlaybookRef a manager above 100."))
     async with running(SimOptions()) as stand_in, served(log) as (gateway, _):
         found = await asyncio.to_thread(run_all, gateway, stand_in)
 

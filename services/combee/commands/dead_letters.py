@@ -151,22 +151,22 @@ async def resend(
     """
     resent: list[_Resent] = []
     refused: list[Refused] = []
-    for one in found:
-        again = await _again(log, one, published)
+    for letter in found:
+        again = await _again(log, letter, published)
         if isinstance(again, str):
-            refused.append(Refused(id=one.id, why=again))
+            refused.append(Refused(id=letter.id, why=again))
         else:
             resent.append(again)
-    offsets = await log.produce(*(one.outgoing for one in resent))
+    offsets = await log.produce(*(again.outgoing for again in resent))
     decisions = [
-        _decision(one.found, "retried", clock).model_copy(
+        _decision(again.found, "retried", clock).model_copy(
             update={
-                "attempt": next_attempt(one.found.id, one.letter).number,
-                "retry_partition": one.partition,
+                "attempt": next_attempt(again.found.id, again.letter).number,
+                "retry_partition": again.partition,
                 "retry_offset": offset,
             }
         )
-        for one, offset in zip(resent, offsets, strict=True)
+        for again, offset in zip(resent, offsets, strict=True)
     ]
     await _record(log, decisions)
     return decisions, refused

@@ -21,6 +21,7 @@ from typing import Protocol
 from combee.core import commands as decide
 from combee.core.commands import RefusedError
 from combee.core.formats.files import Format
+from combee.history import messages, partition_of
 from combee.inspection import lineage
 from combee.ports import Clock, Log, Outgoing
 from combee_schemas import topics
@@ -160,7 +161,8 @@ class Commands:
 
     async def _serving(self, current: Playbook, gone: Collection[str]) -> dict[str, int]:
         """Return the labels whose versions have an entry that rests on ``gone`` alone."""
-        labels = {label: one.version for label, one in (await self._store.labels(current.name)).items()}
+        known = (await self._store.labels(current.name)).values()
+        labels = {label.label: label.version for label in known}
 
         async def version(number: int) -> Playbook | None:
             return await self._version(current, number)
@@ -169,10 +171,10 @@ class Commands:
 
     async def _flushed(self, name: str, command_id: str) -> int | None:
         """Return how far a flush of this id went."""
-        async with aclosing(lineage.messages(self._log, topics.COMMANDS, name)) as sent:
-            async for one in sent:
-                if one.kind == "flush" and one.command_id == command_id:
-                    return one.through_offset
+        async with aclosing(messages(self._log, topics.COMMANDS, name)) as sent:
+            async for command in sent:
+                if command.kind == "flush" and command.command_id == command_id:
+                    return command.through_offset
         return None
 
     # ---- sent and awaited
@@ -192,9 +194,8 @@ class Commands:
         except CodecError as error:
             told = f"this {command.kind} of {command.playbook} cannot be sent: {error}"
             raise RefusedError("too_large", told) from error
-        partition = await self._log.partition_for(outgoing.topic, topics.COMMANDS.key_of(command))
-        offset = await self._store.write(outgoing)
-        return Sent(command=command, partition=partition, offset=offset)
+        source = await partition_of(self._log, topics.COMMANDS, command.playbook)
+        return Sent(command=command, partition=source.partition, offset=await self._store.write(outgoing))
 
     async def outcome(self, sent: Sent, timeout_s: float) -> Effect | None:
         """Wait for the version, or the label, that a command makes; None: not within ``timeout_s``.

@@ -38,6 +38,8 @@ def labels_of(context: Context, name: str) -> dict[str, Label]:
 def absent(context: Context, name: str) -> Refusal:
     """Return the refusal for a playbook that does not exist, with what there is that will make it exist."""
     picture, now_ms = context.live.picture, context.clock.now_ms()
+    current = context.playbooks.latest(name)
+    reason = absence(current)
     waiting, flying, until_ms = picture.windows.count(name), picture.flying(name), None
     told = [
         f"batch {one.sequence} with {counted(one.reflections, 'reflection')} is under way" for one in flying
@@ -54,11 +56,11 @@ def absent(context: Context, name: str) -> Refusal:
             f"{counted(traces, 'trace')} came in here; each becomes a reflection when a model has answered"
         )
     if not told:
-        return not_found(absence(context.playbooks.latest(name)))
+        return not_found(reason)
     after_s = max(1, math.ceil(((until_ms or now_ms) - now_ms) / 1000))
     return Refusal(
         HTTPStatus.NOT_FOUND,
-        f"there is no playbook {name} yet: {'; '.join(told)}",
+        f"{reason}{'; ' if is_deleted(current) else ' yet: '}{'; '.join(told)}",
         headers={"Retry-After": str(after_s)},
         waiting=waiting,
         until_ms=until_ms,

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
 from combee import compose
-from combee.adapters.kafka import KafkaAdmin, KafkaLog, Presence, is_ready
+from combee.adapters.kafka import KafkaAdmin, KafkaLog, Reachability, is_ready
 from combee.cli.console import diagnostics, remark
 from combee.clock import SystemClock
 from combee.local.preflight import require_data_dir
@@ -44,15 +44,15 @@ async def open_log(
             await compose.check_topics(settings, connected)
 
         await _answered(prepare, servers)
-        log, presence = KafkaLog(connected), Presence(connected)
-        watch = Watch(presence.ask, SystemClock(), service="combee", where=servers)
+        log, reachability = KafkaLog(connected), Reachability(connected)
+        watch = Watch(reachability.check, SystemClock(), service="combee", where=servers)
         watching = asyncio.create_task(watch.run())  # says so while what is under way waits for the broker
         try:
             yield log, servers
         finally:
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
-            await presence.close()
+            await reachability.close()
             await log.close()
 
 
@@ -71,11 +71,11 @@ async def open_broker(settings: Settings, told: Callable[[str], None] = remark) 
     configure_logs("warning", json=False, libraries=logging.CRITICAL)
     servers = settings.kafka.bootstrap_servers
     if servers is not None:
-        presence = Presence(compose.connection(settings, servers))
+        reachability = Reachability(compose.connection(settings, servers))
         try:
-            await _answered(presence.ask, servers)
+            await _answered(reachability.check, servers)
         finally:
-            await presence.close()
+            await reachability.close()
         yield servers
         return
     # Only here: where Kafka is given, as in a container, what the embedded one needs may be missing.

@@ -196,6 +196,14 @@ def test_an_editor_that_is_not_there_is_told_with_the_remedy(
     assert "set EDITOR, or use --file" in run("playbook", "edit", NAME).stderr
 
 
+def test_an_edit_with_wrong_settings_ends_as_wrong_settings_do(
+    learned: Deployment,  # noqa: ARG001
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COMBEE_BATCH_SIZE", "many")
+    assert run("playbook", "edit", NAME, "--file", "-", stdin="").exit_code == 2
+
+
 def test_an_edit_of_an_entry_that_changed_meanwhile_is_refused_and_the_text_is_kept(
     learned: Deployment,
 ) -> None:

@@ -9,7 +9,7 @@ from combee.core.diagnosis import Check
 from combee.core.diagnosis.surroundings import judge_disk, judge_settings, judge_workers, strangers
 from combee.local.deployment import complaints
 from combee.local.stack import data_dir
-from combee.sdk.environment import VARIABLES
+from combee.sdk.address import VARIABLES
 from combee.settings.group import NAMED_BY, file_values
 from combee.settings.settings import GROUPS, Settings, environment
 

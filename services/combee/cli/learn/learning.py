@@ -14,8 +14,9 @@ from combee.core.methods.method import Method
 from combee.core.playbook.apply import empty
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
 from combee.core.playbook.versions import left_nothing
+from combee.history import messages, partition_of
 from combee.inspection.tracker import Tracker
-from combee.ports import Clock, LanguageModel, Log, Outgoing, PoisonError, TopicPartition
+from combee.ports import Clock, LanguageModel, Log, Outgoing, PoisonError
 from combee_schemas import topics
 from combee_schemas.base import Message, Shown, Usage
 from combee_schemas.codec import CodecError, encode
@@ -337,7 +338,5 @@ async def _left_nothing(
 
 
 async def _read(log: Log, topic: Topic[M], name: str, since: Mapping[str, Mapping[int, int]]) -> list[M]:
-    number = await log.partition_for(topic.name, name.encode())
-    source = TopicPartition(topic=topic.name, partition=number)
-    records = [record async for record in log.read(source, since[topic.name][number])]
-    return list(topic.under(name, records))
+    start = since[topic.name][(await partition_of(log, topic, name)).partition]
+    return [message async for message in messages(log, topic, name, start)]

@@ -54,8 +54,9 @@ def edit(
     try:
         change = asyncio.run(carried_out(name, decide, timeout_s=timeout, servers=bootstrap_servers))
     except FatalError as error:
-        is_kept = (file and file != STDIN) or not written
-        raise FatalError(f"{error}{'' if is_kept else _kept(name, written)}") from error
+        if not written or file not in {None, STDIN}:
+            raise
+        raise FatalError(f"{error}{_kept(name, written)}") from error
     made = change.playbook
     if as_json:
         counts = {"version": made.version, "entries": len(made.entries), "changed": change.changed}

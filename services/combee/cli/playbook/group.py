@@ -8,7 +8,7 @@ import typer
 from combee.cli.console import output, print_json
 from combee.cli.options import AsJson, FormOrNone, Label, Name, Servers, Version, as_format
 from combee.cli.playbook import diff, edit, import_export, undo, watch
-from combee.cli.playbook import labels as labels_
+from combee.cli.playbook import labels as label_verbs
 from combee.cli.playbook.files import written
 from combee.cli.playbook.lookup import chosen, labels, wanted
 from combee.cli.playbook.view import full_view, history_table, list_row, list_table, version_row
@@ -92,5 +92,5 @@ async def _history(settings: Settings, name: str) -> list[dict[str, Any]]:
         return rows
 
 
-for part in (diff, watch, import_export, edit, labels_, undo):
+for part in (diff, watch, import_export, edit, label_verbs, undo):
     part.register(playbook)
