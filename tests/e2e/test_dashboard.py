@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
+import structlog
 from playwright.async_api import Browser, Page, Request, async_playwright, expect
 
 from combee.adapters.memory import MemoryLog
@@ -24,9 +25,10 @@ from combee.gateway.context import Context, context_of
 from combee.gateway.server import serve
 from combee.ports import Outgoing, TransientError
 from combee.settings.settings import load_settings
+from combee_schemas.playbook import ACE_SECTIONS, Entry
 from combee_schemas.topics import HISTORY, REFLECTIONS
 from support.broker import Broker
-from support.gateway import ADMIN, CONFIGURED, READER, GuardedLog, published, version
+from support.gateway import ADMIN, CONFIGURED, READER, WRITER, GuardedLog, published, publishing, version
 from support.running import Running, running_stack, traces
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -36,11 +38,14 @@ PLAYBOOK = "support/refunds"
 PHONE = 500
 SEEN_VERSIONS = 6
 KEPT = {
-    *("dashboard-flow-light.png", "dashboard-flow-dark.png", "dashboard-flow-phone.png"),
-    *("dashboard-batches-phone.png", "dashboard-playbook-dark.png", "dashboard-learning-light.png"),
+    *("dashboard-newest-light.png", "dashboard-flow-light.png", "dashboard-batches-phone.png"),
+    *("dashboard-playbook-dark.png", "dashboard-learning-light.png"),
 }
 """The pictures that the documents show."""
-PAGES = ("/", "/batches", "/playbooks", f"/playbook?name={PLAYBOOK}", "/learning", "/dead-letters")
+PAGES = (
+    *("/", "/flow", "/batches", "/playbooks", f"/playbook?name={PLAYBOOK}", "/search?text=e"),
+    *("/learning", "/dead-letters"),
+)
 
 pytestmark = [
     pytest.mark.timeout(300),
@@ -127,12 +132,29 @@ async def look_at_an_attack(running: Running, page: Page) -> None:
 
 
 async def watch_a_batch(page: Page) -> None:
-    """See a node asked, a node done, and the version they make."""
-    await expect(page.locator(".chip[data-state=ready]").first).to_be_visible(timeout=PATIENCE_MS)
-    await expect(page.locator(".chip[data-state=done]").first).to_be_visible(timeout=PATIENCE_MS)
+    """See a node asked, a node done, and the version they make; nodes are a tree, and a table for all to read."""
+    await expect(page.locator("[data-state=ready]").first).to_be_visible(timeout=PATIENCE_MS)
+    await expect(page.locator("[data-state=done]").first).to_be_visible(timeout=PATIENCE_MS)
     await expect(page.get_by_text("· version 1")).to_be_visible(timeout=PATIENCE_MS)
-    await page.locator(".tree .chip").first.focus()  # as a keyboard or a finger does
-    await expect(page.locator(".told")).to_contain_text(": done; ")
+    await expect(page.locator("[data-state=done]").first).to_contain_text("done")
+    tree = page.get_by_role("img", name=re.compile(r"^A tree of \d+ model calls in levels of .*: \d+ done$"))
+    await expect(tree.locator("svg path").first).to_be_attached(timeout=PATIENCE_MS)
+
+
+async def look_at_the_flow(page: Page) -> None:
+    """See topics and services as a graph; what it says is also in words."""
+    await page.keyboard.press("f")
+    graph = page.get_by_role("img", name=re.compile("^The flow of records. .*reflections: "))
+    await expect(graph.locator("svg text", has_text="reflections")).to_be_visible(timeout=PATIENCE_MS)
+    await expect(graph.locator("svg text", has_text="shuffle")).to_be_visible()
+
+
+async def look_at_what_was_learned(page: Page) -> None:
+    """See the newest lessons, and below them what the reflections said that they rest on."""
+    await page.keyboard.press("n")
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Newest lessons", timeout=PATIENCE_MS)
+    await expect(page.locator(".learned .quote").first).to_be_visible(timeout=PATIENCE_MS)
+    await page.get_by_role("link", name=f"{PLAYBOOK} · version 1").click()
 
 
 async def look_at_the_diff(page: Page) -> None:
@@ -140,9 +162,12 @@ async def look_at_the_diff(page: Page) -> None:
     await page.get_by_role("button", name="version 2 is new").click()
     await expect(page.get_by_text("version 2 of 2")).to_be_visible(timeout=PATIENCE_MS)
     buttons = page.get_by_role("button", name="evidence:")
+    before = page.locator(".entry:not(.added, .changed, .removed)")
     await page.get_by_role("switch", name="Only what changed").click()
-    await expect(buttons).to_have_count(0, timeout=PATIENCE_MS)
+    await expect(before).to_have_count(0, timeout=PATIENCE_MS)
     await expect(page.locator(".entry.added").first).to_be_visible(timeout=PATIENCE_MS)
+    kinds = await page.locator("[data-entry]").evaluate_all("all => all.map(e => e.className)")
+    assert all({"added", "changed", "removed"} & set(one.split()) for one in kinds)
     await page.get_by_role("switch", name="Only what changed").click()
     await expect(buttons.first).to_be_visible(timeout=PATIENCE_MS)
 
@@ -160,7 +185,9 @@ async def use_the_keyboard(page: Page) -> None:
     """Skip to the content, change page and theme without a mouse."""
     await page.reload()
     await expect(page.get_by_role("link", name="Skip to the content")).to_be_attached()
-    for key, name in (("l", "Learning"), ("b", "Batches")):
+    for key, name in (("l", "Learning"), ("s", "Search"), ("b", "Batches")):
+        if name == "Batches":
+            await page.get_by_role("heading", level=1).click()  # letters typed into a field are no shortcuts
         await page.keyboard.press(key)
         await expect(page.get_by_role("heading", level=1)).to_have_text(name, timeout=PATIENCE_MS)
         await expect(page.locator("a[aria-current=page]")).to_have_text(name)
@@ -189,10 +216,11 @@ async def test_a_run_is_watched_from_its_first_node_to_what_taught_an_entry(
     ):
         base = (running.supervisor.folder / "gateway.ready").read_text().strip() + "/dashboard"
         page = await opened(browser, complaints)
-        await page.goto(f"{base}/")
+        await page.goto(f"{base}/batches")
         await teach(running, count, seed=1)
         await watch_a_batch(page)
-        await page.get_by_role("link", name=PLAYBOOK).first.click()
+        await look_at_the_flow(page)
+        await look_at_what_was_learned(page)
         await teach(running, count, seed=2)
         await look_at_the_diff(page)
         await look_at_evidence(page)
@@ -216,7 +244,7 @@ async def see_every_page(page: Page, base: str, pictures: Path | None) -> None:
         await expect(page.locator("body.body--dark" if is_dark else "body.body--light")).to_be_attached()
         assert await page.evaluate("document.documentElement.scrollWidth") <= width, path
         if pictures:
-            name = path.partition("?")[0].strip("/") or "flow"
+            name = path.partition("?")[0].strip("/") or "newest"
             name = f"dashboard-{name}-{'dark' if is_dark else 'phone' if width < PHONE else 'light'}.png"
             await page.wait_for_timeout(1500)  # plots are drawn; nothing is asserted on it
             if name in KEPT:
@@ -229,25 +257,170 @@ async def test_keys_keep_others_out_what_is_chosen_survives_a_reload_and_what_is
     complaints: list[str] = []
     log = GuardedLog()
     lessons = [version(PLAYBOOK, 1, "one"), version(PLAYBOOK, 2, "one", "two"), version(PLAYBOOK, 3, "three")]
-    async with browsing() as browser:
-        async with keyed(log) as (base, context):
-            await knock(base)
-            page = await opened(browser, complaints, key=ADMIN)
-            await look_at_nothing(page, base)
-            await published(log, *lessons)
-            await expect(page.get_by_role("link", name=PLAYBOOK).first).to_be_visible(timeout=PATIENCE_MS)
-            await choose_a_version(page, base)
-            await choose_a_theme(page)
-            for path in PAGES:
-                await page.goto(base.rstrip("/") + path)
-                await read_every_text(page)
-            assert complaints == []
-            await miss_a_page(page, base)
-            await page.goto(base)
-            await a_page_whose_topic_must_not_be_read_says_why_until_it_may(page, log)
-            await lose_the_broker(page, context)
-        await expect(page.locator("#lost")).to_have_text(STALE, timeout=PATIENCE_MS)
-        await expect(page.locator("body.lost")).to_be_attached()
+    with structlog.testing.capture_logs() as lines:
+        async with browsing() as browser:
+            async with keyed(log) as (base, context):
+                await knock(base)
+                page = await opened(browser, complaints, key=ADMIN)
+                await look_at_nothing(page, base)
+                await published(log, *lessons, LONG)
+                await expect(page.get_by_role("link", name="2 playbooks")).to_be_visible(timeout=PATIENCE_MS)
+                await choose_a_version(page, base)
+                await look_through_a_long_playbook(page, base)
+                await search_everything(page, base)
+                await choose_a_theme(page)
+                publisher = asyncio.create_task(publishing(log))
+                await give_commands(page, base, context)
+                publisher.cancel()
+                for scheme in ("light", "dark"):
+                    other = await opened(browser, complaints, key=ADMIN, scheme=scheme)
+                    for path in PAGES:
+                        await other.goto(base.rstrip("/") + path)
+                        await read_every_text(other)
+                    await ask_for_a_key(other, base)
+                    await read_every_text(other)
+                assert complaints == []
+                await miss_a_page(page, base)
+                await page.goto(base)
+                await a_page_whose_topic_must_not_be_read_says_why_until_it_may(page, log)
+                await lose_the_broker(page, context)
+            await expect(page.locator("#lost")).to_have_text(STALE, timeout=PATIENCE_MS)
+            await expect(page.locator("body.lost")).to_be_attached()
+    assert ADMIN not in str(lines)
+    sent = [(one["kind"], one["playbook"], one["key"]) for one in lines if one["event"] == "command_sent"]
+    assert sent == [(kind, PLAYBOOK, "operators") for kind in ("promote", "rollback", "edit")]
+
+
+MANY = 674
+LONG = version(
+    "support/long",
+    1,
+    entries=tuple(
+        Entry(
+            id=f"x-{number:05d}",
+            section=ACE_SECTIONS[number * len(ACE_SECTIONS) // MANY],
+            content=f"lesson number {number} " + "with words " * (number % 20),
+        )
+        for number in range(MANY)
+    ),
+)
+
+
+async def look_through_a_long_playbook(page: Page, base: str) -> None:
+    """However many entries there are, the page is short and has those in sight; all are found, by several ways."""
+    entries = page.locator("[data-entry]")
+    await page.goto(f"{base}playbook?name={LONG.name}")
+    await expect(page.locator("[data-entry='x-00000']")).to_be_visible(timeout=PATIENCE_MS)
+    assert await entries.count() < MANY / 5
+    assert await page.evaluate("document.documentElement.scrollHeight") < SHORT_PAGE
+    await expect(page.get_by_text(re.compile(r"about [\d,]+ of 16,000 prompt tokens"))).to_be_visible()
+    await page.get_by_role("navigation", name="Sections").get_by_role("button", name="Others").click()
+    await expect(page.locator("[data-entry='x-00578']")).to_be_visible(timeout=PATIENCE_MS)
+    await page.get_by_label("Find in this version").fill("NUMBER 300")
+    await expect(entries).to_have_count(1, timeout=PATIENCE_MS)
+    await page.get_by_role("link", name="Link to x-00300").click()
+    permalink = f"{base}playbook?name={LONG.name}&version=1&entry=x-00300"
+    await expect(page).to_have_url(permalink, timeout=PATIENCE_MS)
+    await page.goto(permalink)
+    await expect(page.locator("[data-entry='x-00300'].chosen")).to_be_in_viewport(timeout=PATIENCE_MS)
+
+
+SHORT_PAGE = 1600
+
+
+async def search_everything(page: Page, base: str) -> None:
+    """Find an entry of any playbook; the address has the search, and a result leads to the entry."""
+    await page.goto(base)
+    await page.keyboard.press("s")
+    await page.get_by_label("Search").fill("lesson 673")
+    await expect(page.get_by_text("1 of 675 entries; 0 of 2 playbooks by name")).to_be_visible(
+        timeout=PATIENCE_MS
+    )
+    await expect(page).to_have_url(f"{base}search?text=lesson+673", timeout=PATIENCE_MS)
+    await page.reload()
+    await page.get_by_role("link", name="Link to x-00673").click()
+    await expect(page.locator("[data-entry='x-00673'].chosen")).to_be_in_viewport(timeout=PATIENCE_MS)
+
+
+async def ask_for_a_key(page: Page, base: str) -> None:
+    await page.goto(f"{base}playbook?name={PLAYBOOK}")
+    await page.get_by_role("button", name="Roll back").click()
+    await expect(page.get_by_role("dialog")).to_be_visible(timeout=PATIENCE_MS)
+
+
+async def give_commands(page: Page, base: str, context: Context) -> None:
+    """Promote, roll back, edit and export; the key that may is asked for, and is nowhere in the browser."""
+    dialog, outcome = page.get_by_role("dialog"), page.locator(".outcome")
+    await page.goto(f"{base}playbook?name={PLAYBOOK}&version=2")
+    await page.get_by_role("button", name="Promote").click()
+    for key, why in (
+        ("x" * 24, "nobody has this key"),
+        (WRITER, "this key has not the scope playbooks:admin"),
+    ):
+        await dialog.get_by_label("Key").fill(key)
+        await dialog.get_by_role("button", name="Use this key").click()
+        await expect(dialog.get_by_role("alert")).to_have_text(why, timeout=PATIENCE_MS)
+    await dialog.get_by_label("Key").fill(ADMIN)
+    await page.keyboard.press("Enter")
+    await dialog.get_by_label("Label").fill("latest")
+    await dialog.get_by_role("button", name="Promote").click()
+    refused = dialog.get_by_text("latest moves by itself: it is no label to set")
+    await expect(refused).to_be_visible(timeout=PATIENCE_MS)
+    await dialog.get_by_label("Label").fill("production")
+    await dialog.get_by_role("button", name="Promote").click()
+    await expect(outcome).to_have_text("production points at version 2.", timeout=PATIENCE_MS)
+    await expect(page.get_by_role("link", name="production → version 2")).to_be_visible(timeout=PATIENCE_MS)
+    await page.get_by_role("button", name="Roll back").click()
+    await expect(dialog.get_by_text("Version 4 will say what version 2 says")).to_be_visible()
+    await page.keyboard.press("Escape")
+    await expect(dialog).to_be_hidden(timeout=PATIENCE_MS)
+    assert context.playbooks.latest(PLAYBOOK).version == len(("one", "two", "three"))
+    await page.get_by_role("button", name="Roll back").click()
+    await dialog.get_by_role("button", name="Roll back").click()
+    await expect(outcome).to_have_text("Version 4 is there.", timeout=PATIENCE_MS)
+    await edit(page, context)
+    await export(page)
+    kept = "JSON.stringify([{...localStorage}, {...sessionStorage}, document.cookie, location.href])"
+    assert ADMIN not in await page.evaluate(kept)
+    await page.get_by_role("button", name="operators").click()  # forgets the key
+    await page.get_by_role("button", name="Edit").click()
+    await expect(dialog.get_by_label("Key")).to_be_visible(timeout=PATIENCE_MS)
+    await page.keyboard.press("Escape")
+    made = context.playbooks.latest(PLAYBOOK)
+    assert (made.origin, made.issued_by) == ("edit", "key:operators")
+
+
+async def edit(page: Page, context: Context) -> None:
+    """Add an entry to the newest version as text; what cannot be read is refused, and nothing of it is lost."""
+    await page.get_by_role("button", name="version 4 is new").click()
+    await expect(page.get_by_text("version 4 of 4")).to_be_visible(timeout=PATIENCE_MS)
+    await page.get_by_role("button", name="Edit").click()
+    text = page.get_by_role("textbox", name="Playbook as text")
+    written = await text.input_value()
+    for added, told in (("no line of a playbook\n", page.get_by_text("the edited text: line 1")), ("", None)):
+        await text.fill(f"{added}{written}- a lesson of mine\n")
+        await page.get_by_role("button", name="Save").click()
+        if told is not None:
+            await expect(told).to_be_visible(timeout=PATIENCE_MS)
+    await expect(page.locator(".outcome")).to_have_text("Version 5 is there.", timeout=PATIENCE_MS)
+    assert "a lesson of mine" in [one.content for one in context.playbooks.latest(PLAYBOOK).entries]
+
+
+async def export(page: Page) -> None:
+    for name, file, beginning in (
+        ("Markdown", "support-refunds-4.md", "# support/refunds (version 4)"),
+        ("JSON", "support-refunds-4.json", "{"),
+        ("ACE text", "support-refunds-4.txt", "## STRATEGIES & INSIGHTS"),
+        ("SKILL.md", "SKILL.md", "---"),
+    ):
+        await page.get_by_role("button", name="Export").click()
+        async with page.expect_download(timeout=PATIENCE_MS) as download:
+            await page.get_by_role("menuitem", name=name).click()
+        await expect(page.get_by_role("menu")).to_be_hidden(timeout=PATIENCE_MS)
+        saved = await download.value
+        assert saved.suggested_filename == file
+        text = await asyncio.to_thread(Path(await saved.path()).read_text)
+        assert text.startswith(beginning)
 
 
 async def a_page_whose_topic_must_not_be_read_says_why_until_it_may(page: Page, log: GuardedLog) -> None:
@@ -348,8 +521,8 @@ FAINT = r"""() => {
   while (texts.nextNode()) {
     const text = texts.currentNode.data.trim(), e = texts.currentNode.parentElement, style = getComputedStyle(e);
     if (!text || !e.checkVisibility({checkOpacity: true, checkVisibilityCSS: true})) continue;
-    if (e.closest('[aria-hidden=true], script, style, .q-tooltip')) continue;
-    const back = behind(e), colour = parsed(style.color);
+    if (e.closest('[aria-hidden=true], script, style, .q-tooltip, .graph.tree')) continue;
+    const back = behind(e), colour = parsed(e instanceof SVGElement ? style.fill : style.color);
     colour[3] *= above(e).reduce((o, x) => o * getComputedStyle(x).opacity, 1);
     const [dark, bright] = [light(back), light(over(colour, back))].sort((a, b) => a - b);
     const ratio = (bright + .05) / (dark + .05), size = parseFloat(style.fontSize);
@@ -357,7 +530,8 @@ FAINT = r"""() => {
   }
   return found;
 }"""
-"""Returns the texts whose contrast is below what WCAG 2 asks for (AA), with it."""
+"""Returns the texts whose contrast is below what WCAG 2 asks for (AA), with it; marks on the nodes of a tree repeat
+what the table beside it says."""
 
 
 @asynccontextmanager

@@ -1,9 +1,9 @@
-"""Batches: the last ones, and any of them as a tree."""
+"""Batches: the last ones, and any of them as a tree with all its nodes."""
 
 from nicegui import ui
 
-from combee.dashboard.pieces import Tree, fill, following, heading, table, unreadable
-from combee.dashboard.views import batch_rows, current_batch
+from combee.dashboard.pieces import BatchTree, fill, following, heading, table, unreadable
+from combee.dashboard.views import batch_rows, current_batch, node_rows
 from combee.gateway.context import Context
 from combee_schemas import topics
 
@@ -15,6 +15,16 @@ COLUMNS = {
     "took": "took",
     "version": "version",
 }
+NODES = {
+    "node": "node",
+    "state": "state",
+    "operations": "operations",
+    "tokens": "tokens below it",
+    "reason": "reason",
+}
+NODE_STATE = """<q-td :props="props" :data-state="props.row.kind">
+<q-icon :name="props.row.icon" :class="['chip', props.row.kind]" aria-hidden="true"></q-icon>
+<span class="beside">{{ props.value }}</span></q-td>"""
 
 
 def page(context: Context, batch_id: str = "") -> None:
@@ -22,7 +32,10 @@ def page(context: Context, batch_id: str = "") -> None:
     heading("Batches")
     unreadable(context, topics.BATCHES, *topics.SCAN, topics.UPDATES, topics.HISTORY)
     missing = ui.label("This batch is not among the last 50.").classes("quiet")
-    tree = Tree()
+    tree = BatchTree()
+    heading("Its nodes", 2)
+    nodes = table(NODES, key="id", label="Nodes", virtual=True).classes("short")
+    nodes.add_slot("body-cell-state", NODE_STATE)
     heading("The last batches", 2)
     rows = table(
         COLUMNS,
@@ -37,6 +50,7 @@ def page(context: Context, batch_id: str = "") -> None:
         missing.set_visibility(bool(batch_id) and chosen is None)
         if chosen is not None or not batch_id:
             tree.show(chosen)
+            fill(nodes, node_rows(chosen) if chosen else [])
         fill(rows, batch_rows(now.batches))
 
     following(context, show)

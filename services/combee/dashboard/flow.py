@@ -1,35 +1,46 @@
-"""The first page: the flow with rates and lag, windows filling, the running batch, the newest versions."""
+"""The flow: topics and services with rates and lag, windows filling, the running batch, the newest versions."""
 
 from nicegui import ui
 
 from combee.core.live.values import LivePlaybook, Snapshot
-from combee.dashboard.pieces import Tree, fill, following, heading, table, unreadable
-from combee.dashboard.views import Card, Row, cards, current_batch, share_full, version_rows
+from combee.dashboard import graphs
+from combee.dashboard.pieces import BatchTree, Graph, fill, following, heading, table, unreadable
+from combee.dashboard.views import Row, current_batch, share_full, stage_rows, version_rows
 from combee.dashboard.wording import address
 from combee.gateway.context import Context
 
 WINDOWS = 8
+TOPICS = {"name": "topic", "rate": "offsets per second", "offsets": "offsets so far", "lag": "its readers"}
+VERSIONS = {
+    "name": "playbook",
+    "version": "version",
+    "from": "from",
+    "entries": "entries",
+    "reflections": "reflections",
+    "retention": "retention",
+    "took": "took",
+    "at": "at (UTC)",
+}
 
 
 def page(context: Context) -> None:
     """Build the page."""
     heading("Flow")
     unreadable(context)
-    flow = _Cards()
+    flow = Graph("flow")
+    with ui.expansion("The same as a table").classes("w-full").props("dense"):
+        stages = table(TOPICS, key="name", label="Topics")
     heading("Windows", 2)
     windows = _Windows()
     heading("Running batch", 2)
-    tree = Tree()
+    tree = BatchTree()
     heading("Newest versions", 2)
-    columns = {
-        "name": "playbook", "version": "version", "from": "from", "entries": "entries",
-        "reflections": "reflections", "retention": "retention", "took": "took", "at": "at (UTC)",
-    }  # fmt: skip
-    versions = table(columns, key="id", label="Newest versions", on_open=_open)
+    versions = table(VERSIONS, key="id", label="Newest versions", on_open=_open)
 
     def show() -> None:
         now = context.live.shared()
-        flow.show(cards(now.stages))
+        flow.show(graphs.flow(now.stages))
+        fill(stages, stage_rows(now.stages))
         windows.show(now)
         tree.show(current_batch(now.batches))
         fill(versions, version_rows(now))
@@ -39,30 +50,6 @@ def page(context: Context) -> None:
 
 def _open(row: Row) -> None:
     ui.navigate.to(address(str(row["name"]), row["version"]))
-
-
-class _Cards:
-    """The topics in flow order."""
-
-    def __init__(self) -> None:
-        self._grid = ui.element("div").classes("cards")
-        self._parts: dict[str, tuple[ui.element, dict[str, ui.label]]] = {}
-
-    def show(self, now: tuple[Card, ...]) -> None:
-        for card in now:
-            if card.name not in self._parts:
-                self._parts[card.name] = self._build(card.name)
-            box, labels = self._parts[card.name]
-            box.classes(replace=f"card {card.state}")
-            for name, label in labels.items():
-                label.text = getattr(card, name)
-
-    def _build(self, name: str) -> tuple[ui.element, dict[str, ui.label]]:
-        with self._grid, ui.element("section").props(f'aria-label="{name}"') as box:
-            ui.label(name).classes("name")
-            parts = {one: ui.label().classes(one) for one in ("rate", "offsets", "lag")}
-            parts["offsets"].classes("quiet")
-        return box, parts
 
 
 class _Windows:

@@ -5,16 +5,19 @@ from http import HTTPStatus
 
 from nicegui import events, ui
 
-from combee.dashboard import batches, dead_letters, flow, playbooks, plots
+from combee.dashboard import batches, dead_letters, flow, playbook, playbooks, plots, search, start
+from combee.dashboard.admin import Admin
 from combee.dashboard.look import CSS, LOST
 from combee.dashboard.pieces import heading
 from combee.dashboard.wording import moment
 from combee.gateway.context import Context
 
 PAGES = (
-    ("f", "Flow", "/"),
-    ("b", "Batches", "/batches"),
+    ("n", "Newest", "/"),
     ("p", "Playbooks", "/playbooks"),
+    ("s", "Search", "/search"),
+    ("f", "Flow", "/flow"),
+    ("b", "Batches", "/batches"),
     ("l", "Learning", "/learning"),
     ("d", "Dead letters", "/dead-letters"),
 )
@@ -40,17 +43,22 @@ def frame(context: Context) -> None:
             links[path] = ui.link(name, path).classes("nav").props(f'aria-keyshortcuts="{key}"')
             links[path].tooltip(f"shortcut: {key}")
         ui.space()
+        admin = Admin(context)
         turn = _theme()
     _shortcuts(turn)
     _stale(context)
     with ui.element("div").classes("page") as content:
         pages = ui.sub_pages(
             {
-                "/": lambda: flow.page(context),
+                "/": lambda: start.page(context),
+                "/flow": lambda: flow.page(context),
                 "/batches": lambda: batches.page(context),
                 "/batches/{batch_id}": lambda batch_id: batches.page(context, batch_id),
-                "/playbooks": lambda: playbooks.overview(context),
-                "/playbook": lambda name="", version="": playbooks.page(context, name, version),
+                "/playbooks": lambda: playbooks.page(context),
+                "/playbook": lambda name="", version="", entry="": playbook.page(
+                    context, admin, name, version, entry
+                ),
+                "/search": lambda text="": search.page(context, text),
                 "/learning": lambda playbook="": plots.page(context, playbook),
                 "/dead-letters": lambda: dead_letters.page(context),
             },
@@ -58,7 +66,7 @@ def frame(context: Context) -> None:
         )
         with ui.element("div") as missing:
             heading("There is no such page")
-            ui.link("To the flow", "/")
+            ui.link("To the newest lessons", "/")
     ui.skip_link("Skip to the content", target=content)
 
     def arrived(path: str) -> None:

@@ -1,7 +1,11 @@
 """How it looks: one sheet, both themes; what a screen reader skips is decoration only; what no server can show."""
 
 CSS = """
-:root { --line: rgba(138,143,152,.35); --done: #1f7a51; --ready: #b97412; --merged: #8657c9; --failed: #c64545; }
+:root { --line: rgba(138,143,152,.35); --done: #1f7a51; --ready: #a8650a; --merged: #8657c9; --failed: #c64545;
+  --waiting: #767c86; --quiet: #767c86; --edge: #b4b9c2; --flowing: #2f6fd0; --behind: #8a5208; --page: #fff;
+  --box: #eef1f6; }
+.body--dark { --edge: #5a616d; --quiet: #8a919c; --flowing: #5c95ee; --behind: #efb04f; --page: #121212;
+  --box: #2b313b; --waiting: #9aa1ac; }
 .bar { background: #20242b; padding: 4px 12px; }
 .links { display: flex; flex-wrap: wrap; align-items: center; gap: 0 4px; width: 100%; max-width: 1164px;
   margin: 0 auto; }
@@ -18,7 +22,13 @@ a.nav[aria-current] { background: #3a414d; color: #fff; box-shadow: inset 0 -2px
 .page .nicegui-sub-pages { display: flex; flex-direction: column; gap: 8px; align-items: stretch; width: 100%; }
 .page h1 { font-size: 22px; font-weight: 600; margin: 8px 0 4px; line-height: 1.3; overflow-wrap: anywhere; }
 .page h2 { font-size: 16px; font-weight: 600; margin: 20px 0 2px; line-height: 1.3; overflow-wrap: anywhere; }
-.page { --q-primary: #1f66d0; } .body--dark .page, .body--dark .q-dialog { --q-primary: #86b4ff; }
+.page, .q-dialog, .q-menu { --q-primary: #1f66d0; }
+.body--dark .page, .body--dark .q-dialog, .body--dark .q-menu { --q-primary: #86b4ff; }
+.body--dark .q-btn.bg-primary { color: #121212 !important; }
+.q-dialog .title { font-size: 17px; font-weight: 600; } .q-dialog .wide { width: min(1000px, 94vw); max-width: 94vw; }
+.edited textarea { font-family: ui-monospace, monospace; font-size: 13px; height: 55vh !important; }
+.wrong { color: #b3261e; } .body--dark .wrong { color: #ff9c94; } .wrong:empty { display: none; }
+.outcome { border-left: 3px solid var(--flowing); padding: 4px 10px; font-weight: 600; }
 .page a { color: #1f66d0; } .body--dark .page a { color: #86b4ff; }
 .page a:not(:hover) { text-decoration-color: rgba(79,143,247,.4); }
 .q-table a { color: #2f6fd0; text-decoration: underline; }
@@ -26,12 +36,18 @@ a.nav[aria-current] { background: #3a414d; color: #fff; box-shadow: inset 0 -2px
 .quiet { opacity: .76; font-size: 13px; overflow-wrap: anywhere; }
 .unreadable { color: #20242b; background: #f5b942; border-radius: 10px; padding: 4px 10px; white-space: pre-line; }
 .told { display: flex; flex-direction: column; gap: 2px; }
-.cards { display: grid; grid-template-columns: repeat(5, minmax(0, 1fr)); gap: 8px; width: 100%; }
-.card { border: 1px solid var(--line); border-radius: 8px; padding: 8px 12px; min-width: 0; }
-.card .name { font-weight: 600; } .card .rate { font-size: 20px; line-height: 1.5; } .card .lag { font-size: 13px; }
-.card.idle .rate { opacity: .65; }
-.card.behind { border-color: #d18f2b; } .card.behind .lag { color: #96590a; font-weight: 600; }
-.body--dark .card.behind .lag { color: #efb04f; }
+.tiles { display: flex; flex-wrap: wrap; gap: 8px; width: 100%; }
+.page a.tile { border: 1px solid var(--line); border-radius: 8px; padding: 6px 14px; min-width: 130px; color: inherit;
+  text-decoration: none; } .page a.tile:hover { border-color: var(--flowing); }
+.tile .number { font-size: 20px; font-weight: 600; font-variant-numeric: tabular-nums; }
+.page a.tile.bad { border-color: var(--failed); } .tile.bad .number::after { content: " !"; color: var(--failed); }
+.lessons { display: flex; flex-direction: column; gap: 18px; width: 100%; }
+.learned { display: flex; flex-direction: column; gap: 6px; width: 100%; }
+.page .learned h2 { margin: 8px 0 0; } .learned .more { padding-left: 13px; }
+.quotes { display: flex; flex-direction: column; gap: 2px; margin: 4px 0 0; }
+.quote { border-left: 2px solid var(--line); padding-left: 8px; font-style: italic; }
+
+.graph.flow { width: 100%; height: 350px; } .graph.tree { width: 100%; min-width: 300px; height: 300px; }
 .stale { background: #f5b942; color: #20242b; font-weight: 600; padding: 8px 12px; text-align: center; width: 100%; }
 #lost { position: fixed; inset: 0 0 auto; z-index: 9999; } #popup { display: none; }
 body.lost .page, .stale:not(.hidden) ~ .page { opacity: .45; filter: grayscale(1); }
@@ -39,30 +55,38 @@ body.lost .page, .stale:not(.hidden) ~ .page { opacity: .45; filter: grayscale(1
 .window { display: grid; grid-template-columns: minmax(120px, 240px) 1fr 110px; gap: 12px; align-items: center;
   width: 100%; overflow-wrap: anywhere; }
 .window .count { text-align: right; font-variant-numeric: tabular-nums; }
-.tree { border: 1px solid var(--line); border-radius: 8px; padding: 8px 12px; width: 100%; }
-.level { display: grid; grid-template-columns: 130px 64px 1fr; gap: 8px; align-items: center; width: 100%;
-  padding: 4px 0; }
-.level + .level { border-top: 1px solid rgba(138,143,152,.18); }
-.families { display: flex; flex-wrap: wrap; gap: 6px; }
-.family { display: flex; flex-wrap: wrap; gap: 4px; padding: 3px; border-radius: 14px;
-  background: rgba(138,143,152,.14); }
-.chip { width: 22px; height: 22px; border-radius: 50%; font-size: 14px; color: #767c86; cursor: pointer;
-  border: 1px solid rgba(138,143,152,.6); }
-.chip.ready { color: #fff; background: var(--ready); border-color: var(--ready);
-  animation: pulse 1.2s ease-in-out infinite; }
+.chip { width: 20px; height: 20px; border-radius: 50%; font-size: 14px; color: var(--waiting);
+  border: 1px solid var(--waiting); }
+.chip.ready { color: #fff; background: var(--ready); border-color: var(--ready); }
 .chip.done { color: #fff; background: var(--done); border-color: var(--done); }
 .chip.merged { color: #fff; background: var(--merged); border-color: var(--merged); }
 .chip.failed { color: #fff; background: var(--failed); border-color: var(--failed); }
-@keyframes pulse { 50% { opacity: .55; } }
-@media (prefers-reduced-motion: reduce) { .chip.ready { animation: none; } }
+.beside { padding-left: 6px; }
+.graph.tree path[fill="var(--ready)"] { animation: pulse 1.2s ease-in-out infinite; }
+@keyframes pulse { 50% { opacity: .5; } }
+@media (prefers-reduced-motion: reduce) { .graph.tree path { animation: none !important; } }
+.virtual .q-table__middle { max-height: min(640px, 75vh); } .short .q-table__middle { max-height: 300px; }
+.virtual thead th { position: sticky; top: 0; z-index: 1; background: var(--page); }
 .legend { display: flex; flex-wrap: wrap; gap: 4px 16px; }
 .legend > div { display: flex; gap: 6px; align-items: center; }
-.legend .chip { cursor: default; width: 18px; height: 18px; font-size: 12px; animation: none; }
+.legend .chip { width: 18px; height: 18px; font-size: 12px; }
 .plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 420px), 1fr)); gap: 0 24px;
   width: 100%; } .plots > div { min-width: 0; }
 .plot { height: 230px; width: 100%; }
 .slide { display: grid; grid-template-columns: auto 1fr auto auto; gap: 12px; align-items: center; width: 100%;
   padding: 0 4px; }
+.tools, .names, .labels { display: flex; flex-wrap: wrap; align-items: center; gap: 6px 16px; width: 100%; }
+.sizes { display: flex; flex-wrap: wrap; align-items: center; gap: 4px 12px; }
+.sizes .q-linear-progress { width: 180px; }
+.page a.pill { border: 1px solid var(--line); border-radius: 12px; padding: 1px 10px; text-decoration: none; }
+.page a.pill.here { border-color: var(--flowing); font-weight: 600; }
+.jump { display: flex; gap: 6px; width: 100%; overflow-x: auto; padding: 3px; }
+.jump .q-btn { flex: none; padding: 2px 10px; font-size: 13px; }
+.about .q-btn { font-size: 12px; padding: 0 6px; }
+.listing { width: 100%; height: max(360px, calc(100vh - 330px)); border: 1px solid var(--line); border-radius: 8px; }
+.page .listing .section { display: block; margin: 0; padding: 12px 10px 4px; font-size: 15px; font-weight: 600; }
+.entry.chosen { outline: 2px solid var(--flowing); outline-offset: -2px; }
+.entry .before { opacity: .8; }
 .entry { border-left: 3px solid transparent; padding: 5px 10px; width: 100%; overflow-wrap: anywhere; }
 .entry.added { border-color: #2fa36b; background: rgba(47,163,107,.10); }
 .entry.removed { border-color: #c64545; background: rgba(198,69,69,.10); } .entry.removed .words { opacity: .8; }
@@ -71,14 +95,13 @@ body.lost .page, .stale:not(.hidden) ~ .page { opacity: .45; filter: grayscale(1
 .words { white-space: pre-wrap; overflow-wrap: anywhere; }
 .close { position: absolute; top: 6px; right: 6px; } .head { padding-right: 40px; }
 .facts { display: grid; grid-template-columns: 110px 1fr; gap: 6px 12px; width: 100%; }
-@media (max-width: 900px) { .cards { grid-template-columns: repeat(auto-fill, minmax(190px, 1fr)); } }
 @media (max-width: 640px) {
-  .cards { grid-template-columns: repeat(2, minmax(0, 1fr)); }
+  .graph.flow { height: 640px; } .page a.tile { min-width: 0; flex: 1 1 28%; padding: 6px 8px; }
   .page .q-table th { white-space: nowrap; } .page .q-table td { min-width: 90px; }
   .nicegui-content { padding: 8px; } .page { padding: 0 2px 40px; }
   .brand { width: 100%; margin-bottom: 2px; } a.nav { padding: 7px 7px; font-size: 13px; }
   .links .corner { position: absolute; top: 2px; right: 8px; }
-  .level { grid-template-columns: 1fr auto; } .level .families { grid-column: 1 / -1; }
+  .jump { flex-wrap: nowrap; } .listing { height: max(420px, 75vh); }
   .window { grid-template-columns: 1fr auto; gap: 4px 12px; }
   .window .q-linear-progress { grid-column: 1 / -1; grid-row: 2; }
   .slide { grid-template-columns: auto 1fr auto; } .slide .which { grid-column: 1 / -1; grid-row: 2; }

@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Callable
-from functools import partial
+from copy import deepcopy
 
 from nicegui import ui
 
 from combee.core.live.values import LiveBatch
-from combee.dashboard.views import KINDS, Chip, Level, Row, headline, levels
+from combee.dashboard.charts import Options
+from combee.dashboard.graphs import Drawn, tree
+from combee.dashboard.views import KINDS, Row, headline
 from combee.gateway.context import Context
 from combee_schemas.topics import AnyTopic
 
@@ -20,7 +22,8 @@ def fill(shown: ui.table, rows: list[Row]) -> None:
     """Put rows into a table, if they are others; pages are offered only where there are several."""
     if shown.rows != rows:
         shown.rows = rows
-        shown.props["hide-pagination"] = len(rows) <= PAGE_ROWS
+        if "virtual-scroll" not in shown.props:
+            shown.props["hide-pagination"] = len(rows) <= PAGE_ROWS
         shown.update()
 
 
@@ -67,15 +70,25 @@ def unreadable(context: Context, *topics: AnyTopic) -> None:
 
 
 def table(
-    columns: dict[str, str], *, key: str, label: str, on_open: Callable[[Row], None] | None = None
+    columns: dict[str, str],
+    *,
+    key: str,
+    label: str,
+    on_open: Callable[[Row], None] | None = None,
+    virtual: bool = False,
 ) -> ui.table:
-    """Return an empty table; with ``on_open`` its first column is a link."""
+    """Return an empty table; with ``on_open`` its first column is a link.
+
+    A ``virtual`` one scrolls in itself, however many rows it has: those in sight alone are in the page.
+    """
     described = [
         {"name": name, "label": title, "field": name, "align": "left", "sortable": True}
         for name, title in columns.items()
     ]
-    made = ui.table(columns=described, rows=[], row_key=key, pagination=PAGE_ROWS).classes("w-full")
-    made.props(f'flat dense wrap-cells role="region" aria-label="{label}"')
+    made = ui.table(columns=described, rows=[], row_key=key, pagination=None if virtual else PAGE_ROWS)
+    made.classes("w-full").props(f'flat dense wrap-cells role="region" aria-label="{label}"')
+    if virtual:
+        made.classes("virtual").props("virtual-scroll tabindex=0")
     made.add_slot("no-data", "<div class='quiet'>Nothing yet</div>")
     if on_open is not None:
         first = next(iter(columns))
@@ -85,75 +98,45 @@ def table(
     return made
 
 
-class Tree:
-    """A batch as rows of nodes, root first; nodes light up as their results arrive."""
+class Graph:
+    """A drawing that changes; what is on it is also said in words, and in a table beside it."""
+
+    def __init__(self, kind: str) -> None:
+        self._drawn = ui.echart({}, renderer="svg").classes(f"graph {kind}").props("role=img")
+        self._shown: Options = {}
+
+    def set_visibility(self, *, shown: bool) -> None:
+        """Show it or hide it."""
+        self._drawn.set_visibility(shown)
+
+    def show(self, drawn: Drawn) -> None:
+        """Draw it anew, if it is another one."""
+        if self._shown == drawn.options:
+            return
+        self._shown = drawn.options
+        self._drawn.props["aria-label"] = drawn.words
+        self._drawn.options.clear()
+        self._drawn.options.update(deepcopy(drawn.options))
+        self._drawn.update()
+
+
+class BatchTree:
+    """A batch as a tree, with what it is in words."""
 
     def __init__(self) -> None:
         self._title = ui.label().classes("words")
         self._why = ui.label().classes("quiet")
-        self._rows = ui.element("div").classes("tree").props('role="group" aria-label="Nodes"')
-        self._rows.set_visibility(False)
-        self._told = ui.label().classes("words told").props("aria-live=polite")
-        """What the node says that has the focus: fingers and keyboards see no tooltip."""
+        self._graph = Graph("tree")
         _legend()
-        self._batch, self._focus = "", ""
-        self._chips: dict[str, ui.icon] = {}
-        self._shown: dict[str, Chip] = {}
-        self._done: list[ui.label] = []
 
     def show(self, batch: LiveBatch | None) -> None:
         """Show a batch as it stands."""
-        self._rows.set_visibility(batch is not None)
+        self._graph.set_visibility(shown=batch is not None)
         if batch is None:
             self._title.text = "No batch yet: it begins when a window is full, or has waited long enough."
             return
         self._title.text, self._why.text = headline(batch), batch.shape_reason
-        shown = levels(batch)
-        if self._batch != batch.batch_id:
-            self._build(batch.batch_id, shown)
-        for label, level in zip(self._done, shown, strict=True):
-            label.text = level.done
-        for chip in (chip for level in shown for family in level.families for chip in family):
-            if self._shown.get(chip.node_id) != chip:
-                self._shown[chip.node_id] = chip
-                _change(self._chips[chip.node_id], chip)
-        self._tell(self._focus)
-
-    def _tell(self, node_id: str) -> None:
-        chip = self._shown.get(node_id)
-        self._focus = node_id
-        self._told.text = chip.title if chip else ""
-
-    def _build(self, batch_id: str, shown: tuple[Level, ...]) -> None:
-        self._batch, self._focus = batch_id, ""
-        self._chips.clear()
-        self._shown.clear()
-        self._done.clear()
-        self._rows.clear()
-        with self._rows:
-            for level in shown:
-                with ui.element("div").classes("level"):
-                    ui.label(level.name)
-                    self._done.append(ui.label(level.done).classes("quiet"))
-                    with ui.element("div").classes("families"):
-                        for family in level.families:
-                            self._family(family)
-
-    def _family(self, family: tuple[Chip, ...]) -> None:
-        with ui.element("div").classes("family"):
-            for chip in family:
-                shown = self._chips[chip.node_id] = ui.icon(chip.icon).props("tabindex=0")
-                shown.on("focus", partial(self._tell, chip.node_id))
-
-
-def _change(shown: ui.icon, chip: Chip) -> None:
-    shown.props["name"] = chip.icon
-    shown.props.update(
-        {"role": "button", "title": chip.title, "aria-label": chip.title, "data-state": chip.kind}
-    )
-    shown.props["aria-hidden"] = "false"
-    shown.classes(replace=f"chip {chip.kind}")
-    shown.update()
+        self._graph.show(tree(batch))
 
 
 def _legend() -> None:

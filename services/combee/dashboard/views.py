@@ -1,23 +1,26 @@
 """What the pages show, worked out from a live picture; pure, so that it is tested without a browser."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from typing import Any
 
 from combee.core.live.values import LiveBatch, LiveNode, LivePlaybook, Snapshot, Stage
 from combee.core.redact import redacted
-from combee.dashboard.wording import moment, percent
+from combee.dashboard.wording import matching, moment, percent, prompt_tokens
+from combee_schemas.playbook import Playbook, Spend
 
 KINDS = {
     "waiting": ("hourglass_empty", "waits for its children"),
     "ready": ("more_horiz", "asks the model, or is about to"),
     "done": ("check", "done"),
-    "merged": ("call_merge", "merged by code: its call failed for good"),
+    "merged": ("swap_horiz", "merged by code: its call failed for good"),
     "failed": ("close", "failed: nothing of it survives"),
 }
 """What a node may be: an icon, so that colour is never all there is, and words."""
 SPOILT = {"merged", "failed"}
-Row = dict[str, str | int | float]
+Row = dict[str, Any]
+MOST_PLAYBOOKS = 500
+"""Of more, a search finds the others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,41 +35,26 @@ class Card:
     """behind, idle, or empty."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chip:
-    """One node of a tree: an icon, a kind for its colour, and words for whoever cannot see it."""
-
-    node_id: str
-    icon: str
-    kind: str
-    title: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Level:
-    """One level of a tree; the children of one node stand together."""
-
-    name: str
-    done: str
-    families: tuple[tuple[Chip, ...], ...]
-
-
-def cards(stages: Iterable[Stage]) -> tuple[Card, ...]:
-    """Return the flow, topic by topic."""
-    return tuple(_card(one) for one in stages)
-
-
-def _card(stage: Stage) -> Card:
+def card(stage: Stage) -> Card:
+    """Return one topic as people read it."""
     behind = bool(stage.lag)
     waited = f", oldest {stage.lag_s:.0f} s" if behind and stage.lag_s else ""
     lag = "" if stage.lag is None else f"{stage.lag:,} open{waited}" if behind else "all done"
     return Card(
         name=stage.name,
         rate=f"{stage.rate_per_s:,.1f} /s",
-        offsets=f"{stage.offsets:,} offsets",
+        offsets=f"{stage.offsets:,}",
         lag=lag,
         state="behind" if behind else "" if stage.rate_per_s else "idle",
     )
+
+
+def stage_rows(stages: Iterable[Stage]) -> list[Row]:
+    """Return a table of topics in flow order."""
+    return [
+        {"name": one.name, "rate": one.rate, "offsets": one.offsets, "lag": one.lag or "–"}
+        for one in map(card, stages)
+    ]
 
 
 def share_full(playbook: LivePlaybook) -> float:
@@ -88,49 +76,103 @@ def headline(batch: LiveBatch) -> str:
     return f"{batch.playbook} · batch {batch.sequence} · {batch.reflections} reflections{why} · {so_far}"
 
 
-def levels(batch: LiveBatch) -> tuple[Level, ...]:
-    """Return a tree, root first; a batch that is over counts as done whatever was read of it."""
-    return tuple(_level(batch, level) for level in reversed(range(len(batch.widths))))
+def kind_of(node: LiveNode, *, is_over: bool) -> str:
+    """Return what a node is, of ``KINDS``; in a batch that is over it is done whatever was read of it."""
+    return node.status if node.status in SPOILT else "done" if is_over else node.state
 
 
-def _level(batch: LiveBatch, level: int) -> Level:
+def node_words(node: LiveNode, *, is_over: bool) -> str:
+    """Return what a node is, in a sentence."""
+    return f"node {node.index} of level {node.level}: {KINDS[kind_of(node, is_over=is_over)][1]}"
+
+
+def node_rows(batch: LiveBatch) -> list[Row]:
+    """Return a table of a batch's nodes, root first."""
     is_over = batch.version is not None
-    inside = [node for node in batch.nodes if node.level == level]
-    families = [
-        tuple(_chip(node, is_over=is_over) for node in family)
-        for _, family in groupby(inside, key=lambda node: node.parent_id)
-    ]
-    done = len(inside) if is_over else sum(node.state == "done" for node in inside)
-    suffix = " · root" if level == len(batch.widths) - 1 else "" if level else " · groups"
-    return Level(name=f"level {level}{suffix}", done=f"{done} of {len(inside)}", families=tuple(families))
-
-
-def _chip(node: LiveNode, *, is_over: bool) -> Chip:
-    kind = node.status if node.status in SPOILT else "done" if is_over else node.state
-    icon, words = KINDS[kind]
-    told = f"node {node.index} of level {node.level}: {words}"
-    if node.state == "done":
-        told += f"; {node.operations} operations, {node.tokens_in + node.tokens_out:,} tokens below it"
-    if node.reason:
-        told += f"; {redacted(node.reason)}"
-    return Chip(node_id=node.node_id, icon=icon, kind=kind, title=told)
-
-
-def playbook_rows(playbooks: Iterable[LivePlaybook]) -> list[Row]:
-    """Return a table of playbooks."""
+    top = len(batch.widths) - 1
     return [
         {
-            "name": one.name,
-            "version": one.version,
-            "entries": one.entries,
-            "window": f"{one.waiting} of {one.batch_size}",
-            "retention": percent(one.retention),
-            "tokens": f"{one.spend_tokens:,}",
-            "cost": f"{one.spend_cost:,.2f}",
-            "changed": moment(one.changed_at_ms),
+            "id": node.node_id,
+            "node": f"level {node.level}{' · root' if node.level == top else ''} · {node.index}",
+            "kind": (kind := kind_of(node, is_over=is_over)),
+            "icon": KINDS[kind][0],
+            "state": KINDS[kind][1],
+            "operations": node.operations if node.state == "done" else "–",
+            "tokens": f"{node.tokens_in + node.tokens_out:,}" if node.state == "done" else "–",
+            "reason": redacted(node.reason) or "–",
         }
-        for one in playbooks
+        for node in sorted(batch.nodes, key=lambda node: (-node.level, node.index))
     ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """One number of the whole deployment, and the page that says more."""
+
+    number: str
+    what: str
+    address: str
+    state: str = ""
+    """bad where somebody should look."""
+
+
+def figures(now: Snapshot, playbooks: Iterable[Playbook]) -> list[Figure]:
+    """Return what there is at a glance."""
+    books = list(playbooks)
+    flying = sum(one.version is None for one in now.batches)
+    return [
+        Figure(number=f"{len(books):,}", what="playbooks", address="/playbooks"),
+        Figure(number=f"{sum(len(one.entries) for one in books):,}", what="lessons", address="/search"),
+        Figure(
+            number=f"{sum(one.waiting for one in now.playbooks):,}",
+            what="reflections waiting",
+            address="/flow",
+        ),
+        Figure(number=f"{flying:,}", what="batches under way", address="/batches"),
+        Figure(
+            number=f"{now.dead_letters:,}",
+            what="dead letters",
+            address="/dead-letters",
+            state="bad" if now.dead_letters else "",
+        ),
+    ]
+
+
+def playbook_rows(
+    shown: Iterable[LivePlaybook],
+    stored: Mapping[str, Playbook],
+    labels: Mapping[str, str],
+    text: str = "",
+    most: int = MOST_PLAYBOOKS,
+) -> tuple[list[Row], int]:
+    """Return a table of the playbooks whose names have all words of a text, and how many there are.
+
+    Those that changed last come first; the picture has them. All others are told from their newest version.
+    """
+    matches = matching(text)
+    live = {one.name: one for one in shown}
+    names = [
+        name for name in (*live, *(name for name in stored if name not in live)) if matches(name.casefold())
+    ]
+    return [
+        _playbook_row(name, live.get(name), stored.get(name), labels.get(name, "–")) for name in names[:most]
+    ], len(names)
+
+
+def _playbook_row(name: str, live: LivePlaybook | None, stored: Playbook | None, labels: str) -> Row:
+    spend = stored.spend if stored else Spend()
+    return {
+        "name": name,
+        "version": stored.version if stored else 0,
+        "entries": len(stored.entries) if stored else 0,
+        "prompt": prompt_tokens(stored.entries) if stored else 0,
+        "labels": labels,
+        "window": f"{live.waiting} of {live.batch_size}" if live else "–",
+        "retention": percent(live.retention if live else None),
+        "tokens": f"{spend.tokens:,}",
+        "cost": f"{spend.cost:,.2f}",
+        "changed": moment(live.changed_at_ms if live else stored.created_at_ms if stored else None),
+    }
 
 
 def batch_rows(batches: Iterable[LiveBatch]) -> list[Row]:

@@ -239,6 +239,22 @@ async def _sources(
     ]
 
 
+async def last_taught(log: Log, version: Playbook, ids: Collection[str]) -> dict[str, Reflection]:
+    """Return those of the reflections that were in the last batch of a version: two short reads find them."""
+    if version.manifest_offset < 0:
+        return {}
+    number = await log.partition_for(topics.BATCHES.name, version.name.encode())
+    source = TopicPartition(topic=topics.BATCHES.name, partition=number)
+    manifests = topics.BATCHES.under(
+        version.name, (await log.read_at(source, [version.manifest_offset])).values()
+    )
+    offsets = sorted(one.offset for batch in manifests for one in batch.members if one.reflection_id in ids)
+    number = await log.partition_for(topics.REFLECTIONS.name, version.name.encode())
+    source = TopicPartition(topic=topics.REFLECTIONS.name, partition=number)
+    records = (await log.read_at(source, offsets)).values() if offsets else ()
+    return {one.reflection_id: one for one in topics.REFLECTIONS.under(version.name, records)}
+
+
 async def _places(log: Log, name: str, ids: Collection[str]) -> dict[str, tuple[int, int]]:
     """Return where reflections stand and in which batch they are: the manifests say it."""
     found: dict[str, tuple[int, int]] = {}

@@ -1,54 +1,27 @@
 """What the dashboard's pages show, without a browser."""
 
 from combee.core import identity
-from combee.core.live.picture import Picture
 from combee.core.live.values import LivePlaybook, LiveVersion, Snapshot, Stage
-from combee.dashboard import charts, frame, views, wording
-from combee_schemas.batch import Batch, Member
+from combee.dashboard import charts, frame, graphs, views, wording
 from combee_schemas.dead_letter import DeadLetter
-from combee_schemas.plan import Plan
 from combee_schemas.playbook import Playbook
-from combee_schemas.scan import Partial
 from support.flat import changed, flat
-
-BATCH = identity.batch_id("a", 1)
-MANIFEST = flat(
-    Batch, batch_id=BATCH, playbook="a", sequence=1, seed=1, copies=2, widths=(3, 1), base_version=0, reason="size",
-    members=tuple(Member(offset=n, reflection_id=f"r{n}") for n in range(4)), through_offset=3, batch_size=4,
-)  # fmt: skip
-PLAN = Plan(batch_id=BATCH, playbook="a", sequence=1, widths=(3, 1), base_version=0, reflections=4)
-FAILED = flat(
-    Partial, plan=PLAN, node_id="n", parent_id="p", level=0, index=1, status="failed",
-    reason="password=hunter2hunter2"
-)  # fmt: skip
+from support.pictures import BATCH, FAILED, MANIFEST, picture
 
 
-def picture(*messages: Batch | Partial | Playbook | DeadLetter) -> Picture:
-    seen = Picture(batch_size=4)
-    for message in messages:
-        seen.take(message, 1_000)
-    return seen
-
-
-def test_a_tree_is_shown_root_first_with_a_mark_and_words_for_every_node() -> None:
+def test_the_nodes_of_a_batch_are_listed_root_first_with_a_mark_and_words_for_each() -> None:
     (batch,) = picture(MANIFEST, FAILED).snapshot(0).batches
-    root, groups = views.levels(batch)
-    assert (root.name, root.done, groups.name, groups.done) == (
-        "level 1 · root",
-        "0 of 1",
-        "level 0 · groups",
-        "1 of 3",
-    )
-    ((first, *others),) = groups.families
-    assert [first.kind, *(chip.kind for chip in others)] == ["ready", "failed", "ready"]
-    assert [chip.kind for chip in root.families[0]] == ["waiting"]
-    assert "node 0 of level 0: asks the model" in first.title
-
-
-def test_the_children_of_one_node_stand_together() -> None:
-    wide = changed(MANIFEST, widths=(6, 2, 1))
-    (batch,) = picture(wide).snapshot(0).batches
-    assert [[len(family) for family in level.families] for level in views.levels(batch)] == [[1], [2], [3, 3]]
+    rows = views.node_rows(batch)
+    assert [row["node"] for row in rows] == [
+        "level 1 · root · 0",
+        "level 0 · 0",
+        "level 0 · 1",
+        "level 0 · 2",
+    ]
+    assert [row["kind"] for row in rows] == ["waiting", "ready", "failed", "ready"]
+    assert [row["state"] for row in rows[:2]] == ["waits for its children", "asks the model, or is about to"]
+    assert all(row["icon"] for row in rows)
+    assert views.headline(batch) == "a · batch 1 · 4 reflections, closed by size · 1 of 4 nodes done"
 
 
 def test_secrets_are_not_shown() -> None:
@@ -60,7 +33,12 @@ def test_secrets_are_not_shown() -> None:
         service="reflect",
         reason=FAILED.result.reason,
     )
-    shown = [views.levels(batch)[1].families[0][1].title, str(views.dead_rows(picture(letter).snapshot(0)))]
+    shown = [
+        str(views.node_rows(batch)),
+        str(graphs.tree(batch)),
+        str(views.dead_rows(picture(letter).snapshot(0))),
+    ]
+    assert "password=***" in shown[0]
     assert all("hunter2" not in one for one in shown)
 
 
@@ -76,7 +54,8 @@ def test_a_batch_that_became_a_version_is_done_whatever_was_read_of_it() -> None
         created_at_ms=5,
     )
     (batch,) = picture(MANIFEST, version).snapshot(0).batches
-    assert [level.done for level in views.levels(batch)] == ["1 of 1", "3 of 3"]
+    assert {row["kind"] for row in views.node_rows(batch)} == {"done"}
+    assert graphs.tree(batch).words.endswith("3 → 1: 4 done")
     assert views.headline(batch).endswith("version 1")
 
 
@@ -95,12 +74,13 @@ def test_the_oldest_batch_in_flight_is_the_running_one() -> None:
 
 
 def test_a_topic_says_whether_its_readers_are_behind_and_for_how_long() -> None:
-    behind, done, unread = views.cards(
-        [
+    behind, done, unread = map(
+        views.card,
+        (
             Stage(name="a", offsets=9, lag=1200, lag_s=61),
             Stage(name="b", offsets=9, lag=0),
             Stage(name="c", offsets=9),
-        ]
+        ),
     )
     assert (behind.lag, behind.state) == ("1,200 open, oldest 61 s", "behind")
     assert [done.lag, unread.lag, done.state] == ["all done", "", "idle"]
@@ -134,12 +114,16 @@ def test_a_rollback_has_no_retention_and_cost_nothing() -> None:
 def test_whatever_is_in_a_name_stays_in_the_name() -> None:
     assert wording.address("a/b") == "/playbook?name=a/b"
     assert wording.address('x"&version=9', 2) == "/playbook?name=x%22%26version%3D9&version=2"
+    assert wording.address("a", 2, "str-1&name=b") == "/playbook?name=a&version=2&entry=str-1%26name%3Db"
+    assert wording.search_address("a&b c") == "/search?text=a%26b+c"
 
 
 def test_an_address_is_a_page_or_it_is_not() -> None:
     there = (
         "/",
         "",
+        "/flow",
+        "/search?text=a",
         "/batches",
         "/batches/b-1",
         "/playbook?name=a/b&version=2",

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from combee.adapters.memory import MemoryLog
-from combee.inspection.lineage import Lineage, lineage
+from combee.inspection.lineage import Lineage, last_taught, lineage
 from combee.ports import FatalError, Outgoing
 from combee_schemas.base import Message
 from combee_schemas.batch import Batch, Member
@@ -90,3 +90,15 @@ def test_without_traces_none_is_looked_for() -> None:
 def test_an_entry_that_never_was_is_refused() -> None:
     with pytest.raises(FatalError, match="has and had no entry nobody-1"):
         found(version(1, "r1"), entry="nobody-1")
+
+
+def test_what_the_last_batch_taught_is_read_without_reading_the_topics_whole() -> None:
+    async def look(manifest_offset: int, *ids: str) -> dict[str, str | None]:
+        log = MemoryLog(ManualClock())
+        await written(log)
+        made = version(1, "r1", "r2").model_copy(update={"manifest_offset": manifest_offset})
+        found = await last_taught(log, made, ids)
+        return {one: reflection.trace_id for one, reflection in found.items()}
+
+    assert asyncio.run(look(0, "r1", "r2", "of-an-older-batch")) == {"r1": "t1", "r2": "expired"}
+    assert asyncio.run(look(-1, "r1")) == {}

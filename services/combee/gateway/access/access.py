@@ -122,19 +122,12 @@ class Access:
 
     async def _caller(self, scope: Scope, given: str | None) -> Caller | None:
         """Return whose key was given; from an address that gave too many wrong ones, another one waits."""
-        self._keys.refresh(self._clock.now_ms())
-        caller = self._keys.caller(given, self._clock.now_ms())
-        if caller is not None or not given:
-            return caller
-        left_s = self._throttle.failed(_address(scope), self._clock.monotonic())
-        if left_s > 0:
-            self._throttle.refused(_address(scope))
+
+        def waits() -> None:
             if (connection := _connection(scope)) is not None:
                 connection.is_busy = False  # it waits like one that says nothing, and is closed first
-            await asyncio.sleep(WRONG_KEY_WAITS_S)
-            close = {"Connection": "close"}
-            raise busy("too many wrong API keys came from this address", retry_after_s=left_s, headers=close)
-        return None
+
+        return await caller_of(self._keys, self._throttle, self._clock, _address(scope), given, waits)
 
     def _check_origin(self, headers: Headers) -> None:
         """Refuse a page of somewhere else that opens a websocket: browsers ask nobody whether it may.
@@ -145,6 +138,35 @@ class Access:
         origin = headers.get("origin", "")
         if origin and urlsplit(origin).netloc != headers.get("host") and origin not in self._origins:
             raise Refusal(HTTPStatus.FORBIDDEN, "a page of another origin")
+
+
+async def caller_of(
+    keys: Keyring,
+    throttle: WrongKeyThrottle,
+    clock: Clock,
+    address: str,
+    given: str | None,
+    waits: Callable[[], None] = lambda: None,
+) -> Caller | None:
+    """Return whose key was given, None if nobody's; ``waits`` is called before an address is made to wait.
+
+    Raises
+    ------
+    Refusal
+        If too many wrong keys came from this address.
+    """
+    keys.refresh(clock.now_ms())
+    caller = keys.caller(given, clock.now_ms())
+    if caller is not None or not given:
+        return caller
+    left_s = throttle.failed(address, clock.monotonic())
+    if left_s > 0:
+        throttle.refused(address)
+        waits()
+        await asyncio.sleep(WRONG_KEY_WAITS_S)
+        close = {"Connection": "close"}
+        raise busy("too many wrong API keys came from this address", retry_after_s=left_s, headers=close)
+    return None
 
 
 def _address(scope: Scope) -> str:
@@ -181,11 +203,16 @@ def allowed(scope: KeyScope) -> Callable[[Request], Caller]:
 
     def caller(request: Request) -> Caller:
         found: Caller = request.scope[CALLER]
-        if scope not in found.scopes:
-            raise Refusal(HTTPStatus.FORBIDDEN, f"this key has not the scope {scope}")
+        check_scope(found, scope)
         return found
 
     return caller
+
+
+def check_scope(caller: Caller, scope: KeyScope) -> None:
+    """Refuse a caller who has not this scope."""
+    if scope not in caller.scopes:
+        raise Refusal(HTTPStatus.FORBIDDEN, f"this key has not the scope {scope}")
 
 
 def check_sees_all(caller: Caller) -> None:

@@ -1,0 +1,206 @@
+"""What may be done with a playbook from its page: export it, promote a version, go back to one, edit it."""
+
+from collections.abc import Awaitable, Callable
+from typing import Self
+
+import structlog
+from nicegui import ui
+
+from combee.commands.playbook import Commands, Decision
+from combee.core.commands import RefusedError
+from combee.core.formats.editing import editable
+from combee.core.formats.files import Format, write_playbook
+from combee.core.playbook.comparison import compare
+from combee.dashboard.admin import Admin
+from combee.gateway import playbooks
+from combee.gateway.access.keys import Caller
+from combee.gateway.context import Context
+from combee.gateway.problems import Refusal
+from combee.gateway.store import commands_of
+from combee.ports import FatalError, TransientError
+from combee_schemas.playbook import Label, Playbook
+
+logger = structlog.get_logger()
+
+EFFECT_S = 20.0
+"""So long the effect of a command is waited for."""
+EXPORTS: tuple[tuple[str, Format, str], ...] = (
+    ("Markdown", "md", "md"),
+    ("JSON", "json", "json"),
+    ("ACE text", "ace", "txt"),
+    ("SKILL.md", "skill", "md"),
+)
+"""Name, format, suffix."""
+LIVE_LABEL = "production"
+"""What most people call the label that agents read."""
+
+Decide = Callable[[Commands], Awaitable[Decision]]
+Opened = Callable[[Caller], None]
+
+
+class Actions:
+    """The buttons of one playbook's page, and the dialogs behind them."""
+
+    def __init__(self, context: Context, admin: Admin, shown: Callable[[], Playbook]) -> None:
+        self._context = context
+        self._admin = admin
+        self._shown = shown
+        with ui.element("div").classes("tools"):
+            with ui.button("Export", icon="download").props("flat dense no-caps"), ui.menu():
+                for title, form, suffix in EXPORTS:
+                    ui.menu_item(title, lambda f=form, s=suffix: self._export(f, s)).props("role=menuitem")
+            for title, icon, opened in (
+                ("Promote", "new_label", self._promote),
+                ("Roll back", "history", self._rollback),
+                ("Edit", "edit", self._edit),
+            ):
+                ui.button(title, icon=icon, on_click=lambda _, one=opened: self._begin(one)).props(
+                    "flat dense no-caps"
+                )
+        self._told = ui.label().classes("outcome").props("role=status")
+        self._told.set_visibility(False)
+
+    # ---- export
+
+    def _export(self, form: Format, suffix: str) -> None:
+        found = self._shown()
+        name = "SKILL" if form == "skill" else f"{found.name.replace('/', '-')}-{found.version}"
+        try:
+            text = write_playbook(found, form)
+        except ValueError as error:
+            ui.notify(f"{found.name} cannot be written as {form}: {error}", type="warning")
+            return
+        ui.download.content(text, f"{name}.{suffix}")
+
+    # ---- commands
+
+    async def _begin(self, opened: Opened) -> None:
+        caller = await self._admin.asked(self._shown().name)
+        if caller is not None:
+            opened(caller)
+
+    def _promote(self, caller: Caller) -> None:
+        found = self._shown()
+        known = sorted(playbooks.labels_of(self._context, found.name))
+        with _Form(f"Promote version {found.version}", f"as {caller.name}") as form:
+            ui.label("Agents that read the label follow at once.").classes("quiet")
+            label = ui.input("Label", value=known[0] if len(known) == 1 else LIVE_LABEL, autocomplete=known)
+            label.props("outlined dense autofocus").classes("w-full")
+
+        async def promote(commands: Commands) -> Decision:
+            return await commands.promote(found.name, str(label.value or "").strip(), found.version)
+
+        form.open("Promote", lambda: self._ask(form, promote))
+
+    def _rollback(self, caller: Caller) -> None:
+        found, newest = self._shown(), self._context.playbooks.latest(self._shown().name)
+        counts = compare(newest, found).counts()
+        difference = ", ".join(f"{count} {how}" for how, count in counts.items()) or "the same words"
+        with _Form(f"Roll back to version {found.version}?", f"as {caller.name}") as form:
+            ui.label(
+                f"Version {newest.version + 1} will say what version {found.version} says; against version"
+                f" {newest.version}: {difference}. What was learned since stays in the history."
+            ).classes("words")
+
+        async def rollback(commands: Commands) -> Decision:
+            return await commands.rollback(found.name, found.version)
+
+        form.open("Roll back", lambda: self._ask(form, rollback))
+
+    def _edit(self, caller: Caller) -> None:
+        found = self._shown()
+        with _Form(f"Edit version {found.version}", f"as {caller.name}", is_wide=True) as form:
+            text = ui.textarea(value=editable(found)).props(
+                'outlined autofocus aria-label="Playbook as text"'
+            )
+            text.classes("w-full edited")
+
+        async def edit(commands: Commands) -> Decision:
+            return await commands.edit(found.name, str(text.value))
+
+        form.open("Save", lambda: self._ask(form, edit))
+
+    async def _ask(self, form: "_Form", decide: Decide) -> None:
+        """Give the command of a form; close it and tell on the page what became of it, or say in it why not."""
+        form.wait(waits=True)
+        try:
+            told = await self._given(self._shown().name, decide)
+        except Refusal as refusal:
+            form.refuse(refusal.problem.detail)
+        except (RefusedError, TransientError, FatalError) as error:
+            form.refuse(str(error))
+        except TimeoutError:
+            form.refuse(
+                "Kafka did not acknowledge it in time: see whether it has an effect before trying again"
+            )
+        else:
+            self._told.text = told
+            self._told.set_visibility(True)
+            form.close()
+        form.wait(waits=False)
+
+    async def _given(self, name: str, decide: Decide) -> str:
+        """Give a command as whoever may do so now; return what became of it."""
+        caller = self._admin.caller(name)
+        playbooks.check_current(self._context)
+        commands = commands_of(self._context, f"key:{caller.name}")
+        decision = await decide(commands)
+        if decision.command is None:
+            return "Nothing was to be done: it is so already."
+        sent = await commands.send(decision.command)
+        logger.info("command_sent", kind=sent.command.kind, playbook=name, key=caller.name)
+        made = await commands.outcome(sent, EFFECT_S)
+        if isinstance(made, Label):
+            return f"{made.label} points at version {made.version}."
+        if made is not None:
+            return f"Version {made.version} is there."
+        return (
+            f"No effect within {EFFECT_S:.0f} s: the {decision.command.kind} is in the log and takes effect when"
+            " publish gets to it."
+        )
+
+
+class _Form:
+    """A dialog with buttons, open until its command is in the log; what is refused is said in it."""
+
+    def __init__(self, title: str, beside: str, *, is_wide: bool = False) -> None:
+        self._dialog = ui.dialog().props(f'aria-label="{title}"')
+        if is_wide:
+            self._dialog.props("persistent")  # a click beside it does not lose what was written
+        self._dialog.on("hide", self._dialog.delete)
+        with self._dialog, ui.card().classes("wide" if is_wide else "w-full max-w-lg") as self._card:
+            ui.label(title).classes("title")
+            ui.label(beside).classes("quiet")
+
+    def __enter__(self) -> Self:
+        self._card.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._wrong = ui.label().classes("wrong words").props("role=alert")
+        with ui.row().classes("w-full justify-end"):
+            ui.button("Cancel", on_click=self._dialog.close).props("flat no-caps")
+            self._yes = ui.button().props("no-caps")
+        self._card.__exit__()
+
+    def open(self, verb: str, confirmed: Callable[[], Awaitable[None]]) -> None:
+        """Open it; ``confirmed`` is called whenever somebody confirms."""
+        self._yes.text = verb
+        self._yes.on_click(confirmed)
+        self._dialog.open()
+
+    def wait(self, *, waits: bool) -> None:
+        """Show whether something is under way."""
+        if not self._yes.is_deleted:
+            self._yes.props["loading"] = waits
+            self._yes.update()
+
+    def refuse(self, why: str) -> None:
+        """Say why it cannot be."""
+        if not self._wrong.is_deleted:
+            self._wrong.text = why
+
+    def close(self) -> None:
+        """Close it."""
+        if not self._dialog.is_deleted:
+            self._dialog.close()

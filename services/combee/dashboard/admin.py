@@ -1,0 +1,110 @@
+"""Who gives commands on a page: the holder of a key that is entered there, and kept in this page's memory alone."""
+
+from http import HTTPStatus
+
+from nicegui import ui
+
+from combee.gateway.access.access import caller_of, check_scope, check_touch
+from combee.gateway.access.keys import Caller, Keyring, Scope
+from combee.gateway.context import Context
+from combee.gateway.problems import Refusal
+
+SCOPE: Scope = "playbooks:admin"
+
+
+class Admin:
+    """The caller of one open page; a reload forgets it. Of the key nothing is kept but whose it is."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._caller: Caller | None = None
+        self._shown = ui.button(on_click=self.forget, color=None).props("flat dense no-caps icon=lock_open")
+        self._shown.tooltip("commands are given with this key: forget it").set_visibility(False)
+
+    def caller(self, playbook: str) -> Caller:
+        """Return who may give commands to a playbook now.
+
+        Raises
+        ------
+        Refusal
+            If nobody may, or not with this key.
+        """
+        now_ms = self._context.clock.now_ms()
+        self._context.keys.refresh(now_ms)
+        try:
+            return commander(self._context.keys, self._caller, playbook, now_ms)
+        except Refusal:
+            self.forget()
+            raise
+
+    def forget(self) -> None:
+        """Forget the key."""
+        self._caller = None
+        self._shown.set_visibility(False)
+
+    async def asked(self, playbook: str) -> Caller | None:
+        """Return who may give commands; whoever has entered no key yet is asked for one. None: they gave none."""
+        if self._caller is None and self._context.keys:
+            await self._ask(playbook)
+        try:
+            return self.caller(playbook)
+        except Refusal as refusal:
+            if self._caller is not None or not self._context.keys:
+                ui.notify(refusal.problem.detail, type="warning")
+            return None
+
+    async def _ask(self, playbook: str) -> None:
+        with ui.dialog().props('aria-label="Key"') as dialog, ui.card().classes("w-full max-w-md"):
+            ui.label(f"A key with the scope {SCOPE}").classes("title")
+            ui.label(
+                "Whose it is stays in the memory of this page alone, until you reload or leave it."
+            ).classes("quiet")
+            key = ui.input("Key", password=True).props("autofocus outlined dense autocomplete=off")
+            wrong = ui.label().classes("wrong").props("role=alert")
+
+            async def tried() -> None:
+                given, key.value = str(key.value or "").strip(), ""
+                try:
+                    self._take(await self._identified(given), playbook)
+                except Refusal as refusal:
+                    wrong.text = refusal.problem.detail
+                    return
+                dialog.submit(None)
+
+            key.classes("w-full").on("keydown.enter", tried)
+            with ui.row().classes("w-full justify-end"):
+                ui.button("Cancel", on_click=dialog.close).props("flat no-caps")
+                ui.button("Use this key", on_click=tried).props("no-caps")
+        await dialog
+        dialog.delete()
+
+    async def _identified(self, given: str) -> Caller | None:
+        request, context = ui.context.client.request, self._context
+        address = request.client.host if request is not None and request.client else ""
+        caller = await caller_of(context.keys, context.throttle, context.clock, address, given)
+        if caller is None:
+            context.throttle.refused(address)
+        return caller
+
+    def _take(self, caller: Caller | None, playbook: str) -> None:
+        if caller is None:
+            raise Refusal(HTTPStatus.UNAUTHORIZED, "nobody has this key")
+        self._caller = commander(self._context.keys, caller, playbook, self._context.clock.now_ms())
+        self._shown.text = caller.name
+        self._shown.set_visibility(True)
+
+
+def commander(keys: Keyring, caller: Caller | None, playbook: str, now_ms: int) -> Caller:
+    """Return who may give commands to a playbook, by the rules of the HTTP endpoints; without keys anybody may.
+
+    Raises
+    ------
+    Refusal
+        If no key was entered, or it is gone, or may not do this.
+    """
+    found = caller or keys.caller(None, now_ms)
+    if found is None or not keys.holds(found, now_ms):
+        raise Refusal(HTTPStatus.UNAUTHORIZED, f"a key with the scope {SCOPE} is needed")
+    check_scope(found, SCOPE)
+    check_touch(found, playbook)
+    return found

@@ -1,0 +1,120 @@
+"""The entries of playbooks as lists: one version with what changed, or what a search found; pure."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from combee.core.formats.render import section_order
+from combee.core.playbook.comparison import Comparison
+from combee.dashboard.views import Row
+from combee.dashboard.wording import Matches, address, matching, title
+from combee_schemas.playbook import Entry, Playbook
+
+SIGNS = {"added": "+ ", "removed": "− ", "changed": "+ "}
+"""Before the words of what changed, so that colour is never all there is."""
+
+
+@dataclass(slots=True)
+class EntryList:
+    """Rows from top to bottom: the headings of sections, and entries."""
+
+    rows: list[Row] = field(default_factory=list)
+    sections: dict[str, int] = field(default_factory=dict)
+    """The row at which each section begins."""
+    shown: int = 0
+    """Entries among the rows."""
+
+    def at(self, entry_id: str) -> int | None:
+        """Return the row of an entry."""
+        return next((at for at, row in enumerate(self.rows) if row["id"] == entry_id), None)
+
+
+def entry_list(found: Playbook, difference: Comparison, text: str = "", *, only_changed: bool) -> EntryList:
+    """Return a version's entries by section, and those that left; those alone that match and, if wanted, changed."""
+    matches, listed = matching(text), EntryList()
+    kinds = {one.id: "added" for one in difference.added} | {one.id: "changed" for one in difference.changed}
+    before = {one.id: one.before for one in difference.changed}
+    rows = [
+        _row(found, entry, kinds.get(entry.id, ""), before.get(entry.id, ""))
+        for entry in found.entries
+        if kinds.get(entry.id) or not only_changed
+    ]
+    rows += [
+        _base(found, gone.id, gone.section, gone.content, "removed") | {"about": f"[{gone.id}] {gone.told}"}
+        for gone in difference.removed
+    ]
+    rows = [row for row in rows if matches(f"{row['words']} {row['id']} {row['section']}".casefold())]
+    for section in section_order(difference.sections, found.entries):
+        inside = [row for row in rows if row["section"] == section]
+        if inside:
+            listed.sections[section] = len(listed.rows)
+            listed.rows.append(
+                {"id": f"section {section}", "kind": "section", "words": title(section), "count": len(inside)}
+            )
+            listed.rows += inside
+            listed.shown += len(inside)
+    return listed
+
+
+def _base(playbook: Playbook, entry_id: str, section: str, words: str, kind: str) -> Row:
+    return {
+        "id": entry_id,
+        "section": section,
+        "words": words,
+        "sign": SIGNS.get(kind, ""),
+        "kind": kind,
+        "before": "",
+        "evidence": None,
+        "href": address(playbook.name, playbook.version, entry_id).removeprefix("/"),
+    }
+
+
+def _row(playbook: Playbook, entry: Entry, kind: str, before: str) -> Row:
+    told = f"[{entry.id}] helpful {entry.helpful}, harmful {entry.harmful}"
+    return _base(playbook, entry.id, entry.section, entry.content, kind) | {
+        "before": before,
+        "about": f"{told}, {kind}" if kind else told,
+        "evidence": entry.evidence_count,
+    }
+
+
+# ---- search
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a search found."""
+
+    playbooks: tuple[str, ...] = ()
+    """Those whose names match, the first of them."""
+    rows: tuple[Row, ...] = ()
+    """Entries, by playbook, the first of them."""
+    total: int = 0
+    """Entries that match."""
+
+
+def search(playbooks: Iterable[Playbook], text: str, most: int) -> Found:
+    """Look for playbooks and entries that have all words of ``text``; nothing is found for none."""
+    if not text.split():
+        return Found()
+    matches = matching(text)
+    names: list[str] = []
+    rows: list[Row] = []
+    total = 0
+    for playbook in playbooks:
+        if matches(playbook.name.casefold()):
+            names.append(playbook.name)
+        hits = list(_hits(playbook, matches))
+        total += len(hits)
+        room = hits[: max(0, most - len(rows))]
+        if room:
+            href = address(playbook.name).removeprefix("/")
+            heading = {"kind": "section", "words": playbook.name, "count": len(hits), "href": href}
+            rows += [heading | {"id": f"playbook {playbook.name}"}, *room]
+    return Found(tuple(names[:most]), tuple(rows), total)
+
+
+def _hits(playbook: Playbook, matches: Matches) -> Iterator[Row]:
+    for entry in playbook.entries:
+        if matches(f"{entry.content} {entry.id} {entry.section} {playbook.name}".casefold()):
+            row = _row(playbook, entry, "", "")
+            yield row | {"about": f"{row['about']} · {title(entry.section)}", "playbook": playbook.name}

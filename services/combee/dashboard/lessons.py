@@ -1,0 +1,47 @@
+"""The newest lessons of all playbooks, by the version that brought them; pure."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from combee.core.live.values import LivePlaybook, LiveVersion
+from combee_schemas.playbook import Entry, Playbook
+
+VERSIONS = 8
+LESSONS = 3
+"""Of one version that are shown; the others are on its own page."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learned:
+    """What one version brought that is still in the newest one."""
+
+    playbook: str
+    version: LiveVersion
+    lessons: tuple[Entry, ...]
+    """New ones first, those with most evidence before others."""
+    total: int
+
+    def is_new(self, entry: Entry) -> bool:
+        """Return whether this version was the first to have an entry; else it changed or confirmed it."""
+        return entry.created_version == self.version.version
+
+
+def newest_lessons(
+    shown: Iterable[LivePlaybook], latest: Callable[[str], Playbook], most: int = VERSIONS
+) -> tuple[Learned, ...]:
+    """Return the newest versions that brought lessons, the newest first."""
+    recent = sorted(
+        ((version, one.name) for one in shown for version in one.versions[-most:]),
+        key=lambda pair: pair[0].at_ms,
+        reverse=True,
+    )
+    found: list[Learned] = []
+    for version, name in recent:
+        if len(found) == most:
+            break
+        entries = [one for one in latest(name).entries if one.updated_version == version.version]
+        if entries:
+            entries.sort(key=lambda entry: (entry.created_version != version.version, -entry.evidence_count))
+            kept = tuple(entries[:LESSONS])
+            found.append(Learned(playbook=name, version=version, lessons=kept, total=len(entries)))
+    return tuple(found)

@@ -1,0 +1,53 @@
+"""A list of entries that scrolls in itself: however many there are, those in sight alone are in the page."""
+
+from collections.abc import Callable
+
+from nicegui import ui
+
+from combee.dashboard.views import Row
+
+ROW_PX = 76
+"""About how high a row is; the component measures those that it shows."""
+ROW = """
+<a v-if="props.item.kind === 'section' && props.item.href" class="section" :href="props.item.href"
+  @click.prevent="() => $parent.$emit('open', props.item)">{{ props.item.words }} · {{ props.item.count }}</a>
+<h2 v-else-if="props.item.kind === 'section'" class="section">{{ props.item.words }} · {{ props.item.count }}</h2>
+<div v-else :class="['entry', props.item.kind, props.item.chosen ? 'chosen' : '']" :data-entry="props.item.id">
+  <div v-if="props.item.before" class="words before">{{ '− ' + props.item.before }}</div>
+  <div class="words">{{ props.item.sign + props.item.words }}</div>
+  <div class="about">
+    <span class="quiet">{{ props.item.about }}</span>
+    <q-btn v-if="props.item.evidence !== null" flat dense no-caps color="primary"
+      :label="'evidence: ' + props.item.evidence"
+      :aria-label="'evidence: ' + props.item.evidence + ' for ' + props.item.id"
+      @click="() => $parent.$emit('evidence', props.item)"></q-btn>
+    <a class="link" :href="props.item.href" :aria-label="'Link to ' + props.item.id"
+      @click.prevent="() => $parent.$emit('open', props.item)">link</a>
+  </div>
+</div>
+"""
+
+
+class Listing:
+    """The list; ``on_evidence`` and ``on_open`` are given the row."""
+
+    def __init__(
+        self, label: str, *, on_evidence: Callable[[Row], object], on_open: Callable[[Row], object]
+    ) -> None:
+        self._element = ui.element("q-virtual-scroll").classes("listing")
+        self._element.props(f'role="region" aria-label="{label}" tabindex=0')
+        self._element.props["virtual-scroll-item-size"] = ROW_PX
+        self._element.props["items"] = []
+        self._element.add_slot("default", ROW)
+        self._element.on("evidence", lambda event: on_evidence(event.args))
+        self._element.on("open", lambda event: on_open(event.args))
+
+    def show(self, rows: list[Row]) -> None:
+        """Show other rows."""
+        self._element.props["items"] = rows
+        self._element.set_visibility(bool(rows))
+        self._element.update()
+
+    def scroll_to(self, row: int) -> None:
+        """Bring a row to the top."""
+        self._element.run_method("scrollTo", row, "start-force")

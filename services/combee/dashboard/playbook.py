@@ -1,0 +1,206 @@
+"""One playbook by version: its entries with what changed, its labels, its size; and what may be done with it."""
+
+from nicegui import ui
+
+from combee.core.playbook.apply import empty
+from combee.core.playbook.comparison import Comparison, compare
+from combee.dashboard.actions import Actions
+from combee.dashboard.admin import Admin
+from combee.dashboard.entries import EntryList, entry_list
+from combee.dashboard.evidence import open_evidence
+from combee.dashboard.listing import Listing
+from combee.dashboard.pieces import TURN_S, heading, replace_address
+from combee.dashboard.views import Row
+from combee.dashboard.wording import address, moment, percent, prompt_tokens, title
+from combee.gateway import playbooks
+from combee.gateway.context import Context
+from combee.ports import FatalError, TransientError
+from combee_schemas.playbook import Playbook
+
+
+async def page(context: Context, admin: Admin, name: str, version: str = "", entry: str = "") -> None:
+    """Build the page of one playbook, at a version or at the newest; an entry that is named is brought into sight."""
+    heading(name or "Playbooks")
+    newest = context.playbooks.latest(name).version
+    if not newest:
+        ui.label(f"There is no playbook {name!r}.")
+        ui.link("All playbooks", "/playbooks")
+        return
+    reading = ui.label("reading the history …").classes("quiet")
+    try:
+        retained = await context.history.places(name)
+    except (TransientError, FatalError) as error:
+        reading.text = f"The history cannot be read now: {error}"
+        return
+    reading.delete()
+    browser = _Browser(context, admin, name, first=min(retained, default=newest), newest=newest, entry=entry)
+    await browser.show(int(version) if version.isdecimal() and int(version) <= newest else newest)
+    browser.look()
+    ui.timer(TURN_S, browser.look)
+
+
+class _Browser:
+    """One playbook, one version of it at a time."""
+
+    def __init__(
+        self, context: Context, admin: Admin, name: str, *, first: int, newest: int, entry: str
+    ) -> None:
+        self._context = context
+        self._name = name
+        self._entry = entry
+        self._found = empty(name)
+        self._difference: Comparison = compare(self._found, self._found)
+        self._listed = EntryList()
+        self._labels: dict[str, int] = {}
+        self._facts = _Facts(context)
+        Actions(context, admin, lambda: self._found)
+        with ui.element("div").classes("slide"):
+            back = ui.button(icon="chevron_left", on_click=lambda: self._step(-1))
+            back.props('flat round dense aria-label="Version before"')
+            self._slider = ui.slider(min=first, max=newest, value=newest, on_change=self._moved)
+            self._slider.props('aria-label="Version"')
+            forth = ui.button(icon="chevron_right", on_click=lambda: self._step(1))
+            forth.props('flat round dense aria-label="Version after"')
+            self._which = ui.label().classes("which")
+        self._newer = ui.button(on_click=self._to_newest).props("flat dense no-caps icon=new_releases")
+        self._newer.set_visibility(False)
+        with ui.element("div").classes("tools"):
+            self._wanted = ui.input("Find in this version", on_change=self._list)
+            self._wanted.props("type=search clearable debounce=200 outlined dense").classes("w-64")
+            self._only = ui.switch("Only what changed since the version before", on_change=self._list)
+        self._jump = ui.element("nav").classes("jump").props('aria-label="Sections"')
+        self._told = ui.label().classes("quiet").props("role=status")
+        self._list_shown = Listing("Entries", on_evidence=self._evidence, on_open=self._link)
+
+    @property
+    def version(self) -> int:
+        """The version that is shown."""
+        return int(self._slider.value)
+
+    def look(self) -> None:
+        """Follow the newest version and the labels: the slider grows, and a button leads there."""
+        newest = self._context.playbooks.latest(self._name).version
+        if newest > self._slider.props["max"]:
+            self._slider.props["max"] = newest
+            self._slider.update()
+            self._newer.text = f"version {newest} is new"
+        self._newer.set_visibility(self._slider.value < newest)
+        self._which.text = f"version {self.version} of {self._slider.props['max']}"
+        labels = {one.label: one.version for one in playbooks.labels_of(self._context, self._name).values()}
+        if labels != self._labels:
+            self._labels = labels
+            self._facts.show(self._found, labels)
+
+    async def show(self, version: int) -> None:
+        """Show a version."""
+        if self.version != version:
+            self._slider.value = version  # its handler comes back here
+            return
+        self._newer.text = f"version {self._slider.props['max']} is newer"
+        self.look()
+        try:
+            found = await self._context.history.exactly(self._name, version)
+            before = await self._context.history.exactly(self._name, version - 1)
+        except (TransientError, FatalError) as error:
+            ui.notify(f"The history cannot be read now: {error}", type="warning")
+            return
+        if self.version != version:
+            return  # moved on while this was read
+        self._found = found or empty(self._name)
+        self._difference = compare(before or empty(self._name), self._found)
+        self._facts.show(self._found, self._labels)
+        self._list()
+
+    def _list(self) -> None:
+        """List what is wanted of the version."""
+        text = self._wanted.value or ""
+        listed = entry_list(self._found, self._difference, text, only_changed=bool(self._only.value))
+        at = listed.at(self._entry)
+        if at is not None:
+            listed.rows[at] = listed.rows[at] | {"chosen": True}
+        self._told.text = _counted(listed, self._found, is_filtered=bool(text.split()), only=self._only.value)
+        self._list_shown.show(listed.rows)
+        if list(listed.sections) != list(self._listed.sections):
+            self._sections(listed)
+        self._listed = listed
+        if at is not None:
+            self._list_shown.scroll_to(at)
+
+    def _sections(self, listed: EntryList) -> None:
+        self._jump.clear()
+        self._jump.set_visibility(len(listed.sections) > 1)
+        with self._jump:
+            for section in listed.sections:
+                button = ui.button(title(section), on_click=lambda _, one=section: self._to(one))
+                button.props("outline dense no-caps")
+
+    def _to(self, section: str) -> None:
+        self._list_shown.scroll_to(self._listed.sections[section])
+
+    def _link(self, row: Row) -> None:
+        """Let the address name an entry, so that it can be shared."""
+        self._entry = str(row["id"])
+        replace_address(address(self._name, self.version, self._entry))
+        self._list()
+
+    async def _evidence(self, row: Row) -> None:
+        if entry := next((one for one in self._found.entries if one.id == row["id"]), None):
+            await open_evidence(self._context, self._name, entry)
+
+    async def _moved(self) -> None:
+        replace_address(address(self._name, self.version, self._entry))
+        await self.show(self.version)
+
+    def _step(self, by: int) -> None:
+        wanted = self.version + by
+        self._slider.value = max(self._slider.props["min"], min(wanted, self._slider.props["max"]))
+
+    def _to_newest(self) -> None:
+        self._slider.value = self._slider.props["max"]
+
+
+class _Facts:
+    """What a version is: where it came from, how large it is for a prompt, which labels point where."""
+
+    def __init__(self, context: Context) -> None:
+        self._budget = context.settings.playbook.playbook_tokens
+        self._about = ui.label().classes("quiet")
+        with ui.element("div").classes("sizes"):
+            self._tokens = ui.label()
+            self._bar = ui.linear_progress(0, show_value=False, size="8px").props(
+                'aria-label="Prompt tokens"'
+            )
+        self._labels = ui.element("div").classes("labels")
+
+    def show(self, found: Playbook, labels: dict[str, int]) -> None:
+        """Show them of a version."""
+        self._about.text = _about(found) if found.version else "This version is no longer in the history."
+        tokens = prompt_tokens(found.entries)
+        self._tokens.text = f"about {tokens:,} of {self._budget:,} prompt tokens"
+        self._bar.value = min(1.0, tokens / self._budget)
+        self._bar.props["color"] = "primary" if tokens <= self._budget else "negative"
+        self._labels.clear()
+        with self._labels:
+            for label, version in sorted(labels.items()):
+                is_here = version == found.version
+                shown = ui.link(f"{label} → version {version}", address(found.name, version))
+                shown.classes("pill here" if is_here else "pill")
+
+
+def _counted(listed: EntryList, found: Playbook, *, is_filtered: bool, only: bool) -> str:
+    if listed.shown and not is_filtered:
+        return ""
+    if is_filtered:
+        return f"{listed.shown} of {len(found.entries)} entries have these words"
+    return "The words are the same as in the version before." if only else "This version has no entries."
+
+
+def _about(version: Playbook) -> str:
+    batch = kept = ""
+    if version.batch and version.origin == "batch":
+        batch = f", batch {version.batch_sequence} of {version.reflections} reflections"
+        kept = f", retention {percent(version.batch.retention[-1])}" if version.batch.retention else ""
+    by = f" by {version.issued_by}" if version.issued_by else ""
+    when = moment(version.created_at_ms)
+    count = f"{len(version.entries)} {'entry' if len(version.entries) == 1 else 'entries'}"
+    return f"{when} UTC, from {version.origin}{by}{batch}, {count}{kept}"

@@ -1,0 +1,62 @@
+"""Search: playbooks and entries that have all words of a text."""
+
+import asyncio
+
+from nicegui import ui
+
+from combee.dashboard.entries import search
+from combee.dashboard.evidence import open_evidence
+from combee.dashboard.listing import Listing
+from combee.dashboard.pieces import heading, replace_address
+from combee.dashboard.views import Row
+from combee.dashboard.wording import address, search_address
+from combee.gateway import playbooks
+from combee.gateway.context import Context
+
+MOST = 500
+"""Entries that are shown of what was found."""
+PAUSE_MS = 300
+"""So long after the last letter it is looked for."""
+
+
+def page(context: Context, text: str = "") -> None:
+    """Build the page; the address has the text, so that a search can be shared."""
+    heading("Search")
+
+    async def evidence(row: Row) -> None:
+        entries = context.playbooks.latest(row["playbook"]).entries
+        if entry := next((one for one in entries if one.id == row["id"]), None):
+            await open_evidence(context, row["playbook"], entry)
+
+    wanted = ui.input("Words in entries and names of playbooks", value=text).classes("w-full")
+    wanted.props(f'type=search autofocus clearable debounce={PAUSE_MS} outlined dense aria-label="Search"')
+    told = ui.label().classes("quiet").props("role=status")
+    names = ui.element("div").classes("names")
+    listing = Listing("Entries found", on_evidence=evidence, on_open=_open)
+
+    async def look() -> None:
+        words = wanted.value or ""
+        stored = list(playbooks.everything(context).values())
+        found = await asyncio.to_thread(search, stored, words, MOST)
+        if words != (wanted.value or ""):
+            return  # more was typed meanwhile
+        replace_address(search_address(words))
+        shown = f", the first {MOST} are shown" if found.total > MOST else ""
+        told.text = (
+            f"{found.total:,} of {sum(len(one.entries) for one in stored):,} entries{shown};"
+            f" {len(found.playbooks)} of {len(stored):,} playbooks by name"
+            if words.split()
+            else ""
+        )
+        names.clear()
+        with names:
+            for name in found.playbooks:
+                ui.link(name, address(name))
+        listing.show(list(found.rows))
+
+    wanted.on_value_change(look)
+    ui.timer(0, look, once=True)
+
+
+def _open(row: Row) -> None:
+    ui.navigate.to(f"/{row['href']}")

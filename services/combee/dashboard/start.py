@@ -1,0 +1,128 @@
+"""The first page: what was learned last, and what it rests on."""
+
+from textwrap import shorten
+
+from nicegui import ui
+
+from combee.core.redact import redacted
+from combee.dashboard.evidence import open_evidence
+from combee.dashboard.lessons import Learned, newest_lessons
+from combee.dashboard.pieces import following, heading, unreadable
+from combee.dashboard.views import Figure, figures
+from combee.dashboard.wording import address, moment, percent
+from combee.gateway import playbooks
+from combee.gateway.context import Context
+from combee.gateway.playbooks import counted
+from combee.inspection.lineage import last_taught
+from combee.ports import FatalError, TransientError
+from combee_schemas import topics
+from combee_schemas.playbook import Entry
+from combee_schemas.reflection import Reflection
+
+QUOTED = 2
+"""Reflections that are quoted below a lesson."""
+SHORT = 200
+
+
+def page(context: Context) -> None:
+    """Build the page."""
+    heading("Newest lessons")
+    unreadable(context, topics.PLAYBOOKS, topics.HISTORY)
+    tiles = ui.element("nav").classes("tiles").props('aria-label="At a glance"')
+    lessons = _Lessons(context)
+    shown: list[Figure] = []
+
+    def show() -> None:
+        now = context.live.shared()
+        wanted = figures(now, playbooks.everything(context).values())
+        if wanted != shown:
+            shown[:] = wanted
+            tiles.clear()
+            with tiles:
+                for one in wanted:
+                    with ui.link(target=one.address).classes(f"tile {one.state}"):
+                        ui.label(one.number).classes("number")
+                        ui.label(one.what)
+        lessons.show(newest_lessons(now.playbooks, context.playbooks.latest))
+
+    following(context, show)
+
+
+class _Lessons:
+    """Lessons below the version that brought each; quotations follow when they have been read."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._body = ui.element("div").classes("lessons")
+        self._shown: tuple[Learned, ...] | None = None
+        self._quoted: dict[tuple[str, int], dict[str, Reflection]] = {}
+
+    def show(self, found: tuple[Learned, ...]) -> None:
+        """Show them, if they are others."""
+        if found == self._shown:
+            return
+        self._shown = found
+        self._body.clear()
+        with self._body:
+            if not found:
+                ui.label(
+                    "Nothing yet: publish a reflection or a trace, and see it become a lesson here."
+                ).classes("quiet")
+            for learned in found:
+                self._version(learned)
+
+    def _version(self, learned: Learned) -> None:
+        version, name = learned.version, learned.playbook
+        parts = [f"{moment(version.at_ms)} UTC"]
+        if version.origin == "batch":
+            parts.append(f"from a batch of {counted(version.reflections, 'reflection')}")
+            if version.retention is not None:
+                parts.append(f"{percent(version.retention)} of them have evidence in the playbook")
+        else:
+            parts.append(f"from {version.origin}")
+        with ui.element("section").classes("learned").props(f'aria-label="{name} version {version.version}"'):
+            with ui.element("h2"):
+                ui.link(f"{name} · version {version.version}", address(name, version.version))
+            ui.label(" · ".join(parts)).classes("quiet")
+            quotes = [self._lesson(learned, entry) for entry in learned.lessons]
+            if learned.total > len(learned.lessons):
+                left = learned.total - len(learned.lessons)
+                ui.link(f"and {left} more in this version", address(name, version.version)).classes("more")
+            if any(entry.evidence for entry in learned.lessons):
+                ui.timer(0, lambda: self._quote(learned, quotes), once=True)
+
+    def _lesson(self, learned: Learned, entry: Entry) -> ui.element:
+        async def opened() -> None:
+            await open_evidence(self._context, learned.playbook, entry)
+
+        is_new = learned.is_new(entry)
+        with ui.element("div").classes(f"entry {'added' if is_new else 'changed'}"):
+            ui.label(entry.content).classes("words")
+            quotes = ui.element("div").classes("quotes")
+            with ui.element("div").classes("about"):
+                ui.label("new" if is_new else "changed or confirmed").classes("quiet")
+                button = ui.button(f"rests on {counted(entry.evidence_count, 'reflection')}", on_click=opened)
+                button.props("flat dense no-caps")
+                button.props["aria-label"] = f"evidence: {entry.evidence_count} for {entry.id}"
+                ui.link(entry.id, address(learned.playbook, None, entry.id))
+        return quotes
+
+    async def _quote(self, learned: Learned, places: list[ui.element]) -> None:
+        """Say below each lesson what its newest reflections found; without the log the page stands as it is."""
+        key = (learned.playbook, learned.version.version)
+        if key not in self._quoted:
+            wanted = {one for entry in learned.lessons for one in entry.evidence}
+            latest = self._context.playbooks.latest(learned.playbook)
+            try:
+                self._quoted[key] = await last_taught(self._context.log, latest, wanted)
+            except (FatalError, TransientError):
+                return
+        for place, entry in zip(places, learned.lessons, strict=True):
+            if place.is_deleted:
+                return  # a newer picture took its place meanwhile
+            known = [self._quoted[key][one] for one in reversed(entry.evidence) if one in self._quoted[key]]
+            with place:
+                for reflection in known[:QUOTED]:
+                    said = redacted(reflection.key_insight or reflection.reasoning)
+                    if said:
+                        ui.label(shorten(said, SHORT, placeholder=" …")).classes("quiet quote")

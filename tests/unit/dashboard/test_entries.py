@@ -1,0 +1,105 @@
+"""Lists of entries, what a search finds, the newest lessons and the table of playbooks."""
+
+from combee.core.live.picture import Picture
+from combee.core.live.values import LivePlaybook, LiveVersion, Snapshot
+from combee.core.playbook.apply import empty
+from combee.core.playbook.comparison import compare
+from combee.dashboard.entries import entry_list, search
+from combee.dashboard.lessons import LESSONS, newest_lessons
+from combee.dashboard.views import figures, playbook_rows
+from combee.dashboard.wording import prompt_tokens
+from combee_schemas.playbook import Entry, Playbook
+
+STRATEGIES, MISTAKES = "STRATEGIES & INSIGHTS", "COMMON MISTAKES TO AVOID"
+
+
+def entry(number: int, content: str, section: str = STRATEGIES, **fields: int) -> Entry:
+    return Entry(id=f"e-{number}", section=section, content=content, **fields)
+
+
+def playbook(name: str, version: int, *entries: Entry) -> Playbook:
+    return empty(name).model_copy(update={"version": version, "entries": entries, "created_at_ms": version})
+
+
+BEFORE = playbook("a", 1, entry(1, "ask first"), entry(2, "old words"), entry(3, "gone", MISTAKES))
+AFTER = playbook("a", 2, entry(4, "Brand new", MISTAKES), entry(1, "ask first"), entry(2, "new words"))
+CHANGES = compare(BEFORE, AFTER)
+
+
+def test_entries_are_listed_by_section_with_what_changed_and_what_left() -> None:
+    listed = entry_list(AFTER, CHANGES, only_changed=False)
+    assert [(row["id"], row["kind"]) for row in listed.rows] == [
+        (f"section {STRATEGIES}", "section"),
+        ("e-1", ""),
+        ("e-2", "changed"),
+        (f"section {MISTAKES}", "section"),
+        ("e-4", "added"),
+        ("e-3", "removed"),
+    ]
+    assert listed.sections == {STRATEGIES: 0, MISTAKES: 3}
+    assert listed.at("e-4") == 4
+    assert [(row["before"], row["sign"], row["words"]) for row in listed.rows[1:3]] == [
+        ("", "", "ask first"),
+        ("old words", "+ ", "new words"),
+    ]
+    assert listed.rows[0]["words"] == "Strategies & insights"
+
+
+def test_only_what_changed_or_only_what_has_the_words_is_listed() -> None:
+    changed = entry_list(AFTER, CHANGES, only_changed=True)
+    assert [row["id"] for row in changed.rows if row["kind"] != "section"] == ["e-2", "e-4", "e-3"]
+    found = entry_list(AFTER, CHANGES, "NEW brand", only_changed=False)
+    assert [row["id"] for row in found.rows] == [f"section {MISTAKES}", "e-4"]
+    assert (found.shown, found.at("e-1")) == (1, None)
+
+
+def test_an_entry_has_an_address_of_its_own() -> None:
+    listed = entry_list(AFTER, CHANGES, only_changed=False)
+    assert listed.rows[1]["href"] == "playbook?name=a&version=2&entry=e-1"
+
+
+def test_a_search_finds_names_and_entries_with_all_words_and_says_how_many_more() -> None:
+    books = [AFTER, playbook("support/new", 1, entry(1, "something new"), entry(2, "else"))]
+    found = search(books, "new", most=2)
+    assert found.playbooks == ("support/new",)
+    # The name of a playbook counts for its entries: "support" narrows a search to one.
+    assert (found.total, [row["id"] for row in found.rows]) == (4, ["playbook a", "e-4", "e-2"])
+    assert search(books, "something support", most=9).total == 1
+    assert search(books, "  ", most=9).total == 0
+
+
+def test_the_newest_lessons_stand_below_the_version_that_brought_them_new_ones_first() -> None:
+    many = [entry(n, f"lesson {n}", created_version=2, updated_version=2, evidence_count=n) for n in range(9)]
+    confirmed = entry(10, "known", created_version=1, updated_version=2, evidence_count=99)
+    books = {
+        "a": playbook("a", 2, confirmed, *many),
+        "b": playbook("b", 1, entry(1, "b's", updated_version=1)),
+    }
+    live = [
+        LivePlaybook(name="a", versions=(LiveVersion(version=1, at_ms=1), LiveVersion(version=2, at_ms=5))),
+        LivePlaybook(name="b", versions=(LiveVersion(version=1, at_ms=9),)),
+    ]
+    newest, second = newest_lessons(live, lambda name: books[name])
+    assert (newest.playbook, second.playbook, second.version.version) == ("b", "a", 2)
+    assert [one.id for one in second.lessons] == ["e-8", "e-7", "e-6"]
+    assert (second.total, len(second.lessons)) == (10, LESSONS)
+    assert (second.is_new(many[0]), second.is_new(confirmed)) == (True, False)
+    assert newest_lessons(live, lambda name: books[name], most=1) == (newest,)
+
+
+def test_playbooks_are_found_by_name_those_that_changed_last_first_and_their_prompts_are_measured() -> None:
+    live = [LivePlaybook(name="b/waits", waiting=3, batch_size=40, changed_at_ms=9)]
+    stored = {"a/x": AFTER, "b/y": BEFORE}
+    rows, total = playbook_rows(live, stored, {"a/x": "production → 1"})
+    assert ([row["name"] for row in rows], total) == (["b/waits", "a/x", "b/y"], 3)
+    assert (rows[0]["version"], rows[0]["window"], rows[1]["labels"]) == (0, "3 of 40", "production → 1")
+    assert rows[1]["prompt"] == prompt_tokens(AFTER.entries) > 0
+    rows, total = playbook_rows(live, stored, {}, "B", most=1)
+    assert ([row["name"] for row in rows], total) == (["b/waits"], 2)
+
+
+def test_figures_say_at_a_glance_what_there_is_and_what_somebody_should_look_at() -> None:
+    calm = {one.what: (one.number, one.state) for one in figures(Picture(batch_size=4).snapshot(0), [AFTER])}
+    assert (calm["playbooks"], calm["lessons"]) == (("1", ""), ("3", ""))
+    bad = figures(Snapshot(revision=0, at_ms=0, dead_letters=2), [])
+    assert [(one.number, one.state) for one in bad if one.what == "dead letters"] == [("2", "bad")]
