@@ -99,9 +99,11 @@ async def test_tokens_used_beyond_the_estimate_hold_the_next_call_back(
 
 async def test_retries_count_against_the_rate_limit(server: FakeOpenAI, build: Build) -> None:
     server.always = refuses(500)
+    asking = asyncio.create_task(build(requests_per_minute=3).ask(PROMPT))
+    await until(lambda: len(server.seen) == 3)
     with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.15):
-            await build(requests_per_minute=3).ask(PROMPT)
+        async with asyncio.timeout(0.1):
+            await asking
     assert len(server.seen) == 3
 
 
