@@ -17,7 +17,7 @@ from combee import Client, compose
 from combee.adapters.kafka import KafkaLog
 from combee.ports import Outgoing
 from combee.sdk import PlaybookView
-from combee.settings.settings import load_settings
+from combee.settings.loading import load_settings
 from combee_schemas import topics
 from combee_schemas.playbook import Entry, Playbook
 

@@ -16,8 +16,8 @@ from combee.adapters.kafka import KafkaLog
 from combee.adapters.openai import OpenAIModel
 from combee.local.stack import StackOptions, model_environment, stack
 from combee.local.supervisor import Supervisor
-from combee.settings.settings import load_settings
-from combee.worker.playbooks import Playbooks
+from combee.settings.loading import load_settings
+from combee.worker.views import Playbooks
 from combee_schemas import topics
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import Reflection

@@ -14,14 +14,15 @@ from combee.adapters.kafka.connection import Connection, security_options
 from combee.clock import SystemClock
 from combee.core import layout
 from combee.ports import ConfigurationError, LanguageModel, Log, OnModelCall
-from combee.settings.settings import ModelSettings, Settings, WorkerSettings
+from combee.settings.loading import Settings
+from combee.settings.methods import configured_method
+from combee.settings.model import ModelSettings
+from combee.settings.worker import WorkerSettings
 from combee.telemetry.telemetry import Telemetry, telemetry_of
 from combee.worker.dead_letter_limiter import DeadLetterLimiter
 from combee.worker.loop import Loop
-from combee.worker.methods import chosen
-from combee.worker.retry import Watch
-from combee.worker.session import run_sessions
-from combee.worker.stopping import stop_on_signals, unless
+from combee.worker.retry import OutageMonitor
+from combee.worker.session import run_sessions, stop_on_signals, unless
 
 if TYPE_CHECKING:
     from combee.adapters.openai import OpenAIModel
@@ -183,13 +184,13 @@ async def _asking(
     settings: Settings,
     stop: asyncio.Event,
     telemetry: Telemetry,
-    gate: DeadLetterLimiter,
+    limiter: DeadLetterLimiter,
 ) -> None:
     """Run the loop of a service that asks a model, its view of the playbooks beside it."""
     view = handler.playbooks.view
     telemetry.watch(view)
     most = OPEN_PER_CALL * settings.model.llm_concurrency
-    loop = Loop(log, handler, SystemClock(), max_open=most, on_turn=telemetry.turned, gate=gate)
+    loop = Loop(log, handler, SystemClock(), max_open=most, on_turn=telemetry.turned, limiter=limiter)
     drained = loop.run(stop, drain_s=settings.model.model_timeout_s + DRAIN_MARGIN_S)
     try:
         await _with_views(_when_current(view.wait_current, telemetry.ready, drained, stop), [view.run()])
@@ -201,18 +202,18 @@ async def _reflect(log: Log, settings: Settings, _: str, stop: asyncio.Event, te
     from combee.reflect.handler import ReflectHandler  # noqa: PLC0415 - each role loads only its own
 
     model = _model(settings, telemetry)
-    gate = telemetry.gate(settings.worker)
-    handler = ReflectHandler(log, model, SystemClock(), chosen(settings.batch), gate)
-    await _asking(log, handler, model, settings, stop, telemetry, gate)
+    limiter = telemetry.limiter(settings.worker)
+    handler = ReflectHandler(log, model, SystemClock(), configured_method(settings.batch), limiter)
+    await _asking(log, handler, model, settings, stop, telemetry, limiter)
 
 
 async def _scan(log: Log, settings: Settings, _: str, stop: asyncio.Event, telemetry: Telemetry) -> None:
     from combee.scan.handler import ScanHandler  # noqa: PLC0415 - each role loads only its own
 
     model = _model(settings, telemetry)
-    gate = telemetry.gate(settings.worker)
-    handler = ScanHandler(log, model, SystemClock(), carry=settings.batch.carry, gate=gate)
-    await _asking(log, handler, model, settings, stop, telemetry, gate)
+    limiter = telemetry.limiter(settings.worker)
+    handler = ScanHandler(log, model, SystemClock(), carry=settings.batch.carry, limiter=limiter)
+    await _asking(log, handler, model, settings, stop, telemetry, limiter)
 
 
 async def _when_current(
@@ -308,8 +309,8 @@ async def run_worker(role: str, settings: Settings, bootstrap_servers: str) -> N
     stop_on_signals(stop, within_s=settings.model.model_timeout_s + STOP_WITHIN_S)
     connected = connection(settings, bootstrap_servers)
     log, presence = KafkaLog(connected), Presence(connected)
-    watch = Watch(presence.ask, SystemClock(), service=role, where=bootstrap_servers)
-    telemetry = telemetry_of(role, settings, watch.away)
+    monitor = OutageMonitor(presence.ask, SystemClock(), service=role, where=bootstrap_servers)
+    telemetry = telemetry_of(role, settings, monitor.outage)
     seen = telemetry.counted(_mortal(log, settings.worker))
 
     async def session(stopping: asyncio.Event) -> None:
@@ -318,8 +319,8 @@ async def run_worker(role: str, settings: Settings, bootstrap_servers: str) -> N
 
     try:
         async with telemetry.served(log):
-            work = run_sessions(role, session, stop, SystemClock(), telemetry.restarted, watch.back)
-            await _with_views(work, [watch.run()])
+            work = run_sessions(role, session, stop, SystemClock(), telemetry.restarted, monitor.answers)
+            await _with_views(work, [monitor.run()])
     finally:
         await presence.close()
         await log.close()

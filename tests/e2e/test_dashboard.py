@@ -23,7 +23,7 @@ from combee.gateway.app import build
 from combee.gateway.context import Context, context_of
 from combee.gateway.server import serve
 from combee.ports import Outgoing, TransientError
-from combee.settings.settings import load_settings
+from combee.settings.loading import load_settings
 from combee_schemas.topics import HISTORY, REFLECTIONS
 from support.broker import Broker
 from support.gateway import ADMIN, CONFIGURED, READER, GuardedLog, published, version

@@ -11,7 +11,7 @@ import pytest
 
 from combee import compose
 from combee.local.metrics_ports import metrics_ports
-from combee.settings.settings import load_settings
+from combee.settings.loading import load_settings
 from support.broker import Broker
 from support.cli import combee, start
 from support.faults_broker import Fronted, fronted_broker

@@ -21,7 +21,7 @@ from combee.inspection.backlog import INPUTS
 from combee.inspection.lag import Lags
 from combee.inspection.tracker import Tracker
 from combee.ports import Outgoing
-from combee.settings.settings import load_settings
+from combee.settings.loading import load_settings
 from combee_schemas import topics
 from combee_schemas.batch import Batch
 from combee_schemas.codec import encode

@@ -14,7 +14,7 @@ import pytest
 from combee import compose
 from combee.adapters.kafka import KafkaLog
 from combee.local.stack import StackOptions, stack
-from combee.settings.settings import Settings, load_settings
+from combee.settings.loading import Settings, load_settings
 from support.broker import Broker
 from support.gateway import Event, Stream, version, writer
 from support.running import running_stack

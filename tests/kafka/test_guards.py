@@ -13,7 +13,7 @@ from combee.adapters.kafka.consumer import FETCH_BYTES
 from combee.cli.learn.learning import outgoing
 from combee.local.supervisor import Supervisor
 from combee.ports import Outgoing, Record, TopicPartition
-from combee.settings.settings import load_settings
+from combee.settings.loading import load_settings
 from combee_schemas import topics
 from combee_schemas.topics import TOPICS, AnyTopic, M, Topic
 from combee_schemas.trace import Trace

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from combee import compose
-from combee.settings.settings import load_settings
+from combee.settings.loading import load_settings
 from support.broker import Broker
 from support.cli import combee
 

@@ -14,7 +14,7 @@ from combee.clock import SystemClock
 from combee.core import layout
 from combee.inspection.live import Live
 from combee.ports import ConfigurationError, Outgoing, TopicPartition
-from combee.settings.settings import environment, load_settings
+from combee.settings.loading import environment, load_settings
 from combee_schemas import topics
 from support.cli import combee
 from support.secured import Grant, SecuredKafka, secured_kafka

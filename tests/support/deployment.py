@@ -11,10 +11,10 @@ from combee.ports import Log
 from combee.publish.publisher import Publisher
 from combee.reflect.handler import ReflectHandler
 from combee.scan.handler import ScanHandler
-from combee.settings.settings import BatchSettings
+from combee.settings.batch import BatchSettings
+from combee.settings.methods import configured_method
 from combee.shuffle.shuffler import Shuffler
 from combee.worker.loop import Handler, Loop
-from combee.worker.methods import chosen
 from combee_schemas import topics
 from support.clock import ManualClock
 from support.models import ModelClient, ScriptedModel
@@ -106,7 +106,9 @@ class Deployment:
                 scan = ScanHandler(log, ModelClient(self.model), self.clock, carry=self.settings.carry)
                 await together(self._loop(log, scan), scan.playbooks.view.run())
             case "reflect":
-                reflect = ReflectHandler(log, ModelClient(self.model), self.clock, chosen(self.settings))
+                reflect = ReflectHandler(
+                    log, ModelClient(self.model), self.clock, configured_method(self.settings)
+                )
                 await together(self._loop(log, reflect), reflect.playbooks.view.run())
 
     async def _loop(self, log: Log, handler: Handler) -> None:

@@ -16,7 +16,7 @@ from combee.adapters.kafka import KafkaLog
 from combee.clock import SystemClock
 from combee.local.stack import StackOptions, child_environment, model_environment, stack
 from combee.local.supervisor import Process, Supervisor
-from combee.settings.settings import Settings, load_settings
+from combee.settings.loading import Settings, load_settings
 
 ROLES = ("reflect", "shuffle", "scan", "publish")
 READY_S = 60.0

@@ -17,7 +17,7 @@ from combee.cli.__main__ import app
 from combee.cli.playbook import editing, importing, labelling, undoing
 from combee.local import log as cli_log
 from combee.ports import Outgoing
-from combee.settings.settings import Settings
+from combee.settings.loading import Settings
 from combee_schemas.topics import TOPICS, AnyTopic
 from support import ledger
 from support.deployment import Deployment

@@ -17,7 +17,7 @@ from combee.core.identity import reflection_id
 from combee.local.stack import StackOptions, stack
 from combee.local.supervisor import Supervisor
 from combee.ports import TopicPartition
-from combee.settings.settings import Settings, load_settings
+from combee.settings.loading import Settings, load_settings
 from combee.sim.family.family import questions
 from combee_schemas.base import Message
 from combee_schemas.topics import AnyTopic

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from combee.core.batching import plan, shuffle
 from combee.core.batching.plan import Base, PlanPolicy
-from combee.settings.settings import BatchSettings
+from combee.settings.batch import BatchSettings
 from combee_schemas.batch import Batch, Member
 
 Deal = Callable[[int, int, int, int], Sequence[Sequence[int]]]

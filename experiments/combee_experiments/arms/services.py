@@ -12,10 +12,10 @@ from combee.core.sizing.policy import SizingPolicy
 from combee.ports import Clock, LanguageModel, TopicPartition
 from combee.publish.publisher import Publisher
 from combee.scan.handler import ScanHandler
-from combee.settings.settings import BatchSettings
+from combee.settings.batch import BatchSettings
 from combee.shuffle.shuffler import Shuffler
 from combee.worker.loop import Loop
-from combee.worker.playbooks import Playbooks
+from combee.worker.views import Playbooks
 from combee_experiments.arms.virtual import LoopClock
 from combee_schemas import topics
 from combee_schemas.base import Usage

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
 from combee.ports import LanguageModel
-from combee.settings.settings import ModelSettings
+from combee.settings.model import ModelSettings
 from combee.sim.inprocess import SimulatedModel
 from combee.sim.server.latency import Latency
 from combee_experiments.arms.tails import SlowModel

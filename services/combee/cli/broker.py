@@ -30,7 +30,7 @@ def fetch() -> None:
 async def _fetch() -> None:
     from combee.adapters.embedded_kafka import EmbeddedKafka  # noqa: PLC0415 - --help stays quick
     from combee.adapters.kafka import is_ready  # noqa: PLC0415
-    from combee.settings.settings import environment  # noqa: PLC0415
+    from combee.settings.loading import environment  # noqa: PLC0415
 
     with Console(stderr=True).status("checking the broker's jars") as status:
 
@@ -48,7 +48,7 @@ async def throw_away_broker(
     """Yield the address of an embedded broker whose data nobody keeps."""
     from combee.adapters.embedded_kafka import EmbeddedKafka  # noqa: PLC0415
     from combee.adapters.kafka import is_ready  # noqa: PLC0415
-    from combee.settings.settings import environment  # noqa: PLC0415
+    from combee.settings.loading import environment  # noqa: PLC0415
 
     async with EmbeddedKafka(
         folder, ready=is_ready, env=environment(), progress=progress, benchmark=benchmark

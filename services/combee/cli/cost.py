@@ -12,7 +12,7 @@ from combee.cli.options import AsJson, MaybeName, Servers
 from combee.clock import moment
 from combee.core.playbook.spend import DAY_MS
 from combee.ports import FatalError, Log, TopicPartition
-from combee.settings.settings import Settings, load_settings
+from combee.settings.loading import Settings, load_settings
 from combee_schemas import topics
 from combee_schemas.base import Usage
 from combee_schemas.playbook import Playbook

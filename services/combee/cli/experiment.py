@@ -15,7 +15,7 @@ from combee.cli.console import COLUMNS, diagnostics, output, print_json, remark
 from combee.cli.options import AsJson
 from combee.cli.sim import parse
 from combee.local.preflight import SIMULATED, model_flag, require_answer, require_model
-from combee.settings.settings import load_settings
+from combee.settings.loading import load_settings
 
 if TYPE_CHECKING:
     from combee_experiments.data.samples import Data

@@ -12,7 +12,7 @@ from combee.cli.options import AsJson, Servers
 from combee.cli.playbook.view import calls_text
 from combee.core.ledger import LedgerReport
 from combee.inspection.audit import audit
-from combee.settings.settings import Settings, load_settings
+from combee.settings.loading import Settings, load_settings
 
 FATES = ("applied", "pending", "dead_lettered", "lost")
 

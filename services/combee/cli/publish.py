@@ -19,7 +19,7 @@ from combee.cli.options import AsJson, Servers, checked_name
 from combee.cli.playbook.files import STDIN, read_text
 from combee.core.formats.intake import Item, Sample, Unknown, ignored_told
 from combee.ports import Log
-from combee.settings.settings import Settings, load_settings
+from combee.settings.loading import Settings, load_settings
 
 CHUNK = 200
 """Lines that are acknowledged together: a stream is published as it comes."""

@@ -13,7 +13,7 @@ from combee.cli.playbook.labelling import checked_label, promoted
 from combee.cli.playbook.lookup import labels, resolved, wanted
 from combee.core.playbook.apply import empty
 from combee.core.playbook.comparison import Comparison
-from combee.settings.settings import Settings, load_settings
+from combee.settings.loading import Settings, load_settings
 from combee_schemas.playbook import LATEST
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from combee.local.supervisor import die_with_parent
-from combee.settings.settings import load_settings
+from combee.settings.loading import load_settings
 
 T = TypeVar("T")
 sim = typer.Typer(help="The stand-in model: a simulation for trying Combee without an API key.")

@@ -17,7 +17,7 @@ from combee.core.playbook.spend import UNCAPPED, SpendPolicy
 from combee.inspection.backlog import INPUTS, backlog, newest_batches
 from combee.inspection.letters import held_back
 from combee.ports import Log
-from combee.settings.settings import Settings, load_settings
+from combee.settings.loading import Settings, load_settings
 from combee_schemas import topics
 
 

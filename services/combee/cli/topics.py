@@ -9,7 +9,7 @@ from combee.cli.console import output, print_json, remark
 from combee.cli.errors import FAILED
 from combee.cli.options import AsJson, Servers
 from combee.core.layout import wanted
-from combee.settings.settings import Settings, load_settings
+from combee.settings.loading import Settings, load_settings
 
 topics = typer.Typer(help="The topics: create, check, show.", no_args_is_help=True)
 

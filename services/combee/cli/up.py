@@ -16,7 +16,7 @@ from rich.markup import escape
 from combee.cli.console import remark
 from combee.local.extras import pip_install, without
 from combee.local.preflight import check, model_flag, require_data_dir, stands_in
-from combee.settings.settings import Settings, load_settings
+from combee.settings.loading import Settings, load_settings
 
 if TYPE_CHECKING:
     from combee.local.deployment import Deployment

@@ -13,7 +13,7 @@ from combee.cli.lineage import found_in
 from combee.cli.options import AsJson, Servers, checked_name
 from combee.clock import moment
 from combee.inspection.lineage import Lineage, Source, lineage
-from combee.settings.settings import Settings, load_settings
+from combee.settings.loading import Settings, load_settings
 
 SHOWN = 10
 LONG = 300

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from combee.local.supervisor import die_with_parent
-from combee.settings.settings import load_settings
+from combee.settings.loading import load_settings
 from combee.telemetry.logs import configure_logs
 
 ASKING = ("scan", "reflect")

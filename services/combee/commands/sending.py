@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from combee.ports import FatalError, Log
-from combee.settings.settings import Settings
+from combee.settings.loading import Settings
 from combee_schemas import topics
 from combee_schemas.codec import CodecError
 from combee_schemas.command import Command

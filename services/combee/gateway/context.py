@@ -13,10 +13,9 @@ from combee.gateway.feed import Feed
 from combee.gateway.history import History
 from combee.inspection.live import Live
 from combee.ports import Clock, Log, Outgoing, TransientError
-from combee.settings.settings import Settings
+from combee.settings.loading import Settings
 from combee.telemetry.health import Health
-from combee.worker.playbooks import Playbooks
-from combee.worker.view import View
+from combee.worker.views import Playbooks, View
 from combee_schemas import topics
 from combee_schemas.playbook import Label
 

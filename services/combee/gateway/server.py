@@ -19,7 +19,7 @@ from combee.gateway.app import build
 from combee.gateway.context import Context
 from combee.ports import FatalError
 from combee.settings.gateway import GatewaySettings, listed
-from combee.worker.stopping import unless
+from combee.worker.session import unless
 
 logger = structlog.get_logger()
 

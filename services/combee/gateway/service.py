@@ -10,7 +10,7 @@ from combee.gateway.app import build
 from combee.gateway.context import Context, context_of
 from combee.gateway.server import serve
 from combee.ports import Log
-from combee.settings.settings import Settings
+from combee.settings.loading import Settings
 from combee.telemetry.telemetry import Telemetry
 
 Mount = Callable[[FastAPI, Context], None]

@@ -13,7 +13,7 @@ from combee.adapters.openai import resolve_model
 from combee.local.preflight import SIMULATED
 from combee.local.stack import stack_file, stack_is_running, stack_state
 from combee.ports import ConfigurationError
-from combee.settings.settings import Settings
+from combee.settings.loading import Settings
 
 ANY_KEY = "any"
 WORKER_TIMEOUT_S = 2.0

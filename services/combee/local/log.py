@@ -11,9 +11,9 @@ from combee.cli.console import diagnostics, remark
 from combee.clock import SystemClock
 from combee.local.preflight import require_data_dir
 from combee.ports import ConfigurationError, FatalError, TransientError
-from combee.settings.settings import Settings, environment
+from combee.settings.loading import Settings, environment
 from combee.telemetry.logs import configure_logs
-from combee.worker.retry import Watch
+from combee.worker.retry import OutageMonitor
 
 CONNECT_S = 20.0
 """So long a verb waits for a broker that does not answer."""
@@ -45,8 +45,8 @@ async def open_log(
 
         await _answered(prepare, servers)
         log, presence = KafkaLog(connected), Presence(connected)
-        watch = Watch(presence.ask, SystemClock(), service="combee", where=servers)
-        watching = asyncio.create_task(watch.run())  # says so while what is under way waits for the broker
+        monitor = OutageMonitor(presence.ask, SystemClock(), service="combee", where=servers)
+        watching = asyncio.create_task(monitor.run())  # says so while what is under way waits for the broker
         try:
             yield log, servers
         finally:

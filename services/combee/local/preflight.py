@@ -5,7 +5,8 @@ import tempfile
 from combee.local.extras import pip_install, without
 from combee.local.metrics_ports import require_port
 from combee.ports import ConfigurationError
-from combee.settings.settings import ModelSettings, Settings
+from combee.settings.loading import Settings
+from combee.settings.model import ModelSettings
 
 SIMULATED = "simulated"
 """The name of the stand-in model."""

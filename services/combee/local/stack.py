@@ -19,8 +19,8 @@ from combee.local.metrics_ports import address, metrics_ports, port_option
 from combee.local.supervisor import Process, Supervisor
 from combee.ports import ConfigurationError, FatalError
 from combee.settings.group import check_trusted, read_trusted
-from combee.settings.settings import Settings, environment
-from combee.worker.methods import chosen
+from combee.settings.loading import Settings, environment
+from combee.settings.methods import configured_method
 
 READY_TIMEOUT_S = 60.0
 STOP_MARGIN_S = 10.0
@@ -83,7 +83,7 @@ async def stack(
     FatalError
         If a service cannot run; the message ends with what it said last.
     """
-    chosen(options.settings.batch)  # refused here rather than by each process
+    configured_method(options.settings.batch)  # refused here rather than by each process
     options.folder.mkdir(parents=True, exist_ok=True)
     supervisor = Supervisor(options.folder, SystemClock(), on_line)
     try:

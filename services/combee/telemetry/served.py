@@ -9,7 +9,7 @@ import structlog
 from combee.inspection.backlog import INPUTS
 from combee.inspection.lag import Lags
 from combee.ports import Clock, CombeeError, LanguageModel, Log, ModelCall, Outgoing, TopicPartition
-from combee.settings.settings import WorkerSettings
+from combee.settings.worker import WorkerSettings
 from combee.telemetry.health import Current, Health
 from combee.telemetry.health_server import pages, serving
 from combee.telemetry.metrics import Metrics

@@ -9,7 +9,8 @@ import structlog
 
 from combee.clock import SystemClock
 from combee.ports import LanguageModel, Log, ModelCall, TopicPartition
-from combee.settings.settings import Settings, WorkerSettings
+from combee.settings.loading import Settings
+from combee.settings.worker import WorkerSettings
 from combee.telemetry.health import Current
 from combee.worker.dead_letter_limiter import DeadLetterLimiter
 from combee_schemas.batch import Batch
@@ -64,11 +65,11 @@ class Telemetry:
     def restarted(self, reason: str) -> None:
         """A session ended by trouble."""
 
-    def gate(self, settings: WorkerSettings) -> DeadLetterLimiter:
+    def limiter(self, settings: WorkerSettings) -> DeadLetterLimiter:
         """Return what limits this process's dead letters; from now on it is told what that holds back."""
-        gate = DeadLetterLimiter(SystemClock(), service=self.role, limit=settings.dead_letters_per_minute)
-        self.paused = gate.paused
-        return gate
+        limiter = DeadLetterLimiter(SystemClock(), service=self.role, limit=settings.dead_letters_per_minute)
+        self.paused = limiter.paused
+        return limiter
 
     def called(self, call: ModelCall) -> None:
         """A model call ended."""

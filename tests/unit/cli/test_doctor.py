@@ -28,7 +28,7 @@ from combee.core.diagnosis.surroundings import (
     strangers,
 )
 from combee.ports import FatalError
-from combee.settings.settings import Settings, load_settings
+from combee.settings.loading import Settings, load_settings
 from support.reading import run, run_json
 
 MODERN = {1: 18, 11: 9, 22: 5, 24: 5, 25: 4, 26: 5, 28: 5}

@@ -8,7 +8,7 @@ import asyncio, sys
 sys.modules["fastapi"] = None
 from combee import compose
 from combee.ports import FatalError
-from combee.settings.settings import load_settings
+from combee.settings.loading import load_settings
 assert "gateway" not in compose.ROLES
 try:
     asyncio.run(compose.FRONTS["gateway"](None, load_settings(), "", None, None))

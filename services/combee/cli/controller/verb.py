@@ -14,7 +14,7 @@ from combee.clock import moment
 from combee.core.sizing.plateau import PowerLaw
 from combee.core.sizing.profile import fitted
 from combee.ports import FatalError
-from combee.settings.settings import Settings, load_settings
+from combee.settings.loading import Settings, load_settings
 from combee_schemas import topics
 from combee_schemas.control import BatchSize
 

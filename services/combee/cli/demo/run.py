@@ -25,11 +25,11 @@ from combee.inspection.audit import audit
 from combee.inspection.tracker import Tracker
 from combee.local.stack import StackOptions, model_environment, stack
 from combee.ports import LanguageModel
-from combee.settings.settings import Settings
+from combee.settings.loading import Settings
+from combee.settings.methods import configured_method
 from combee.sim.family.family import Question, one_each
 from combee.sim.family.family import questions as draw_questions
 from combee.sim.fleet import Accuracy, measure, run_fleet
-from combee.worker.methods import chosen
 from combee_schemas.trace import Trace
 
 PLAYBOOK = "demo/conventions"
@@ -96,7 +96,7 @@ async def _learn(options: DemoOptions, log: KafkaLog, model: LanguageModel, cons
     drawn = draw_questions(rng)
     asked = [next(drawn) for _ in range(options.questions)]
     held_out = one_each(rng)
-    method = chosen(options.settings.batch)
+    method = configured_method(options.settings.batch)
     learning = Learning(log, model, clock, concurrency=options.agents, method=method)
     traces: dict[str, Trace] = {}
     async with Tracker(log, PLAYBOOK, clock).running() as tracker:

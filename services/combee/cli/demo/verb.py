@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 
 from combee.local.preflight import require_extras
-from combee.settings.settings import load_settings
+from combee.settings.loading import load_settings
 
 LATENCY = "0.25"
 

@@ -21,7 +21,7 @@ from combee.core.redact import redacted
 from combee.inspection import letters
 from combee.inspection.letters import Found
 from combee.ports import FatalError, Log
-from combee.settings.settings import Settings, load_settings
+from combee.settings.loading import Settings, load_settings
 from combee_schemas.dead_letter import LetterId, Resolution
 
 AT_ONCE = 100

@@ -16,7 +16,7 @@ from combee.cli.options import AsJson, Servers
 from combee.clock import moment
 from combee.inspection import letters
 from combee.ports import FatalError
-from combee.settings.settings import Settings, load_settings
+from combee.settings.loading import Settings, load_settings
 from combee_schemas.dead_letter import LetterId
 
 dlq = typer.Typer(help="Dead letters: list, show, retry, drop.", no_args_is_help=True)

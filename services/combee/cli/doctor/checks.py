@@ -13,7 +13,7 @@ from combee.core.diagnosis.cluster import NONE_YET
 from combee.local.deployment import Deployment
 from combee.local.log import open_broker
 from combee.ports import CombeeError
-from combee.settings.settings import Settings
+from combee.settings.loading import Settings
 from combee.telemetry.logs import configure_logs
 
 START_S = 90.0

@@ -18,7 +18,8 @@ from combee.inspection.backlog import INPUTS, unpublished
 from combee.inspection.lag import Lags
 from combee.inspection.letters import as_found
 from combee.ports import CombeeError, Log, TopicPartition
-from combee.settings.settings import ModelSettings, Settings
+from combee.settings.loading import Settings
+from combee.settings.model import ModelSettings
 from combee_schemas import topics
 from combee_schemas.dead_letter import LetterId
 from combee_schemas.trace import Trace

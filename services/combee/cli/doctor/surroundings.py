@@ -11,7 +11,7 @@ from combee.local.deployment import complaints
 from combee.local.stack import data_dir
 from combee.sdk.environment import VARIABLES
 from combee.settings.group import NAMED_BY, file_values
-from combee.settings.settings import GROUPS, Settings, environment
+from combee.settings.loading import GROUPS, Settings, environment
 
 SECRETS = ("api_key", "sasl_password")
 READ_ELSEWHERE = ("COMBEE_JAVA", NAMED_BY, *VARIABLES)

@@ -15,7 +15,7 @@ from combee.cli.options import AsJson, Servers
 from combee.core.diagnosis import Check, failed
 from combee.core.redact import HIDDEN, redacted
 from combee.settings.group import SettingsError
-from combee.settings.settings import Settings, load_settings
+from combee.settings.loading import Settings, load_settings
 
 COLOURS = {"ok": "green", "warn": "yellow", "fail": "red", "skip": "dim"}
 SHORTEST_SECRET = 4

@@ -27,7 +27,7 @@ from combee.core.playbook import retention
 from combee.core.playbook.components import misfit
 from combee.local.preflight import check, model_flag, require_model, stands_in
 from combee.ports import CombeeError, ConfigurationError, FatalError, Log, TransientError
-from combee.settings.settings import Settings, load_settings
+from combee.settings.loading import Settings, load_settings
 from combee_schemas.playbook import Playbook
 
 if TYPE_CHECKING:
@@ -188,10 +188,10 @@ async def _learn(
     from combee.clock import SystemClock  # noqa: PLC0415
     from combee.compose import connection, language_model  # noqa: PLC0415
     from combee.local.log import open_log  # noqa: PLC0415
-    from combee.worker.methods import chosen  # noqa: PLC0415
+    from combee.settings.methods import configured_method  # noqa: PLC0415
 
     settings = options.settings
-    method = chosen(settings.batch)
+    method = configured_method(settings.batch)
     asks = any(isinstance(item, Sample) for item in items)
     ours = options.ours
     if ours:

@@ -16,7 +16,7 @@ from combee.core.formats.text import split_lines
 from combee.core.playbook.apply import empty
 from combee.core.playbook.comparison import Comparison, Counted, Reworded, compare
 from combee.ports import Log
-from combee.settings.settings import Settings, load_settings
+from combee.settings.loading import Settings, load_settings
 from combee_schemas.playbook import Playbook
 
 COLOURS = {"+": "green", "-": "red", " ": "dim", "~": "yellow"}

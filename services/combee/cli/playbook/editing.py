@@ -19,7 +19,7 @@ from combee.commands.sending import ensure_publisher, run_command
 from combee.core.formats.editing import edit_operations, editable, edited_version
 from combee.core.identity import content_id
 from combee.ports import FatalError
-from combee.settings.settings import Settings, environment, load_settings
+from combee.settings.loading import Settings, environment, load_settings
 from combee_schemas.command import Command
 from combee_schemas.playbook import Playbook
 

@@ -14,7 +14,7 @@ from combee.cli.playbook.lookup import labels, newest_playbooks, resolved, versi
 from combee.cli.playbook.view import full_view, history_table, list_row, list_table, version_row
 from combee.core.formats.files import natural_form
 from combee.core.playbook.retention import is_falling
-from combee.settings.settings import Settings, load_settings
+from combee.settings.loading import Settings, load_settings
 from combee_schemas.playbook import Playbook
 
 playbook = typer.Typer(

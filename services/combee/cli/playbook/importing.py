@@ -15,7 +15,7 @@ from combee.commands.sending import ensure_publisher, run_command
 from combee.core.formats.files import Format, carried_over, held_by, says_the_same, write_playbook
 from combee.core.identity import content_id
 from combee.core.playbook.apply import empty
-from combee.settings.settings import Settings, load_settings
+from combee.settings.loading import Settings, load_settings
 from combee_schemas.command import Command
 from combee_schemas.playbook import Playbook
 

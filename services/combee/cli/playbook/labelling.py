@@ -15,7 +15,7 @@ from combee.cli.playbook.lookup import all_labels, newest_playbooks, resolved, w
 from combee.clock import SystemClock, moment
 from combee.commands.sending import ensure_publisher, run_promotion
 from combee.core.identity import content_id
-from combee.settings.settings import Settings, load_settings
+from combee.settings.loading import Settings, load_settings
 from combee_schemas.command import Command
 from combee_schemas.playbook import LABEL_PATTERN, LATEST
 

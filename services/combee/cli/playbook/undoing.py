@@ -16,7 +16,7 @@ from combee.core.identity import content_id
 from combee.inspection import lineage
 from combee.inspection.backlog import newest_batches
 from combee.ports import FatalError, Log
-from combee.settings.settings import Settings, load_settings
+from combee.settings.loading import Settings, load_settings
 from combee_schemas.command import Command, CommandKind
 from combee_schemas.playbook import Playbook
 

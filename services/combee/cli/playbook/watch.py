@@ -11,7 +11,7 @@ from combee.cli.console import output, print_json, remark
 from combee.cli.options import Name, Servers
 from combee.cli.playbook.view import diff_lines, version_row, version_title
 from combee.ports import FatalError, Log, TransientError
-from combee.settings.settings import Settings, load_settings
+from combee.settings.loading import Settings, load_settings
 from combee_schemas import topics
 from combee_schemas.playbook import Playbook
 

@@ -17,7 +17,7 @@ from combee.cli.errors import FAILED
 from combee.cli.options import AsJson, Name, Servers
 from combee.local.preflight import check, model_flag, stands_in
 from combee.ports import Log
-from combee.settings.settings import Settings, load_settings
+from combee.settings.loading import Settings, load_settings
 from combee_schemas import topics
 from combee_schemas.batch import Batch
 

@@ -13,7 +13,7 @@ from rich.live import Live as Screen
 
 from combee.cli.console import output, print_json
 from combee.cli.options import AsJson, Servers
-from combee.settings.settings import Settings, load_settings
+from combee.settings.loading import Settings, load_settings
 
 CURRENT_S = 30.0
 FRAME_S = 0.1

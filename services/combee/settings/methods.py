@@ -8,8 +8,8 @@ from typing import cast
 from combee.core.methods import ace, gepa
 from combee.core.methods.method import Method
 from combee.ports import FatalError
+from combee.settings.batch import BatchSettings
 from combee.settings.group import SettingsError
-from combee.settings.settings import BatchSettings
 
 GROUP = "combee.methods"
 PARTS = tuple(name for name in vars(Method) if not name.startswith("_"))
@@ -42,16 +42,16 @@ def method(name: str) -> Method:
 
 def _loaded(point: EntryPoint) -> Method:
     try:
-        found = point.load()
+        loaded = point.load()
     except (ImportError, AttributeError) as error:
         raise FatalError(f"the method {point.name!r} ({point.value}) cannot be loaded: {error}") from error
-    missing = [name for name in PARTS if not hasattr(found, name)]
+    missing = [name for name in PARTS if not hasattr(loaded, name)]
     if missing:
         raise FatalError(f"{point.value} is no method, it lacks {', '.join(missing)}: see docs/methods.md")
-    return cast("Method", found)
+    return cast("Method", loaded)
 
 
-def chosen(settings: BatchSettings) -> Method:
+def configured_method(settings: BatchSettings) -> Method:
     """Return the configured method.
 
     Raises
@@ -59,10 +59,10 @@ def chosen(settings: BatchSettings) -> Method:
     FatalError
         If there is none of this name, or batches may overlap and it cannot have that.
     """
-    found = method(settings.method)
-    if settings.max_inflight_batches > 1 and not found.REBASES:
+    configured = method(settings.method)
+    if settings.max_inflight_batches > 1 and not configured.REBASES:
         raise SettingsError(
             f"COMBEE_MAX_INFLIGHT_BATCHES is {settings.max_inflight_batches}, and what the method {settings.method}"
             " makes of one version cannot be applied to a later one: set it to 1, or choose another COMBEE_METHOD"
         )
-    return found
+    return configured

@@ -1,0 +1,74 @@
+"""What services look up in the log: the manifest that a record names, and at a restart what was written since."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import aclosing
+
+from combee.ports import CombeeError, Log, Record, TopicPartition
+from combee_schemas import topics
+from combee_schemas.batch import Batch
+from combee_schemas.scan import Plan
+
+MANIFEST_S = 30.0
+"""A manifest and its groups become visible at once, but for the moment it takes to mark each partition: so
+long nobody concludes from a manifest's absence. A transaction lasts half of it at most."""
+
+# ---- restoring: partitions and topics are read side by side, for a restart waits for all of them
+
+
+async def read_since(log: Log, topic: str, since_ms: int, take: Callable[[Record], None]) -> None:
+    """Give every record of ``topic`` from ``since_ms`` on to ``take``, in order per partition."""
+    starts, ends = await asyncio.gather(log.offsets_at(topic, since_ms), log.ends(topic))
+
+    async def read_partition(partition: int) -> None:
+        async for record in log.read(TopicPartition(topic=topic, partition=partition), starts[partition]):
+            take(record)
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for partition in (p for p in starts if starts[p] < ends[p]):
+                group.create_task(read_partition(partition))
+    except* CombeeError as failed:
+        raise failed.exceptions[0] from failed
+
+
+async def oldest_timestamp(log: Log, starts: Mapping[TopicPartition, int]) -> int | None:
+    """Return the time of the oldest record at or after ``starts``; None if there is none."""
+    names = sorted({tp.topic for tp in starts})
+    ends = dict(zip(names, await asyncio.gather(*map(log.ends, names)), strict=True))
+    waiting = {tp: at for tp, at in starts.items() if at < ends[tp.topic][tp.partition]}
+    times = await asyncio.gather(*(_first_timestamp(log, tp, at) for tp, at in waiting.items()))
+    return min((time_ms for time_ms in times if time_ms is not None), default=None)
+
+
+async def _first_timestamp(log: Log, source: TopicPartition, start: int) -> int | None:
+    async with aclosing(log.read(source, start)) as records:
+        async for record in records:
+            return record.timestamp_ms
+    return None
+
+
+# ---- manifests
+
+
+async def is_planned(log: Log, plan: Plan) -> bool:
+    """Return whether there is a manifest of this plan where the plan says."""
+    return await manifest_of(log, plan) is not None
+
+
+async def manifest_of(log: Log, plan: Plan) -> Batch | None:
+    """Return the manifest of this plan, if it stands where the plan says."""
+    partition = await log.partition_for(topics.BATCHES.name, plan.playbook.encode())
+    source = TopicPartition(topic=topics.BATCHES.name, partition=partition)
+    record = (await log.read_at(source, [plan.manifest_offset])).get(plan.manifest_offset)
+    batch = topics.BATCHES.read_or_none(record)
+    if batch is None:
+        return None
+    named = (batch.playbook, batch.sequence, batch.batch_id, batch.widths, batch.method) == (
+        plan.playbook,
+        plan.sequence,
+        plan.batch_id,
+        plan.widths,
+        plan.method,
+    )
+    return batch if named else None
