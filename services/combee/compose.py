@@ -13,12 +13,13 @@ from combee.adapters.kafka import KafkaAdmin, KafkaLog, Presence
 from combee.adapters.kafka.connection import Connection, security_options
 from combee.clock import SystemClock
 from combee.core import layout
+from combee.inspection.lag import INPUTS, Lags
 from combee.ports import ConfigurationError, LanguageModel, Log, OnModelCall
 from combee.settings.loading import Settings
 from combee.settings.methods import configured_method
 from combee.settings.model import ModelSettings
 from combee.settings.worker import WorkerSettings
-from combee.telemetry.telemetry import Telemetry, telemetry_of
+from combee.telemetry.telemetry import Telemetry
 from combee.worker.dead_letter_limiter import DeadLetterLimiter
 from combee.worker.loop import Loop
 from combee.worker.retry import OutageMonitor
@@ -240,7 +241,7 @@ async def _shuffle(
     supervised = settings.worker.ready_file.parent if settings.worker.ready_file else None
     with tempfile.TemporaryDirectory(prefix="combee-shuffle-", dir=supervised) as folder:
         shuffler = Shuffler(log, SystemClock(), settings.batch, spending)
-        telemetry.watch(shuffler.playbooks.view, shuffler.sizes, flying=shuffler.flying)
+        telemetry.watch(shuffler.playbooks.view, shuffler.sizes, in_flight=shuffler.flying)
         security = connection(settings, brokers).security
         app = faust_app.build_app(settings.kafka, brokers, settings.worker.slot, Path(folder), security)
         await _with_views(
@@ -297,6 +298,26 @@ FRONTS: Mapping[str, Role] = {"gateway": _gateway}
 """What people and agents touch, beside the services; it needs an extra."""
 
 
+def telemetry_of(role: str, settings: Settings, outage: Callable[[], str | None] = lambda: None) -> Telemetry:
+    """Return the telemetry of a worker: with a port health and metrics are served there."""
+    worker = settings.worker
+    if worker.metrics_port is None:
+        return Telemetry(role, worker.ready_file, outage=outage)
+    from combee.telemetry.metrics import Metrics, new_registry  # noqa: PLC0415 - loads the metrics library
+    from combee.telemetry.served import ServedTelemetry  # noqa: PLC0415 - the same
+
+    prices = settings.spend.policy(settings.model.model)
+    metrics = Metrics(
+        new_registry(),
+        SystemClock(),
+        service=role,
+        slot=worker.slot,
+        price_in=prices.price_in,
+        price_out=prices.price_out,
+    )
+    return ServedTelemetry(role, worker, worker.metrics_port, SystemClock(), metrics, outage=outage)
+
+
 async def run_worker(role: str, settings: Settings, bootstrap_servers: str) -> None:
     """Run one service until SIGTERM or SIGINT, then drain; brokers that are away are waited for.
 
@@ -318,7 +339,7 @@ async def run_worker(role: str, settings: Settings, bootstrap_servers: str) -> N
         await {**ROLES, **FRONTS}[role](seen, settings, bootstrap_servers, stopping, telemetry)
 
     try:
-        async with telemetry.served(log):
+        async with telemetry.served(Lags(log, role).look if role in INPUTS else None):
             work = run_sessions(role, session, stop, SystemClock(), telemetry.restarted, monitor.answers)
             await _with_views(work, [monitor.run()])
     finally:

@@ -71,7 +71,7 @@ async def _learn(site: Site) -> None:
 
 async def _quiet(running: Running) -> None:
     """Wait until every service has committed what it read."""
-    from combee.inspection.backlog import INPUTS, backlog  # noqa: PLC0415 - beside its only use
+    from combee.inspection.lag import INPUTS, backlog  # noqa: PLC0415 - beside its only use
 
     async with asyncio.timeout(STALL_S):
         for group in INPUTS:

@@ -17,8 +17,7 @@ from combee.adapters.kafka.connection import Connection
 from combee.adapters.kafka.probe import PROBE_TOPIC, skew
 from combee.cli.learn.learning import outgoing
 from combee.clock import SystemClock
-from combee.inspection.backlog import INPUTS
-from combee.inspection.lag import Lags
+from combee.inspection.lag import INPUTS, Lags
 from combee.inspection.tracker import Tracker
 from combee.ports import Outgoing
 from combee.settings.loading import load_settings

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 
-from combee.core import identity
+from combee.core.dead_letters.subject import reflection_of
 from combee.ports import CombeeError, Log, Record
 from combee_schemas import topics
 from combee_schemas.base import Message
@@ -76,13 +76,7 @@ class Watch:
     @property
     def buried(self) -> set[str]:
         """Ids of the reflections that dead letters hold, or will never be made of the traces they hold."""
-        return {
-            identity.reflection_id(one.playbook, one.record_id)
-            if one.origin_topic == topics.TRACES.name
-            else one.record_id
-            for one in self.dead
-            if one.record_id
-        }
+        return {about[1] for about in map(reflection_of, self.dead) if about}
 
     def unsettled(self, ids: Iterable[str]) -> list[str]:
         """Return the ids that are neither applied nor dead."""

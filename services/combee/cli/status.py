@@ -14,8 +14,9 @@ from combee.clock import SystemClock, moment
 from combee.core.playbook.apply import empty
 from combee.core.playbook.retention import falling, is_falling, percent
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
-from combee.inspection.backlog import INPUTS, backlog, newest_batches
-from combee.inspection.letters import held_back
+from combee.inspection.batches import newest_batches
+from combee.inspection.dead_letters import held_back
+from combee.inspection.lag import INPUTS, backlog
 from combee.ports import Log
 from combee.settings.loading import Settings, load_settings
 from combee_schemas import topics

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from combee.core.dead_letters.resending import next_attempt, refusal
-from combee.inspection.letters import TOPIC, Found
+from combee.inspection.dead_letters import TOPIC, Found
 from combee.ports import Clock, Log, Outgoing, TopicPartition
 from combee_schemas import topics
 from combee_schemas.codec import CodecError, decode

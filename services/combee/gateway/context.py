@@ -75,7 +75,7 @@ class Context:
         TransientError, TimeoutError
             If the log is away: at once where that is known, else when its acknowledgement is late.
         """
-        if away := self.health.away():
+        if away := self.health.outage():
             raise TransientError(away)
         async with asyncio.timeout(self.settings.gateway.gateway_ack_timeout_s):
             return await self.log.produce(*outgoing)
@@ -117,7 +117,7 @@ def context_of(
         feed.changed.tell()
 
     labels = View(log, topics.LABELS, on_change=relabelled)
-    health = Health(clock, away=away, dead_letters_per_minute=settings.worker.dead_letters_per_minute)
+    health = Health(clock, outage=away, dead_letters_per_minute=settings.worker.dead_letters_per_minute)
     health.views = (playbooks.view, labels, feed)
     return Context(
         log=log,

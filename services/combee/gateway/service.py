@@ -26,7 +26,7 @@ async def run(
     FatalError
         If the settings forbid it or the address cannot be used.
     """
-    context = context_of(log, settings, SystemClock(), telemetry.away)
+    context = context_of(log, settings, SystemClock(), telemetry.outage)
     telemetry.watch(context.playbooks.view, context.labels, context.feed)
     app = build(context)
     for mount in mounts:

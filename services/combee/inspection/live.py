@@ -10,8 +10,7 @@ import structlog
 
 from combee.core.live.picture import Picture
 from combee.core.live.values import Snapshot
-from combee.inspection.backlog import INPUTS
-from combee.inspection.lag import Lag, Lags
+from combee.inspection.lag import INPUTS, Lag, Lags
 from combee.ports import Clock, FatalError, Log, Record, TransientError
 from combee_schemas import topics
 from combee_schemas.codec import CodecError

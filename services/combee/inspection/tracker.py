@@ -9,7 +9,8 @@ from typing import TypeVar
 
 import structlog
 
-from combee.core.identity import fingerprint, reflection_id
+from combee.core.dead_letters.subject import reflection_of
+from combee.core.identity import fingerprint
 from combee.core.playbook.spend import UNCAPPED, Pause, SpendPolicy, pause
 from combee.ports import Clock, Log, Record, TopicPartition, TransientError
 from combee_schemas import topics
@@ -144,11 +145,10 @@ class Tracker:
 
     def _dead(self, record: Record) -> None:
         letter = topics.DEAD_LETTERS.read_or_none(record)
-        if letter and letter.record_id and letter.playbook == self.name:
+        name, reflection_id = (letter and reflection_of(letter)) or ("", "")
+        if name == self.name:
             self.moved_at = self._clock.monotonic()
-            is_trace = letter.origin_topic == topics.TRACES.name
-            one = reflection_id(self.name, letter.record_id) if is_trace else letter.record_id
-            self.dead.add(self._today(one))
+            self.dead.add(self._today(reflection_id))
 
     def _mine(self, record: Record, topic: Topic[M]) -> M | None:
         found = next(topic.under(self.name, [record]), None)

@@ -20,7 +20,7 @@ from combee.settings.gateway import GatewaySettings
 from combee.settings.group import SettingsError
 from combee.settings.loading import GROUPS
 from combee.settings.model import ModelSettings
-from combee.telemetry.health_server import serving
+from combee.telemetry.health import serving
 from support import shown
 
 ASKING = ("reflect", "scan")

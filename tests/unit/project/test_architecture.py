@@ -77,7 +77,7 @@ ONLY_IN: Mapping[str, tuple[str, ...]] = {
     "uvicorn": ("sim/server/server.py", "gateway/", "dashboard/"),
     "httpx": ("adapters/http/",),
     "nicegui": ("dashboard/",),
-    "prometheus_client": ("telemetry/metrics.py", "telemetry/metrics_http.py"),
+    "prometheus_client": ("telemetry/metrics.py",),
 }
 """Library → the only places, below a source root, that import it."""
 

@@ -19,7 +19,7 @@ from combee.ports import (
 )
 from combee.telemetry.health import IDLE_S, STUCK_S, Health
 from combee.telemetry.logs import AWAY as AWAY_EVENT
-from combee.telemetry.logs import BACK, REPEATED_S, Seldom
+from combee.telemetry.logs import BACK, REPEATED_S, OutageRateLimit
 from combee.worker import retry
 from combee.worker import views as view_module
 from combee.worker.loop import Loop
@@ -109,12 +109,12 @@ def test_dead_letters_make_it_red_only_while_there_are_many_within_a_minute(
     health: Health, clock: ManualClock
 ) -> None:
     for _ in range(2):
-        health.buried()
+        health.dead_lettered()
     clock.advance(50)
     health._beat_at = clock.monotonic()
     health.turned()
     assert red(health) == []
-    health.buried()
+    health.dead_lettered()
     assert red(health) == ["dead_letters"]
     clock.advance(11)
     health._beat_at = clock.monotonic()
@@ -252,7 +252,7 @@ async def test_a_worker_whose_broker_is_away_is_not_ready_and_says_why(
 ) -> None:
     asked = Asked(AWAY)
     watched = monitored(asked, clock, monkeypatch)
-    health.away = watched.outage
+    health.outage = watched.outage
     running = asyncio.create_task(watched.run())
     await _until(lambda: "refused" in (watched.outage() or ""))
     clock.advance(90)
@@ -309,7 +309,7 @@ async def test_a_session_begins_when_the_broker_is_back_and_a_stop_does_not_wait
 
 
 def test_that_the_broker_is_away_is_said_once_a_minute_whoever_notices(clock: ManualClock) -> None:
-    seldom, said = Seldom(clock), []
+    seldom, said = OutageRateLimit(clock), []
 
     def say(event: str, error: str) -> None:
         with suppress(structlog.DropEvent):

@@ -18,8 +18,8 @@ from combee.commands import resending
 from combee.commands.resending import Refused
 from combee.core.dead_letters.resending import PLANNED
 from combee.core.redact import redacted
-from combee.inspection import letters
-from combee.inspection.letters import Found
+from combee.inspection import dead_letters
+from combee.inspection.dead_letters import Found
 from combee.ports import FatalError, Log
 from combee.settings.loading import Settings, load_settings
 from combee_schemas.dead_letter import LetterId, Resolution
@@ -97,7 +97,7 @@ async def _retry(settings: Settings, wanted: Sequence[LetterId], filters: Filter
     decided = Decided()
     async with open_log(settings) as (log, _):
         with reading() as progress:
-            known = await letters.resolutions(log)
+            known = await dead_letters.resolutions(log)
             ids = wanted or await _open(log, filters, known)
             done = 0
             async for found in _lots(log, ids, known, decided):
@@ -116,14 +116,14 @@ async def _drop(settings: Settings, wanted: Sequence[LetterId], note: str) -> De
 
     decided = Decided()
     async with open_log(settings) as (log, _):
-        known = await letters.resolutions(log)
+        known = await dead_letters.resolutions(log)
         async for found in _lots(log, wanted, known, decided):
             decided.done += await resending.drop(log, SystemClock(), found, note)
     return decided
 
 
 async def _open(log: Log, filters: Filters, known: dict[LetterId, Resolution]) -> list[LetterId]:
-    found = letters.letters(log, lambda _read, _total: None)
+    found = dead_letters.letters(log, lambda _read, _total: None)
     return [one.id async for one in found if filters.match(one, known.get(one.id))]
 
 
@@ -136,7 +136,7 @@ async def _lots(
     undecided = [one for one in once if one not in known]
     for start in range(0, len(undecided), AT_ONCE):
         lot = undecided[start : start + AT_ONCE]
-        found = await letters.letters_at(log, lot)
+        found = await dead_letters.letters_at(log, lot)
         missing = [str(one) for one in lot if one not in found]
         if missing:
             raise FatalError(

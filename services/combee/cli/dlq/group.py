@@ -14,7 +14,7 @@ from combee.cli.dlq.select import Filters, Reason, Service, checked_id
 from combee.cli.dlq.view import in_full, place_text, summary
 from combee.cli.options import AsJson, Servers
 from combee.clock import moment
-from combee.inspection import letters
+from combee.inspection import dead_letters
 from combee.ports import FatalError
 from combee.settings.loading import Settings, load_settings
 from combee_schemas.dead_letter import LetterId
@@ -75,8 +75,10 @@ async def _list(settings: Settings, limit: int, filters: Filters) -> tuple[int, 
     kept: deque[dict[str, Any]] = deque(maxlen=limit)
     async with open_log(settings) as (log, _):
         with reading() as progress:
-            decided = await letters.resolutions(log)
-            async for found in letters.letters(log, lambda read, of: progress(letters.TOPIC, read, of)):
+            decided = await dead_letters.resolutions(log)
+            async for found in dead_letters.letters(
+                log, lambda read, of: progress(dead_letters.TOPIC, read, of)
+            ):
                 resolution = decided.get(found.id)
                 if filters.match(found, resolution):
                     total += 1
@@ -107,7 +109,7 @@ async def _show(settings: Settings, wanted: LetterId) -> dict[str, Any]:
     from combee.local.log import open_log  # noqa: PLC0415 - --help stays quick
 
     async with open_log(settings) as (log, _):
-        found = (await letters.letters_at(log, [wanted])).get(wanted)
+        found = (await dead_letters.letters_at(log, [wanted])).get(wanted)
         if found is None:
             raise FatalError(f"there is no dead letter {wanted}; 'combee dlq list --all' shows what there is")
-        return in_full(found, (await letters.resolutions(log)).get(wanted))
+        return in_full(found, (await dead_letters.resolutions(log)).get(wanted))

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from combee.inspection.letters import Found
+from combee.inspection.dead_letters import Found
 from combee_schemas.dead_letter import LetterId, Resolution, letter_id
 
 Service = Annotated[str | None, typer.Option(help="only those of this service, such as reflect")]

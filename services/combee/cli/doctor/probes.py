@@ -14,9 +14,9 @@ from combee.core.diagnosis import Check, cluster, flow, unanswered
 from combee.core.diagnosis import surroundings as around
 from combee.core.methods import ace
 from combee.core.redact import redacted
-from combee.inspection.backlog import INPUTS, unpublished
-from combee.inspection.lag import Lags
-from combee.inspection.letters import as_found
+from combee.inspection.batches import unpublished
+from combee.inspection.dead_letters import as_found
+from combee.inspection.lag import INPUTS, Lags
 from combee.ports import CombeeError, Log, TopicPartition
 from combee.settings.loading import Settings
 from combee.settings.model import ModelSettings

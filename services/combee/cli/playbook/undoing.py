@@ -14,7 +14,7 @@ from combee.commands.sending import ensure_publisher, run_command
 from combee.core.formats.files import says_the_same
 from combee.core.identity import content_id
 from combee.inspection import lineage
-from combee.inspection.backlog import newest_batches
+from combee.inspection.batches import newest_batches
 from combee.ports import FatalError, Log
 from combee.settings.loading import Settings, load_settings
 from combee_schemas.command import Command, CommandKind

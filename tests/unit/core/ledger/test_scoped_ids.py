@@ -14,7 +14,7 @@ from combee.commands import resending
 from combee.core import identity
 from combee.core.formats.intake import Item, Sample
 from combee.core.ledger import LedgerReport
-from combee.inspection import audit, letters
+from combee.inspection import audit, dead_letters
 from combee.inspection.lineage import lineage
 from combee.inspection.tracker import GAP, Tracker, _runs
 from combee.ports import Outgoing, PoisonError, TopicPartition
@@ -381,7 +381,7 @@ async def test_every_retained_trace_is_reflected_pending_dead_lettered_or_a_dupl
         "lost": 0,
     }
 
-    found = [one async for one in letters.letters(deployment.log, lambda _read, _total: None)]
+    found = [one async for one in dead_letters.letters(deployment.log, lambda _read, _total: None)]
     await resending.retry(deployment.log, deployment.clock, found, {})
     assert (await judged(deployment)).traces.pending == 2
     deployment.model.answer = echo
