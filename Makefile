@@ -8,10 +8,10 @@ READY := $(VENV)/.ready
 CODE := services schemas experiments tests benchmarks docs examples
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-faults soak check format bench lock clean
+.PHONY: help setup demo test test-unit test-faults soak check format bench bench-compare lock clean
 
 help: ## Show this help
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 
 $(READY): pyproject.toml requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Combee needs Python 3.11 or newer: make PYTHON=python3.12 …"; exit 1; }
@@ -58,6 +58,9 @@ format: $(READY) ## Format the code
 
 bench: setup ## Benchmarks, or some: make bench BENCH="overhead scaling"; results in benchmarks/results/
 	$(BIN)/python -m benchmarks $(BENCH)
+
+bench-compare: setup ## Processor time against another commit: make bench-compare BASE=main PAIRS=8; 1 only if over 5 % worse
+	$(BIN)/python -m benchmarks.compare $(BASE) $(if $(PAIRS),--pairs $(PAIRS))
 
 lock: $(READY) ## Pin what is installed now
 	{ echo '# Every package of the development environment, pinned; refresh with "make lock".'; \

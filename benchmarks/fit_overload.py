@@ -12,11 +12,16 @@ from pathlib import Path
 from random import Random
 from statistics import fmean
 
-from combee.sim.law.counting import exact_text, in_steps, lessons_only, without_playbook
 from combee.sim.law.fit import MEAN_ALLOWED, WORST_ALLOWED, Point, fit, points, run_all, within_bounds
-from combee.sim.law.law import LAW
-from combee.sim.law.naive import FAMILY_SIZE, family_traces, reflections_on, run_naive, task_traces
-from combee.sim.law.two_levels import run_two_levels
+from combee.sim.law.law import LAW, exact_text, in_steps, lessons_only, without_playbook
+from combee.sim.law.naive import (
+    FAMILY_SIZE,
+    family_traces,
+    reflections_on,
+    run_naive,
+    run_two_levels,
+    task_traces,
+)
 from combee_schemas.reflection import Reflection
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "formula_train.jsonl"

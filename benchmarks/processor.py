@@ -13,10 +13,11 @@ PROCESSES = (*ROLES, "sim")
 
 def used_ms(stage: Stage) -> dict[str, float]:
     """Return what each process has used so far, in milliseconds of one core."""
-    return {name: _ms(stage.supervisor.pid(name)) for name in PROCESSES}
+    return {name: process_ms(stage.supervisor.pid(name)) for name in PROCESSES}
 
 
-def _ms(pid: int) -> float:
+def process_ms(pid: int) -> float:
+    """Return what a process has used so far, user and system."""
     times = psutil.Process(pid).cpu_times()
     return 1000 * float(times.user + times.system)
 

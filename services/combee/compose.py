@@ -18,7 +18,6 @@ from combee.ports import ConfigurationError, LanguageModel, Log, OnModelCall
 from combee.settings.loading import Settings
 from combee.settings.methods import configured_method
 from combee.settings.model import ModelSettings
-from combee.settings.worker import WorkerSettings
 from combee.telemetry.telemetry import Telemetry
 from combee.worker.dead_letter_limiter import DeadLetterLimiter
 from combee.worker.loop import Loop
@@ -41,6 +40,9 @@ NO_MODEL = (
     "no model is configured: set COMBEE_MODEL or --model (and COMBEE_BASE_URL, OPENAI_API_KEY as your server needs),"
     " or use --simulated for the stand-in model"
 )
+
+WrapLog = Callable[[Log], Log]
+WrapModel = Callable[[LanguageModel], LanguageModel]
 
 
 def connection(settings: Settings, bootstrap_servers: str) -> Connection:
@@ -139,28 +141,14 @@ async def opened(settings: Settings, bootstrap_servers: str) -> AsyncIterator[Ka
         await log.close()
 
 
-def _mortal(log: Log, settings: WorkerSettings) -> Log:
-    """Return the log; with a failpoint set, one at whose writes this process dies."""
-    if settings.failpoint is None:
-        return log
-    from combee.adapters.failpoints import ExitFuse, MortalLog  # noqa: PLC0415 - fault tests only
-
-    return MortalLog(log, ExitFuse(settings.failpoint, settings.failpoint_marker))
-
-
-def _model(settings: Settings, telemetry: Telemetry) -> LanguageModel:
-    """Return the model, watched; with a failpoint set, one around whose calls this process dies."""
+def _model(settings: Settings, telemetry: Telemetry, wrap: WrapModel) -> LanguageModel:
+    """Return the model, watched, counted and wrapped."""
     asked = language_model(settings.model, telemetry.called)
     telemetry.watch_model(asked)
-    model = telemetry.counted_model(asked)
-    if settings.worker.failpoint is None:
-        return model
-    from combee.adapters.failpoints import ExitFuse, MortalModel  # noqa: PLC0415 - fault tests only
-
-    return MortalModel(model, ExitFuse(settings.worker.failpoint, settings.worker.failpoint_marker))
+    return wrap(telemetry.counted_model(asked))
 
 
-Role = Callable[[Log, Settings, str, asyncio.Event, Telemetry], Awaitable[None]]
+Role = Callable[[Log, Settings, str, asyncio.Event, Telemetry, WrapModel], Awaitable[None]]
 
 
 async def _with_views(
@@ -199,19 +187,23 @@ async def _asking(
         await model.close()
 
 
-async def _reflect(log: Log, settings: Settings, _: str, stop: asyncio.Event, telemetry: Telemetry) -> None:
+async def _reflect(
+    log: Log, settings: Settings, _: str, stop: asyncio.Event, telemetry: Telemetry, wrap_model: WrapModel
+) -> None:
     from combee.reflect.handler import ReflectHandler  # noqa: PLC0415 - each role loads only its own
 
-    model = _model(settings, telemetry)
+    model = _model(settings, telemetry, wrap_model)
     limiter = telemetry.limiter(settings.worker)
     handler = ReflectHandler(log, model, SystemClock(), configured_method(settings.batch), limiter)
     await _asking(log, handler, model, settings, stop, telemetry, limiter)
 
 
-async def _scan(log: Log, settings: Settings, _: str, stop: asyncio.Event, telemetry: Telemetry) -> None:
+async def _scan(
+    log: Log, settings: Settings, _: str, stop: asyncio.Event, telemetry: Telemetry, wrap_model: WrapModel
+) -> None:
     from combee.scan.handler import ScanHandler  # noqa: PLC0415 - each role loads only its own
 
-    model = _model(settings, telemetry)
+    model = _model(settings, telemetry, wrap_model)
     limiter = telemetry.limiter(settings.worker)
     handler = ScanHandler(log, model, SystemClock(), carry=settings.batch.carry, limiter=limiter)
     await _asking(log, handler, model, settings, stop, telemetry, limiter)
@@ -230,7 +222,7 @@ async def _when_current(
 
 
 async def _shuffle(
-    log: Log, settings: Settings, brokers: str, stop: asyncio.Event, telemetry: Telemetry
+    log: Log, settings: Settings, brokers: str, stop: asyncio.Event, telemetry: Telemetry, _: WrapModel
 ) -> None:
     from combee.shuffle import app as faust_app  # noqa: PLC0415 - Faust is slow to load
     from combee.shuffle.shuffler import Shuffler  # noqa: PLC0415
@@ -250,7 +242,9 @@ async def _shuffle(
         )
 
 
-async def _publish(log: Log, settings: Settings, _: str, stop: asyncio.Event, telemetry: Telemetry) -> None:
+async def _publish(
+    log: Log, settings: Settings, _: str, stop: asyncio.Event, telemetry: Telemetry, _wrap: WrapModel
+) -> None:
     from combee.publish.publisher import Publisher  # noqa: PLC0415 - each role loads only its own
 
     spending = settings.spend.policy(settings.model.model)
@@ -260,7 +254,9 @@ async def _publish(log: Log, settings: Settings, _: str, stop: asyncio.Event, te
     await publisher.session(stop, telemetry.on_turn)
 
 
-async def _control(log: Log, settings: Settings, _: str, stop: asyncio.Event, telemetry: Telemetry) -> None:
+async def _control(
+    log: Log, settings: Settings, _: str, stop: asyncio.Event, telemetry: Telemetry, _wrap: WrapModel
+) -> None:
     from combee.control.controller import Controller  # noqa: PLC0415 - each role loads only its own
 
     controller = Controller(log, SystemClock(), settings.sizing.policy())
@@ -270,9 +266,11 @@ async def _control(log: Log, settings: Settings, _: str, stop: asyncio.Event, te
     )
 
 
-async def _gateway(log: Log, settings: Settings, _: str, stop: asyncio.Event, telemetry: Telemetry) -> None:
+async def _gateway(
+    log: Log, settings: Settings, _: str, stop: asyncio.Event, telemetry: Telemetry, _wrap: WrapModel
+) -> None:
     try:
-        from combee.gateway import service  # noqa: PLC0415 - an extra
+        from combee.gateway import server  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
         raise ConfigurationError(f"the gateway needs {error.name}: pip install 'combee[gateway]'") from error
     mounts = []
@@ -283,7 +281,7 @@ async def _gateway(log: Log, settings: Settings, _: str, stop: asyncio.Event, te
             mounts.append(mount)
     except ModuleNotFoundError as error:
         logger.info("no_dashboard", reason=f"{error.name} is missing: pip install 'combee[dashboard]'")
-    await service.run(log, settings, stop, telemetry, mounts)
+    await server.run(log, settings, stop, telemetry, mounts)
 
 
 ROLES: Mapping[str, Role] = {
@@ -318,8 +316,17 @@ def telemetry_of(role: str, settings: Settings, outage: Callable[[], str | None]
     return ServedTelemetry(role, worker, worker.metrics_port, SystemClock(), metrics, outage=outage)
 
 
-async def run_worker(role: str, settings: Settings, bootstrap_servers: str) -> None:
+async def run_worker(
+    role: str,
+    settings: Settings,
+    bootstrap_servers: str,
+    *,
+    wrap_log: WrapLog = lambda log: log,
+    wrap_model: WrapModel = lambda model: model,
+) -> None:
     """Run one service until SIGTERM or SIGINT, then drain; brokers that are away are waited for.
+
+    The service works on the log and the model as the two wrappers return them; fault tests inject faults there.
 
     Raises
     ------
@@ -332,11 +339,11 @@ async def run_worker(role: str, settings: Settings, bootstrap_servers: str) -> N
     log, presence = KafkaLog(connected), Presence(connected)
     monitor = OutageMonitor(presence.ask, SystemClock(), service=role, where=bootstrap_servers)
     telemetry = telemetry_of(role, settings, monitor.outage)
-    seen = telemetry.counted(_mortal(log, settings.worker))
+    seen = telemetry.counted(wrap_log(log))
 
     async def session(stopping: asyncio.Event) -> None:
         await check_topics(settings, connected)
-        await {**ROLES, **FRONTS}[role](seen, settings, bootstrap_servers, stopping, telemetry)
+        await {**ROLES, **FRONTS}[role](seen, settings, bootstrap_servers, stopping, telemetry, wrap_model)
 
     try:
         async with telemetry.served(Lags(log, role).look if role in INPUTS else None):

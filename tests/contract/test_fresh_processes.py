@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -21,16 +20,6 @@ import sys, combee.compose, combee.scan.handler
 from combee.settings.loading import load_settings
 combee.compose.telemetry_of('scan', load_settings())
 """
-DIES = """
-import sys
-from pathlib import Path
-from combee.adapters.failpoints import ExitFuse
-fuse = ExitFuse("after ask@2", Path(sys.argv[1]))
-for point in ("after ask", "before produce", "after ask"):
-    fuse.burn(point)
-print("alive")
-"""
-
 FETCHES = """
 import asyncio, tempfile
 from pathlib import Path
@@ -112,13 +101,6 @@ def test_nothing_heavy_is_loaded_before_it_is_needed(script: str, heavy: set[str
     ended = run(f"{script}\nprint(*({heavy!r} & sys.modules.keys()))")
 
     assert (ended.stdout.split(), ended.stderr) == ([], "")
-
-
-def test_at_a_failpoint_the_process_ends_at_the_named_pass_and_its_successor_lives(tmp_path: Path) -> None:
-    first, second = (run(DIES, str(tmp_path / "hit")) for _ in range(2))
-
-    assert (first.returncode, first.stdout) == (137, "")
-    assert (second.returncode, second.stdout) == (0, "alive\n")
 
 
 def test_faust_waits_for_fetches_and_for_topics_no_longer_than_our_consumers() -> None:

@@ -14,7 +14,7 @@ import structlog
 from combee.adapters.memory import MemoryLog
 from combee.clock import SystemClock
 from combee.gateway.access import access
-from combee.gateway.access.throttle import Attempts, network
+from combee.gateway.access.throttle import WrongKeyThrottle, network
 from combee.gateway.context import Context
 from support.gateway import CONFIGURED, KEYS, READER, WRITER, bearer, published, served, version
 from support.waiting import until
@@ -246,12 +246,12 @@ async def test_clients_held_for_wrong_keys_are_limited_like_all_without_a_key(
 
 
 def test_wrong_keys_are_forgotten_after_a_minute_and_counted_per_network() -> None:
-    attempts = Attempts(2)
-    assert [attempts.failed("2001:db8::1", at) for at in (0.0, 10.0)] == [0, 0]
-    assert attempts.failed("2001:db8::2", 20.0) == 40.0
-    assert attempts.failed("2001:db8:0:1::1", 20.0) == 0
-    assert attempts.failed("2001:db8::1", 60.5) == 0
-    assert attempts.failed("2001:db8::1", 61.0) == 9.0
+    throttle = WrongKeyThrottle(2)
+    assert [throttle.failed("2001:db8::1", at) for at in (0.0, 10.0)] == [0, 0]
+    assert throttle.failed("2001:db8::2", 20.0) == 40.0
+    assert throttle.failed("2001:db8:0:1::1", 20.0) == 0
+    assert throttle.failed("2001:db8::1", 60.5) == 0
+    assert throttle.failed("2001:db8::1", 61.0) == 9.0
     assert network("::1") == "::1"
     assert network("fe80::1%eth0") == "fe80::/64"
     assert network("10.0.0.1") == "10.0.0.1"

@@ -4,11 +4,9 @@ from random import Random
 
 import pytest
 
-from combee.sim.law.counting import exact_text, in_steps, lessons_only, without_playbook
 from combee.sim.law.fit import fit, points, run_all, within_bounds
-from combee.sim.law.law import LAW
-from combee.sim.law.naive import family_traces, reflections_on, run_naive, task_traces
-from combee.sim.law.two_levels import run_two_levels
+from combee.sim.law.law import LAW, exact_text, in_steps, lessons_only, without_playbook
+from combee.sim.law.naive import family_traces, reflections_on, run_naive, run_two_levels, task_traces
 
 
 def rng(seed: int) -> Random:

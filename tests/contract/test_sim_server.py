@@ -18,12 +18,10 @@ from combee.ports import FatalError
 from combee.sim.inprocess import as_request
 from combee.sim.law.naive import family_traces
 from combee.sim.roles.respond import respond
-from combee.sim.server.call_log import CallLog
 from combee.sim.server.faults import parse_faults
 from combee.sim.server.latency import Latency
-from combee.sim.server.options import SimOptions
 from combee.sim.server.server import WallClock, running
-from combee.sim.server.standin import StandIn
+from combee.sim.server.standin import CallLog, SimOptions, StandIn
 from combee.sim.server.web import Web
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Operation, OperationKind
@@ -280,7 +278,7 @@ async def test_a_taken_port_and_a_public_address_are_refused_with_the_remedy() -
 
 SERVE = """
 import asyncio
-from combee.sim.server.options import SimOptions
+from combee.sim.server.standin import SimOptions
 from combee.sim.server.server import serve
 asyncio.run(serve(SimOptions(), on_ready=lambda url: print(url, flush=True)))
 """

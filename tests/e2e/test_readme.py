@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from combee.sim.server.options import SimOptions
 from combee.sim.server.server import running
+from combee.sim.server.standin import SimOptions
 from support.broker import Broker
 from support.shown import ROOT, blocks, command_lines
 from support.terminal import terminal

@@ -29,10 +29,10 @@ async def test_kill_9_of_every_service_at_once(kafka: Broker, survives: Survives
 
 @pytest.mark.parametrize("point", ["after ask", "offsets in transaction"])
 async def test_death_between_an_effect_and_its_commit(
-    kafka: Broker, survives: Survives, tmp_path: Path, fault_seed: int, point: str
+    kafka: Broker, survives: Survives, fault_seed: int, point: str
 ) -> None:
-    environment, fault = failpoints(tmp_path, point, fault_seed)
-    await survives(kafka.bootstrap_servers, f"exit {point}", fault, environment=environment)
+    at, fault = failpoints(point, fault_seed)
+    await survives(kafka.bootstrap_servers, f"exit {point}", fault, failpoints=at)
 
 
 async def test_silent_partition_between_shuffle_and_the_broker(

@@ -17,8 +17,9 @@ from combee.shuffle.shuffler import Shuffler
 from combee.worker.loop import Handler, Loop
 from combee_schemas import topics
 from support.clock import ManualClock
+from support.failpoints.points import CrashFailpoint
+from support.failpoints.ports import FaultInjectingLog
 from support.models import ModelClient, ScriptedModel
-from support.mortal import Fuse, MortalLog
 from support.observed import Accesses, ObservedLog
 
 DEADLINE_S = 10.0
@@ -50,10 +51,10 @@ class Deployment:
 
     @asynccontextmanager
     async def running(
-        self, roles: Sequence[str] = ROLES, *, fuse: Fuse | None = None
+        self, roles: Sequence[str] = ROLES, *, failpoint: CrashFailpoint | None = None
     ) -> AsyncIterator["Deployment"]:
         """Run services as one process; kill them where the block ends."""
-        log = MortalLog(self.log, fuse or Fuse())
+        log = FaultInjectingLog(self.log, failpoint or CrashFailpoint())
         mine = [
             asyncio.create_task(self._role(role, ObservedLog(log, self.accesses[role])), name=role)
             for role in roles

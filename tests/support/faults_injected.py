@@ -5,15 +5,14 @@ import os
 import signal
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from random import Random
 from typing import Literal
 
 import aiokafka
 
 from combee.adapters.embedded_kafka import EmbeddedKafka
-from combee.adapters.failpoints import POINTS
 from combee_schemas import topics
+from support.failpoints.points import POINTS
 from support.faults_driver import Driver, items
 from support.faults_scenario import Fault, Run
 from support.faults_stage import ROLES
@@ -171,27 +170,20 @@ def random_kills(kafka: EmbeddedKafka, times: int = 6) -> Fault:
     return fault
 
 
-def failpoints(folder: Path, point: str, seed: int) -> tuple[dict[str, dict[str, str]], Fault]:
-    """Make every service that passes a point die there, at a seeded pass; return environments and fault."""
+def failpoints(point: str, seed: int) -> tuple[dict[str, str], Fault]:
+    """Make every service that passes a point die there, at a seeded pass; return their failpoints and the fault."""
     roles = next(roles for roles, points in PLACES.items() if point in points)
     rng = Random(f"{point} {seed}")
-    markers = {role: folder / f"{role}.died" for role in roles}
-    environment = {
-        role: {
-            "COMBEE_FAILPOINT": f"{point}@{rng.randint(1, 4)}",
-            "COMBEE_FAILPOINT_MARKER": str(marker),
-        }
-        for role, marker in markers.items()
-    }
-
-    def all_died() -> bool:
-        return all(marker.exists() for marker in markers.values())
+    at = {role: f"{point}@{rng.randint(1, 4)}" for role in roles}
 
     async def fault(run: Run) -> None:
+        markers = [run.stage.scene.died(role) for role in roles]
         run.hurt(*roles)
-        await run.watch.until(all_died, 60, f"not every service died {point}")
+        await run.watch.until(
+            lambda: all(marker.exists() for marker in markers), 60, f"not every service died {point}"
+        )
 
-    return environment, fault
+    return at, fault
 
 
 async def _leader(run: Run) -> int:

@@ -2,10 +2,11 @@
 
 import asyncio
 import json
+import sys
 import urllib.request
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from combee.local.stack import StackOptions, child_environment, model_environmen
 from combee.local.supervisor import Process, Supervisor
 from combee.settings.loading import Settings, load_settings
 
+TESTS = Path(__file__).parents[1]
+FAULTY_WORKER = (sys.executable, "-m", "support.failpoints.worker")
 ROLES = ("reflect", "shuffle", "scan", "publish")
 READY_S = 60.0
 STOP_S = 15.0
@@ -37,6 +40,12 @@ class Scene:
     settings: Mapping[str, object] = field(default_factory=dict)
     environment: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Variables by process name, on top of what all get."""
+    failpoints: Mapping[str, str] = field(default_factory=dict)
+    """Where a process exits, once, by its name: ``after ask@3`` is the third time it passes that point."""
+
+    def died(self, name: str) -> Path:
+        """Return the file that a process makes when it dies at its failpoint."""
+        return self.folder / f"{name}.died"
 
     def load(self) -> Settings:
         chosen = {
@@ -115,14 +124,19 @@ class Stage:
     async def start(self, role: str, slot: int) -> None:
         """Start one replica."""
         name = _name(role, slot)
-        await self.supervisor.start(
-            Process(
-                name=name,
-                arguments=("worker", role, "--slot", str(slot)),
-                env={**self.base, **self.scene.environment.get(name, {})},
-                ready_file=self.supervisor.folder / f"{name}.ready",
-            )
+        process = Process(
+            name=name,
+            arguments=("worker", role, "--slot", str(slot)),
+            env={**self.base, **self.scene.environment.get(name, {})},
+            ready_file=self.supervisor.folder / f"{name}.ready",
         )
+        if failpoint := self.scene.failpoints.get(name):
+            process = replace(
+                process,
+                command=(*FAULTY_WORKER, failpoint, str(self.scene.died(name))),
+                env={**process.env, "PYTHONPATH": str(TESTS)},
+            )
+        await self.supervisor.start(process)
 
     def model_faults(self, **faults: float) -> None:
         """Set the stand-in's faults; ``down_for_s`` is one of them."""

@@ -1,7 +1,9 @@
-"""The arms: naive, the paper's two levels, the product; each is a way to cut a batch, the rest is the same code."""
+"""The arms that are compared: naive, the paper's two levels, the product; and other ways to deal copies."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
+from random import Random
 
 from combee.core.batching import plan, shuffle
 from combee.core.batching.plan import Base, PlanPolicy
@@ -82,3 +84,21 @@ def bounded(tokens: int) -> Arm:
     """Return the product with another bound on what one call may read."""
     policy = replace(PRODUCT, aggregate_tokens=tokens)
     return replace(ADAPTIVE, name=f"{ADAPTIVE.name}, {tokens:,} tokens a call", policy=policy)
+
+
+def unshuffled(reflections: int, copies: int, groups: int, seed: int) -> Sequence[Sequence[int]]:
+    """Cut the reflections as they came, all once and then all again, into groups that differ by at most one."""
+    del seed
+    return _cut(list(range(reflections)) * copies, groups)
+
+
+def shuffled(reflections: int, copies: int, groups: int, seed: int) -> Sequence[Sequence[int]]:
+    """Shuffle all copies together and cut: as the paper says it, so that copies may meet in a group."""
+    order = list(range(reflections)) * copies
+    Random(seed).shuffle(order)  # noqa: S311 - reproducible, not secret
+    return _cut(order, groups)
+
+
+def _cut(order: Sequence[int], groups: int) -> Sequence[Sequence[int]]:
+    bounds = [len(order) * n // groups for n in range(groups + 1)]
+    return [order[start:end] for start, end in pairwise(bounds)]

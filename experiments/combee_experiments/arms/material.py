@@ -1,6 +1,6 @@
-"""The reflections that all arms of an experiment read: made once, by agents without a playbook."""
+"""The reflections that all arms read, and what one arm makes of them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -13,10 +13,15 @@ from combee.core.playbook.apply import empty
 from combee.ports import LanguageModel
 from combee.sim.inprocess import SimulatedModel
 from combee_experiments.arms.agents import reflect_all
-from combee_experiments.arms.virtual import run_virtual
+from combee_experiments.arms.arms import Arm
+from combee_experiments.arms.learning import Learnt, learn
+from combee_experiments.arms.tails import run_virtual
 from combee_experiments.data.samples import PLAYBOOK, Data
-from combee_experiments.running import lines
+from combee_experiments.running.cells import Numbers
 from combee_experiments.running.setup import Setup, data_digest
+from combee_experiments.running.store import append_lines, read_lines
+from combee_experiments.scoring.exam import examine
+from combee_experiments.scoring.lessons import lessons_of
 from combee_schemas.digests import digest
 from combee_schemas.reflection import Reflection
 
@@ -56,10 +61,40 @@ class _Kept:
         made = await reflect_all(model, empty(PLAYBOOK), samples)
         self.known |= {str(one.trace_id): one for one in made}
         if self._path is not None:
-            lines.append(self._path, (one.model_dump_json() for one in made))
+            append_lines(self._path, (one.model_dump_json() for one in made))
 
 
 def _read(path: Path) -> Iterator[Reflection]:
-    for line in lines.read(path):
+    for line in read_lines(path):
         with suppress(ValidationError):  # torn by a kill: made again
             yield Reflection.model_validate_json(line)
+
+
+Arrange = Callable[[Sequence[Reflection]], Sequence[Reflection]]
+
+
+def measure_updates(
+    setup: Setup, data: Data, arm: Arm, batch_size: int, seed: int, *, arrange: Arrange = tuple
+) -> Numbers:
+    """Let an arm learn from the reflections that all arms read; only update calls take time."""
+    made = arrange(reflections(setup, data, seed))
+    return setup.run(_updates(setup, data, made, arm, batch_size, seed))
+
+
+async def _updates(
+    setup: Setup, data: Data, made: Sequence[Reflection], arm: Arm, batch_size: int, seed: int
+) -> Numbers:
+    async with setup.open_model(seed) as model:
+        learnt = await learn(setup.paced(model, seed), made, arm, batch_size)
+        return learnt.numbers() | await exam(setup, model, data, learnt)
+
+
+async def exam(setup: Setup, model: LanguageModel, data: Data, learnt: Learnt) -> dict[str, float]:
+    """Return what the playbook is worth: lessons in it, and what agents get right with it."""
+    lessons = lessons_of(data)
+    result = await examine(model, data, lessons, lambda _: learnt.playbook, simulated=setup.simulated)
+    return {
+        "lessons": len(lessons.kept(learnt.texts)),
+        "lessons_there": len(lessons.names),
+        "accuracy": result.accuracy,
+    }

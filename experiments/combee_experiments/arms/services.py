@@ -16,7 +16,7 @@ from combee.settings.batch import BatchSettings
 from combee.shuffle.shuffler import Shuffler
 from combee.worker.loop import Loop
 from combee.worker.views import Playbooks
-from combee_experiments.arms.virtual import LoopClock
+from combee_experiments.arms.tails import LoopClock
 from combee_schemas import topics
 from combee_schemas.base import Usage
 from combee_schemas.batch import Batch

@@ -7,10 +7,9 @@ from itertools import accumulate
 from statistics import fmean
 
 from combee.ports import LanguageModel
-from combee_experiments.arms.fleet import Fleet
+from combee_experiments.arms.agents import Fleet
 from combee_experiments.arms.services import FOREVER_S, Services, batch_settings
-from combee_experiments.arms.tails import Tail
-from combee_experiments.arms.virtual import LoopClock
+from combee_experiments.arms.tails import LoopClock, Tail
 from combee_experiments.baselines.approaches import batches
 from combee_schemas.base import Usage
 from combee_schemas.batch import Batch

@@ -8,10 +8,9 @@ from statistics import fmean
 from combee.core.sizing.decide import decide
 from combee.core.sizing.policy import Iteration, SizingPolicy
 from combee.ports import LanguageModel
-from combee_experiments.arms.fleet import Fleet
+from combee_experiments.arms.agents import Fleet
 from combee_experiments.arms.services import FOREVER_S, Services, batch_settings
-from combee_experiments.arms.tails import Tail
-from combee_experiments.arms.virtual import LoopClock
+from combee_experiments.arms.tails import LoopClock, Tail
 from combee_schemas.control import BatchSize
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import Reflection

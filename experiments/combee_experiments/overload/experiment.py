@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from combee.core.batching.shuffle import COPIES_FROM
 from combee_experiments.arms.arms import ADAPTIVE, ARMS, NAIVE, PLAIN
-from combee_experiments.arms.measuring import measure_updates
+from combee_experiments.arms.material import measure_updates
 from combee_experiments.data import paper
 from combee_experiments.data.samples import Data
 from combee_experiments.overload.report import report_on

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from combee_experiments.running.cells import Measured
-from combee_experiments.running.fingerprint import fingerprint
 from combee_experiments.running.plot import draw
 from combee_experiments.running.report import Report, markdown, told
-from combee_experiments.running.setup import Setup, summary
+from combee_experiments.running.setup import Setup, fingerprint, summary
 
 CELLS, RESULT, TABLE, PLOT = "cells.jsonl", "result.json", "table.md", "plot.png"
 

@@ -1,22 +1,25 @@
-"""What all cells of a run share: the model, the data, the seeds, and how time passes."""
+"""What all cells of a run share: model, data, seeds, pace, and the fingerprint of the code."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Mapping
+import re
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
+import combee
+import combee_experiments
+import combee_schemas
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
 from combee.ports import LanguageModel
 from combee.settings.model import ModelSettings
 from combee.sim.inprocess import SimulatedModel
 from combee.sim.server.latency import Latency
-from combee_experiments.arms.tails import SlowModel
-from combee_experiments.arms.virtual import run_virtual
+from combee_experiments.arms.tails import SlowModel, run_virtual
 from combee_experiments.data.samples import Data
 from combee_experiments.running.cells import Cell
-from combee_experiments.running.fingerprint import fingerprint
 from combee_schemas.digests import digest
 
 T = TypeVar("T")
@@ -135,3 +138,25 @@ def summary(setup: Setup) -> Mapping[str, object]:
         "latency_s": setup.latency.median_s if setup.simulated else None,
         "concurrency": setup.concurrency,
     }
+
+
+SHOWS = re.compile(
+    r"(cli|adapters)/.*|(\w+/)?\w*(report|front)\.py|(running/(plot|results|store|lines)|data/paper|catalogue)\.py"
+)
+"""Files that show numbers, or move them between machines, decide none."""
+
+
+@cache
+def fingerprint() -> str:
+    """Return a short hash of every source file that decides numbers."""
+    return digest(
+        "code", *(text for path in sorted(_sources()) for text in (path.name, path.read_text("utf-8")))
+    ).hex()
+
+
+def _sources() -> Iterator[Path]:
+    for package in (combee, combee_experiments, combee_schemas):
+        root = Path(next(iter(package.__path__)))
+        for path in root.rglob("*.py"):
+            if not SHOWS.fullmatch(path.relative_to(root).as_posix()):
+                yield path

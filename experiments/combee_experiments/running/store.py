@@ -1,10 +1,9 @@
 """Finished cells on disk: one JSON line each, appended at once, so that nothing is measured twice."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from combee_experiments.running import lines
 from combee_experiments.running.cells import Numbers, key
 
 
@@ -23,14 +22,14 @@ class Store:
 
     def add(self, identity: Mapping[str, object], numbers: Numbers) -> None:
         """Write one finished cell."""
-        lines.append(self.path, [json.dumps({**identity, "numbers": numbers}, ensure_ascii=False)])
+        append_lines(self.path, [json.dumps({**identity, "numbers": numbers}, ensure_ascii=False)])
         self._known[key(identity)] = numbers
 
 
 def _cells(path: Path) -> list[tuple[str, Numbers]]:
     """Return the cells of a file by key; a torn line is as if it had not been measured."""
     found = []
-    for line in lines.read(path):
+    for line in read_lines(path):
         try:
             identity = json.loads(line)
             numbers = identity.pop("numbers")
@@ -38,3 +37,16 @@ def _cells(path: Path) -> list[tuple[str, Numbers]]:
             continue
         found.append((key(identity), numbers))
     return found
+
+
+def read_lines(path: Path) -> list[str]:
+    """Return a file's lines, the last one perhaps torn; none where there is no file."""
+    return path.read_text(encoding="utf-8").split("\n") if path.exists() else []
+
+
+def append_lines(path: Path, lines: Iterable[str]) -> None:
+    """Write lines at once, each a line of its own whatever stands before."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    torn = path.exists() and not path.read_bytes().endswith(b"\n")
+    with path.open("a", encoding="utf-8") as file:
+        file.write("\n" * torn + "".join(f"{line}\n" for line in lines))

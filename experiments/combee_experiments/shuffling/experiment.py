@@ -8,9 +8,8 @@ from math import isqrt
 
 from combee.core.batching import shuffle
 from combee.sim.family.lessons import key
-from combee_experiments.arms import dealing
-from combee_experiments.arms.arms import PAPER, PLAIN, Deal
-from combee_experiments.arms.measuring import measure_updates
+from combee_experiments.arms.arms import PAPER, PLAIN, Deal, shuffled, unshuffled
+from combee_experiments.arms.material import measure_updates
 from combee_experiments.running.cells import Cell, Measured, Numbers
 from combee_experiments.running.report import Report, joined
 from combee_experiments.running.setup import Setup
@@ -20,8 +19,8 @@ from combee_schemas.reflection import Reflection
 BATCH_SIZE = 100
 COPIES = (1, 2, 3)
 DEALINGS: Mapping[str, Deal] = {
-    UNSHUFFLED: dealing.unshuffled,
-    SHUFFLED: dealing.shuffled,
+    UNSHUFFLED: unshuffled,
+    SHUFFLED: shuffled,
     DISTINCT: shuffle.deal,
 }
 """``distinct`` is the product's, ``shuffled`` the paper's."""

@@ -6,7 +6,7 @@ from combee.core.playbook.spend import MILLION
 from combee_experiments.arms.agents import reflect_all
 from combee_experiments.arms.arms import ADAPTIVE, ARMS, NAIVE, PLAIN
 from combee_experiments.arms.learning import iterate
-from combee_experiments.arms.measuring import exam
+from combee_experiments.arms.material import exam
 from combee_experiments.data import paper
 from combee_experiments.data.samples import Data, subset
 from combee_experiments.running.cells import Cell, Measured, Numbers

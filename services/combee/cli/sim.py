@@ -41,8 +41,8 @@ def serve(
         die_with_parent()
     from combee.sim.server.faults import parse_faults  # noqa: PLC0415
     from combee.sim.server.latency import parse_latency  # noqa: PLC0415
-    from combee.sim.server.options import SimOptions  # noqa: PLC0415 - --help stays quick
     from combee.sim.server.server import serve as run  # noqa: PLC0415
+    from combee.sim.server.standin import SimOptions  # noqa: PLC0415 - --help stays quick
 
     options = SimOptions(
         port=port,

@@ -6,15 +6,15 @@ from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
 from combee.gateway import names
-from combee.gateway.access.access import Access, Policy
-from combee.gateway.access.intake import Intake
+from combee.gateway.access.access import Access, SecurityHeaders
+from combee.gateway.access.body_limits import BodyLimits
 from combee.gateway.context import Context
-from combee.gateway.counting import Counting
 from combee.gateway.endpoints import commands, events, publishing, reading, status
 from combee.gateway.endpoints import reflection_status as fates
 from combee.gateway.endpoints.status import MetricsText
 from combee.gateway.openapi import documented
 from combee.gateway.problems import add_handlers
+from combee.gateway.request_log import RequestLog
 from combee.settings.gateway import listed
 from combee.telemetry.metrics import HttpMetrics, Metrics, new_registry
 
@@ -42,9 +42,9 @@ def build(context: Context) -> FastAPI:
         app.include_router(router)
     app.openapi = documented(app, keys=bool(context.keys))  # type: ignore[method-assign]  # FastAPI's documented way
     add_handlers(app)
-    app.add_middleware(Intake, settings=settings)
+    app.add_middleware(BodyLimits, settings=settings)
     app.add_middleware(
-        Access, keys=context.keys, attempts=context.attempts, clock=context.clock, origins=origins
+        Access, keys=context.keys, throttle=context.throttle, clock=context.clock, origins=origins
     )
     if origins:
         app.add_middleware(
@@ -54,9 +54,9 @@ def build(context: Context) -> FastAPI:
             allow_headers=["Authorization", "Content-Type", "If-None-Match", "Last-Event-ID"],
             expose_headers=["ETag", "Combee-Version", "Retry-After"],
         )
-    app.add_middleware(Counting, metrics=counts, clock=context.clock)
-    app.add_middleware(Policy)
-    app.add_middleware(names.Slashes)  # added last, so it sees requests first
+    app.add_middleware(RequestLog, metrics=counts, clock=context.clock)
+    app.add_middleware(SecurityHeaders)
+    app.add_middleware(names.EncodedSlashes)  # added last, so it sees requests first
     return app
 
 

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from combee.gateway.access.keys import Keyring, keyring
-from combee.gateway.access.throttle import Attempts
-from combee.gateway.changes import Changes
-from combee.gateway.feed import Feed
+from combee.gateway.access.throttle import WrongKeyThrottle
+from combee.gateway.feed import Changes, Feed
 from combee.gateway.history import History
 from combee.inspection.live import Live
 from combee.ports import Clock, Log, Outgoing, TransientError
@@ -45,7 +44,7 @@ class Context:
     """Traces that came in here since the start, by playbook."""
     keys: Keyring
     """Who may ask."""
-    attempts: Attempts
+    throttle: WrongKeyThrottle
     """Who tried with wrong keys."""
     stopping: asyncio.Event
     """Set when the server stops: streams end."""
@@ -133,6 +132,6 @@ def context_of(
         known=asyncio.Event(),
         traced=Counter(),
         keys=keyring(settings.gateway),
-        attempts=Attempts(settings.gateway.gateway_failed_keys),
+        throttle=WrongKeyThrottle(settings.gateway.gateway_failed_keys),
         stopping=asyncio.Event(),
     )

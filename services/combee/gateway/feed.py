@@ -7,11 +7,10 @@ memory it reads from ``history``.
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 
 import structlog
 
-from combee.gateway.changes import Changes
 from combee.gateway.history import History, placed
 from combee.ports import Log, Record, TransientError
 from combee_schemas import topics
@@ -22,6 +21,29 @@ logger = structlog.get_logger()
 RETRY_S = 1.0
 KEPT = 256
 KEPT_BYTES = 32 << 20
+
+
+class Changes:
+    """Waiters that look first and wait then miss nothing: ``seen`` is taken before the look."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+
+    @property
+    def seen(self) -> asyncio.Event:
+        """The signal of the next change; take it *before* looking."""
+        return self._event
+
+    def tell(self) -> None:
+        """Wake everybody who waits."""
+        self._event.set()
+        self._event = asyncio.Event()
+
+    async def wait(self, seen: asyncio.Event, timeout_s: float) -> None:
+        """Wait for the next change after ``seen`` was taken, ``timeout_s`` at most."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await seen.wait()
 
 
 class Feed:

@@ -18,7 +18,7 @@ SLASH = re.compile("%2F", re.IGNORECASE)
 Name = Annotated[PlaybookName, Path(description="such as `support/refunds`; slashes may be encoded as `%2F`")]
 
 
-class Slashes:
+class EncodedSlashes:
     """ASGI middleware: slashes that came encoded stay so until the route is found."""
 
     def __init__(self, app: ASGIApp) -> None:

@@ -10,15 +10,19 @@ from typing import Any
 
 import structlog
 import uvicorn
+from fastapi import FastAPI
 from starlette.types import ASGIApp
 
+from combee.clock import SystemClock
 from combee.gateway.access.connections import Connections, guarded
 from combee.gateway.access.keys import Keyring
 from combee.gateway.access.throttle import SHOWN
 from combee.gateway.app import build
-from combee.gateway.context import Context
-from combee.ports import FatalError
+from combee.gateway.context import Context, context_of
+from combee.ports import FatalError, Log
 from combee.settings.gateway import GatewaySettings, listed
+from combee.settings.loading import Settings
+from combee.telemetry.telemetry import Telemetry
 from combee.worker.session import unless
 
 logger = structlog.get_logger()
@@ -87,7 +91,7 @@ async def _watch(context: Context, connections: Connections) -> None:
         now_ms = context.clock.now_ms()
         context.keys.refresh(now_ms)
         connections.turn(lambda caller: context.keys.holds(caller, context.clock.now_ms()))
-        if refused := context.attempts.take_refused():
+        if refused := context.throttle.take_refused():
             worst = dict(refused.most_common(SHOWN))
             logger.warning("keys_refused", refused=refused.total(), addresses=len(refused), worst=worst)
         await asyncio.sleep(TURN_S)
@@ -206,3 +210,29 @@ def address(bound: socket.socket) -> str:
     """Return the base address of a bound socket."""
     host, port = bound.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+Mount = Callable[[FastAPI, Context], None]
+
+
+async def run(
+    log: Log, settings: Settings, stop: asyncio.Event, telemetry: Telemetry, mounts: Sequence[Mount] = ()
+) -> None:
+    """Serve until ``stop``; ``mounts`` add the dashboard. The ready file holds the address.
+
+    Raises
+    ------
+    FatalError
+        If the settings forbid it or the address cannot be used.
+    """
+    context = context_of(log, settings, SystemClock(), telemetry.outage)
+    telemetry.watch(context.playbooks.view, context.labels, context.feed)
+    app = build(context)
+    for mount in mounts:
+        mount(app, context)
+
+    def ready(address: str) -> None:
+        if settings.worker.ready_file is not None:
+            settings.worker.ready_file.write_text(address)
+
+    await serve(context, stop, app=app, on_ready=ready, on_turn=telemetry.on_turn)

@@ -27,7 +27,7 @@ TAIL_LINES = 15
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
-    """What to run: a module of ours with arguments; it creates ``ready_file`` when it is ready."""
+    """What to run: ``command`` with arguments; it creates ``ready_file`` when it is ready."""
 
     name: str
     arguments: tuple[str, ...]
@@ -35,6 +35,7 @@ class Process:
     ready_file: Path
     address: str = ""
     """Where it tells of itself, if it does."""
+    command: tuple[str, ...] = (sys.executable, "-m", "combee.cli")
 
 
 @dataclass(slots=True)
@@ -75,7 +76,7 @@ class Supervisor:
         child.watch = asyncio.create_task(self._watch(child))
 
     async def _spawn(self, process: Process) -> asyncio.subprocess.Process:
-        command = (sys.executable, "-m", "combee.cli", *process.arguments, "--die-with-parent")
+        command = (*process.command, *process.arguments, "--die-with-parent")
         with self.log_file(process.name).open("ab") as log:
             return await asyncio.create_subprocess_exec(
                 *command,

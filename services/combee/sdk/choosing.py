@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import log
 
-from combee.core.playbook.words import evened
+from combee.core.playbook.wording import evened
 from combee.core.prompt import entry_tokens
 from combee_schemas.playbook import Entry
 

@@ -32,11 +32,3 @@ class WorkerSettings(Group):
         description="so many within a minute turn /readyz of a worker red; reflect and scan then hold back the"
         " playbook that causes them, or stop where the model's replies are at fault",
     )
-    failpoint: str | None = Field(
-        None,
-        pattern=r"^[a-z ]+(@[1-9][0-9]*)?$",
-        description="for fault tests: the process exits at once at this point, such as 'after ask@3' (third pass)",
-    )
-    failpoint_marker: Path | None = Field(
-        None, description="for fault tests: made when the point is hit; where it exists, nothing happens"
-    )

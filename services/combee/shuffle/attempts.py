@@ -4,7 +4,7 @@ The letter is looked up where the headers say it stands, so this needs no memory
 never changes, so the answer is the same whenever the record is read again.
 """
 
-from combee.core.dead_letters.attempts import is_proven
+from combee.core.dead_letters.resending import is_proven
 from combee.ports import Log, Record, TopicPartition
 from combee_schemas import topics
 from combee_schemas.dead_letter import Attempt, DeadLetter, claimed_attempt

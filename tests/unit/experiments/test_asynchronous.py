@@ -11,8 +11,7 @@ from combee.sim.inprocess import SimulatedModel
 from combee.sim.law.naive import reflections_on, task_traces
 from combee.sim.server.latency import Latency
 from combee_experiments.arms.services import batch_settings, learn
-from combee_experiments.arms.tails import Pace, Pareto, SlowModel
-from combee_experiments.arms.virtual import LoopClock, NothingLeftError, run_virtual
+from combee_experiments.arms.tails import LoopClock, NothingLeftError, Pace, Pareto, SlowModel, run_virtual
 from combee_experiments.asynchronous import experiment as asynchronous
 from combee_experiments.asynchronous.experiment import INFLIGHT, KINDS
 from combee_experiments.asynchronous.report import SYNCHRONOUS

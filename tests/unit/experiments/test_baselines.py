@@ -14,9 +14,15 @@ from combee.sim.roles.reading import read
 from combee.sim.roles.respond import respond
 from combee_experiments.arms.arms import ADAPTIVE
 from combee_experiments.baselines import experiment as baselines
-from combee_experiments.baselines.approaches import Summariser, batches, top_k
+from combee_experiments.baselines.approaches import (
+    Summariser,
+    batches,
+    read_summary,
+    summarise_lines,
+    summarise_reflections,
+    top_k,
+)
 from combee_experiments.baselines.experiment import BATCHED, UNBATCHED
-from combee_experiments.baselines.prompts import read_summary, summarise_lines, summarise_reflections
 from combee_experiments.baselines.report import ALL
 from combee_experiments.data.samples import family
 from combee_experiments.running.cells import Cell, Measured, Numbers

@@ -13,8 +13,7 @@ from combee.settings.model import ModelSettings
 from combee.sim.inprocess import SimulatedModel
 from combee.sim.law.naive import reflections_on, task_traces
 from combee.sim.server.latency import Latency
-from combee_experiments.arms.tails import SlowModel
-from combee_experiments.arms.virtual import run_virtual
+from combee_experiments.arms.tails import SlowModel, run_virtual
 from combee_experiments.controller import epoch as controller_epoch
 from combee_experiments.controller import experiment as controller
 from combee_experiments.controller.choice_report import BY_ITERATIONS, BY_VERSIONS, FIXED

@@ -18,14 +18,13 @@ from combee.settings.model import ModelSettings
 from combee.sim.family.lessons import key
 from combee.sim.inprocess import SimulatedModel
 from combee.sim.law.naive import run_naive
-from combee_experiments.arms import dealing
 from combee_experiments.arms.agents import reflect_all
-from combee_experiments.arms.arms import ADAPTIVE, NAIVE, PLAIN, PRODUCT, Arm, bounded
+from combee_experiments.arms.arms import ADAPTIVE, NAIVE, PLAIN, PRODUCT, Arm, bounded, shuffled, unshuffled
 from combee_experiments.arms.learning import Learnt, learn
 from combee_experiments.arms.material import reflections
 from combee_experiments.arms.services import batch_settings
 from combee_experiments.arms.services import learn as learn_with_services
-from combee_experiments.arms.virtual import run_virtual
+from combee_experiments.arms.tails import run_virtual
 from combee_experiments.data.generated import MOST, lessons, quantities
 from combee_experiments.data.generated import reflections as generated_reflections
 from combee_experiments.data.samples import PLAYBOOK, Data, family
@@ -211,7 +210,7 @@ def test_agents_are_shown_the_playbook_they_had() -> None:
 def test_every_copy_is_dealt_once_into_groups_that_differ_by_at_most_one(
     count: int, copies: int, groups: int, seed: int
 ) -> None:
-    for deal in (dealing.shuffled, dealing.unshuffled):
+    for deal in (shuffled, unshuffled):
         dealt = deal(count, copies, groups, seed)
         sizes = [len(group) for group in dealt]
         assert max(sizes) - min(sizes) <= 1
@@ -219,7 +218,7 @@ def test_every_copy_is_dealt_once_into_groups_that_differ_by_at_most_one(
 
 
 def test_without_a_shuffle_neighbours_stay_together() -> None:
-    assert dealing.unshuffled(6, 1, 2, 0) == [[0, 1, 2], [3, 4, 5]]
+    assert unshuffled(6, 1, 2, 0) == [[0, 1, 2], [3, 4, 5]]
 
 
 def test_by_topic_keeps_every_batch_and_puts_like_to_like() -> None:

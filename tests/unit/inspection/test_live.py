@@ -12,8 +12,8 @@ from combee.adapters.memory import MemoryLog
 from combee.clock import SystemClock
 from combee.core import identity
 from combee.core.live.picture import BATCHES_KEPT, Picture
-from combee.core.live.rates import Rate
 from combee.core.live.values import LiveBatch, LivePlaybook, Snapshot
+from combee.core.live.windows import Rate
 from combee.inspection import live
 from combee.inspection.live import FOLLOWED, STAGES, Live
 from combee.ports import Outgoing

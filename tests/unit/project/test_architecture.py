@@ -27,7 +27,6 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     "adapters/memory": {"ports", "schemas"},
     "adapters/openai": {"ports", "schemas"},
     "adapters/embedded_kafka": {"ports", "schemas"},
-    "adapters/failpoints": {"ports", "schemas"},
     "adapters/http": {"ports", "schemas"},
     # Thin shells around pure decisions.
     "settings": {"core", "ports", "schemas"},

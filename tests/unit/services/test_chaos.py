@@ -15,9 +15,9 @@ from combee_schemas.model import Prompt
 from combee_schemas.reflection import Reflection
 from support import ledger
 from support.deployment import ROLES, Deployment
+from support.failpoints.points import CrashError, CrashFailpoint
 from support.ledger import outgoing, records, reflection
 from support.models import ScriptedModel, echo
-from support.mortal import CrashError, Fuse
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
 
@@ -91,13 +91,13 @@ class Chaos:
     async def live(self) -> None:
         """Run for a moment: one process that dies, the others beside it; or a zombie beside its successor."""
         rng, run = self.rng, self.deployment.running
-        fuse = Fuse(rng.randint(1, MOST_LIVES))
+        failpoint = CrashFailpoint(rng.randint(1, MOST_LIVES))
         dying = rng.choice([ROLES, ("shuffle",), ("scan",), ("publish",), ("zombie",)])
         if dying == ("zombie",):
-            async with run(["shuffle"], fuse=fuse), run(ROLES):
+            async with run(["shuffle"], failpoint=failpoint), run(ROLES):
                 await self.wait(0.05)
         else:
-            async with run([role for role in ROLES if role not in dying]), run(dying, fuse=fuse):
+            async with run([role for role in ROLES if role not in dying]), run(dying, failpoint=failpoint):
                 await self.wait(0.05)
 
     async def wait(self, seconds: float) -> None:

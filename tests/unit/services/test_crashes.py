@@ -8,8 +8,8 @@ import pytest
 from combee_schemas.command import Command
 from support import ledger
 from support.deployment import ROLES, Deployment
+from support.failpoints.points import CrashError, CrashFailpoint
 from support.ledger import NAME, lessons, outgoing, reflection
-from support.mortal import CrashError, Fuse
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
 
@@ -39,13 +39,13 @@ def check(deployment: Deployment) -> None:
 
 async def points_of(roles: Sequence[str], inflight: int) -> int:
     """Return at how many points a process that runs these services can die."""
-    fuse = Fuse()
+    failpoint = CrashFailpoint()
     deployment = await loaded(inflight)
     others = [role for role in ROLES if role not in roles]
-    async with deployment.running(others), deployment.running(roles, fuse=fuse):
+    async with deployment.running(others), deployment.running(roles, failpoint=failpoint):
         await deployment.until(lambda: settled(deployment))
     check(deployment)
-    return len(fuse.points)
+    return len(failpoint.points)
 
 
 async def die_once(roles: Sequence[str], inflight: int, at: int) -> None:
@@ -54,7 +54,7 @@ async def die_once(roles: Sequence[str], inflight: int, at: int) -> None:
     others = [role for role in ROLES if role not in roles]
     async with deployment.running(others):
         with suppress(CrashError):
-            async with deployment.running(roles, fuse=Fuse(at)):
+            async with deployment.running(roles, failpoint=CrashFailpoint(at)):
                 await deployment.until(lambda: settled(deployment))
         begun, recorded = deployment.model.calls, ledger.answered_calls(deployment.log)
         async with deployment.running(roles):
@@ -88,7 +88,7 @@ async def test_processes_that_die_again_and_again_still_get_it_done(lifetime: in
         lives += 1
         assert lives < 60, "no progress"
         with suppress(CrashError):
-            async with deployment.running(fuse=Fuse(lifetime)):
+            async with deployment.running(failpoint=CrashFailpoint(lifetime)):
                 await deployment.until(lambda: settled(deployment))
     check(deployment)
     assert lives > 1

@@ -41,9 +41,10 @@ from combee_schemas.scan import Update
 from combee_schemas.trace import Trace
 from support import ledger
 from support.deployment import Deployment, together
+from support.failpoints.points import CrashFailpoint
+from support.failpoints.ports import FaultInjectingLog
 from support.ledger import NAME, dead_letters, outgoing, reflection
 from support.models import ModelClient, ScriptedModel, echo
-from support.mortal import Fuse, MortalLog
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
 
@@ -116,7 +117,7 @@ def no_waits(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-class Fault(Fuse):
+class Fault(CrashFailpoint):
     """Raises an error once, at the first point of this name."""
 
     def __init__(self, at: str, error: CombeeError) -> None:
@@ -124,7 +125,7 @@ class Fault(Fuse):
         self._point_at = at
         self._errors = [error]
 
-    def burn(self, point: str) -> None:
+    def reach(self, point: str) -> None:
         """Pass a point."""
         if point == self._point_at:
             self.spring()
@@ -157,7 +158,7 @@ class World:
 
     async def service(self, name: str) -> None:
         """Run a service as the composition root does."""
-        seen: Log = MortalLog(self.log, self.fault)
+        seen: Log = FaultInjectingLog(self.log, self.fault)
         match name:
             case "shuffle" | "publish":
                 await run_sessions(

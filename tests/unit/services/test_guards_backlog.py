@@ -10,8 +10,8 @@ from combee.shuffle import partition
 from combee_schemas import topics
 from support import ledger
 from support.deployment import Deployment
+from support.failpoints.points import CrashError, CrashFailpoint
 from support.ledger import NAME, lessons, outgoing, reflection
-from support.mortal import CrashError, Fuse
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
 
@@ -72,7 +72,7 @@ async def test_a_crash_amid_a_backlog_loses_nothing(at: int) -> None:
     deployment = Deployment(batch_size=10)
     await deployment.log.produce(*map(outgoing, published))
     with pytest.raises(CrashError):
-        async with deployment.running(fuse=Fuse(at)):
+        async with deployment.running(failpoint=CrashFailpoint(at)):
             await settled(deployment, BACKLOG)
     async with deployment.running():
         await settled(deployment, BACKLOG)

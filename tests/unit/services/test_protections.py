@@ -26,8 +26,8 @@ from combee_schemas.scan import Update
 from support import ledger
 from support.checker import Place, violations
 from support.deployment import ROLES, Deployment
+from support.failpoints.points import CrashError, CrashFailpoint
 from support.ledger import NAME, outgoing, records, reflection
-from support.mortal import CrashError, Fuse
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
 
@@ -118,10 +118,10 @@ def waiting(deployment: Deployment) -> int:
 
 async def killed_between_manifest_and_groups(deployment: Deployment) -> dict[str, Place]:
     acked = await publish(deployment, some(0, BATCH))
-    fuse = Fuse(point="sent in transaction")
+    failpoint = CrashFailpoint(point="sent in transaction")
     with suppress(CrashError):
-        async with deployment.running(["shuffle"], fuse=fuse):
-            await deployment.until(lambda: fuse.dead)
+        async with deployment.running(["shuffle"], failpoint=failpoint):
+            await deployment.until(lambda: failpoint.dead)
     await finish(deployment, BATCH)
     return acked
 
@@ -130,10 +130,10 @@ async def killed_before_its_results_are_committed(deployment: Deployment) -> dic
     acked = await publish(deployment, some(0, BATCH))
     async with deployment.running(["shuffle"]):
         await deployment.until(lambda: bool(ledger.batches(deployment.log)))
-    fuse = Fuse(point="before offset commit")
+    failpoint = CrashFailpoint(point="before offset commit")
     with suppress(CrashError):
-        async with deployment.running(["scan"], fuse=fuse):
-            await deployment.until(lambda: fuse.dead)
+        async with deployment.running(["scan"], failpoint=failpoint):
+            await deployment.until(lambda: failpoint.dead)
     await finish(deployment, BATCH)
     return acked
 

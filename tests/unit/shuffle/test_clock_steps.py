@@ -8,8 +8,8 @@ from combee_schemas import topics
 from support import ledger
 from support.checker import violations
 from support.deployment import Deployment
+from support.failpoints.points import CrashError, CrashFailpoint
 from support.ledger import outgoing, reflection
-from support.mortal import CrashError, Fuse
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
 HOUR_S = 3600.0
@@ -66,7 +66,9 @@ async def test_worker_whose_clock_is_behind_the_others_repeats_no_call() -> None
         await deployment.until(lambda: bool(ledger.batches(deployment.log)))
     deployment.clock.step_wall(-30.0)
     with suppress(CrashError):
-        async with deployment.running(["scan"], fuse=Fuse(point="before offset commit")) as one:
+        async with deployment.running(
+            ["scan"], failpoint=CrashFailpoint(point="before offset commit")
+        ) as one:
             await one.until(lambda: bool(ledger.records(deployment.log, topics.UPDATES)))
     async with deployment.running():
         await deployment.until(lambda: ledger.applied(deployment.log) == 10)

@@ -13,10 +13,9 @@ from combee.sim.family.quantities import QUANTITIES
 from combee.sim.inprocess import as_request
 from combee.sim.law.law import LAW, Law
 from combee.sim.law.naive import family_traces, task_traces
-from combee.sim.roles.aggregator import keep
+from combee.sim.roles.aggregator import keep, write
 from combee.sim.roles.reading import NO_RULES, read
 from combee.sim.roles.respond import respond
-from combee.sim.roles.writer import write
 from combee_schemas.model import Prompt
 from combee_schemas.playbook import Entry, Playbook
 from combee_schemas.reflection import Reflection

@@ -11,8 +11,7 @@ from combee.cli.controller.plot import draw, drawn
 from combee.cli.options import AsJson, Name, Servers
 from combee.cli.playbook.lookup import newest_playbooks, whole
 from combee.clock import moment
-from combee.core.sizing.plateau import PowerLaw
-from combee.core.sizing.profile import fitted
+from combee.core.sizing.plateau import PowerLaw, fitted
 from combee.ports import FatalError
 from combee.settings.loading import Settings, load_settings
 from combee_schemas import topics

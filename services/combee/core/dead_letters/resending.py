@@ -1,10 +1,12 @@
-"""Sending dead letters again: what may be, what may not and what to do instead."""
+"""Sending dead letters again: what may be sent, what may not, and when a repeat counts as a new attempt."""
 
 from collections.abc import Mapping
+from hashlib import sha256
 
 from combee_schemas import topics
 from combee_schemas.codec import CodecError, decode
 from combee_schemas.dead_letter import Attempt, DeadLetter, LetterId
+from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Group, Partial, Plan, Update
 
 MOST_ATTEMPTS = 9999
@@ -50,3 +52,17 @@ def refusal(letter: DeadLetter, published: Mapping[str, int]) -> str | None:
 def next_attempt(identity: LetterId, letter: DeadLetter) -> Attempt:
     """Return what the headers of the record say when it is sent again."""
     return Attempt(number=max(1, letter.attempts), letter=identity)
+
+
+def is_proven(claim: Attempt, letter: DeadLetter, reflection: Reflection, value: bytes) -> bool:
+    """Return whether a dead letter proves what a record's headers claim: these bytes failed so many times.
+
+    Whoever may write reflections can write headers. Without this rule any of them could make a
+    reflection count again and again.
+    """
+    return (
+        letter.origin_topic == topics.REFLECTIONS.name
+        and (letter.playbook, letter.record_id) == (reflection.playbook, reflection.reflection_id)
+        and letter.attempts == claim.number
+        and letter.sha256 == sha256(value).hexdigest()
+    )

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from combee.core.batching.tree import is_valid
 from combee.core.live.growing import Growing
 from combee.core.live.playbooks import Shelf
-from combee.core.live.rates import Rate
 from combee.core.live.values import LiveBatch, LiveDeadLetter, Snapshot, Stage
-from combee.core.live.windows import Windows
+from combee.core.live.windows import Rate, Windows
 from combee_schemas.base import Message
 from combee_schemas.batch import Batch
 from combee_schemas.control import BatchSize

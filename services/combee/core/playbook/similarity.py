@@ -9,8 +9,7 @@ from collections import defaultdict
 from rapidfuzz import process
 from rapidfuzz.distance import OSA
 
-from combee.core.playbook.wording import Wording, wording
-from combee.core.playbook.words import is_plain
+from combee.core.playbook.wording import Wording, is_plain, wording
 
 SHORTEST_MISSPELT = 8
 """Letters; in shorter words a slip is too often another word (trial, trail)."""

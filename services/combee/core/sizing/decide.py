@@ -3,18 +3,18 @@
 from collections.abc import Callable
 
 from combee.core.sizing import reasons
-from combee.core.sizing.arrivals import arrivals_after
-from combee.core.sizing.keep_up import Pipeline, Step, demand, step
-from combee.core.sizing.plateau import PowerLaw, plateau
-from combee.core.sizing.policy import Iteration, SizingPolicy
-from combee.core.sizing.profile import (
+from combee.core.sizing.keep_up import Pipeline, Step, arrivals_after, demand, step
+from combee.core.sizing.plateau import (
     PATIENCE,
+    PowerLaw,
     fitted,
     missing,
     observed,
+    plateau,
     profile_again,
     slowness_after,
 )
+from combee.core.sizing.policy import Iteration, SizingPolicy
 from combee_schemas.control import BatchSize
 
 FILLS = 2

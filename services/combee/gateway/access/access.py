@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from combee.gateway.access.connections import STATE, Connection
 from combee.gateway.access.keys import Caller, Keyring
 from combee.gateway.access.keys import Scope as KeyScope
-from combee.gateway.access.throttle import Attempts
+from combee.gateway.access.throttle import WrongKeyThrottle
 from combee.gateway.problems import Refusal, busy
 from combee.ports import Clock
 from combee_schemas.base import PlaybookName
@@ -49,7 +49,7 @@ BROWSERS = (
 """What every answer says to browsers."""
 
 
-class Policy:
+class SecurityHeaders:
     """ASGI middleware: every answer says what a browser may do with it."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -74,11 +74,17 @@ class Access:
     """ASGI middleware: without keys only loopback names are answered; with keys nobody without one."""
 
     def __init__(
-        self, app: ASGIApp, *, keys: Keyring, attempts: Attempts, clock: Clock, origins: tuple[str, ...]
+        self,
+        app: ASGIApp,
+        *,
+        keys: Keyring,
+        throttle: WrongKeyThrottle,
+        clock: Clock,
+        origins: tuple[str, ...],
     ) -> None:
         self._app = app
         self._keys = keys
-        self._attempts = attempts
+        self._throttle = throttle
         self._clock = clock
         self._origins = origins
 
@@ -107,7 +113,7 @@ class Access:
         if path in OPEN:
             return caller
         if caller is None:
-            self._attempts.refused(_address(scope))
+            self._throttle.refused(_address(scope))
             challenge = {"WWW-Authenticate": CHALLENGES[path.startswith(API)]}
             raise Refusal(HTTPStatus.UNAUTHORIZED, "an API key is needed", headers=challenge)
         if not path.startswith(API) and not (caller.sees_all and "playbooks:read" in caller.scopes):
@@ -120,9 +126,9 @@ class Access:
         caller = self._keys.caller(given, self._clock.now_ms())
         if caller is not None or not given:
             return caller
-        left_s = self._attempts.failed(_address(scope), self._clock.monotonic())
+        left_s = self._throttle.failed(_address(scope), self._clock.monotonic())
         if left_s > 0:
-            self._attempts.refused(_address(scope))
+            self._throttle.refused(_address(scope))
             if (connection := _connection(scope)) is not None:
                 connection.is_busy = False  # it waits like one that says nothing, and is closed first
             await asyncio.sleep(WRONG_KEY_WAITS_S)

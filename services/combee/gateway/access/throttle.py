@@ -1,4 +1,4 @@
-"""Keys that were wrong, by the address that gave them: after some, each further one has to wait."""
+"""Wrong keys by the address that gave them: after some, each further one has to wait."""
 
 import ipaddress
 from collections import Counter, OrderedDict, deque
@@ -10,7 +10,7 @@ HOST_BITS = 64
 """Of an IPv6 address: whoever has one has all of these."""
 
 
-class Attempts:
+class WrongKeyThrottle:
     """What each address tried; after ``most`` wrong keys in a minute it is throttled.
 
     Good keys pass even then: behind one address may be many clients, and one that guesses, or whose key is old,

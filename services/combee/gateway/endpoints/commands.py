@@ -11,7 +11,7 @@ from combee.core.formats.editing import edit_operations, edited_version
 from combee.core.formats.files import carried_over, held_by, read_playbook, says_the_same, write_playbook
 from combee.core.identity import content_id
 from combee.core.playbook.apply import empty
-from combee.gateway import shelf
+from combee.gateway import playbooks
 from combee.gateway.access.access import allowed, check_touch
 from combee.gateway.access.keys import Caller
 from combee.gateway.context import Context
@@ -43,13 +43,13 @@ class Commands:
         self, caller: Admin, name: Name, body: Promote, response: Response, wait_s: WaitS = 0.0
     ) -> Sent:
         """Let a label point at a version, the newest by default; agents that read it follow."""
-        current = await shelf.wanted(self._context, caller, name)
+        current = await playbooks.wanted(self._context, caller, name)
         if body.label == LATEST:
             raise Refusal(HTTPStatus.CONFLICT, f"{LATEST} moves by itself")
         version = body.version or current.version
         if version > current.version:
             raise not_found(f"{name} has no version {version}; the newest is {current.version}")
-        known = shelf.labels_of(self._context, name).get(body.label)
+        known = playbooks.labels_of(self._context, name).get(body.label)
         if known and (known.version == version or body.command_id in known.commands):
             return _unchanged(response, body.command_id, known.version)
         # A label that went with its playbook may be set again: that is another command.
@@ -66,7 +66,7 @@ class Commands:
         target = await self._context.history.exactly(name, body.version)
         if target is None:
             raise not_found(f"{name} has no version {body.version}; the newest is {current.version}")
-        deleted = current.origin == shelf.DELETED
+        deleted = current.origin == playbooks.DELETED
         if body.command_id in current.commands or (not deleted and says_the_same(current, target, "json")):
             return _unchanged(response, body.command_id, current.version)
         command_id = body.command_id or _own("rollback", current, str(body.version))
@@ -77,9 +77,9 @@ class Commands:
         self, caller: Admin, name: Name, body: Edit, response: Response, wait_s: WaitS = 0.0
     ) -> Sent:
         """Change entries; refused if an entry that changed here has changed meanwhile."""
-        current = await shelf.wanted(self._context, caller, name)
+        current = await playbooks.wanted(self._context, caller, name)
         version = body.version or edited_version(body.text) or current.version
-        base = await shelf.wanted(self._context, caller, name, version)
+        base = await playbooks.wanted(self._context, caller, name, version)
         try:
             operations = edit_operations(base, body.text)
         except ValueError as error:
@@ -97,8 +97,8 @@ class Commands:
     ) -> Sent:
         """Replace a playbook's content, or start one; nothing happens if it says the same already."""
         check_touch(caller, name)
-        shelf.check_current(self._context)
-        current = shelf.newest(self._context, name) or empty(name)
+        playbooks.check_current(self._context)
+        current = playbooks.newest(self._context, name) or empty(name)
         try:
             given = read_playbook(body.text, body.format, name=name).model_copy(update={"name": name})
         except ValueError as error:
@@ -122,9 +122,9 @@ class Commands:
         self, caller: Admin, name: Name, body: Revoke, response: Response, wait_s: WaitS = 0.0
     ) -> Sent:
         """Take reflections back: entries that rest on them alone go, and they never count again."""
-        current = await shelf.wanted(self._context, caller, name)
+        current = await playbooks.wanted(self._context, caller, name)
         gone = {*current.revoked, *body.reflection_ids}
-        labels = {label: one.version for label, one in shelf.labels_of(self._context, name).items()}
+        labels = {label: one.version for label, one in playbooks.labels_of(self._context, name).items()}
         exactly = partial(self._context.history.exactly, name)
         try:
             unknown = await lineage.unknown(self._context.log, current, body.reflection_ids)
@@ -148,9 +148,9 @@ class Commands:
     ) -> Sent:
         """Delete a playbook and its labels for all subscribers; its history stays, and rollback brings it back."""
         current = self._any(caller, name)
-        if current.origin == shelf.DELETED and body.command_id in current.commands:
+        if current.origin == playbooks.DELETED and body.command_id in current.commands:
             return _unchanged(response, body.command_id, current.version)
-        if current.origin == shelf.DELETED:
+        if current.origin == playbooks.DELETED:
             raise not_found(f"there is no playbook {name}")
         command = self._command(caller, "delete", current, body.command_id or _own("delete", current))
         return await self._send(command, response, wait_s)
@@ -160,7 +160,7 @@ class Commands:
     ) -> Sent:
         """Close the window now: what waits goes into a batch without others, and becomes a version."""
         check_touch(caller, name)
-        shelf.check_current(self._context)
+        playbooks.check_current(self._context)
         if not self._context.live.is_current:
             raise unavailable("the gateway is still reading what waits")
         current, newest = (
@@ -170,7 +170,7 @@ class Commands:
         through = await self._flushed(name, body.command_id) if body.command_id else None
         if through is None and current.through_offset >= newest:
             if not current.version:
-                raise shelf.absent(self._context, name)
+                raise playbooks.absent(self._context, name)
             return _unchanged(response, body.command_id, current.version)
         through = newest if through is None else through
         command_id = body.command_id or content_id("flush", name, str(through))
@@ -189,10 +189,10 @@ class Commands:
     def _any(self, caller: Caller, name: str) -> Playbook:
         """Return the newest version, of a deleted playbook what remains."""
         check_touch(caller, name)
-        shelf.check_current(self._context)
+        playbooks.check_current(self._context)
         current = self._context.playbooks.latest(name)
         if not current.version:
-            raise shelf.absent(self._context, name)
+            raise playbooks.absent(self._context, name)
         return current
 
     def _command(
@@ -238,7 +238,7 @@ class Commands:
     def _done(self, command: Command) -> int | None:
         """Return the version that a command brought about, once it did."""
         if command.kind == "promote":
-            label = shelf.labels_of(self._context, command.playbook).get(command.label)
+            label = playbooks.labels_of(self._context, command.playbook).get(command.label)
             return label.version if label and command.command_id in label.commands else None
         latest = self._context.playbooks.latest(command.playbook)
         if command.kind == "flush":

@@ -16,7 +16,7 @@ from sse_starlette.sse import SendTimeoutError
 from starlette.types import Receive, Scope, Send
 
 from combee.core.formats.files import Format
-from combee.gateway import shelf
+from combee.gateway import playbooks
 from combee.gateway.access.access import allowed, check_touch
 from combee.gateway.access.keys import Caller
 from combee.gateway.context import Context
@@ -65,7 +65,7 @@ class Events:
     ) -> Response:
         """Push every new version of a playbook, one that does not exist yet too; first the newest one there is."""
         check_touch(caller, name)
-        shelf.check_current(self._context)
+        playbooks.check_current(self._context)
         if self._open[caller.name] >= self._settings.gateway_streams:
             raise busy("too many event streams of this key are open")
         return _Stream(
@@ -106,7 +106,7 @@ class Events:
 
     def _moved(self, name: str, labels: dict[str, int]) -> list[bytes]:
         """Return events for labels that point elsewhere than they did, and remember where they do."""
-        now = {label: one.version for label, one in shelf.labels_of(self._context, name).items()}
+        now = {label: one.version for label, one in playbooks.labels_of(self._context, name).items()}
         moved = [
             LabelEvent(name=name, label=label, version=version)
             for label, version in now.items()
@@ -150,7 +150,7 @@ class _Stream(EventSourceResponse):
 
 def _event(version: Playbook, form: Format) -> bytes:
     place = f"{version.version}@{version.history_offset}"
-    if version.origin == shelf.DELETED:
+    if version.origin == playbooks.DELETED:
         return _encoded("deleted", DeletedEvent(name=version.name, version=version.version), place)
     about = VersionEvent(
         name=version.name, version=version.version, format=form, created_at_ms=version.created_at_ms

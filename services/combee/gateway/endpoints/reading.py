@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, Header, Query, Response
 from combee.core.formats.files import Format, write_playbook
 from combee.core.playbook.apply import empty
 from combee.core.playbook.comparison import Comparison, compare
-from combee.gateway import shelf
+from combee.gateway import playbooks
 from combee.gateway.access.access import allowed
 from combee.gateway.access.keys import Caller
 from combee.gateway.context import Context
@@ -46,14 +46,14 @@ class Reading:
         limit: Annotated[int, Query(ge=1, le=MOST)] = MOST,
     ) -> Page:
         """List the playbooks that this key may see, in the order of their names."""
-        shelf.check_current(self._context)
+        playbooks.check_current(self._context)
         found = (
             one
-            for name, one in shelf.everything(self._context).items()
+            for name, one in playbooks.everything(self._context).items()
             if name.startswith(prefix) and name > (after or "") and caller.may_touch(name)
         )
         first = list(islice(found, limit + 1))
-        rows = tuple(listed(one, shelf.labels_of(self._context, one.name)) for one in first[:limit])
+        rows = tuple(listed(one, playbooks.labels_of(self._context, one.name)) for one in first[:limit])
         return Page(playbooks=rows, next=rows[-1].name if len(first) > limit else None)
 
     async def playbook(
@@ -66,7 +66,7 @@ class Reading:
         if_none_match: IfNoneMatch = None,
     ) -> Response:
         """Return one version of a playbook, the newest by default; with its ETag, only if it is another one."""
-        found = await shelf.wanted(self._context, caller, name, version, label)
+        found = await playbooks.wanted(self._context, caller, name, version, label)
         etag = tag(found, form)
         headers = {"ETag": etag, "Cache-Control": "no-cache", "Combee-Version": str(found.version)}
         if matches(if_none_match, etag):
@@ -81,7 +81,7 @@ class Reading:
         limit: Annotated[int, Query(ge=1, le=MOST)] = FEW,
     ) -> Versions:
         """List the versions of a playbook, newest first."""
-        await shelf.wanted(self._context, caller, name)
+        await playbooks.wanted(self._context, caller, name)
         places = sorted(await self._context.history.places(name), reverse=True)
         first = [one for one in places if before is None or one < before][: limit + 1]
         found = [await self._context.history.exactly(name, one) for one in first[:limit]]
@@ -97,11 +97,11 @@ class Reading:
     ) -> Comparison:
         """Return what version ``to`` says otherwise than version ``from``, entry by entry."""
         before, after = [
-            await shelf.wanted(self._context, caller, name, one) if one else empty(name)
+            await playbooks.wanted(self._context, caller, name, one) if one else empty(name)
             for one in (from_, to)
         ]
         if not from_ and not to:
-            await shelf.wanted(self._context, caller, name)
+            await playbooks.wanted(self._context, caller, name)
         return compare(before, after)
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Depends, Path, Query
 
 from combee.core.dead_letters.subject import reflection_of
-from combee.gateway import shelf
+from combee.gateway import playbooks
 from combee.gateway.access.access import allowed, check_touch
 from combee.gateway.access.keys import Caller
 from combee.gateway.context import Context
@@ -32,7 +32,7 @@ ReflectionId = Annotated[
 Where = Annotated[PlaybookName, Query(description="the playbook that it was published for")]
 
 
-class Fate(Value):
+class ReflectionStatus(Value):
     """What became of a reflection so far."""
 
     reflection_id: str
@@ -64,17 +64,19 @@ class _Manifest:
     member: Member
 
 
-class Fates:
+class ReflectionStatusLookup:
     """Reads what is needed, newest first, within a deadline; few at once."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._slots = asyncio.Semaphore(AT_ONCE)
 
-    async def reflection(self, caller: Reader, reflection_id: ReflectionId, playbook: Where) -> Fate:
+    async def reflection(
+        self, caller: Reader, reflection_id: ReflectionId, playbook: Where
+    ) -> ReflectionStatus:
         """Tell what became of a reflection: waiting, in a batch, applied (and to which entries) or dead-lettered."""
         check_touch(caller, playbook)
-        shelf.check_current(self._context)
+        playbooks.check_current(self._context)
         try:
             async with asyncio.timeout(LOOKUP_S), self._slots:
                 found = await self._found(playbook, reflection_id)
@@ -86,7 +88,7 @@ class Fates:
             raise not_found(f"no reflection of this id is in the log for {playbook}{older}")
         return found
 
-    async def _found(self, name: str, one: str) -> Fate | None:
+    async def _found(self, name: str, one: str) -> ReflectionStatus | None:
         end = (await self._context.log.ends(topics.BATCHES.name))[
             await self._partition(topics.BATCHES.name, name)
         ]
@@ -135,7 +137,7 @@ class Fates:
             if any(found.reflection_id == one for found in topics.REFLECTIONS.under(name, [record])):
                 yield record
 
-    async def _buried(self, name: str, one: str, since_ms: int, attempt: int) -> Fate | None:
+    async def _buried(self, name: str, one: str, since_ms: int, attempt: int) -> ReflectionStatus | None:
         """Return the fate of what failed as a later attempt than ``attempt``; None if it did not, or goes on."""
         log, topic = self._context.log, topics.DEAD_LETTERS.name
         letters: dict[tuple[int, int], DeadLetter] = {}
@@ -151,7 +153,7 @@ class Fates:
             decision = resolved[place].decision if place in resolved else None
             if decision != "retried":
                 state: Literal["dropped", "dead_lettered"] = "dropped" if decision else "dead_lettered"
-                return Fate(
+                return ReflectionStatus(
                     reflection_id=one,
                     playbook=name,
                     state=state,
@@ -161,15 +163,15 @@ class Fates:
 
     # ---- what is answered
 
-    def _waiting(self, name: str, one: str, repeats: int) -> Fate:
+    def _waiting(self, name: str, one: str, repeats: int) -> ReflectionStatus:
         waiting, until_ms = (
             self._context.live.picture.windows.count(name),
-            shelf.closes_ms(self._context, name),
+            playbooks.closes_ms(self._context, name),
         )
         size = self._context.live.picture.batch_size(name)
-        closes = f"when full or at {shelf.moment(until_ms)}"
+        closes = f"when full or at {playbooks.moment(until_ms)}"
         detail = f"it waits in its window ({waiting} of {size}), which closes {closes}"
-        return Fate(
+        return ReflectionStatus(
             reflection_id=one,
             playbook=name,
             state="waiting",
@@ -178,7 +180,7 @@ class Fates:
             until_ms=until_ms,
         )
 
-    async def _batched(self, name: str, one: str, manifest: _Manifest, repeats: int) -> Fate:
+    async def _batched(self, name: str, one: str, manifest: _Manifest, repeats: int) -> ReflectionStatus:
         batch, latest = manifest.batch, self._context.playbooks.latest(name)
         common = {
             "reflection_id": one,
@@ -194,14 +196,16 @@ class Fates:
                 "its update waits for publish" if level is None else f"level {level} of {len(batch.widths)}"
             )
             detail = f"it is in batch {batch.sequence}: {where}"
-            return Fate.model_validate({**common, "state": "in_batch", "level": level, "detail": detail})
+            return ReflectionStatus.model_validate(
+                {**common, "state": "in_batch", "level": level, "detail": detail}
+            )
         buried = await self._buried(name, one, batch.closed_at_ms, manifest.member.attempt)
         if buried is not None:
             return buried.model_copy(update=common)
         version = await self._version(name, batch)
         entries = tuple(entry.id for entry in version.entries if one in entry.evidence) if version else ()
         rests = f"; on it rest {', '.join(entries)}" if entries else "; it taught nothing that was not known"
-        return Fate.model_validate(
+        return ReflectionStatus.model_validate(
             {
                 **common,
                 "state": "applied",
@@ -254,8 +258,8 @@ def router(context: Context) -> APIRouter:
     routes = APIRouter(tags=["publish"])
     routes.add_api_route(
         "/v1/reflections/{reflection_id:path}",
-        Fates(context).reflection,
-        response_model=Fate,
+        ReflectionStatusLookup(context).reflection,
+        response_model=ReflectionStatus,
         operation_id="reflection",
         responses=problems(404),
     )

@@ -1,9 +1,58 @@
-"""The context-overload law: what fraction of the distinct lessons it reads an aggregator keeps."""
+"""The context-overload law: which share of the distinct lessons in its prompt an aggregator keeps."""
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from combee.sim.law.counting import Counting, in_steps
+from combee.core.prompt import CHARS_PER_TOKEN
+from combee.sim.family.lessons import key
+
+Counting = Callable[[Sequence[str], Sequence[str], int], float]
+"""Playbook entries, the data's lessons (repeats included), characters of text in the data → tokens."""
+
+TEXT_STEP = 8
+"""How much more text per lesson it takes before the data are charged as longer."""
+
+
+def in_steps(entries: Sequence[str], lessons: Sequence[str], text_chars: int) -> float:
+    """Count the playbook's entries plus the data; the rule in force.
+
+    The data are charged as their lessons times how many characters of text stand in the data per
+    character of lesson, rounded to a power of ``TEXT_STEP``.
+    """
+    data = _chars(lessons)
+    if not data:
+        return _tokens(_chars(entries))
+    # Rounded so that saying the same in other words leaves the charge as it was, while reading
+    # several times as much does not.
+    times = TEXT_STEP ** round(math.log(max(1.0, text_chars / data), TEXT_STEP))
+    return _tokens(_chars(entries) + data * times)
+
+
+def exact_text(entries: Sequence[str], lessons: Sequence[str], text_chars: int) -> float:
+    """Count the playbook's entries and every character of the data's text: wording shifts it."""
+    del lessons
+    return _tokens(_chars(entries) + text_chars)
+
+
+def without_playbook(entries: Sequence[str], lessons: Sequence[str], text_chars: int) -> float:
+    """Count the data's text alone."""
+    del entries, lessons
+    return _tokens(text_chars)
+
+
+def lessons_only(entries: Sequence[str], lessons: Sequence[str], text_chars: int) -> float:
+    """Count entries and lessons alone, as if the text around a lesson cost nothing to read."""
+    del text_chars
+    return _tokens(_chars(entries) + _chars(lessons))
+
+
+def _chars(texts: Sequence[str]) -> float:
+    return sum(len(key(text)) for text in texts)
+
+
+def _tokens(chars: float) -> float:
+    return chars / CHARS_PER_TOKEN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

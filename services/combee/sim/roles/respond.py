@@ -7,11 +7,9 @@ from typing import Any
 
 from combee.core.prompt import estimate_tokens
 from combee.sim.roles.agent import answer
-from combee.sim.roles.aggregator import aggregate
+from combee.sim.roles.aggregator import aggregate, summarise, write
 from combee.sim.roles.reading import Reading, Role, read
 from combee.sim.roles.reflector import reflect
-from combee.sim.roles.summariser import summarise
-from combee.sim.roles.writer import write
 
 MODEL = "simulated"
 

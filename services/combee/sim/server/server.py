@@ -11,9 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 import uvicorn
 
 from combee.ports import Clock, FatalError
-from combee.sim.server.call_log import CallLog
-from combee.sim.server.options import SimOptions
-from combee.sim.server.standin import StandIn
+from combee.sim.server.standin import CallLog, SimOptions, StandIn
 from combee.sim.server.web import Web
 
 STOP_WITHIN_S = 5.0

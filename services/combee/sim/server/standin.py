@@ -1,18 +1,70 @@
-"""The stand-in's state and its decision per call: reply, fault, delay; no HTTP here."""
+"""The stand-in server's options, state and decision per call: reply, fault, delay; no HTTP here."""
 
+import json
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self, TextIO
 
 from combee.ports import Clock
 from combee.sim.chance import draw
 from combee.sim.roles.respond import Simulated, respond
-from combee.sim.server.call_log import CallLog
 from combee.sim.server.faults import Fault, FaultRates, TimesSeen
-from combee.sim.server.options import SimOptions
+from combee.sim.server.latency import Latency
 
 Outcome = Literal["ok", "down", "too_long", "abandoned", "stopped"] | Fault
+
+
+class CallLog:
+    """Appends lines to a file, or nowhere when there is no path."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._file: TextIO | None = None
+
+    def __enter__(self) -> Self:
+        if self._path is not None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = self._path.open("a", encoding="utf-8")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def write(self, **fields: Any) -> None:
+        """Append one line."""
+        if self._file is not None:
+            self._file.write(json.dumps(fields) + "\n")
+            self._file.flush()
+
+
+HUGE_BYTES = 10 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimOptions:
+    """Seed, latency, faults, call log and address of a stand-in server."""
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    """0 takes a free one."""
+    seed: int = 0
+    latency: Latency = field(default_factory=Latency)
+    faults: FaultRates = field(default_factory=FaultRates)
+    down_for_s: float = 0.0
+    """From its start the server answers 503 for this long."""
+    retry_after_s: float = 1.0
+    hang_s: float = 600.0
+    huge_bytes: int = HUGE_BYTES
+    context_tokens: int | None = None
+    """Longer prompts are refused as a real server refuses them; None reads anything."""
+    call_log: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

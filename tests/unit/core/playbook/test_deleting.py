@@ -13,8 +13,8 @@ from combee_schemas.command import Command
 from combee_schemas.playbook import Label, Playbook, deleted_key
 from support import ledger
 from support.deployment import Deployment
+from support.failpoints.points import CrashError, CrashFailpoint
 from support.ledger import NAME, dead_letters, latest, lessons, outgoing, reflection, versions
-from support.mortal import CrashError, Fuse
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
 
@@ -181,9 +181,9 @@ async def _killed_at(point: int) -> bool:
     async with deployment.running():
         await learn(deployment, *range(10))
     await deployment.log.produce(*map(outgoing, (PROMOTE, DELETE)))
-    fuse = Fuse(point)
+    failpoint = CrashFailpoint(point)
     with suppress(CrashError):
-        async with deployment.running(["publish"], fuse=fuse):
+        async with deployment.running(["publish"], failpoint=failpoint):
             await deployment.until(lambda: snapshots(deployment)[NAME] is None and not _behind(deployment))
     left = snapshots(deployment)
     assert (left[NAME] is None) == (left.get(deleted_key(NAME)) is not None), "half deleted"
@@ -193,7 +193,7 @@ async def _killed_at(point: int) -> bool:
     assert [one.origin for one in versions(deployment.log)] == ["batch", "delete", "batch"]
     assert ledger.records(deployment.log, topics.LABELS)[-1].value is None
     assert (await audit(deployment.log)).good
-    return fuse.dead
+    return failpoint.dead
 
 
 async def test_a_publisher_killed_while_it_deletes_leaves_all_or_nothing() -> None:

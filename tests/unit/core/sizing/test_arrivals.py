@@ -2,7 +2,7 @@
 
 import pytest
 
-from combee.core.sizing.arrivals import arrivals_after
+from combee.core.sizing.keep_up import arrivals_after
 from combee.core.sizing.policy import Iteration
 from combee_schemas.control import BatchSize
 

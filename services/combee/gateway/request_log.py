@@ -1,4 +1,4 @@
-"""What was asked and answered, by whom: one line of the log per request, and metrics by route and status."""
+"""Requests and answers in the log (one line each) and in metrics, by route, status and caller."""
 
 from http import HTTPStatus
 
@@ -19,7 +19,7 @@ LIBRARY = "/_nicegui"
 STREAM = b"text/event-stream"
 
 
-class Counting:
+class RequestLog:
     """ASGI middleware: tells log and metrics of every answer; neither bodies nor queries nor keys.
 
     Who is sent away without a key is told in one line a second for all (``keys_refused``), so that nobody fills the

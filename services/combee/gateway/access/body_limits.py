@@ -1,4 +1,4 @@
-"""How much comes in at once, per key: bodies are counted, sized and timed before anything parses them."""
+"""Limits of request bodies per key: size, time, and how much at once, before anything parses them."""
 
 import asyncio
 from collections import defaultdict
@@ -21,7 +21,7 @@ class _Taken:
     bytes: int = 0
 
 
-class Intake:
+class BodyLimits:
     """ASGI middleware: reads a body whole within its limits, or refuses it; then the request goes on."""
 
     def __init__(self, app: ASGIApp, *, settings: GatewaySettings) -> None:
