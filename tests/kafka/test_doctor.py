@@ -11,7 +11,7 @@ from typing import Any
 import pytest_asyncio
 from aiokafka.admin import AIOKafkaAdminClient
 
-from combee import compose
+from combee import backends
 from combee.adapters.kafka import KafkaLog
 from combee.adapters.kafka.connection import Connection
 from combee.adapters.kafka.probe import PROBE_TOPIC, skew
@@ -58,8 +58,8 @@ async def doctor(broker: Broker, prefix: str, folder: Path, *, code: int, **env:
 async def log(kafka: Broker, topic_prefix: str) -> AsyncIterator[KafkaLog]:
     """Yield a log whose topics are there and where no worker has ever run."""
     settings = load_settings(topic_prefix=topic_prefix)
-    connected = compose.connection(settings, kafka.bootstrap_servers)
-    await compose.create_topics(settings, connected)
+    connected = backends.connection(settings, kafka.bootstrap_servers)
+    await backends.create_topics(settings, connected)
     log = KafkaLog(connected)
     yield log
     await log.close()

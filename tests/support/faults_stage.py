@@ -12,7 +12,7 @@ from typing import Any
 
 from aiokafka.admin import AIOKafkaAdminClient
 
-from combee import compose
+from combee import backends
 from combee.adapters.kafka import KafkaLog
 from combee.clock import SystemClock
 from combee.local.stack import StackOptions, child_environment, model_environment, stack
@@ -79,7 +79,7 @@ class Stage:
 
     def log(self) -> KafkaLog:
         """Return a new client."""
-        return KafkaLog(compose.connection(self.settings, self.scene.bootstrap_servers))
+        return KafkaLog(backends.connection(self.settings, self.scene.bootstrap_servers))
 
     def calls(self) -> list[dict[str, Any]]:
         """Return what the stand-in wrote about its calls."""
@@ -167,7 +167,7 @@ def _name(role: str, slot: int) -> str:
 async def on_stage(scene: Scene) -> AsyncIterator[Stage]:
     """Create the topics and run every service while the context is open."""
     settings = scene.load()
-    await compose.create_topics(settings, compose.connection(settings, scene.bootstrap_servers))
+    await backends.create_topics(settings, backends.connection(settings, scene.bootstrap_servers))
     call_log = scene.folder / "calls.jsonl"
     options = StackOptions(
         settings=settings,

@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from combee import compose
+from combee import backends, compose
 from combee.adapters.kafka import KafkaLog
 from combee.cli.learn.learning import Learning
 from combee.clock import SystemClock
@@ -73,8 +73,8 @@ async def running_stack(
     loaded = load_settings(
         bootstrap_servers=bootstrap_servers, topic_prefix=prefix, model="simulated", **chosen
     )
-    connected = compose.connection(loaded, bootstrap_servers)
-    await compose.create_topics(loaded, connected)
+    connected = backends.connection(loaded, bootstrap_servers)
+    await backends.create_topics(loaded, connected)
     call_log = folder / "calls.jsonl"
     options = StackOptions(
         settings=loaded,

@@ -79,7 +79,7 @@ class Setup:
         if self.model is None:
             yield SimulatedModel(seed=seed)
             return
-        from combee.compose import language_model  # noqa: PLC0415 - the SDK is slow to load
+        from combee.backends import language_model  # noqa: PLC0415 - the SDK is slow to load
 
         model = language_model(self.model)
         try:

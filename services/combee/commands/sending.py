@@ -63,7 +63,7 @@ async def ensure_publisher(settings: Settings, servers: str) -> AsyncIterator[No
 
 async def _require_publisher(settings: Settings, servers: str) -> None:
     from combee.adapters.kafka import KafkaAdmin  # noqa: PLC0415 - --help stays quick
-    from combee.compose import connection  # noqa: PLC0415
+    from combee.backends import connection  # noqa: PLC0415
 
     admin = KafkaAdmin(connection(settings, servers))
     try:

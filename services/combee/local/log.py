@@ -5,7 +5,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
-from combee import compose
+from combee import backends
 from combee.adapters.kafka import KafkaAdmin, KafkaLog, Presence, is_ready
 from combee.cli.console import diagnostics, remark
 from combee.clock import SystemClock
@@ -35,13 +35,13 @@ async def open_log(
         If no broker answers in time, or topics are missing or wrong.
     """
     async with open_broker(settings, told) as servers:
-        connected = compose.connection(settings, servers)
+        connected = backends.connection(settings, servers)
         ours = create or settings.kafka.bootstrap_servers is None
 
         async def prepare() -> None:
-            if ours and await compose.topic_problems(settings, connected):
-                await compose.create_topics(settings, connected)
-            await compose.check_topics(settings, connected)
+            if ours and await backends.topic_problems(settings, connected):
+                await backends.create_topics(settings, connected)
+            await backends.check_topics(settings, connected)
 
         await _answered(prepare, servers)
         log, presence = KafkaLog(connected), Presence(connected)
@@ -71,7 +71,7 @@ async def open_broker(settings: Settings, told: Callable[[str], None] = remark) 
     configure_logs("warning", json=False, libraries=logging.CRITICAL)
     servers = settings.kafka.bootstrap_servers
     if servers is not None:
-        presence = Presence(compose.connection(settings, servers))
+        presence = Presence(backends.connection(settings, servers))
         try:
             await _answered(presence.ask, servers)
         finally:
@@ -134,4 +134,4 @@ async def _answered(ask: Callable[[], Awaitable[None]], servers: str) -> None:
 
 async def brokers(settings: Settings, servers: str) -> str:
     """Return the addresses of the brokers that answer."""
-    return await KafkaAdmin(compose.connection(settings, servers)).broker()
+    return await KafkaAdmin(backends.connection(settings, servers)).broker()

@@ -73,7 +73,7 @@ def require_model(settings: ModelSettings) -> None:
         If no model is named, its address is none, or its key is missing.
     """
     from combee.adapters.openai import resolve_model  # noqa: PLC0415 - --help stays quick
-    from combee.compose import NO_MODEL  # noqa: PLC0415
+    from combee.backends import NO_MODEL  # noqa: PLC0415
 
     if settings.model is None:
         raise ConfigurationError(NO_MODEL)

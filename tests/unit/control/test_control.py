@@ -7,11 +7,12 @@ from combee.control.controller import Controller
 from combee.core.playbook.apply import empty
 from combee.core.sizing.policy import SizingPolicy
 from combee.ports import Outgoing
+from combee.wiring import together
 from combee_schemas import topics
 from combee_schemas.codec import encode
 from combee_schemas.control import BatchSize
 from support import ledger
-from support.deployment import Deployment, together
+from support.deployment import Deployment
 from support.ledger import NAME, outgoing, reflection
 
 PLATEAU = SizingPolicy(kind="plateau", candidates=(5, 10, 20))

@@ -11,7 +11,7 @@ from combee.ports import FatalError
 from combee.settings.loading import load_settings
 assert "gateway" not in compose.ROLES
 try:
-    asyncio.run(compose.FRONTS["gateway"](None, load_settings(), "", None, None))
+    asyncio.run(compose.FRONTS["gateway"](None))
 except FatalError as error:
     print(error)
 """

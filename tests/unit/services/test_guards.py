@@ -16,6 +16,7 @@ from combee.core import identity
 from combee.core.sizing.policy import SizingPolicy
 from combee.ports import Outgoing, Record
 from combee.publish import publisher
+from combee.wiring import together
 from combee.worker import lookup
 from combee_schemas import topics
 from combee_schemas.base import Usage
@@ -29,7 +30,7 @@ from combee_schemas.scan import Group, GroupMember, Partial, Plan, Update
 from combee_schemas.topics import TOPICS, AnyTopic
 from combee_schemas.trace import Trace
 from support import ledger
-from support.deployment import Deployment, together
+from support.deployment import Deployment
 from support.hostile import payloads
 from support.ledger import NAME, dead_letters, outgoing, reflection
 

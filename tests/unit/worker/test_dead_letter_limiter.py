@@ -13,6 +13,7 @@ from combee.ports import FatalError, Outgoing, PoisonError, Record
 from combee.reflect.handler import ReflectHandler
 from combee.scan.handler import ScanHandler
 from combee.telemetry.health import Health
+from combee.wiring import together
 from combee.worker.dead_letter_limiter import DeadLetterLimiter, HeldBackError, PausedRecords
 from combee.worker.loop import Loop
 from combee_schemas import topics
@@ -23,7 +24,7 @@ from combee_schemas.reflection import Reflection
 from combee_schemas.trace import Trace
 from support import ledger
 from support.clock import ManualClock
-from support.deployment import Deployment, together
+from support.deployment import Deployment
 from support.ledger import NAME, outgoing, records, reflection
 from support.models import ModelClient, ScriptedModel, echo, is_combine
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
 
-from combee import compose
+from combee import backends, compose
 from combee.adapters.kafka import KafkaLog
 from combee.cli.broker import throw_away_broker
 from combee.cli.demo.report import DemoResult, batch_line, report
@@ -63,9 +63,9 @@ async def _run(options: DemoOptions, console: Console) -> bool:
         began = clock.monotonic()
         with console.status("starting Apache Kafka on loopback"):
             bootstrap = await opened.enter_async_context(throw_away_broker(folder / "kafka"))
-        connected = compose.connection(options.settings, bootstrap)
+        connected = backends.connection(options.settings, bootstrap)
         with console.status("creating topics and starting the services"):
-            await compose.create_topics(options.settings, connected)
+            await backends.create_topics(options.settings, connected)
             stack_options = StackOptions(
                 settings=options.settings,
                 bootstrap_servers=bootstrap,
@@ -81,7 +81,7 @@ async def _run(options: DemoOptions, console: Console) -> bool:
         log = KafkaLog(connected)
         opened.push_async_callback(log.close)
         where = model_environment(supervisor)
-        model = compose.language_model(options.settings.model.model_copy(update=where))
+        model = backends.language_model(options.settings.model.model_copy(update=where))
         opened.push_async_callback(model.close)
         result = await _learn(options, log, model, console)
         with console.status("checking the ledger"):

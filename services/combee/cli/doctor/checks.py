@@ -3,7 +3,7 @@
 import asyncio
 from contextlib import AsyncExitStack
 
-from combee import compose
+from combee import backends
 from combee.adapters.kafka import KafkaLog
 from combee.adapters.kafka.connection import Connection
 from combee.cli.doctor import probes
@@ -59,7 +59,7 @@ async def _kafka(settings: Settings, timeout_s: float) -> list[Check]:
 
 
 async def _cluster(settings: Settings, servers: str, timeout_s: float) -> list[Check]:
-    connected = compose.connection(settings, servers)
+    connected = backends.connection(settings, servers)
     checks = await probes.within(timeout_s, "broker", lambda: probes.broker(connected), remedy=START_IT)
     if failed(checks):
         return checks + _skipped("the broker does not answer", "topics", "clock", *ON_TOPICS)

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-from combee import compose
+from combee import backends
 from combee.adapters.kafka import KafkaAdmin, KafkaLog
 from combee.adapters.kafka.connection import Connection
 from combee.adapters.kafka.probe import abilities, replicas, skew
@@ -74,7 +74,7 @@ async def broker(connected: Connection) -> list[Check]:
 
 async def layout(settings: Settings, connected: Connection) -> list[Check]:
     """Compare the topics with what they should be."""
-    problems = await compose.topic_problems(settings, connected)
+    problems = await backends.topic_problems(settings, connected)
     found = {
         name: cluster.TopicFound(
             replication_factor=one.replication_factor,

@@ -184,9 +184,9 @@ async def _learn(
     options: LearnOptions, items: Sequence[Item], playbook: str, err: Console
 ) -> tuple[dict[str, object], Playbook]:
     from combee.adapters.kafka import KafkaAdmin  # noqa: PLC0415
+    from combee.backends import connection, language_model  # noqa: PLC0415
     from combee.cli.learn.learning import Learning  # noqa: PLC0415
     from combee.clock import SystemClock  # noqa: PLC0415
-    from combee.compose import connection, language_model  # noqa: PLC0415
     from combee.local.log import open_log  # noqa: PLC0415
     from combee.settings.methods import configured_method  # noqa: PLC0415
 
@@ -284,7 +284,7 @@ async def _require_fit(settings: Settings, log: Log, playbook: str, method: Meth
 async def _require_services(settings: Settings, bootstrap: str) -> None:
     """Refuse to wait where no service runs at all; one that is away may come back."""
     from combee.adapters.kafka import KafkaAdmin  # noqa: PLC0415
-    from combee.compose import connection  # noqa: PLC0415
+    from combee.backends import connection  # noqa: PLC0415
 
     admin = KafkaAdmin(connection(settings, bootstrap))
     for group in SERVICES:
