@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from combee import backends
 from combee.adapters.kafka import KafkaLog
-from combee.adapters.openai import OpenAIModel
+from combee.adapters.openai.model import OpenAIModel
 from combee.local.stack import StackOptions, model_environment, stack
 from combee.local.supervisor import Supervisor
 from combee.settings.loading import load_settings

@@ -12,7 +12,7 @@ from combee.settings.loading import Settings
 from combee.settings.model import ModelSettings
 
 if TYPE_CHECKING:
-    from combee.adapters.openai import OpenAIModel
+    from combee.adapters.openai.model import OpenAIModel
 
 NO_MODEL = (
     "no model is configured: set COMBEE_MODEL or --model (and COMBEE_BASE_URL, OPENAI_API_KEY as your server needs),"
@@ -46,7 +46,7 @@ def language_model(settings: ModelSettings, on_call: OnModelCall = lambda _call:
     ConfigurationError
         If none is configured, or it cannot be asked.
     """
-    from combee.adapters.openai import OpenAIModel  # noqa: PLC0415 - only workers that ask load the SDK
+    from combee.adapters.openai.model import OpenAIModel  # noqa: PLC0415 - only workers that ask load the SDK
 
     if settings.model is None:
         raise ConfigurationError(NO_MODEL)

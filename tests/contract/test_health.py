@@ -14,7 +14,7 @@ import pytest_asyncio
 from combee.adapters.memory import MemoryLog
 from combee.clock import SystemClock
 from combee.inspection.lag import Lags
-from combee.local.metrics_ports import metrics_ports
+from combee.local.ports import metrics_ports
 from combee.ports import FatalError
 from combee.settings.worker import WorkerSettings
 from combee.telemetry import health

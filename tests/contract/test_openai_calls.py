@@ -1,6 +1,6 @@
 import pytest
 
-from combee.adapters.openai import OpenAIModel
+from combee.adapters.openai.model import OpenAIModel
 from combee.ports import PoisonError, PromptTooLongError
 from combee_schemas.model import Prompt
 from support import model_rig

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from combee import backends
-from combee.local.metrics_ports import metrics_ports
+from combee.local.ports import metrics_ports
 from combee.settings.loading import load_settings
 from support.broker import Broker
 from support.cli import combee, start

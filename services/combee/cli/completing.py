@@ -59,8 +59,8 @@ def _offered(
 
 
 async def _found(given: dict[str, Any], find: Callable[[Log], Awaitable[Iterable[str]]]) -> list[str]:
-    from combee.local.log import open_log  # noqa: PLC0415 - --help stays quick
-    from combee.local.stack import stack_is_running  # noqa: PLC0415
+    from combee.cli.log import open_log  # noqa: PLC0415 - --help stays quick
+    from combee.local.stack_file import stack_is_running  # noqa: PLC0415
     from combee.settings.loading import load_settings  # noqa: PLC0415
 
     settings = load_settings(bootstrap_servers=given.get("bootstrap_servers"))

@@ -38,7 +38,7 @@ def cost(name: MaybeName = None, *, bootstrap_servers: Servers = None, as_json: 
 
 
 async def _cost(settings: Settings, name: str | None) -> list[dict[str, Any]]:
-    from combee.local.log import open_log  # noqa: PLC0415 - --help stays quick
+    from combee.cli.log import open_log  # noqa: PLC0415 - --help stays quick
 
     async with open_log(settings) as (log, _):
         return [cost_row(one, made) for one, made in sorted((await _histories(log, name)).items())]

@@ -34,7 +34,7 @@ def ledger(*, bootstrap_servers: Servers = None, as_json: AsJson = False) -> Non
 
 
 async def _audit(settings: Settings) -> LedgerReport:
-    from combee.local.log import open_log  # noqa: PLC0415 - --help stays quick
+    from combee.cli.log import open_log  # noqa: PLC0415 - --help stays quick
 
     async with open_log(settings) as (log, _):
         with reading() as progress:

@@ -60,7 +60,7 @@ def publish(
 
 
 async def _publish(settings: Settings, lines: Iterable[str], playbook: str, source: str) -> Counter[str]:
-    from combee.local.log import open_log  # noqa: PLC0415 - --help stays quick
+    from combee.cli.log import open_log  # noqa: PLC0415 - --help stays quick
 
     counts: Counter[str] = Counter()
     told: dict[str, Unknown] = {}

@@ -54,7 +54,7 @@ def review(
 
 
 async def _compared(settings: Settings, name: str, label: str, ref: str) -> Comparison:
-    from combee.local.log import open_log  # noqa: PLC0415 - --help stays quick
+    from combee.cli.log import open_log  # noqa: PLC0415 - --help stays quick
 
     async with open_log(settings) as (log, _):
         newer = await resolved(log, name, ref)

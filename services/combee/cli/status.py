@@ -37,7 +37,7 @@ def status(*, bootstrap_servers: Servers = None, as_json: AsJson = False) -> Non
 
 
 async def _status(settings: Settings) -> dict[str, Any]:
-    from combee.local.log import brokers, open_log  # noqa: PLC0415 - --help stays quick
+    from combee.cli.log import brokers, open_log  # noqa: PLC0415 - --help stays quick
 
     async with open_log(settings) as (log, servers):
         broker = await brokers(settings, servers)

@@ -39,7 +39,7 @@ def create(*, bootstrap_servers: Servers = None, as_json: AsJson = False) -> Non
 
 async def _create(settings: Settings) -> tuple[list[str], list[str]]:
     from combee.backends import connection, create_topics, topic_problems  # noqa: PLC0415
-    from combee.local.log import open_broker  # noqa: PLC0415 - --help stays quick
+    from combee.cli.log import open_broker  # noqa: PLC0415 - --help stays quick
 
     async with open_broker(settings) as servers:
         connected = connection(settings, servers)
@@ -60,7 +60,7 @@ def check(*, bootstrap_servers: Servers = None, as_json: AsJson = False) -> None
 
 async def _check(settings: Settings) -> list[str]:
     from combee.backends import connection, topic_problems  # noqa: PLC0415
-    from combee.local.log import open_broker  # noqa: PLC0415 - --help stays quick
+    from combee.cli.log import open_broker  # noqa: PLC0415 - --help stays quick
 
     async with open_broker(settings) as servers:
         return await topic_problems(settings, connection(settings, servers))

@@ -73,10 +73,11 @@ def _fronts(*, wanted: bool) -> tuple[str, ...]:
 
 
 async def _up(settings: Settings, fronts: tuple[str, ...], *, simulated: bool, scan_workers: int) -> None:
+    from combee.cli.log import open_log  # noqa: PLC0415
     from combee.compose import ROLES  # noqa: PLC0415
     from combee.local.deployment import BATCH_FLAGS, Deployment  # noqa: PLC0415 - --help stays quick
-    from combee.local.log import open_log  # noqa: PLC0415
-    from combee.local.stack import UP, StackOptions, model_environment, sole_stack, stack  # noqa: PLC0415
+    from combee.local.stack import StackOptions, model_environment, stack  # noqa: PLC0415
+    from combee.local.stack_file import UP, sole_stack  # noqa: PLC0415
 
     console = Console(stderr=True, highlight=False)
     stop = asyncio.Event()
@@ -89,10 +90,10 @@ async def _up(settings: Settings, fronts: tuple[str, ...], *, simulated: bool, s
     with tempfile.TemporaryDirectory(prefix="combee-up-", ignore_cleanup_errors=True) as folder:
         async with AsyncExitStack() as opened:
             # First of all: of a second one the first has the port, too.
-            tell_verbs = await opened.enter_async_context(sole_stack(settings, UP, Path(folder)))
+            tell_verbs = await opened.enter_async_context(sole_stack(settings, UP, Path(folder), tell=remark))
             await check(settings, simulated=simulated, gateway=bool(fronts))
             _, bootstrap = await opened.enter_async_context(
-                open_log(settings, told=lambda line: lines("broker", line))
+                open_log(settings, restarted=lambda line: lines("broker", line))
             )
             tell_verbs({"bootstrap_servers": bootstrap})
             options = StackOptions(

@@ -50,7 +50,7 @@ def why(
 
 
 async def _why(settings: Settings, entry: str, name: str | None, *, traces: bool) -> Lineage:
-    from combee.local.log import open_log  # noqa: PLC0415 - --help stays quick
+    from combee.cli.log import open_log  # noqa: PLC0415 - --help stays quick
 
     async with open_log(settings) as (log, _):
         with reading() as show:

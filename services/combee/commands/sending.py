@@ -44,7 +44,9 @@ async def ensure_publisher(settings: Settings, servers: str) -> AsyncIterator[No
     FatalError
         If nobody runs it on a configured cluster.
     """
-    from combee.local.stack import StackOptions, sole_stack, stack, stack_is_running  # noqa: PLC0415 - --help stays quick
+    from combee.cli.console import remark  # noqa: PLC0415 - --help stays quick
+    from combee.local.stack import StackOptions, stack  # noqa: PLC0415 - --help stays quick
+    from combee.local.stack_file import sole_stack, stack_is_running  # noqa: PLC0415 - --help stays quick
 
     if settings.kafka.bootstrap_servers is None and not stack_is_running(settings):
         with tempfile.TemporaryDirectory(prefix="combee-publish-") as folder:
@@ -52,7 +54,7 @@ async def ensure_publisher(settings: Settings, servers: str) -> AsyncIterator[No
                 settings=settings, bootstrap_servers=servers, folder=Path(folder), roles=("publish",)
             )
             async with (
-                sole_stack(settings, "a combee command", Path(folder), wait_s=OTHERS_S),
+                sole_stack(settings, "a combee command", Path(folder), wait_s=OTHERS_S, tell=remark),
                 stack(options),
             ):
                 yield

@@ -16,7 +16,7 @@ SOURCES = {
     "experiments": ROOT / "experiments" / "combee_experiments",
 }
 
-SERVICE = {"clock", "core", "ports", "schemas", "settings", "worker"}
+SERVICE = {"core", "ports", "schemas", "settings", "worker"}
 ANY = {"*"}
 MAY_IMPORT: Mapping[str, set[str]] = {
     "schemas": set(),
@@ -30,9 +30,9 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     "adapters/http": {"ports", "schemas"},
     # Thin shells around pure decisions.
     "settings": {"core", "ports", "schemas"},
-    "worker": {"clock", "core", "ports", "schemas", "settings"},
-    "inspection": {"clock", "core", "ports", "schemas"},
-    "telemetry": {"clock", "core", "inspection", "ports", "schemas", "settings", "worker"},
+    "worker": {"core", "ports", "schemas"},
+    "inspection": {"core", "ports", "schemas"},
+    "telemetry": {"clock", "ports", "schemas", "settings", "worker"},
     # The flow.
     "reflect": SERVICE,
     "shuffle": SERVICE,
@@ -40,18 +40,35 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     "publish": {*SERVICE, "inspection"},
     "control": SERVICE,
     # What people and agents touch.
-    "gateway": {*SERVICE, "inspection", "telemetry"},
+    "gateway": {*SERVICE, "clock", "inspection", "telemetry"},
     # A part of the gateway's process: it is given what the endpoints are given.
-    "dashboard": {*SERVICE, "gateway", "inspection"},
+    "dashboard": {*SERVICE, "clock", "gateway", "inspection"},
     # Agents load it: no settings and no worker, for those would bring structlog and other libraries.
     "sdk": {"core", "ports", "schemas", "adapters/kafka", "adapters/http", "adapters/memory"},
     "sim": {"core", "ports", "schemas"},
-    # The composition roots know everything.
+    # The composition: services from ports and settings, ports from settings, a process from both.
+    "wiring": {*SERVICE, "control", "publish", "reflect", "scan", "shuffle"},
+    "backends": {"core", "ports", "settings", "adapters/kafka", "adapters/openai"},
+    "compose": {
+        *("backends", "clock", "inspection", "ports", "settings", "telemetry", "wiring", "worker"),
+        *("reflect", "scan", "shuffle", "gateway", "dashboard", "adapters/kafka"),
+    },
+    # What runs on this machine. It says nothing by itself: the command line tells people.
+    "local": {
+        *("backends", "clock", "compose", "ports", "settings", "telemetry", "worker"),
+        *("adapters/embedded_kafka", "adapters/kafka", "adapters/openai"),
+    },
     "commands": ANY,
-    "compose": ANY,
-    "local": ANY,
-    "cli": ANY,
-    "experiments": ANY,
+    # No service: those run as processes of their own.
+    "cli": {
+        *("backends", "clock", "commands", "compose", "core", "inspection", "local", "ports", "schemas"),
+        *("sdk", "settings", "sim", "telemetry", "experiments"),
+        *("adapters/embedded_kafka", "adapters/kafka", "adapters/openai"),
+    },
+    "experiments": {
+        *("backends", "core", "ports", "scan", "schemas", "settings", "sim", "wiring", "worker"),
+        "adapters/memory",
+    },
 }
 """Part → parts of ours that it may import; its own are always allowed."""
 

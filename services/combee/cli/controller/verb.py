@@ -44,7 +44,7 @@ def controller(
 
 
 async def _standing(settings: Settings, name: str) -> BatchSize:
-    from combee.local.log import open_log  # noqa: PLC0415 - --help stays quick
+    from combee.cli.log import open_log  # noqa: PLC0415 - --help stays quick
 
     async with open_log(settings) as (log, _):
         found = list(topics.BATCH_SIZES.under(name, await whole(log, topics.BATCH_SIZES)))

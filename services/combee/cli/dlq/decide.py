@@ -92,7 +92,7 @@ def drop(
 
 
 async def _retry(settings: Settings, wanted: Sequence[LetterId], filters: Filters) -> Decided:
-    from combee.local.log import open_log  # noqa: PLC0415 - --help stays quick
+    from combee.cli.log import open_log  # noqa: PLC0415 - --help stays quick
 
     decided = Decided()
     async with open_log(settings) as (log, _):
@@ -112,7 +112,7 @@ async def _retry(settings: Settings, wanted: Sequence[LetterId], filters: Filter
 
 
 async def _drop(settings: Settings, wanted: Sequence[LetterId], note: str) -> Decided:
-    from combee.local.log import open_log  # noqa: PLC0415 - --help stays quick
+    from combee.cli.log import open_log  # noqa: PLC0415 - --help stays quick
 
     decided = Decided()
     async with open_log(settings) as (log, _):

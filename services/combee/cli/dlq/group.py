@@ -69,7 +69,7 @@ def _print(rows: list[dict[str, Any]], *, everything: bool) -> None:
 
 
 async def _list(settings: Settings, limit: int, filters: Filters) -> tuple[int, list[dict[str, Any]]]:
-    from combee.local.log import open_log  # noqa: PLC0415 - --help stays quick
+    from combee.cli.log import open_log  # noqa: PLC0415 - --help stays quick
 
     total = 0
     kept: deque[dict[str, Any]] = deque(maxlen=limit)
@@ -106,7 +106,7 @@ def show(
 
 
 async def _show(settings: Settings, wanted: LetterId) -> dict[str, Any]:
-    from combee.local.log import open_log  # noqa: PLC0415 - --help stays quick
+    from combee.cli.log import open_log  # noqa: PLC0415 - --help stays quick
 
     async with open_log(settings) as (log, _):
         found = (await dead_letters.letters_at(log, [wanted])).get(wanted)

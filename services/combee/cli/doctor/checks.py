@@ -8,10 +8,10 @@ from combee.adapters.kafka import KafkaLog
 from combee.adapters.kafka.connection import Connection
 from combee.cli.doctor import probes
 from combee.cli.doctor import surroundings as around
+from combee.cli.log import open_broker
 from combee.core.diagnosis import Check, failed, skipped
 from combee.core.diagnosis.cluster import NONE_YET
 from combee.local.deployment import Deployment
-from combee.local.log import open_broker
 from combee.ports import CombeeError
 from combee.settings.loading import Settings
 from combee.telemetry.logs import configure_logs

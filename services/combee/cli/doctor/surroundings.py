@@ -8,7 +8,7 @@ from pydantic import AliasChoices
 from combee.core.diagnosis import Check
 from combee.core.diagnosis.surroundings import judge_disk, judge_settings, judge_workers, strangers
 from combee.local.deployment import complaints
-from combee.local.stack import data_dir
+from combee.local.stack_file import data_dir
 from combee.sdk.environment import VARIABLES
 from combee.settings.group import NAMED_BY, file_values
 from combee.settings.loading import GROUPS, Settings, environment

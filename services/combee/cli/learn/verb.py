@@ -186,8 +186,8 @@ async def _learn(
     from combee.adapters.kafka import KafkaAdmin  # noqa: PLC0415
     from combee.backends import connection, language_model  # noqa: PLC0415
     from combee.cli.learn.learning import Learning  # noqa: PLC0415
+    from combee.cli.log import open_log  # noqa: PLC0415
     from combee.clock import SystemClock  # noqa: PLC0415
-    from combee.local.log import open_log  # noqa: PLC0415
     from combee.settings.methods import configured_method  # noqa: PLC0415
 
     settings = options.settings
@@ -320,7 +320,8 @@ async def _workers(
     options: LearnOptions, bootstrap: str
 ) -> AsyncIterator[tuple[Mapping[str, str], Mapping[str, str]]]:
     """Run the services if they are ours to run; yield where the stand-in is, if one was started, and the workers."""
-    from combee.local.stack import StackOptions, model_environment, sole_stack, stack  # noqa: PLC0415
+    from combee.local.stack import StackOptions, model_environment, stack  # noqa: PLC0415
+    from combee.local.stack_file import sole_stack  # noqa: PLC0415
 
     if not options.ours:
         yield {}, options.workers
@@ -337,7 +338,7 @@ async def _workers(
             sim_arguments=options.sim_arguments,
         )
         async with (
-            sole_stack(options.settings, "combee learn", Path(folder), wait_s=options.stall_s),
+            sole_stack(options.settings, "combee learn", Path(folder), wait_s=options.stall_s, tell=remark),
             stack(stack_options) as supervisor,
         ):
             yield (model_environment(supervisor) if options.simulated else {}), supervisor.addresses()

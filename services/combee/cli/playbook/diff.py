@@ -49,7 +49,7 @@ def diff(
 
 
 async def _diff(settings: Settings, name: str, before: str | None, after: str | None) -> Comparison:
-    from combee.local.log import open_log  # noqa: PLC0415 - --help stays quick
+    from combee.cli.log import open_log  # noqa: PLC0415 - --help stays quick
 
     async with open_log(settings) as (log, _):
         newer = await resolved(log, name, after) if after else await wanted(log, name)

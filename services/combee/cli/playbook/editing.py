@@ -58,7 +58,7 @@ def edit(
 async def _edit(
     settings: Settings, name: str, file: str | None, command_id: str | None, timeout_s: float
 ) -> tuple[Playbook, bool]:
-    from combee.local.log import open_log  # noqa: PLC0415 - --help stays quick
+    from combee.cli.log import open_log  # noqa: PLC0415 - --help stays quick
 
     async with open_log(settings) as (log, servers):
         current = await wanted(log, name)

@@ -43,7 +43,7 @@ def list_(*, bootstrap_servers: Servers = None, as_json: AsJson = False) -> None
 
 
 async def _list(settings: Settings) -> list[dict[str, Any]]:
-    from combee.local.log import open_log  # noqa: PLC0415 - --help stays quick
+    from combee.cli.log import open_log  # noqa: PLC0415 - --help stays quick
 
     async with open_log(settings) as (log, _):
         pointing = await labels(log)
@@ -84,7 +84,7 @@ def show(
 
 
 async def _wanted(settings: Settings, name: str, version: int | None, label: str | None) -> Playbook:
-    from combee.local.log import open_log  # noqa: PLC0415 - --help stays quick
+    from combee.cli.log import open_log  # noqa: PLC0415 - --help stays quick
 
     if version is not None and label is not None:
         raise typer.BadParameter("--version and --label name two versions: give one of them")
@@ -93,7 +93,7 @@ async def _wanted(settings: Settings, name: str, version: int | None, label: str
 
 
 async def _history(settings: Settings, name: str) -> list[dict[str, Any]]:
-    from combee.local.log import open_log  # noqa: PLC0415 - --help stays quick
+    from combee.cli.log import open_log  # noqa: PLC0415 - --help stays quick
 
     async with open_log(settings) as (log, _):
         rows = [version_row(one) async for one in versions(log, name)]

@@ -55,7 +55,7 @@ def import_(
 async def _import(
     settings: Settings, given: Playbook, form: Format, command_id: str | None, timeout_s: float
 ) -> tuple[Playbook, bool]:
-    from combee.local.log import open_log  # noqa: PLC0415 - --help stays quick
+    from combee.cli.log import open_log  # noqa: PLC0415 - --help stays quick
 
     async with open_log(settings) as (log, servers):
         # What remains of a deleted playbook counts, too: the same text on another version is another import.

@@ -64,7 +64,7 @@ async def promoted(
     settings: Settings, name: str, label: str, ref: str, command_id: str | None, timeout_s: float
 ) -> dict[str, Any]:
     """Move a label to the version that ``ref`` names and return the row of ``promote --json``."""
-    from combee.local.log import open_log  # noqa: PLC0415 - --help stays quick
+    from combee.cli.log import open_log  # noqa: PLC0415 - --help stays quick
 
     async with open_log(settings) as (log, servers):
         target = await resolved(log, name, ref)
@@ -104,7 +104,7 @@ def labels(name: MaybeName = None, *, bootstrap_servers: Servers = None, as_json
 
 
 async def _labels(settings: Settings, name: str | None) -> list[dict[str, Any]]:
-    from combee.local.log import open_log  # noqa: PLC0415 - --help stays quick
+    from combee.cli.log import open_log  # noqa: PLC0415 - --help stays quick
 
     async with open_log(settings) as (log, _):
         known = await all_labels(log)

@@ -46,7 +46,7 @@ def rollback(
 async def _rollback(
     settings: Settings, name: str, ref: str, command_id: str | None, timeout_s: float
 ) -> tuple[Playbook, int, bool]:
-    from combee.local.log import open_log  # noqa: PLC0415 - --help stays quick
+    from combee.cli.log import open_log  # noqa: PLC0415 - --help stays quick
 
     async with open_log(settings) as (log, servers):
         current = (await newest_snapshots(log)).get(name)
@@ -101,7 +101,7 @@ async def _revoke(
     settings: Settings, name: str, ids: list[str], command_id: str | None, timeout_s: float
 ) -> tuple[Playbook, Playbook, dict[str, int]]:
     """Return the version before, the newest one, and the labels that still serve what was revoked."""
-    from combee.local.log import open_log  # noqa: PLC0415 - --help stays quick
+    from combee.cli.log import open_log  # noqa: PLC0415 - --help stays quick
 
     async with open_log(settings) as (log, servers):
         made = current = await wanted(log, name)
@@ -147,7 +147,7 @@ def delete(
 async def _delete(
     settings: Settings, name: str, command_id: str | None, timeout_s: float, *, yes: bool
 ) -> Playbook:
-    from combee.local.log import open_log  # noqa: PLC0415 - --help stays quick
+    from combee.cli.log import open_log  # noqa: PLC0415 - --help stays quick
 
     async with open_log(settings) as (log, servers):
         before = (await newest_snapshots(log)).get(name)

@@ -44,7 +44,7 @@ def watch(
 async def _watch(
     settings: Settings, name: str, count: int | None, timeout_s: float | None, *, as_json: bool
 ) -> None:
-    from combee.local.log import open_log  # noqa: PLC0415 - --help stays quick
+    from combee.cli.log import open_log  # noqa: PLC0415 - --help stays quick
 
     left = count
     try:

@@ -104,8 +104,8 @@ async def _replay(
     settings: Settings, name: str, to: str, timeout_s: float, *, ask: bool, simulated: bool
 ) -> "Replayed":
     from combee.backends import connection, create_topics, opened  # noqa: PLC0415
+    from combee.cli.log import open_log  # noqa: PLC0415 - --help stays quick
     from combee.cli.replay.replaying import Replay  # noqa: PLC0415
-    from combee.local.log import open_log  # noqa: PLC0415 - --help stays quick
 
     simulated = ask and stands_in(settings.model, simulated=simulated)
     if ask:

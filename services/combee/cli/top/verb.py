@@ -45,10 +45,10 @@ def top(
 
 
 async def _top(settings: Settings, interval: float, *, once: bool, as_json: bool) -> None:
+    from combee.cli.log import open_log  # noqa: PLC0415 - --help stays quick
     from combee.cli.top.view import fitted, frame  # noqa: PLC0415
     from combee.clock import SystemClock  # noqa: PLC0415
     from combee.inspection.live import Live  # noqa: PLC0415
-    from combee.local.log import open_log  # noqa: PLC0415 - --help stays quick
 
     clock = SystemClock()
     async with open_log(settings) as (log, servers):
