@@ -10,7 +10,7 @@ import pytest
 import structlog
 
 from combee.adapters.openai.probe import try_forms
-from combee.cli.doctor.checks import examine
+from combee.cli.doctor.examine import examine
 from combee.cli.doctor.probes import TRIAL, model
 from combee.core.diagnosis import Check
 from combee.core.methods import ace

@@ -15,9 +15,9 @@ import pytest
 from playwright.async_api import Browser, Page, Request, async_playwright, expect
 
 from combee.adapters.memory import MemoryLog
-from combee.cli.learn.learning import outgoing
 from combee.clock import SystemClock
 from combee.compose import FRONTS, ROLES
+from combee.core.formats.items import outgoing
 from combee.dashboard import mount
 from combee.gateway.app import build
 from combee.gateway.context import Context, context_of

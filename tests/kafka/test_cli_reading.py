@@ -10,8 +10,8 @@ from uuid import uuid4
 
 import pytest
 
-from combee.cli.learn.learning import outgoing
 from combee.clock import SystemClock
+from combee.core.formats.items import outgoing
 from combee.inspection.tracker import Tracker
 from combee.ports import Outgoing
 from combee_schemas import topics

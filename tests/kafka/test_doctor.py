@@ -15,8 +15,8 @@ from combee import backends
 from combee.adapters.kafka import KafkaLog
 from combee.adapters.kafka.connection import Connection
 from combee.adapters.kafka.probe import PROBE_TOPIC, skew
-from combee.cli.learn.learning import outgoing
 from combee.clock import SystemClock
+from combee.core.formats.items import outgoing
 from combee.inspection.lag import INPUTS, Lags
 from combee.inspection.tracker import Tracker
 from combee.ports import Outgoing

@@ -10,7 +10,7 @@ import pytest
 from combee import backends
 from combee.adapters.kafka import KafkaLog
 from combee.adapters.kafka.consumer import FETCH_BYTES
-from combee.cli.learn.learning import outgoing
+from combee.core.formats.items import outgoing
 from combee.local.supervisor import Supervisor
 from combee.ports import Outgoing, Record, TopicPartition
 from combee.settings.loading import load_settings

@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from combee.cli.completing import label_names
 from combee.cli.console import confirmed, output, print_json, remark
-from combee.cli.options import AsJson, Name, Patience, Ref, Servers
+from combee.cli.log import open_log
+from combee.cli.options import AsJson, Name, Patience, Ref, Servers, label_names
 from combee.cli.playbook.diff import as_document, compared, lines
 from combee.cli.playbook.labelling import checked_label, promoted
 from combee.cli.playbook.lookup import labels, resolved, wanted
@@ -54,8 +54,6 @@ def review(
 
 
 async def _compared(settings: Settings, name: str, label: str, ref: str) -> Comparison:
-    from combee.cli.log import open_log  # noqa: PLC0415 - --help stays quick
-
     async with open_log(settings) as (log, _):
         newer = await resolved(log, name, ref)
         at = (await labels(log)).get(name, {}).get(label)

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from combee.cli.doctor import checks as doctor_checks
-from combee.cli.doctor import surroundings as doctor_surroundings
+from combee.cli.doctor import examine as doctor_checks
+from combee.cli.doctor import examine as doctor_surroundings
+from combee.cli.doctor.examine import settings_checks
 from combee.cli.doctor.probes import within
-from combee.cli.doctor.surroundings import settings_checks
 from combee.core.diagnosis import Check, failed
 from combee.core.diagnosis.cluster import (
     BrokerFound,

@@ -1,6 +1,8 @@
 """0 good, 1 failed, 2 usage or settings: on every verb, with one line and no traceback."""
 
+import re
 import ssl
+import sys
 from collections.abc import Iterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
@@ -13,8 +15,7 @@ from typer.main import get_command
 
 from combee.adapters.kafka.errors import translated
 from combee.cli.__main__ import app
-from combee.cli.console import remark
-from combee.cli.errors import USAGE
+from combee.cli.console import USAGE, remark
 from combee.local import extras
 from combee.local import log as local_log
 from combee.ports import CombeeError, ConfigurationError, FatalError, TransientError
@@ -128,6 +129,18 @@ def test_a_cluster_that_refuses_a_verb_exits_2(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(local_log, "open_log", refused)
     result = run("status")
     assert (result.exit_code, result.stdout, result.stderr) == (2, "", "combee: wrong password\n")
+
+
+@pytest.mark.parametrize("name", ["list", "overload"])
+def test_where_only_the_product_is_installed_the_experiments_name_their_checkout_and_exit_2(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setitem(sys.modules, "combee_experiments", None)
+    result = run("experiment", name)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert re.fullmatch(
+        r"combee: the experiments are no part of .*'make setup' in a checkout.*\n", result.stderr
+    )
 
 
 @pytest.mark.parametrize("error", [FatalError("act"), TransientError("wait"), TimeoutError()], ids=repr)

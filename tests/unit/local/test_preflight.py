@@ -19,8 +19,8 @@ from pydantic import SecretStr
 
 from combee.adapters.openai.probe import model_trouble
 from combee.cli.console import remark
-from combee.cli.doctor.surroundings import settings_checks
-from combee.cli.learn.verb import SERVICES
+from combee.cli.doctor.examine import settings_checks
+from combee.cli.learn.run import SERVICES
 from combee.core.diagnosis.flow import waited_for
 from combee.local import log as local_log
 from combee.local.deployment import Deployment, beside, deployment

@@ -7,10 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from combee.cli.console import clean, output, print_json, reading
+from combee.cli.console import REJECTED, clean, output, print_json, reading
 from combee.cli.dlq.select import Filters, Reason, Service, checked_id
 from combee.cli.dlq.view import decision, place_text
-from combee.cli.errors import REJECTED
 from combee.cli.options import AsJson, Servers
 from combee.cli.playbook.lookup import newest_snapshots
 from combee.clock import SystemClock

@@ -8,9 +8,8 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from combee.cli.completing import refs
 from combee.cli.console import clean, output, print_json
-from combee.cli.options import AsJson, Name, Servers
+from combee.cli.options import AsJson, Name, Servers, refs
 from combee.cli.playbook.lookup import resolved, versions, wanted
 from combee.core.formats.text import split_lines
 from combee.core.playbook.apply import empty

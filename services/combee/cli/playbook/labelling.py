@@ -8,9 +8,8 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from combee.cli.completing import label_names
 from combee.cli.console import clean, output, print_json
-from combee.cli.options import AsJson, CommandId, MaybeName, Name, Patience, Ref, Servers
+from combee.cli.options import AsJson, CommandId, MaybeName, Name, Patience, Ref, Servers, label_names
 from combee.cli.playbook.lookup import all_labels, newest_playbooks, resolved, wanted
 from combee.clock import SystemClock, moment
 from combee.commands.sending import ensure_publisher, run_promotion
