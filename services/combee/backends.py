@@ -66,9 +66,9 @@ def language_model(settings: ModelSettings, on_call: OnModelCall = lambda _call:
 async def topic_problems(settings: Settings, connected: Connection) -> list[str]:
     """Return what is wrong with the topics, each with its remedy."""
     want = layout.wanted(settings.kafka.partitions, settings.kafka.scan_partitions)
-    have = await KafkaAdmin(connected).describe(one.topic.name for one in want)
-    found = {n: layout.Found(partitions=t.partitions, config=t.config) for n, t in have.items()}
-    return layout.problems(want, found, settings.kafka.topic_prefix)
+    have = await KafkaAdmin(connected).describe(wanted.topic.name for wanted in want)
+    current = {n: layout.Found(partitions=t.partitions, config=t.config) for n, t in have.items()}
+    return layout.problems(want, current, settings.kafka.topic_prefix)
 
 
 async def create_topics(settings: Settings, connected: Connection) -> list[str]:
@@ -77,11 +77,13 @@ async def create_topics(settings: Settings, connected: Connection) -> list[str]:
     want = layout.wanted(settings.kafka.partitions, settings.kafka.scan_partitions)
     replication = settings.kafka.replication_factor
     made = [
-        one.topic.name
-        for one in want
-        if await admin.create(one.topic.name, one.partitions, replication, one.topic.config())
+        wanted.topic.name
+        for wanted in want
+        if await admin.create(wanted.topic.name, wanted.partitions, replication, wanted.topic.config())
     ]
-    await admin.wait_created({one.topic.name: one.partitions for one in want if one.topic.name in made})
+    await admin.wait_created(
+        {wanted.topic.name: wanted.partitions for wanted in want if wanted.topic.name in made}
+    )
     return made
 
 

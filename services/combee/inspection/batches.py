@@ -24,8 +24,8 @@ async def newest_batches(log: Log) -> dict[str, int]:
 
 async def unpublished(log: Log, published: Mapping[str, int]) -> list[Batch]:
     """Return the manifests without a version; ``published`` is the last sequence of each playbook's versions."""
-    found = {(batch.playbook, batch.sequence): batch for batch in await _candidates(log)}
-    return [batch for (name, sequence), batch in found.items() if sequence > published.get(name, 0)]
+    candidates = {(batch.playbook, batch.sequence): batch for batch in await _candidates(log)}
+    return [batch for (name, sequence), batch in candidates.items() if sequence > published.get(name, 0)]
 
 
 async def _candidates(log: Log) -> list[Batch]:
@@ -39,14 +39,14 @@ async def _candidates(log: Log) -> list[Batch]:
 
 async def _latest_manifests(log: Log, source: TopicPartition, first: int, end: int) -> list[Batch]:
     start, span = end, TAIL
-    found: list[Batch] = []
-    while start > first and not found:
+    manifests: list[Batch] = []
+    while start > first and not manifests:
         start, span = max(first, end - span), span * 8
-        found = [batch async for batch in _manifests(log, source, start, end)]
-    oldest = found[-1].oldest_unpublished_offset if found else -1
+        manifests = [batch async for batch in _manifests(log, source, start, end)]
+    oldest = manifests[-1].oldest_unpublished_offset if manifests else -1
     if 0 <= oldest < start:
-        found += [batch async for batch in _manifests(log, source, oldest, start)]
-    return found
+        manifests += [batch async for batch in _manifests(log, source, oldest, start)]
+    return manifests
 
 
 async def _manifests(log: Log, source: TopicPartition, start: int, end: int) -> AsyncIterator[Batch]:

@@ -95,23 +95,25 @@ async def conflicting(items: Sequence[Item], tracker: Tracker) -> list[Trace | R
     counted: dict[str, str] = {}
     for item in comparable:
         counted.setdefault(learned_id(item), fingerprint(item))
-    counted |= {one: known for one, known in (await tracker.counted(counted)).items() if known}
+    counted |= {
+        reflection_id: known for reflection_id, known in (await tracker.counted(counted)).items() if known
+    }
     return [item for item in comparable if fingerprint(item) != counted[learned_id(item)]]
 
 
 def all_reflected(tracker: Tracker, new: Iterable[str]) -> bool:
     """Return whether every item is a reflection by now, or a dead letter."""
-    return all(tracker.is_reflected(one) or one in tracker.dead for one in new)
+    return all(tracker.is_reflected(reflection_id) or reflection_id in tracker.dead for reflection_id in new)
 
 
 def progress_of(tracker: Tracker, new: Mapping[str, Item]) -> Progress:
     """Return how far these items are."""
     return Progress(
-        dead=sum(one in tracker.dead for one in new),
+        dead=sum(reflection_id in tracker.dead for reflection_id in new),
         total=len(new),
-        reflected=sum(tracker.is_reflected(one) for one in new),
-        batched=sum(one in tracker.batch_of for one in new),
-        applied=sum(tracker.is_applied(one) for one in new),
+        reflected=sum(tracker.is_reflected(reflection_id) for reflection_id in new),
+        batched=sum(reflection_id in tracker.batch_of for reflection_id in new),
+        applied=sum(tracker.is_applied(reflection_id) for reflection_id in new),
     )
 
 
@@ -133,9 +135,9 @@ async def reasons_for_nothing(
     before, found = base, defaultdict[str, list[str]](list)
     for after in await _read(log, topics.HISTORY, base.name, since):
         made_by = updates.get(after.batch_sequence) if after.origin == "batch" else None
-        for one, why in (left_nothing(before, made_by, after) if made_by else {}).items():
-            if one in new:
-                found[why].append(own_id(new[one]))
+        for reflection_id, why in (left_nothing(before, made_by, after) if made_by else {}).items():
+            if reflection_id in new:
+                found[why].append(own_id(new[reflection_id]))
         before = after
     return dict(found)
 

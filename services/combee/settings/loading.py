@@ -69,10 +69,10 @@ SENT_TO = (("model", "base_url", "api_key"), ("kafka", "bootstrap_servers", "sas
 
 def _check_address(group: type[Group], address: str, secret: str, given: dict[str, object]) -> None:
     """Refuse to send a secret of the environment where a file that merely lies in the working directory says."""
-    found = {name: value for name, value in environment().items() if value}
-    if found.get(NAMED_BY) or not stands_in(_names(group, secret), found):
+    environment_values = {name: value for name, value in environment().items() if value}
+    if environment_values.get(NAMED_BY) or not stands_in(_names(group, secret), environment_values):
         return
-    if address in given or stands_in(_names(group, address), found):
+    if address in given or stands_in(_names(group, address), environment_values):
         return
     if not stands_in(_names(group, address), file_values(None)):
         return
@@ -86,7 +86,7 @@ def _names(group: type[Group], field: str) -> set[str]:
     """Return the names by which a setting is given, in lower case."""
     alias = group.model_fields[field].validation_alias
     others = alias.choices if isinstance(alias, AliasChoices) else [f"combee_{field}"]
-    return {field, *(str(one).lower() for one in others)}
+    return {field, *(str(name).lower() for name in others)}
 
 
 def _load(group: type[Group], given: dict[str, object]) -> Group:
@@ -94,8 +94,8 @@ def _load(group: type[Group], given: dict[str, object]) -> Group:
         return group(**{name: value for name, value in given.items() if name in group.model_fields})  # type: ignore[arg-type]
     except ValidationError as error:
         problems = "; ".join(
-            f"COMBEE_{'_'.join(map(str, one['loc'])).upper()}: {one['msg']}"
-            for one in error.errors(include_url=False, include_input=False)
+            f"COMBEE_{'_'.join(map(str, problem['loc'])).upper()}: {problem['msg']}"
+            for problem in error.errors(include_url=False, include_input=False)
         )
         raise SettingsError(f"wrong setting: {problems} (environment or {TOML_FILE})") from error
     except UnparsedError as error:

@@ -145,7 +145,7 @@ class Playbooks:
     async def _fetch(self, name: str, offset: int) -> Playbook:
         partition = await self._log.partition_for(topics.HISTORY.name, name.encode())
         source = TopicPartition(topic=topics.HISTORY.name, partition=partition)
-        found = await self._log.read_at(source, [offset])
-        if offset not in found:
+        records = await self._log.read_at(source, [offset])
+        if offset not in records:
             raise TransientError(f"history[{partition}] has no record at {offset} yet")
-        return topics.HISTORY.read(found[offset])
+        return topics.HISTORY.read(records[offset])
