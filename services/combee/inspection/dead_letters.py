@@ -50,6 +50,24 @@ async def letters(log: Log, on_read: OnRead) -> AsyncIterator[Found]:
             yield letter
 
 
+async def recent_letters(log: Log, since_ms: int, most: int) -> tuple[int, list[Found]]:
+    """Return how many records the topic holds, and which dead letters since a moment are open.
+
+    Of each partition the last ``most`` records are looked at: there may be a flood of them.
+    """
+    beginnings, ends = await log.beginnings(TOPIC), await log.ends(TOPIC)
+    starts = await log.offsets_at(TOPIC, since_ms)
+    open_letters: dict[LetterId, Found] = {}
+    for partition, end in ends.items():
+        source = TopicPartition(topic=TOPIC, partition=partition)
+        async for record in log.read(source, max(starts[partition], end - most), end):
+            if (resolution := topics.RESOLUTIONS.read_or_none(record)) is not None:
+                open_letters.pop(resolution.letter, None)
+            elif (letter := as_found(record)) is not None:
+                open_letters[letter.id] = letter
+    return sum(ends.values()) - sum(beginnings.values()), list(open_letters.values())
+
+
 async def _records(log: Log, on_read: OnRead) -> AsyncIterator[Record]:
     ends, read = await log.ends(TOPIC), 0
     total = sum(ends.values()) - sum((await log.beginnings(TOPIC)).values())
