@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 CODE := services schemas experiments tests benchmarks docs examples
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-faults soak check format bench bench-compare lock clean
+.PHONY: help setup demo test test-unit test-faults soak check format bench bench-compare docs lock clean
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -34,11 +34,11 @@ demo: setup ## The main job, end to end, with simulated agents and a simulated m
 	@$(BIN)/combee demo
 
 test: setup ## All tests: unit, contract, kafka, e2e (embedded broker)
-	$(BIN)/pytest tests/unit -n auto $(PYTEST_ARGS)
+	$(BIN)/pytest tests/unit -n auto -p no:schemathesis $(PYTEST_ARGS)
 	$(BIN)/pytest --ignore=tests/unit -n 2 --dist worksteal $(PYTEST_ARGS)
 
 test-unit: $(READY) ## Unit tests only: no broker, no network
-	$(BIN)/pytest tests/unit -n auto $(PYTEST_ARGS)
+	$(BIN)/pytest tests/unit -n auto -p no:schemathesis $(PYTEST_ARGS)
 
 test-faults: setup ## The long fault tests
 	$(BIN)/pytest tests/faults --faults -n 2 --dist worksteal $(PYTEST_ARGS)
@@ -62,9 +62,12 @@ bench: setup ## Benchmarks, or some: make bench BENCH="overhead scaling"; result
 bench-compare: setup ## Processor time against another commit: make bench-compare BASE=main PAIRS=8; 1 only if over 5 % worse
 	$(BIN)/python -m benchmarks.compare $(BASE) $(if $(PAIRS),--pairs $(PAIRS))
 
+docs: $(READY) ## The documentation as a site, in site/; a dead link fails. To search it: python3 -m http.server -d site
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build # never with --quiet: that hides warnings from strict, too
+
 lock: $(READY) ## Pin what is installed now
 	{ echo '# Every package of the development environment, pinned; refresh with "make lock".'; \
 	  $(BIN)/pip freeze --exclude-editable; } > requirements.lock
 
-clean: ## Remove the virtual environment and caches of tools
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+clean: ## Remove the virtual environment, the site and caches of tools
+	rm -rf $(VENV) site .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,8 +1,8 @@
 """``make bench-compare``: processor time per learned trace, this working tree against another commit.
 
 Both sides are driven by their command lines only, so they may differ in every module. They share the broker and the
-stand-in model and take turns; every reading has processes, topics and a warm-up of its own. What the services'
-processes use while they learn counts; their start, the broker, the stand-in and the publishing command do not.
+stand-in model, run beside each other and take turns, so whatever else the machine does hits both. What the services'
+processes use for their own work counts; their start, the broker, the stand-in and the publishing command do not.
 """
 
 import argparse
@@ -29,9 +29,11 @@ from combee.ports import CombeeError, FatalError
 ROLES = ("control", "publish", "scan", "shuffle", "reflect")
 PAIRS = 8
 LIMIT = 1.05
+PAIRS_OF_A_START = 4
+"""Processes differ a little from start to start."""
 WARM_UP, WORK = 80, 400
-"""Traces before and between the two marks of a reading."""
-READING_S = 180.0
+"""Traces before the readings, and of each."""
+LEARNING_S = 120.0
 STOP_S = 20.0
 LOOK_S = 0.05
 SLOWER, UNMEASURED = 1, 2
@@ -44,12 +46,12 @@ HERE = "this tree"
 
 async def compare(base: str | None, pairs: int, console: Console) -> tuple[str, list[Pair]]:
     """Return the base's name and the readings of both sides, pair by pair."""
-    async with AsyncExitStack() as staged:
+    async with AsyncExitStack() as stack:
         commit = base or await default_base()
-        sides = (await staged.enter_async_context(checked_out(commit)), await side(HERE, ROOT))
-        folder = Path(staged.enter_context(tempfile.TemporaryDirectory(prefix="combee-compare-")))
-        bootstrap_servers = await staged.enter_async_context(broker())
-        model = await staged.enter_async_context(_process(sides[1], ("sim", "serve"), {}, folder))
+        sides = (await stack.enter_async_context(checked_out(commit)), await side(HERE, ROOT))
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="combee-compare-")))
+        bootstrap_servers = await stack.enter_async_context(broker())
+        model = await stack.enter_async_context(_process(sides[1], ("sim", "serve"), {}, folder))
         shared = {
             "COMBEE_BOOTSTRAP_SERVERS": bootstrap_servers,
             "COMBEE_MODEL": "simulated",
@@ -57,66 +59,89 @@ async def compare(base: str | None, pairs: int, console: Console) -> tuple[str, 
             "COMBEE_API_KEY": "simulated",
             "COMBEE_LOG_LEVEL": "error",
         }
-        found = []
-        for pair in range(pairs):
-            readings: dict[int, Reading] = {}
-            for n in (0, 1) if pair % 2 == 0 else (1, 0):  # a machine that slows down wrongs each in turn
-                own = {
-                    "COMBEE_TOPIC_PREFIX": f"compare-{pair}-{n}",
-                    "COMBEE_DATA_DIR": str(folder),
-                    "PYTHONHASHSEED": str(pair),
-                }
-                readings[n] = await _reading(sides[n], shared | own, folder)
-                console.print(
-                    f"[{pair + 1}/{pairs}] {sides[n].name}: {_total(readings[n]):.2f} ms", markup=False
-                )
-            found.append((readings[0], readings[1]))
+        found: list[Pair] = []
+        while len(found) < pairs:
+            given = shared | {"COMBEE_DATA_DIR": str(folder), "PYTHONHASHSEED": str(len(found))}
+            async with AsyncExitStack() as running:
+                deployed = [await running.enter_async_context(_deployed(one, given, folder)) for one in sides]
+                for _ in range(min(PAIRS_OF_A_START, pairs - len(found))):
+                    found.append(await _pair(deployed, first=len(found) % 2))
+                    shown = " ÷ ".join(f"{_total(one):.2f} ms" for one in reversed(found[-1]))
+                    console.print(f"[{len(found)}/{pairs}] {HERE} ÷ {sides[0].name}: {shown}", markup=False)
     return sides[0].name, found
 
 
-async def _reading(side: Side, given: Mapping[str, str], folder: Path) -> Reading:
-    """Return what one deployment uses per trace once it is warm."""
+async def _pair(deployed: Sequence["_Deployed"], *, first: int) -> Pair:
+    """Let both sides do the same work; who begins changes, so a machine that slows down wrongs each in turn."""
+    readings: dict[int, Reading] = {}
+    for n in (first, 1 - first):
+        readings[n] = await deployed[n].reading(WORK)
+    return readings[0], readings[1]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Deployed:
+    """The running services of one side."""
+
+    side: Side
+    environment: Mapping[str, str]
+    folder: Path
+    workers: Mapping[str, int]
+    """Role → process."""
+    readings: int = 0
+
+    async def reading(self, count: int) -> Reading:
+        """Learn from so many traces, all of them new; return what each role used per trace."""
+        self.readings += 1
+        before = {role: process_ms(pid) for role, pid in self.workers.items()}
+        await _learn(self.side, self.environment, self.folder, self.readings, count)
+        return {role: (process_ms(pid) - before[role]) / count for role, pid in self.workers.items()}
+
+
+@asynccontextmanager
+async def _deployed(side: Side, given: Mapping[str, str], folder: Path) -> AsyncIterator[_Deployed]:
+    """Run the services of a side under a prefix of their own, warm, while the context is open."""
     folder = Path(tempfile.mkdtemp(dir=folder))
+    given = {**given, "COMBEE_TOPIC_PREFIX": folder.name}
     env = {**side.environment, **given}
-    async with asyncio.timeout(READING_S), AsyncExitStack() as running:
+    async with AsyncExitStack() as running:
         await output(*side.command, "topics", "create", env=env, folder=folder)
         started = [_process(side, ("worker", role), given, folder) for role in ROLES]
         workers = await asyncio.gather(*map(running.enter_async_context, started))
-        await _learn(side, env, folder, WARM_UP)
-        before = [process_ms(worker.pid) for worker in workers]
-        await _learn(side, env, folder, WORK)
-        after = [process_ms(worker.pid) for worker in workers]
-    return {role: (then - first) / WORK for role, first, then in zip(ROLES, before, after, strict=True)}
+        pids = {role: worker.pid for role, worker in zip(ROLES, workers, strict=True)}
+        deployed = _Deployed(side=side, environment=env, folder=folder, workers=pids)
+        await deployed.reading(WARM_UP)
+        yield deployed
 
 
-async def _learn(side: Side, env: Mapping[str, str], folder: Path, count: int) -> None:
+async def _learn(side: Side, env: Mapping[str, str], folder: Path, number: int, count: int) -> None:
     """Learn from so many traces and wait until all of them are applied."""
-    file = folder / f"{count}.jsonl"
-    file.write_text("".join(f"{json.dumps(_trace(count, n))}\n" for n in range(count)), "utf-8")
-    report = json.loads(
-        await output(
+    file = folder / f"{number}.jsonl"
+    file.write_text("".join(f"{json.dumps(_trace(number, n))}\n" for n in range(count)), "utf-8")
+    async with asyncio.timeout(LEARNING_S):
+        said = await output(
             *side.command,
             "learn",
             str(file),
             "--playbook",
-            f"compare/{count}",
+            f"compare/{number}",
             "--json",
             env=env,
             folder=folder,
         )
-    )
-    if report["reflections"]["applied"] != count:
-        raise FatalError(f"{side.name} applied {report['reflections']} of {count} traces")
+    counts = json.loads(said)["reflections"]
+    if counts["applied"] != count:
+        raise FatalError(f"{side.name} applied {counts} of {count} traces")
 
 
-def _trace(count: int, n: int) -> dict[str, str]:
+def _trace(number: int, n: int) -> dict[str, str]:
     return {
-        "trace_id": f"{count}-{n}",
-        "task": f"Report metric {n} of plant {count}: 37 of 1480 units.",
+        "trace_id": f"{number}-{n}",
+        "task": f"Report metric {n} of plant {number}: 37 of 1480 units.",
         "trajectory": f"Looked up metric {n}. Divided 37 by 1480 and reported the plain quotient. " * 4,
         "answer": "0.025",
         "target": "2.5 %",
-        "feedback": f"Wrong: metric {n} of plant {count} is a percentage with {n % 4} decimals.",
+        "feedback": f"Wrong: metric {n} of plant {number} is a percentage with {n % 4} decimals.",
     }
 
 

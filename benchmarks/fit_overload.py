@@ -1,4 +1,4 @@
-"""Check, or fit anew, the stand-in's context-overload law against naive ACE (docs/simulation.md).
+"""Check, or fit anew, the stand-in's context-overload law against naive ACE (docs/design/simulation.md).
 
 Run as: python benchmarks/fit_overload.py [formula_train.jsonl] [--refit] [--sensitivity] [--seeds N]
 """

@@ -3,10 +3,10 @@
 import time
 from collections.abc import Mapping
 
+from benchmarks.cluster import Cluster, fresh, lessons, running_cluster
 from benchmarks.overhead import CASES, WARM_UP, Case
 from benchmarks.processor import shares, used_ms
 from benchmarks.rows import Row, row
-from benchmarks.stage import Stage, fresh, lessons, staged
 from combee.ports import TopicPartition
 from combee_schemas import topics
 from combee_schemas.topics import AnyTopic
@@ -33,32 +33,32 @@ async def measure(bootstrap_servers: str, runs: int) -> list[Row]:
 
 
 async def _case(bootstrap_servers: str, case: Case, runs: int) -> list[Row]:
-    async with staged(
+    async with running_cluster(
         bootstrap_servers,
         latency=case.latency,
         batch_size=case.reflections,
         llm_concurrency=case.concurrency,
-    ) as stage:
+    ) as cluster:
         for _ in range(WARM_UP):
-            await _trace(stage, case.reflections)
-        traces, used = [], [used_ms(stage)]
+            await _trace(cluster, case.reflections)
+        traces, used = [], [used_ms(cluster)]
         for _ in range(runs):
-            traces.append(await _trace(stage, case.reflections))
-            used.append(used_ms(stage))
+            traces.append(await _trace(cluster, case.reflections))
+            used.append(used_ms(cluster))
     hops = [row(f"{case.name}: {hop}", [one[hop] for one in traces], "ms") for hop in HOPS]
     return [*hops, *shares(used, 1, f"batch of {case.reflections}")]
 
 
-async def _trace(stage: Stage, count: int) -> Mapping[str, float]:
+async def _trace(cluster: Cluster, count: int) -> Mapping[str, float]:
     """Return how long each hop of one batch took, in milliseconds."""
     given = lessons(fresh("trace"), count)
-    before, began_ms = len(stage.calls()), time.time_ns() / 1e6
-    await stage.publish(given)
+    before, began_ms = len(cluster.calls()), time.time_ns() / 1e6
+    await cluster.publish(given)
     acked_ms = time.time_ns() / 1e6
-    await stage.through(given[0].playbook)
+    await cluster.through(given[0].playbook)
     seen_ms = time.time_ns() / 1e6
-    *leaves, combine = stage.calls()[before:]
-    written = {topic.name: await _written(stage, topic, began_ms) for topic in _TOPICS}
+    *leaves, combine = cluster.calls()[before:]
+    written = {topic.name: await _written(cluster, topic, began_ms) for topic in _TOPICS}
     last = max(leaves, key=lambda one: float(one["end_ms"]))
     marks = (
         acked_ms,
@@ -80,11 +80,11 @@ async def _trace(stage: Stage, count: int) -> Mapping[str, float]:
 _TOPICS = (topics.BATCHES, topics.SCAN[0], topics.SCAN[1], topics.UPDATES, topics.PLAYBOOKS)
 
 
-async def _written(stage: Stage, topic: AnyTopic, since_ms: float) -> list[int]:
+async def _written(cluster: Cluster, topic: AnyTopic, since_ms: float) -> list[int]:
     """Return when the records of a topic were written, by their producers' clocks, from a time on."""
-    starts = await stage.log.offsets_at(topic.name, int(since_ms))
+    starts = await cluster.log.offsets_at(topic.name, int(since_ms))
     return [
         record.timestamp_ms
         for number, start in starts.items()
-        async for record in stage.log.read(TopicPartition(topic=topic.name, partition=number), start)
+        async for record in cluster.log.read(TopicPartition(topic=topic.name, partition=number), start)
     ]

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from combee.adapters.openai.slots import PrioritySlots
+from combee.adapters.openai.limits import PrioritySlots
 from combee.core.playbook.apply import empty
 from combee.sim.inprocess import SimulatedModel, as_request
 from combee.sim.roles.respond import respond

@@ -2,9 +2,9 @@
 
 import asyncio
 
+from benchmarks.cluster import running_cluster
 from benchmarks.processor import shares, used_ms
 from benchmarks.rows import Row
-from benchmarks.stage import staged
 
 TIMEOUT_S = 300.0
 SETTLE_S = 5.0
@@ -14,10 +14,10 @@ SECONDS = 10
 
 async def measure(bootstrap_servers: str, runs: int) -> list[Row]:
     """Return the processor time of each process per second, in milliseconds."""
-    async with staged(bootstrap_servers) as stage:
+    async with running_cluster(bootstrap_servers) as cluster:
         await asyncio.sleep(SETTLE_S)
-        used = [used_ms(stage)]
+        used = [used_ms(cluster)]
         for _ in range(runs):
             await asyncio.sleep(SECONDS)
-            used.append(used_ms(stage))
+            used.append(used_ms(cluster))
     return shares(used, SECONDS, "idle second")

@@ -4,8 +4,8 @@ import time
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+from benchmarks.cluster import CHUNK, ROLES, Cluster, fresh, lessons, running_cluster
 from benchmarks.rows import Row, row
-from benchmarks.stage import CHUNK, ROLES, Stage, fresh, lessons, staged
 from benchmarks.synthetic import entries, version
 from combee.adapters.kafka import KafkaLog
 from combee_schemas import topics
@@ -22,7 +22,7 @@ async def measure(bootstrap_servers: str, runs: int) -> list[Row]:
     """Return a row of each for few and for many playbooks; each has a version and a window with a reflection."""
     rows = []
     async with AsyncExitStack() as opened:
-        stages: dict[int, Stage] = {}
+        clusters: dict[int, Cluster] = {}
         for count in (FEW, MANY):
             began = time.monotonic()
 
@@ -31,19 +31,23 @@ async def measure(bootstrap_servers: str, runs: int) -> list[Row]:
                 await _write(log, count)
                 began = time.monotonic()
 
-            coming = staged(bootstrap_servers, before=write, batch_size=BATCH_SIZE, max_wait_s=3_600.0)
-            stages[count] = await opened.enter_async_context(coming)
+            coming = running_cluster(
+                bootstrap_servers, before=write, batch_size=BATCH_SIZE, max_wait_s=3_600.0
+            )
+            clusters[count] = await opened.enter_async_context(coming)
             rows.append(row(f"start of all services, {count:,} playbooks", [time.monotonic() - began], "s"))
-        for count, stage in stages.items():
-            rows.append(row(f"one reflection each into {count:,} windows", [await _fill(stage, count)], "s"))
-        latencies: dict[int, list[float]] = {count: [] for count in stages}
+        for count, cluster in clusters.items():
+            rows.append(
+                row(f"one reflection each into {count:,} windows", [await _fill(cluster, count)], "s")
+            )
+        latencies: dict[int, list[float]] = {count: [] for count in clusters}
         for _ in range(runs + 1):
-            for count, stage in stages.items():
-                latencies[count].append(await _latency_ms(stage))
-        for count, stage in stages.items():
+            for count, cluster in clusters.items():
+                latencies[count].append(await _latency_ms(cluster))
+        for count, cluster in clusters.items():
             rows.append(row(f"last ack → playbook, {count:,} playbooks", latencies[count][1:], "ms"))
             rows += [
-                row(f"RSS of {role}, {count:,} playbooks", [_rss_mib(stage, role)], "MiB") for role in ROLES
+                row(f"RSS of {role}, {count:,} playbooks", [_rss_mib(cluster, role)], "MiB") for role in ROLES
             ]
     return rows
 
@@ -66,32 +70,32 @@ async def _write(log: KafkaLog, count: int) -> None:
         await log.produce(*map(topics.PLAYBOOKS.record, books))
 
 
-async def _fill(stage: Stage, count: int) -> float:
+async def _fill(cluster: Cluster, count: int) -> float:
     """Give every playbook a reflection that waits; return how long until the next full window is through."""
     began = time.monotonic()
     for start in range(0, count, CHUNK):
         some = [one for n in range(start, min(start + CHUNK, count)) for one in lessons(_name(n), 1)]
-        await stage.publish(some)
+        await cluster.publish(some)
     for _ in range(BATCH_SIZE):  # on several partitions, behind the others
-        await _through(stage)
+        await _through(cluster)
     return time.monotonic() - began
 
 
-async def _through(stage: Stage) -> float:
+async def _through(cluster: Cluster) -> float:
     given = lessons(fresh("late"), BATCH_SIZE)
-    await stage.publish(given)
+    await cluster.publish(given)
     name = given[0].playbook
-    playbooks = stage.subscriber.playbooks
-    return await stage.subscriber.until(lambda: playbooks.latest(name).version > 0, LOOKS_S)
+    playbooks = cluster.subscriber.playbooks
+    return await cluster.subscriber.until(lambda: playbooks.latest(name).version > 0, LOOKS_S)
 
 
-async def _latency_ms(stage: Stage) -> float:
+async def _latency_ms(cluster: Cluster) -> float:
     given = lessons(fresh("one"), BATCH_SIZE)
-    acked = await stage.publish(given)
-    return (await stage.through(given[0].playbook) - acked) * 1000
+    acked = await cluster.publish(given)
+    return (await cluster.through(given[0].playbook) - acked) * 1000
 
 
-def _rss_mib(stage: Stage, role: str) -> float:
-    status = Path(f"/proc/{stage.supervisor.pid(role)}/status").read_text("utf-8")
+def _rss_mib(cluster: Cluster, role: str) -> float:
+    status = Path(f"/proc/{cluster.supervisor.pid(role)}/status").read_text("utf-8")
     (kib,) = (line.split()[1] for line in status.splitlines() if line.startswith("VmRSS"))
     return int(kib) / KIB

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
 
+from benchmarks.cluster import lessons, running_cluster
 from benchmarks.rows import Row, row
-from benchmarks.stage import lessons, staged
 from combee.adapters.kafka import KafkaLog
 from combee.ports import Outgoing
 from combee_schemas import topics
@@ -80,20 +80,20 @@ async def peaks(bootstrap_servers: str, number: int) -> dict[str, float]:
     async def before(log: KafkaLog) -> None:
         last.extend(await fill(log, number))
 
-    async with staged(
+    async with running_cluster(
         bootstrap_servers,
         roles=SERVICES,
         before=before,
         batch_size=BATCH_SIZE,
         playbook_tokens=PLAYBOOK_TOKENS,
         max_wait_s=2.0,
-    ) as stage:
-        playbooks = stage.subscriber.playbooks
-        await stage.subscriber.until(lambda: all(playbooks.latest(name).version for name in last), WAIT_S)
+    ) as cluster:
+        playbooks = cluster.subscriber.playbooks
+        await cluster.subscriber.until(lambda: all(playbooks.latest(name).version for name in last), WAIT_S)
         async with asyncio.timeout(WAIT_S):
-            while await reflected(stage.log) < REFLECTED:  # noqa: ASYNC110 - offsets are only to be asked for
+            while await reflected(cluster.log) < REFLECTED:  # noqa: ASYNC110 - offsets are only to be asked for
                 await asyncio.sleep(POLL_S)
-        return {name: peak_mib(stage.supervisor.pid(name)) for name in SERVICES}
+        return {name: peak_mib(cluster.supervisor.pid(name)) for name in SERVICES}
 
 
 async def reflected(log: KafkaLog) -> int:

@@ -4,10 +4,10 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
+from benchmarks.cluster import Cluster, fresh, lessons, running_cluster
 from benchmarks.gather import in_process
 from benchmarks.ideal import ideal_s, logged_calls
 from benchmarks.rows import Row, row
-from benchmarks.stage import Stage, fresh, lessons, staged
 from combee.ports import TopicPartition
 from combee_schemas import topics
 from combee_schemas.batch import Batch
@@ -53,23 +53,23 @@ async def measure(bootstrap_servers: str, runs: int) -> list[Row]:
 
 async def _case(bootstrap_servers: str, case: Case, runs: int) -> list[Row]:
     ratios, behind_ms, plain, beside = [], [], [], []
-    async with staged(
+    async with running_cluster(
         bootstrap_servers,
         latency=case.latency,
         batch_size=case.reflections,
         llm_concurrency=case.concurrency,
         **case.settings,
-    ) as stage:
+    ) as cluster:
         for _ in range(WARM_UP):
-            await _through(stage, case)
+            await _through(cluster, case)
         if case.beside_gather:
-            await in_process(stage.model, lessons(fresh("warm"), case.reflections))
+            await in_process(cluster.model, lessons(fresh("warm"), case.reflections))
         for _ in range(runs):
-            took_s, least_s = await _through(stage, case)
+            took_s, least_s = await _through(cluster, case)
             ratios.append(took_s / least_s)
             behind_ms.append((took_s - least_s) * 1000)
             if case.beside_gather:
-                alone_s = await in_process(stage.model, lessons(fresh("alone"), case.reflections))
+                alone_s = await in_process(cluster.model, lessons(fresh("alone"), case.reflections))
                 plain.append(alone_s / least_s)
                 beside.append(took_s / alone_s)
     rows = [
@@ -82,20 +82,20 @@ async def _case(bootstrap_servers: str, case: Case, runs: int) -> list[Row]:
     return rows
 
 
-async def _through(stage: Stage, case: Case) -> tuple[float, float]:
+async def _through(cluster: Cluster, case: Case) -> tuple[float, float]:
     """Return how long a batch took from its last ack, and the least it could have, in seconds."""
     given = lessons(fresh("run"), case.reflections)
     name = given[0].playbook
-    acked = await stage.publish(given)
-    took_s = await stage.through(name) - acked
-    batch = await _manifest(stage, name)
-    seconds = logged_calls(stage.call_log)
+    acked = await cluster.publish(given)
+    took_s = await cluster.through(name) - acked
+    batch = await _manifest(cluster, name)
+    seconds = logged_calls(cluster.call_log)
     # In a thread: virtual time has a loop of its own.
     return took_s, await asyncio.to_thread(ideal_s, batch, given, seconds, case.concurrency)
 
 
-async def _manifest(stage: Stage, name: str) -> Batch:
-    at = stage.subscriber.playbooks.latest(name).manifest_offset
-    partition = await stage.log.partition_for(topics.BATCHES.name, name.encode())
+async def _manifest(cluster: Cluster, name: str) -> Batch:
+    at = cluster.subscriber.playbooks.latest(name).manifest_offset
+    partition = await cluster.log.partition_for(topics.BATCHES.name, name.encode())
     source = TopicPartition(topic=topics.BATCHES.name, partition=partition)
-    return decode((await stage.log.read_at(source, [at]))[at].value, Batch)
+    return decode((await cluster.log.read_at(source, [at]))[at].value, Batch)

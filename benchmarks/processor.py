@@ -5,15 +5,15 @@ from itertools import pairwise
 
 import psutil
 
+from benchmarks.cluster import ROLES, Cluster
 from benchmarks.rows import Row, row
-from benchmarks.stage import ROLES, Stage
 
 PROCESSES = (*ROLES, "sim")
 
 
-def used_ms(stage: Stage) -> dict[str, float]:
+def used_ms(cluster: Cluster) -> dict[str, float]:
     """Return what each process has used so far, in milliseconds of one core."""
-    return {name: process_ms(stage.supervisor.pid(name)) for name in PROCESSES}
+    return {name: process_ms(cluster.supervisor.pid(name)) for name in PROCESSES}
 
 
 def process_ms(pid: int) -> float:

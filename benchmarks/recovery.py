@@ -9,11 +9,11 @@ from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 
+from benchmarks.cluster import ROLES, Cluster, fresh, lessons, running_cluster
 from benchmarks.rows import Row, row
-from benchmarks.stage import ROLES, Stage, fresh, lessons, staged
 from combee.adapters.embedded_kafka import open_user_broker
-from combee.adapters.embedded_kafka.state import Run
-from combee.adapters.kafka import Presence, is_ready
+from combee.adapters.embedded_kafka.data_dir import RunState
+from combee.adapters.kafka import Reachability, is_ready
 from combee.adapters.kafka.connection import Connection
 from combee.inspection.audit import audit
 from combee.ports import TransientError
@@ -38,7 +38,7 @@ BATCH = 4
 UP_TO_S = 2.0
 """So long after the work began, at most, the broker is killed."""
 
-Give = Callable[[Stage], Awaitable[None]]
+Give = Callable[[Cluster], Awaitable[None]]
 
 
 async def measure(bootstrap_servers: str, runs: int) -> list[Row]:
@@ -53,26 +53,26 @@ async def measure(bootstrap_servers: str, runs: int) -> list[Row]:
 async def _recovered(
     bootstrap_servers: str, runs: int, service: str, roles: tuple[str, ...], give: Give
 ) -> Row:
-    async with staged(
+    async with running_cluster(
         bootstrap_servers,
         roles=roles,
         latency=f"{LATENCY_S:g}",
         batch_size=REFLECTIONS,
         llm_concurrency=CONCURRENCY,
-    ) as stage:
-        waits = [await _killed(stage, service, give) for _ in range(runs + 1)]
+    ) as cluster:
+        waits = [await _killed(cluster, service, give) for _ in range(runs + 1)]
     return row(f"kill -9 {service} → next call", waits[1:], "s", BAR_S)
 
 
-async def _killed(stage: Stage, service: str, give: Give) -> float:
+async def _killed(cluster: Cluster, service: str, give: Give) -> float:
     """Kill a worker between two rounds of its calls; return after how many seconds the model was asked again."""
     began_ms = time.time_ns() / 1e6
-    await give(stage)
-    await _until(lambda: bool(_starts_ms(stage, began_ms)))
+    await give(cluster)
+    await _until(lambda: bool(_starts_ms(cluster, began_ms)))
     killed_ms = time.time_ns() / 1e6
-    stage.supervisor.send(service, signal.SIGKILL)
-    await _until(lambda: bool(_starts_ms(stage, killed_ms)))
-    return (min(_starts_ms(stage, killed_ms)) - killed_ms) / 1000
+    cluster.supervisor.send(service, signal.SIGKILL)
+    await _until(lambda: bool(_starts_ms(cluster, killed_ms)))
+    return (min(_starts_ms(cluster, killed_ms)) - killed_ms) / 1000
 
 
 async def _until(done: Callable[[], bool]) -> None:
@@ -81,20 +81,20 @@ async def _until(done: Callable[[], bool]) -> None:
             await asyncio.sleep(POLL_S)
 
 
-def _starts_ms(stage: Stage, since_ms: float) -> list[float]:
+def _starts_ms(cluster: Cluster, since_ms: float) -> list[float]:
     """Return when answered calls began from a time on: one that was abandoned may be the dying worker's."""
-    calls = (call for call in stage.calls() if call["outcome"] == "ok")
+    calls = (call for call in cluster.calls() if call["outcome"] == "ok")
     return [call["start_ms"] for call in calls if call["start_ms"] > since_ms]
 
 
-async def _reflections(stage: Stage) -> None:
-    await stage.publish(lessons(fresh("killed"), REFLECTIONS))
+async def _reflections(cluster: Cluster) -> None:
+    await cluster.publish(lessons(fresh("killed"), REFLECTIONS))
 
 
-async def _traces(stage: Stage) -> None:
+async def _traces(cluster: Cluster) -> None:
     name = fresh("killed")
     given = [Trace(trace_id=f"{name}/{n}", playbook=name, task=f"Metric {n}?") for n in range(TRACES)]
-    await stage.log.produce(*map(topics.TRACES.record, given))
+    await cluster.log.produce(*map(topics.TRACES.record, given))
 
 
 # ---- the broker, supervised as by 'combee up'
@@ -107,14 +107,16 @@ async def _broker_killed(runs: int) -> list[Row]:
         home = Path(folder)
         async with (
             open_user_broker(home, ready=is_ready, env=environment()) as bootstrap_servers,
-            staged(bootstrap_servers, batch_size=BATCH) as stage,
+            running_cluster(bootstrap_servers, batch_size=BATCH) as cluster,
         ):
             connection = Connection(bootstrap_servers=bootstrap_servers, prefix="")
             waits = []
             for number in range(runs + 1):
                 also = rng.choice(ROLES) if number % 2 else None
-                waits.append(await _learned_again(stage, home, Presence(connection), rng.random(), also))
-            ledger = await audit(stage.log)
+                waits.append(
+                    await _learned_again(cluster, home, Reachability(connection), rng.random(), also)
+                )
+            ledger = await audit(cluster.log)
             wrong = ledger.lost + ledger.double + len(ledger.violations)
     return [
         row("kill -9 broker → learned reflection, from its first answer", waits[1:], "s", BROKER_BAR_S),
@@ -123,35 +125,35 @@ async def _broker_killed(runs: int) -> list[Row]:
 
 
 async def _learned_again(
-    stage: Stage, home: Path, presence: Presence, share: float, also: str | None
+    cluster: Cluster, home: Path, reachability: Reachability, share: float, also: str | None
 ) -> float:
     """Kill in the middle of work; return how long after the broker's first answer a new reflection was learned."""
     before, after = fresh("before"), fresh("after")
-    await stage.publish(lessons(before, 2 * BATCH))
+    await cluster.publish(lessons(before, 2 * BATCH))
     await asyncio.sleep(share * UP_TO_S)  # the moment is drawn
-    run = Run.load(home)
+    run = RunState.load(home)
     assert run  # noqa: S101 - the broker runs
     os.kill(run.pids[1], signal.SIGKILL)
     if also:
-        stage.supervisor.send(also, signal.SIGKILL)
+        cluster.supervisor.send(also, signal.SIGKILL)
     # An agent's, sent while the broker is away.
-    sent = asyncio.create_task(write(stage.log, *map(topics.REFLECTIONS.record, lessons(after, BATCH))))
-    answered = await _first_answer(presence)
+    sent = asyncio.create_task(write(cluster.log, *map(topics.REFLECTIONS.record, lessons(after, BATCH))))
+    answered = await _first_answer(reachability)
     await sent
-    learned = await stage.through(after)
-    playbooks = stage.subscriber.playbooks
-    await stage.subscriber.until(lambda: playbooks.latest(before).batch_sequence >= 2)  # noqa: PLR2004 - twice BATCH
+    learned = await cluster.through(after)
+    playbooks = cluster.subscriber.playbooks
+    await cluster.subscriber.until(lambda: playbooks.latest(before).batch_sequence >= 2)  # noqa: PLR2004 - twice BATCH
     return learned - answered
 
 
-async def _first_answer(presence: Presence) -> float:
+async def _first_answer(reachability: Reachability) -> float:
     try:
         async with asyncio.timeout(WAIT_S):
             while True:
                 try:
-                    await presence.ask()
+                    await reachability.check()
                     return time.monotonic()
                 except TransientError:
                     await asyncio.sleep(POLL_S)
     finally:
-        await presence.close()
+        await reachability.close()

@@ -5,8 +5,8 @@ import time
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 
+from benchmarks.cluster import ROLES, Cluster, fresh, running_cluster
 from benchmarks.rows import Row, row
-from benchmarks.stage import ROLES, Stage, fresh, staged
 from benchmarks.synthetic import write_past
 from combee.adapters.kafka import KafkaLog
 
@@ -31,13 +31,13 @@ async def measure(bootstrap_servers: str, runs: int) -> list[Row]:
     pasts[f"{LENGTHS[-1]} versions, none compacted away yet"] = _past(LENGTHS[-1], LENGTHS[-1])
     taken: dict[str, list[float]] = {name: [] for name in pasts}
     async with AsyncExitStack() as opened:
-        stages = {
-            name: await opened.enter_async_context(staged(bootstrap_servers, before=past))
+        clusters = {
+            name: await opened.enter_async_context(running_cluster(bootstrap_servers, before=past))
             for name, past in pasts.items()
         }
         for _ in range(runs + 1):
-            for name, stage in stages.items():
-                taken[name].append(await _restarted(stage))
+            for name, cluster in clusters.items():
+                taken[name].append(await _restarted(cluster))
     times = {name: found[1:] for name, found in taken.items()}
     first, last = times[f"{LENGTHS[0]} versions"], times[f"{LENGTHS[-1]} versions"]
     ratios = [long / short for long, short in zip(last, first, strict=True)]
@@ -47,9 +47,9 @@ async def measure(bootstrap_servers: str, runs: int) -> list[Row]:
     ]
 
 
-async def _restarted(stage: Stage) -> float:
+async def _restarted(cluster: Cluster) -> float:
     began = time.monotonic()
     for role in ROLES:
-        stage.supervisor.send(role, signal.SIGTERM)
-    await stage.supervisor.restarted(ROLES, READY_S)
+        cluster.supervisor.send(role, signal.SIGTERM)
+    await cluster.supervisor.restarted(ROLES, READY_S)
     return time.monotonic() - began

@@ -3,8 +3,8 @@
 import time
 from typing import Any
 
+from benchmarks.cluster import Cluster, fresh, lessons, running_cluster
 from benchmarks.rows import Row, row
-from benchmarks.stage import Stage, fresh, lessons, staged
 
 TIMEOUT_S = 900.0
 WORKERS = 4
@@ -26,8 +26,8 @@ async def measure(bootstrap_servers: str, runs: int) -> list[Row]:
     }
     one_s, many_s = [], []
     async with (
-        staged(bootstrap_servers, **options) as one,
-        staged(bootstrap_servers, scan_workers=WORKERS, **options) as many,
+        running_cluster(bootstrap_servers, **options) as one,
+        running_cluster(bootstrap_servers, scan_workers=WORKERS, **options) as many,
     ):
         for _ in range(runs):
             one_s.append(await _all_through(one))
@@ -40,12 +40,12 @@ async def measure(bootstrap_servers: str, runs: int) -> list[Row]:
     ]
 
 
-async def _all_through(stage: Stage) -> float:
+async def _all_through(cluster: Cluster) -> float:
     """Return the seconds from the last ack to the last playbook's version."""
     given = [lessons(fresh(f"scale{n}"), REFLECTIONS) for n in range(PLAYBOOKS)]
     for some in given:
-        await stage.publish(some)
+        await cluster.publish(some)
     acked = time.monotonic()
     for some in given:
-        last = await stage.through(some[0].playbook)
+        last = await cluster.through(some[0].playbook)
     return last - acked

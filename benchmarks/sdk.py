@@ -11,8 +11,8 @@ from multiprocessing.context import SpawnProcess
 from statistics import quantiles
 from uuid import uuid4
 
+from benchmarks.cluster import fresh, lessons
 from benchmarks.rows import Row, row
-from benchmarks.stage import fresh, lessons
 from combee import Client, backends
 from combee.adapters.kafka import KafkaLog
 from combee.ports import Outgoing

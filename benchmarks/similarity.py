@@ -1,4 +1,4 @@
-"""How often two different lessons would be taken for one, and how fast repeats are found (docs/architecture.md).
+"""How often two different lessons would be taken for one, and how fast repeats are found (see docs/design).
 
 Run as: python benchmarks/similarity.py [folder with formula_train.jsonl and playbook_appworld_offline.txt]
 """

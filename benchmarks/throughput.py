@@ -5,9 +5,9 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
+from benchmarks.cluster import WAIT_S, Cluster, fresh, lessons, running_cluster
 from benchmarks.processor import shares, used_ms
 from benchmarks.rows import Row, row
-from benchmarks.stage import WAIT_S, Stage, fresh, lessons, staged
 from combee.worker.views import View
 from combee_schemas import topics
 from combee_schemas.batch import Batch
@@ -31,13 +31,13 @@ async def measure(bootstrap_servers: str, runs: int) -> list[Row]:
 
 async def _shuffled(bootstrap_servers: str, runs: int) -> Row:
     """Reflections a second, from the first one written to the last manifest."""
-    async with staged(
+    async with running_cluster(
         bootstrap_servers, roles=("shuffle",), batch_size=BATCH_SIZE, max_inflight_batches=IN_FLIGHT
-    ) as stage:
-        counter = _Counter(stage)
+    ) as cluster:
+        counter = _Counter(cluster)
         following = asyncio.create_task(counter.view.run())
         await counter.view.wait_current(WAIT_S)
-        rates = [await _rate(stage, counter.until) for _ in range(runs + 1)]
+        rates = [await _rate(cluster, counter.until) for _ in range(runs + 1)]
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)
     return row("through shuffle", rates[1:], "reflections/s")
@@ -46,28 +46,28 @@ async def _shuffled(bootstrap_servers: str, runs: int) -> Row:
 async def _published(bootstrap_servers: str, runs: int) -> list[Row]:
     """Reflections a second, from the first one written to the last version at a subscriber; and what each costs."""
     rates, used = [], []
-    async with staged(bootstrap_servers, batch_size=BATCH_SIZE) as stage:
+    async with running_cluster(bootstrap_servers, batch_size=BATCH_SIZE) as cluster:
         for _ in range(runs + 1):
-            rates.append(await _rate(stage, partial(_versions, stage)))
-            used.append(used_ms(stage))
+            rates.append(await _rate(cluster, partial(_versions, cluster)))
+            used.append(used_ms(cluster))
     return [
         row("from publish to playbook, instant model", rates[1:], "reflections/s"),
         *shares(used, PLAYBOOKS * EACH, "reflection"),
     ]
 
 
-async def _rate(stage: Stage, done: Done) -> float:
+async def _rate(cluster: Cluster, done: Done) -> float:
     """Publish a burst; return its reflections a second. The first run only warms up."""
     given = [one for n in range(PLAYBOOKS) for one in lessons(fresh(f"flow{n}"), EACH)]
     began = time.monotonic()
-    await stage.publish(given)
+    await cluster.publish(given)
     return len(given) / (await done(given) - began)
 
 
-async def _versions(stage: Stage, given: Sequence[Reflection]) -> float:
+async def _versions(cluster: Cluster, given: Sequence[Reflection]) -> float:
     names = {one.playbook for one in given}
-    latest = stage.subscriber.playbooks.latest
-    return await stage.subscriber.until(
+    latest = cluster.subscriber.playbooks.latest
+    return await cluster.subscriber.until(
         lambda: all(latest(name).version == EACH // BATCH_SIZE for name in names)
     )
 
@@ -75,11 +75,11 @@ async def _versions(stage: Stage, given: Sequence[Reflection]) -> float:
 class _Counter:
     """Counts the reflections in manifests."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, cluster: Cluster) -> None:
         self._seen = 0
         self._wanted = 0
         self._changed = asyncio.Event()
-        self.view: View[Batch] = View(stage.log, topics.BATCHES, on_change=self._count)
+        self.view: View[Batch] = View(cluster.log, topics.BATCHES, on_change=self._count)
 
     def _count(self, _key: str, batch: Batch | None) -> None:
         self._seen += len(batch.members) if batch else 0

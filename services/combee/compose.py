@@ -9,7 +9,7 @@ from pathlib import Path
 import structlog
 
 from combee import wiring
-from combee.adapters.kafka import KafkaLog, Presence
+from combee.adapters.kafka import KafkaLog, Reachability
 from combee.backends import check_topics, connection, language_model
 from combee.clock import SystemClock
 from combee.inspection.lag import INPUTS, Lags
@@ -187,8 +187,8 @@ async def run_worker(
     stop, clock = asyncio.Event(), SystemClock()
     stop_on_signals(stop, within_s=settings.model.model_timeout_s + STOP_WITHIN_S)
     connected = connection(settings, bootstrap_servers)
-    log, presence = KafkaLog(connected), Presence(connected)
-    monitor = OutageMonitor(presence.ask, clock, service=role, where=bootstrap_servers)
+    log, reachability = KafkaLog(connected), Reachability(connected)
+    monitor = OutageMonitor(reachability.check, clock, service=role, where=bootstrap_servers)
     telemetry = telemetry_of(role, settings, monitor.outage)
     seen = telemetry.counted(wrap_log(log))
 
@@ -210,6 +210,6 @@ async def run_worker(
             work = run_sessions(role, session, stop, clock, telemetry.restarted, monitor.answers)
             await wiring.together(work, monitor.run())
     finally:
-        await presence.close()
+        await reachability.close()
         await log.close()
     logger.info("stopped", service=role)

@@ -16,6 +16,7 @@ USED = {
     topics.REFLECTIONS.name: PARTITIONS,
     topics.UPDATES.name: PARTITIONS,
     topics.LABELS.name: 1,
+    topics.HISTORY.name: 1,
 }
 
 

@@ -15,7 +15,7 @@ from combee.adapters.embedded_kafka import (
     PortTakenError,
     cluster,
 )
-from combee.adapters.embedded_kafka.state import Run
+from combee.adapters.embedded_kafka.data_dir import RunState
 from support.fake_java import fake_jvm
 
 
@@ -139,7 +139,7 @@ async def test_a_failed_start_is_told_by_its_log_and_leaves_nothing_behind(
         await kafka.start()
 
     assert not any(node.alive for node in kafka._nodes)
-    assert Run.load(tmp_path / "data") is None
+    assert RunState.load(tmp_path / "data") is None
 
 
 async def test_a_broker_that_is_never_ready_is_stopped_and_its_log_shown(tmp_path: Path) -> None:

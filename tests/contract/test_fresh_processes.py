@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -12,8 +13,70 @@ EVERY_VERB = f"""
 import importlib, pkgutil, sys
 sys.modules.update(dict.fromkeys({NOT_IN_THE_IMAGE!r}))
 import combee.cli
-for part in pkgutil.iter_modules(combee.cli.__path__):
-    importlib.import_module(f"combee.cli.{{part.name}}")
+for part in pkgutil.walk_packages(combee.cli.__path__, "combee.cli."):
+    importlib.import_module(part.name)
+"""
+EVERYTHING_HEAVY = {
+    *("faust", "openai", "fastapi", "uvicorn", "typer", "jgo", "json_repair", "pydantic_settings"),
+    *("structlog", "stamina", "rapidfuzz", "prometheus_client", "rich", "httpx", "nicegui"),
+}
+AGENT = """
+import sys, combee, combee.sdk, combee.ports, combee.adapters.kafka, combee.adapters.memory
+from combee import Client, learning, wrap_openai
+Client("127.0.0.1:1")
+"""
+ALONE = """
+import sys
+from pathlib import Path
+ALLOWED = {"aiokafka", "msgpack", "pydantic", "combee", "combee_schemas"}
+NEEDED = {"pydantic_core", "annotated_types", "typing_extensions", "typing_inspection", "async_timeout",
+          "packaging", "cramjam", "_cffi_backend"}
+class Only:
+    def find_spec(self, name, path=None, target=None):
+        top = name.partition(".")[0]
+        if top in sys.stdlib_module_names or top in ALLOWED | NEEDED or top.startswith(("_", "cython")):
+            return None
+        raise ModuleNotFoundError(f"{name} is not installed here", name=name)
+sys.meta_path.insert(0, Only())
+"""
+USE = """
+from combee import AsyncClient, Client, MemoryTransport, learning, wrap_openai
+import combee.adapters.kafka
+memory = MemoryTransport()
+memory.put_playbook("a/b", "be kind")
+with Client(transport=lambda: memory) as client:
+    assert "be kind" in client.playbook("a/b").render("md")
+    with learning("a/b", client=client) as run:
+        run.task = "t"
+assert len(memory.traces) == 1
+Client("127.0.0.1:1").close()
+"""
+WITHOUT = """
+import sys
+from pathlib import Path
+class Without:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {without!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Without())
+from importlib import util
+find_spec = util.find_spec
+util.find_spec = lambda name, *rest: None if name in {without!r} else find_spec(name, *rest)
+sys.argv = ["combee", *{arguments!r}]
+from combee.cli.__main__ import main
+main()
+"""
+NO_GATEWAY = """
+import asyncio, sys
+sys.modules["fastapi"] = None
+from combee import compose
+from combee.ports import FatalError
+from combee.settings.loading import load_settings
+assert "gateway" not in compose.ROLES
+try:
+    asyncio.run(compose.FRONTS["gateway"](None, load_settings(), "", None, None, None))
+except FatalError as error:
+    print(error)
 """
 UNMEASURED = """
 import sys, combee.compose, combee.scan.handler
@@ -57,6 +120,7 @@ asyncio.run(main())
 
 ONE_VERB = """
 import sys
+from pathlib import Path
 from combee.cli.__main__ import app
 try:
     app(["ledger", "--help"])
@@ -68,7 +132,11 @@ print(*(name for name in ("learn", "doctor", "experiment") if f"combee.cli.{name
 
 def run(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", script, *arguments], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-W", "error", "-c", script, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
 
 
@@ -88,19 +156,54 @@ def test_a_verb_is_imported_when_it_is_asked_for() -> None:
 @pytest.mark.parametrize(
     ("script", "heavy"),
     [
-        ("import sys, combee, combee.ports, combee.adapters", {"openai"}),
+        ("import sys, combee", {"pydantic", "aiokafka", "combee.sdk"}),
+        (AGENT, EVERYTHING_HEAVY),
         (
             "import sys; from combee.cli.__main__ import app",
             {"aiokafka", "faust", "openai", "jgo", "fastapi"},
         ),
         (UNMEASURED, {"prometheus_client"}),
     ],
-    ids=["what agents import", "--help", "a worker without a port"],
+    ids=["the package", "what agents import", "--help", "a worker without a port"],
 )
 def test_nothing_heavy_is_loaded_before_it_is_needed(script: str, heavy: set[str]) -> None:
     ended = run(f"{script}\nprint(*({heavy!r} & sys.modules.keys()))")
 
     assert (ended.stdout.split(), ended.stderr) == ([], "")
+
+
+def test_with_its_three_libraries_only_the_sdk_works_and_a_gateway_address_names_the_remedy() -> None:
+    ended = run(f"{ALONE}{USE}print('works')\nClient('http://127.0.0.1:1')")
+
+    assert ended.stdout.split() == ["works"]
+    assert "pip install 'combee[http]'" in ended.stderr
+
+
+def test_without_fastapi_the_gateway_names_its_extra() -> None:
+    ended = run(NO_GATEWAY)
+
+    assert ended.returncode == 0, ended.stderr
+    assert "pip install 'combee[gateway]'" in ended.stdout
+
+
+@pytest.mark.parametrize(
+    ("without", "arguments", "told"),
+    [
+        (["typer", "rich"], ["--help"], "typer is not installed: pip install 'combee[cli]'"),
+        (["filelock"], ["demo"], "pip install 'combee[embedded]'"),
+        (["filelock", "fastapi"], ["demo"], "pip install 'combee[embedded,sim]'"),
+        (["filelock", "fastapi"], ["up", "--simulated"], "pip install 'combee[embedded,sim]'"),
+    ],
+)
+def test_a_missing_extra_is_one_line_that_names_all_of_them(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, without: list[str], arguments: list[str], told: str
+) -> None:
+    monkeypatch.setenv("COMBEE_DATA_DIR", str(tmp_path))
+    ended = run(WITHOUT.format(without=without, arguments=arguments))
+
+    lines = [line for line in ended.stderr.splitlines() if not line.startswith("no gateway")]
+    assert (ended.returncode, ended.stdout, len(lines)) == (2, "", 1), ended.stderr
+    assert told in lines[0]
 
 
 def test_faust_waits_for_fetches_and_for_topics_no_longer_than_our_consumers() -> None:

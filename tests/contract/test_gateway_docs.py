@@ -1,4 +1,4 @@
-"""Every curl line of docs/http.md does what the page says."""
+"""Every curl line of docs/guide/http.md does what the page says."""
 
 import asyncio
 import os
@@ -11,7 +11,9 @@ from support.shown import ROOT, command_lines
 ENDLESS = " -N "
 TIMED_OUT = 28
 LINES = [
-    line for line in command_lines((ROOT / "docs" / "http.md").read_text("utf-8")) if line.startswith("curl")
+    line
+    for line in command_lines((ROOT / "docs" / "guide" / "http.md").read_text("utf-8"))
+    if line.startswith("curl")
 ]
 
 

@@ -12,7 +12,7 @@ import pytest
 from combee.adapters.memory import MemoryLog
 from combee.clock import SystemClock
 from combee.gateway.feed import Feed
-from combee.gateway.history import History
+from combee.history import History
 from support.gateway import Event, Stream, labelled, published, served, version
 from support.waiting import until
 

@@ -102,7 +102,7 @@ async def test_a_server_that_refuses_every_format_is_not_asked_for_ever(
     assert len(server.seen) == 7
 
 
-async def test_parameters_a_newer_model_refuses_are_given_up(server: FakeOpenAI, build: Build) -> None:
+async def test_parameters_a_newer_model_refuses_are_dropped(server: FakeOpenAI, build: Build) -> None:
     model = build(max_output_tokens=50)
     server.will(
         refuses(400, "Unsupported parameter: use 'max_completion_tokens' instead", param="max_tokens"),

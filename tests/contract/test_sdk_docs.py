@@ -1,4 +1,4 @@
-"""The blocks of docs/sdk.md run as they stand there, in order, beside a gateway and the stand-in model."""
+"""The blocks of docs/guide/sdk.md run as they stand there, in order, beside a gateway and the stand-in model."""
 
 import asyncio
 from typing import Any
@@ -11,7 +11,7 @@ from combee.sim.server.standin import SimOptions
 from support.gateway import published, served, version
 from support.shown import FENCE, ROOT
 
-PAGE = ROOT / "docs" / "sdk.md"
+PAGE = ROOT / "docs" / "guide" / "sdk.md"
 GATEWAY, STAND_IN = "http://127.0.0.1:8750", "http://127.0.0.1:8700/v1"
 
 
@@ -23,13 +23,13 @@ def run_all(gateway: str, stand_in: str) -> dict[str, Any]:
     namespace: dict[str, Any] = {}
     for number, body in enumerate(blocks(), 1):
         placed = body.replace(GATEWAY, gateway).replace(STAND_IN, stand_in)
-        exec(compile(placed, f"docs/sdk.md, block {number}", "exec"), namespace)  # noqa: S102 - our own page
+        exec(compile(placed, f"docs/guide/sdk.md, block {number}", "exec"), namespace)  # noqa: S102 - our own page
     return namespace
 
 
 async def test_every_block_runs_beside_what_up_starts() -> None:
     log = MemoryLog(SystemClock())
-    await published(log, version("support/refunds", 1, "Ask a manager above 100."))
+    await published(log, version("support/refunds", 1, "PlaybookRef a manager above 100."))
     async with running(SimOptions()) as stand_in, served(log) as (gateway, _):
         found = await asyncio.to_thread(run_all, gateway, stand_in)
 

@@ -1,8 +1,9 @@
-"""Every command that README.md shows runs as it stands there, as a new user would run it, in that order.
+"""Every command that README.md and the first pages of the guide show runs as it stands there, in that order.
 
-All are typed into one shell, beside the ``combee up`` that the page starts. A section that says "a deployment of its
-own" is run alone, in a new shell. Only there is something put in the place of what nobody else has: a model, a key,
-two brokers. The stand-in model (a simulation) answers in the place of real ones.
+README.md's are typed into one shell, beside the ``combee up`` that the page starts; those of the guide's first pages,
+which go on from one to the next, into another. A section that says "a deployment of its own" is run alone, in a new
+shell. Only there is something put in the place of what nobody else has: a model, a key, two brokers. The stand-in
+model (a simulation) answers in the place of real ones.
 """
 
 import re
@@ -22,6 +23,10 @@ from support.terminal import terminal
 
 HEADING = re.compile(r"^#{2,3} (.+)$", re.MULTILINE)
 OWN = "a deployment of its own"
+GUIDE = ROOT / "docs" / "guide"
+WALKS = {"README": (ROOT / "README.md",), "guide": (GUIDE / "getting-started.md", GUIDE / "playbooks.md")}
+"""Pages whose commands are typed one after the other into one shell."""
+PAGES = (*(page for pages in WALKS.values() for page in pages), GUIDE / "model.md", GUIDE / "cluster.md")
 MODEL, SERVER, BROKERS = "openai/gpt-4.1-mini", "http://127.0.0.1:8000/v1", "kafka-1:9092,kafka-2:9092"
 
 
@@ -32,17 +37,20 @@ class Section:
     alone: bool
 
 
-def sections() -> Iterator[Section]:
+def sections(page: Path) -> Iterator[Section]:
     """Yield the sections that show commands; what ``make`` does is tested elsewhere."""
-    _, *parts = HEADING.split((ROOT / "README.md").read_text("utf-8"))
+    parts = [page.stem, *HEADING.split(page.read_text("utf-8"))]
     for title, text in zip(parts[::2], parts[1::2], strict=True):
         lines = (line.split("  #")[0].strip() for line in command_lines(text))
         if commands := tuple(line for line in lines if not line.startswith("make ")):
             yield Section(title=title, commands=commands, alone=OWN in " ".join(text.split()).lower())
 
 
-BESIDE = [one for one in sections() if not one.alone]
-ALONE = [one for one in sections() if one.alone]
+BESIDE = {
+    name: [section for page in pages for section in sections(page) if not section.alone]
+    for name, pages in WALKS.items()
+}
+ALONE = [section for page in PAGES for section in sections(page) if section.alone]
 
 
 @pytest.fixture
@@ -55,17 +63,18 @@ def clone(tmp_path: Path) -> Path:
 
 
 @pytest.mark.timeout(300)
-async def test_the_readme_works_literally_from_top_to_bottom_in_one_shell_beside_what_it_starts(
-    clone: Path, tmp_path: Path
+@pytest.mark.parametrize(("walk", "at_least"), [("README", 8), ("guide", 25)])
+async def test_pages_work_literally_from_top_to_bottom_in_one_shell_beside_what_they_start(
+    walk: str, at_least: int, clone: Path, tmp_path: Path
 ) -> None:
     async with terminal(clone, COMBEE_DATA_DIR=str(tmp_path / "data")) as shell:
-        for section in BESIDE:
+        for section in BESIDE[walk]:
             for line in section.commands:
                 await shell.run(line)
         done = shell.done
 
     assert [line for line in done if line.startswith("combee up")] == ["combee up --simulated"]
-    assert len(done) > 20
+    assert len(done) >= at_least
 
 
 @pytest.mark.timeout(300)
@@ -98,14 +107,21 @@ async def test_a_section_that_needs_a_deployment_of_its_own_works_alone(
 
 def test_what_a_section_needs_that_others_have_not_is_said_in_it() -> None:
     alone = "\n".join(line for section in ALONE for line in section.commands)
-    beside = "\n".join(line for section in BESIDE for line in section.commands)
+    beside = "\n".join(line for walk in BESIDE.values() for section in walk for line in section.commands)
     for rare in (MODEL, SERVER, BROKERS, "sk-..."):
         assert rare in alone
         assert rare not in beside
 
 
-def test_no_command_hides_where_this_test_does_not_look() -> None:
-    text = (ROOT / "README.md").read_text("utf-8")
+def test_a_page_that_is_not_walked_has_only_sections_that_run_alone() -> None:
+    walked = {page for pages in WALKS.values() for page in pages}
+    beside = [section for page in set(PAGES) - walked for section in sections(page) if not section.alone]
+    assert beside == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_no_command_hides_where_this_test_does_not_look(page: Path) -> None:
+    text = page.read_text("utf-8")
     lines = [line.strip() for line in text.splitlines()]
     looked_at = {line.strip() for block in blocks(text) for line in block.splitlines()}
 

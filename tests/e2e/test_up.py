@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
-from combee.adapters.embedded_kafka.state import Run
+from combee.adapters.embedded_kafka.data_dir import RunState
 from support.cli import all_gone, combee, descendants, start
 
 READY_S = 120.0
@@ -82,7 +82,7 @@ async def test_up_brings_its_killed_broker_back_refuses_a_second_up_and_leaves_n
         assert second.err.count("\n") == 1
 
         await learned(tmp_path, range(7))
-        broker = Run.load(tmp_path / "kafka") or Run.load(tmp_path)
+        broker = RunState.load(tmp_path / "kafka") or RunState.load(tmp_path)
         assert broker
         os.kill(broker.pids[1], signal.SIGKILL)
         # A verb of the moment, while there is no broker.

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from combee.adapters.embedded_kafka import EmbeddedKafka
-from support.faults_broker import Fronted, fronted_broker, own_broker
-from support.faults_injected import How, broker_killed, partition, random_kills
-from support.faults_plugin import Survives
+from support.faults.actions import How
+from support.faults.brokers import Fronted, fronted_broker, own_broker
+from support.faults.injected import broker_killed, partition, random_kills
+from support.faults.plugin import Survives
 
 pytestmark = pytest.mark.timeout(300)
 

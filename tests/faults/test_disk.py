@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from combee.adapters.embedded_kafka import EmbeddedKafka
-from support.faults_broker import own_broker
-from support.faults_plugin import Survives
-from support.faults_scenario import Fault, Run
-from support.faults_stage import ROLES
+from support.faults.brokers import own_broker
+from support.faults.cluster import ROLES
+from support.faults.plugin import Survives
+from support.faults.run import Fault, Run
 
 DISK_BYTES = 256 << 20
 BLOCK = b"\x00" * (1 << 20)
@@ -51,7 +51,7 @@ def disk_full(kafka: EmbeddedKafka, disk: Path) -> Fault:
                 await asyncio.sleep(0.2)
         filler.unlink()
         await kafka.restart_node(1)
-        run.hurt(*ROLES)
+        run.note_fault(*ROLES)
 
     return fault
 

@@ -4,8 +4,8 @@ import pytest
 
 from support.broker import Broker
 from support.failpoints.points import POINTS
-from support.faults_injected import failpoints
-from support.faults_plugin import Survives
+from support.faults.injected import failpoints
+from support.faults.plugin import Survives
 
 
 @pytest.mark.timeout(240)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from support.broker import Broker
-from support.kills import SERVICES, survives_kills, survives_the_loss_of_one_replica
+from support.faults.kills import SERVICES, survives_kills, survives_the_loss_of_one_replica
 
 KILLS = 5
 

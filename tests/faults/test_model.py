@@ -3,8 +3,8 @@
 import pytest
 
 from support.broker import Broker
-from support.faults_injected import bad_model, model_down
-from support.faults_plugin import Survives
+from support.faults.injected import bad_model, model_down
+from support.faults.plugin import Survives
 
 pytestmark = pytest.mark.timeout(300)
 TRANSIENT = ("429", "500", "reset", "hang")

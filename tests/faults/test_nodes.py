@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from combee.adapters.embedded_kafka import EmbeddedKafka
-from support.faults_broker import own_broker
-from support.faults_injected import leader_killed, majority_killed
-from support.faults_plugin import Survives
+from support.faults.brokers import own_broker
+from support.faults.injected import leader_killed, majority_killed
+from support.faults.plugin import Survives
 
 pytestmark = pytest.mark.timeout(420)
 SETTINGS = {"replication_factor": 3}

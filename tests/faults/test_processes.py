@@ -3,9 +3,9 @@
 import pytest
 
 from support.broker import Broker
-from support.faults_injected import kills, rebalances, roll, zombie
-from support.faults_plugin import Survives
-from support.faults_stage import ROLES
+from support.faults.cluster import ROLES
+from support.faults.injected import kills, rebalances, roll, zombie
+from support.faults.plugin import Survives
 
 pytestmark = pytest.mark.timeout(300)
 ZOMBIE_S = 20.0

@@ -7,11 +7,10 @@ import pytest
 from combee.core.formats.items import outgoing
 from combee.inspection.audit import audit
 from support.broker import Broker
-from support.faults_driver import PLAYBOOKS
-from support.faults_stage import Scene, Stage, on_stage
-from support.faults_watch import Watch
+from support.faults.cluster import Cluster, Scenario, patched, running_cluster
+from support.faults.driver import PLAYBOOKS
+from support.faults.progress import Progress
 from support.ledger import reflection
-from support.switched_off import patched
 
 NAME = PLAYBOOKS[0]
 CALL_S = 32.0
@@ -36,15 +35,15 @@ Loop._reassigned = forget
 """
 
 
-async def join_during_calls(stage: Stage, watch: Watch) -> int:
+async def join_during_calls(cluster: Cluster, progress: Progress) -> int:
     """Return how many calls had been answered when a third worker was ready."""
-    log = stage.log()
+    log = cluster.log()
     await log.produce(*(outgoing(reflection(n, NAME)) for n in range(GROUPS**2)))
     await log.close()
-    await watch.until(lambda: stage.model_stats()["in_flight"] == GROUPS, 60, "not all groups are asked")
-    await stage.start("scan", 2)
-    await stage.supervisor.wait_ready(30)
-    return int(stage.model_stats()["outcomes"].get("ok", 0))
+    await progress.until(lambda: cluster.model_stats()["in_flight"] == GROUPS, 60, "not all groups are asked")
+    await cluster.start("scan", 2)
+    await cluster.supervisor.wait_ready(30)
+    return int(cluster.model_stats()["outcomes"].get("ok", 0))
 
 
 @pytest.mark.timeout(300)
@@ -53,7 +52,7 @@ async def test_only_calls_of_partitions_that_change_hands_are_made_again(
     kafka: Broker, topic_prefix: str, tmp_path: Path, *, forgets: bool
 ) -> None:
     forgetful = patched(tmp_path, FORGETFUL) if forgets else {}
-    scene = Scene(
+    scenario = Scenario(
         bootstrap_servers=kafka.bootstrap_servers,
         prefix=topic_prefix,
         folder=tmp_path,
@@ -62,17 +61,17 @@ async def test_only_calls_of_partitions_that_change_hands_are_made_again(
         settings={"batch_size": GROUPS**2, "model_timeout_s": 4 * CALL_S, "fan_in": 32},
         environment=dict.fromkeys(("scan", "scan-1"), forgetful),
     )
-    async with on_stage(scene) as stage:
-        log = stage.log()
+    async with running_cluster(scenario) as cluster:
+        log = cluster.log()
         try:
-            async with Watch(log).running() as watch:
-                answered = await join_during_calls(stage, watch)
-                await watch.until(lambda: watch.applied.get(NAME) == 1, 4 * CALL_S, "no version")
+            async with Progress(log).running() as progress:
+                answered = await join_during_calls(cluster, progress)
+                await progress.until(lambda: progress.applied.get(NAME) == 1, 4 * CALL_S, "no version")
             ledger = await audit(log)
         finally:
             await log.close()
 
-    again = len(stage.calls()) - ledger.planned_calls
+    again = len(cluster.calls()) - ledger.planned_calls
     assert not ledger.violations
     assert answered == 0, "the group waited for a call"
     assert (0 < again <= MOVED) != forgets

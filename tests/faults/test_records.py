@@ -3,9 +3,9 @@
 import pytest
 
 from support.broker import Broker
-from support.faults_plugin import Survives
-from support.faults_records import MORE, again, from_other_writers, late, poison
-from support.faults_replay import offsets_reset
+from support.faults.plugin import Survives
+from support.faults.records import MORE, again, from_other_writers, late, poison
+from support.faults.replay import offsets_reset
 
 pytestmark = pytest.mark.timeout(300)
 

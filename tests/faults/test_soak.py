@@ -4,11 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from support import soak_report
-from support.faults_broker import fronted_broker
-from support.faults_plugin import Survives
-from support.faults_stage import ROLES
-from support.soak import Soak
+from support.faults.brokers import fronted_broker
+from support.faults.cluster import ROLES
+from support.faults.plugin import Survives
+from support.faults.soak import Soak, write_report
 
 pytestmark = pytest.mark.timeout(0)  # as long as asked; every wait inside has a deadline
 
@@ -38,7 +37,7 @@ async def test_soak_ends_with_a_clean_ledger_and_flat_processes(
             environment=dict.fromkeys(names, through),
         )
     if folder := pytestconfig.getoption("--fault-results"):
-        soak_report.write(folder, soak, outcome)
+        write_report(folder, soak, outcome)
     found = soak.flatness()
     assert found.keys() == set(ROLES)
     assert all(one is not None and one.flat for one in found.values()), found

@@ -7,12 +7,11 @@ import pytest
 
 from combee.ports import FatalError
 from support.broker import Broker
-from support.faults_driver import Driver, items
-from support.faults_injected import zombie
-from support.faults_plugin import Survives
-from support.faults_stage import Scene, on_stage
-from support.faults_watch import Watch
-from support.switched_off import patched
+from support.faults.cluster import Scenario, patched, running_cluster
+from support.faults.driver import Driver, items
+from support.faults.injected import zombie
+from support.faults.plugin import Survives
+from support.faults.progress import Progress
 
 pytestmark = pytest.mark.timeout(300)
 IN_TIME_S = 15.0
@@ -49,16 +48,16 @@ async def test_without_fencing_a_zombie_writes_a_batch_twice(
         await survives(kafka.bootstrap_servers, "without fencing", fault, replicas=2, environment=environment)
 
 
-async def exits_in_time(scene: Scene) -> bool:
+async def exits_in_time(scenario: Scenario) -> bool:
     """Return whether shuffle ends in good time while a window is open."""
-    async with on_stage(scene) as stage:
-        log, driver = stage.log(), Driver(stage.log)
+    async with running_cluster(scenario) as cluster:
+        log, driver = cluster.log(), Driver(cluster.log)
         try:
-            async with Watch(log).running() as watch:
+            async with Progress(log).running() as progress:
                 await driver.publish(items(30, seed=1))
-                await watch.until(lambda: len(watch.offsets) == len(driver.acked), 60, "not reflected")
-                stage.supervisor.send("shuffle", signal.SIGTERM)
-                await stage.supervisor.ended("shuffle", IN_TIME_S)
+                await progress.until(lambda: len(progress.offsets) == len(driver.acked), 60, "not reflected")
+                cluster.supervisor.send("shuffle", signal.SIGTERM)
+                await cluster.supervisor.ended("shuffle", IN_TIME_S)
         except FatalError:
             return False
         finally:
@@ -71,7 +70,7 @@ async def exits_in_time(scene: Scene) -> bool:
 async def test_open_window_holds_up_the_exit_only_if_faust_waits_for_acks(
     kafka: Broker, topic_prefix: str, tmp_path: Path, *, waiting: bool
 ) -> None:
-    scene = Scene(
+    scenario = Scenario(
         bootstrap_servers=kafka.bootstrap_servers,
         prefix=topic_prefix,
         folder=tmp_path,
@@ -79,4 +78,4 @@ async def test_open_window_holds_up_the_exit_only_if_faust_waits_for_acks(
         environment={"shuffle": patched(tmp_path, WAITING_FOR_ACKS)} if waiting else {},
     )
 
-    assert await exits_in_time(scene) != waiting
+    assert await exits_in_time(scenario) != waiting

@@ -14,7 +14,7 @@ from combee.local.ports import metrics_ports
 from combee.settings.loading import load_settings
 from support.broker import Broker
 from support.cli import combee, start
-from support.faults_broker import Fronted, fronted_broker
+from support.faults.brokers import Fronted, fronted_broker
 from support.waiting import until
 
 HOST = "127.0.0.1"

@@ -9,9 +9,9 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from combee.adapters.embedded_kafka import EmbeddedKafka, open_user_broker
+from combee.adapters.embedded_kafka.data_dir import RunState
 from combee.adapters.embedded_kafka.node import node_process
 from combee.adapters.embedded_kafka.process import BrokerProcess
-from combee.adapters.embedded_kafka.state import Run
 from combee.adapters.kafka import is_ready
 from support.broker import Broker
 from support.waiting import until
@@ -86,7 +86,7 @@ async def read(address: str, count: int) -> list[int]:
 
 
 def process_of(data_dir: Path, node: int = 1) -> BrokerProcess:
-    run = Run.load(data_dir)
+    run = RunState.load(data_dir)
     assert run
     return node_process(data_dir, node, run.pids[node])
 

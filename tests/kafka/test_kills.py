@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from support.broker import Broker
-from support.kills import survives_kills
+from support.faults.kills import survives_kills
 
 
 @pytest.mark.timeout(180)

@@ -15,7 +15,7 @@ from combee.sdk import AsyncClient, Client, PlaybookView
 from combee_schemas import topics
 from combee_schemas.playbook import Entry, Label, Playbook
 from support.broker import Broker
-from support.faults_broker import own_broker
+from support.faults.brokers import own_broker
 from support.running import running_stack
 from support.waiting import until
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from combee import backends
-from combee.adapters.kafka import KafkaAdmin, KafkaLog, Presence
+from combee.adapters.kafka import KafkaAdmin, KafkaLog, Reachability
 from combee.adapters.kafka.connection import Connection, security_options
 from combee.clock import SystemClock
 from combee.core import layout
@@ -71,12 +71,12 @@ def connection(secured: SecuredKafka, user: str, **changes: object) -> Connectio
 
 
 async def refusal(connection: Connection) -> str:
-    presence = Presence(connection)
+    reachability = Reachability(connection)
     try:
         with pytest.raises(ConfigurationError) as raised:
-            await presence.ask()
+            await reachability.check()
     finally:
-        await presence.close()
+        await reachability.close()
     return str(raised.value)
 
 
@@ -84,9 +84,9 @@ async def refusal(connection: Connection) -> str:
 
 
 async def test_the_right_settings_reach_a_secured_cluster(secured: SecuredKafka) -> None:
-    presence = Presence(connection(secured, WORKER))
-    await presence.ask()
-    await presence.close()
+    reachability = Reachability(connection(secured, WORKER))
+    await reachability.check()
+    await reachability.close()
 
 
 WRONG: Mapping[str, tuple[Callable[[SecuredKafka], Mapping[str, object]], str]] = {

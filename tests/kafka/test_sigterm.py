@@ -11,7 +11,7 @@ from combee.core.formats.items import outgoing
 from combee.inspection.audit import audit
 from combee.inspection.tracker import Tracker
 from support.broker import Broker
-from support.kills import SERVICES, STALL_S
+from support.faults.kills import SERVICES, STALL_S
 from support.running import MODEL_TIMEOUT_S, PLAYBOOK, Running, running_stack, traces
 
 COUNT = 120

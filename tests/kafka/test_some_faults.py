@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from support.broker import Broker
-from support.faults_broker import fronted_broker
-from support.faults_injected import failpoints, kills, partition
-from support.faults_plugin import Survives
-from support.faults_records import again, poison
-from support.faults_scenario import Run
-from support.faults_stage import ROLES
+from support.faults.brokers import fronted_broker
+from support.faults.cluster import ROLES
+from support.faults.injected import failpoints, kills, partition
+from support.faults.plugin import Survives
+from support.faults.records import again, poison
+from support.faults.run import Run
 
 pytestmark = pytest.mark.timeout(180)
 

@@ -10,7 +10,7 @@ from combee.core.formats.items import outgoing
 from combee.inspection.audit import audit
 from combee.inspection.tracker import PausedError, Tracker
 from support.broker import Broker
-from support.kills import STALL_S
+from support.faults.kills import STALL_S
 from support.running import PLAYBOOK, running_stack, traces
 
 COUNT = 30

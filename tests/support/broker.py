@@ -53,6 +53,7 @@ def embedded(env: Mapping[str, str]) -> Iterator[EmbeddedKafka]:
             loop.run_until_complete(kafka.start())
             yield kafka
         finally:
+            kafka.kill()  # what it holds is thrown away, and closing thousands of partitions well takes up to 10 s
             loop.run_until_complete(kafka.stop())
             loop.run_until_complete(loop.shutdown_default_executor())
             loop.close()

@@ -4,9 +4,8 @@ import sys
 import textwrap
 from pathlib import Path
 
-from combee.adapters.embedded_kafka.archive import Archive
 from combee.adapters.embedded_kafka.java import Java
-from combee.adapters.embedded_kafka.jvm import Jvm
+from combee.adapters.embedded_kafka.jvm import ClassDataArchive, Jvm
 
 SCRIPT = """\
 #!{python} -IS
@@ -43,7 +42,7 @@ def fake_java(folder: Path) -> Java:
 
 def fake_jvm(folder: Path) -> Jvm:
     java = fake_java(folder)
-    archive = Archive(folder=folder / "archives", java=java, jars=())
+    archive = ClassDataArchive(folder=folder / "archives", java=java, jars=())
     return Jvm(java=java, jars=(), archive=archive, benchmark=True, env={})
 
 

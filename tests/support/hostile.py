@@ -147,7 +147,7 @@ REPLIES: Mapping[str, Mapping[str, Any]] = {
 """Replies that a model might give, by what is wrong with them."""
 
 Fate = Literal["used", "vague", "empty", "unusable"]
-"""What becomes of a reply; docs/architecture.md says what that means at each level.
+"""What becomes of a reply; docs/design/guarantees.md says what that means at each level.
 
 used: operations that name items; vague: operations that name none; empty: nothing proposed, or nothing said;
 unusable: as if the model had not answered.

@@ -13,8 +13,8 @@ import structlog
 from typer.testing import CliRunner, Result
 
 from combee.adapters.memory import MemoryLog
+from combee.cli import sending
 from combee.cli.__main__ import app
-from combee.cli.playbook import editing, importing, labelling, undoing
 from combee.local import log as local_log
 from combee.ports import Outgoing
 from combee.settings.loading import Settings
@@ -85,8 +85,7 @@ def publish_with(monkeypatch: pytest.MonkeyPatch, deployment: Deployment) -> Non
         async with deployment.running(["publish"]):
             yield
 
-    for verb in (editing, importing, labelling, undoing):
-        monkeypatch.setattr(verb, "ensure_publisher", ensure_publisher)
+    monkeypatch.setattr(sending, "ensure_publisher", ensure_publisher)
 
 
 def run(*arguments: str, stdin: str | bytes | None = None) -> Result:

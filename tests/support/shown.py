@@ -1,5 +1,6 @@
 """What the documents show: their code blocks, their links, and the commands of ours in them."""
 
+import ast
 import itertools
 import re
 import shlex
@@ -18,6 +19,9 @@ FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 INDENTED = re.compile(r"(?:^ {4}\S.*\n?)+", re.MULTILINE)
 SPAN = re.compile(r"(?<!`)`(combee [^`]+)`(?!`)")
 LINK = re.compile(r"\[([^\]]*)\]\(([^)\s]+)\)")
+PLACE = re.compile(r"`([\w./-]+\.py)(?::([\w.]+))?`")
+PAGE = re.compile(r"\bdocs/[\w./-]*\w")
+CODE = ("services", "schemas", "experiments", "tests", "benchmarks", "examples", "deploy")
 ASSIGNMENT = re.compile(r"^[A-Z_]+=")
 SHELL = re.compile(r"^[<>|&]")
 
@@ -31,6 +35,40 @@ class Link:
 def pages() -> list[Path]:
     found = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("deploy/*.md")]
     return sorted(found)
+
+
+def texts() -> list[Path]:
+    """Return the files beside the documents that may name a page of them."""
+    kinds = {".py", ".yml", ".yaml", ".toml", ".example"}
+    found = [file for folder in CODE for file in (ROOT / folder).rglob("*") if file.suffix in kinds]
+    return sorted([*found, *ROOT.glob("*.toml"), *ROOT.glob("*.yml")])
+
+
+def pages_named(text: str) -> list[str]:
+    """Return every path below ``docs`` that a text names; ``docs/design/adr/0002`` is short for one."""
+    return PAGE.findall(text)
+
+
+def code_places(text: str) -> list[tuple[str, str]]:
+    """Return the paths of code in a page, each with the name that is said to be there (or an empty one)."""
+    return PLACE.findall(LINK.sub("", text))
+
+
+def is_in_code(path: str, name: str) -> bool:
+    """Say whether a path of code is there (also one below ``services/combee``) and defines the name."""
+    found = [file for root in (ROOT / "services" / "combee", ROOT) if (file := root / path).is_file()]
+    return bool(found) and set(filter(None, name.split("."))) <= _defined(found[0])
+
+
+@cache
+def _defined(file: Path) -> set[str]:
+    nodes = list(ast.walk(ast.parse(file.read_text("utf-8"))))
+    named = {
+        node.name for node in nodes if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    return named | {
+        node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    }
 
 
 def without_code(text: str) -> str:

@@ -7,6 +7,7 @@ import pytest
 import structlog
 from hypothesis import settings
 
+from combee.publish import publisher
 from combee.worker import loop
 
 # A busy machine must not decide a test, and the lane has to stay short.
@@ -41,3 +42,4 @@ def every_level(warnings_only: None) -> None:  # noqa: ARG001 - what this one ov
 def quick_polls(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let an idle loop commit at once: it does so once per poll, and tests wait for that."""
     monkeypatch.setattr(loop, "POLL_S", 0.005)
+    monkeypatch.setattr(publisher, "POLL_S", 0.005)

@@ -17,7 +17,7 @@ SAME = "At batch size 1 all arms are the same (fewer than four reflections are n
 FITTED = (
     "The stand-in's law was fitted to naive entries per update on Formula, and to nothing else: that naive "
     "follows the Formula row is its calibration, not a finding. FiNER and everything about Combee are predictions "
-    "of that law (docs/simulation.md), no evidence about real models."
+    "of that law (docs/design/simulation.md), no evidence about real models."
 )
 ACCURACY = (
     "Accuracy of the stand-in is the share of exam questions whose lesson the playbook holds; it starts at 0, the "

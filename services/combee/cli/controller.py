@@ -11,9 +11,9 @@ import typer
 from combee.cli.console import clean, output, print_json
 from combee.cli.log import open_log
 from combee.cli.options import AsJson, Name, Servers
-from combee.cli.playbook.lookup import newest_playbooks, whole
 from combee.clock import moment
 from combee.core.sizing.plateau import EPOCH, PowerLaw, epoch_s, fitted
+from combee.history import newest_playbooks, whole
 from combee.ports import FatalError
 from combee.settings.loading import Settings, load_settings
 from combee_schemas import topics

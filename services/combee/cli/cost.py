@@ -12,6 +12,7 @@ from combee.cli.log import open_log
 from combee.cli.options import AsJson, MaybeName, Servers
 from combee.clock import moment
 from combee.core.playbook.spend import DAY_MS, SpendPolicy, pause, today
+from combee.history import partition_of
 from combee.ports import FatalError, Log, TopicPartition
 from combee.settings.loading import Settings, load_settings
 from combee_schemas import topics
@@ -48,7 +49,7 @@ async def _histories(log: Log, name: str | None) -> dict[str, list[Playbook]]:
     """Return all versions by playbook, without their entries: they may be many."""
     topic = topics.HISTORY.name
     ends, first = await log.ends(topic), await log.beginnings(topic)
-    numbers = [await log.partition_for(topic, name.encode())] if name else sorted(ends)
+    numbers = [(await partition_of(log, topics.HISTORY, name)).partition] if name else sorted(ends)
     total, read = sum(ends[one] - first[one] for one in numbers), 0
     found: dict[str, list[Playbook]] = {}
     with reading() as show:

@@ -8,8 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from combee.cli.log import open_log
-from combee.cli.playbook.lookup import all_labels, labels, newest_playbook, newest_playbooks
+from combee.cli.playbook.lookup import labels
 from combee.core.formats.files import FORMATS, Format, is_name, similar_name
+from combee.history import all_labels, newest_playbook, newest_playbooks
 from combee.local.stack_file import stack_is_running
 from combee.ports import CombeeError, ConfigurationError, Log
 from combee.settings.loading import load_settings

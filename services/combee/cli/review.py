@@ -9,7 +9,7 @@ from combee.cli.console import confirmed, output, print_json, remark
 from combee.cli.log import open_log
 from combee.cli.options import AsJson, Name, Patience, Ref, Servers, label_names
 from combee.cli.playbook.diff import as_document, compared, lines
-from combee.cli.playbook.labelling import checked_label, promoted
+from combee.cli.playbook.labels import checked_label, promoted
 from combee.cli.playbook.lookup import labels, resolved, wanted
 from combee.core.playbook.apply import empty
 from combee.core.playbook.comparison import Comparison
@@ -44,7 +44,7 @@ def review(
     question = f"let {label} point at version {found.after}?"
     agreed = found.before != found.after and (yes or (not as_json and confirmed(question)))
     if agreed:
-        asyncio.run(promoted(settings, name, label, str(found.after), None, timeout))
+        asyncio.run(promoted(name, label, str(found.after), None, timeout, bootstrap_servers))
     if as_json:
         print_json({"label": label, "promoted": agreed, **as_document(found)})
     elif agreed:

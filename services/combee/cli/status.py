@@ -10,11 +10,11 @@ from combee.cli.console import output, print_json
 from combee.cli.cost import pause_lines, spend_row, spend_text
 from combee.cli.log import brokers, open_log
 from combee.cli.options import AsJson, Servers
-from combee.cli.playbook.lookup import newest_snapshots, whole
 from combee.clock import SystemClock, moment
 from combee.core.playbook.apply import empty
 from combee.core.playbook.retention import falling, is_falling, percent
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
+from combee.history import newest_snapshots, whole
 from combee.inspection.batches import newest_batches
 from combee.inspection.dead_letters import held_back
 from combee.inspection.lag import INPUTS, backlog

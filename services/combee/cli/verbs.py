@@ -1,6 +1,7 @@
 """The verbs, each imported when it is asked for: most calls need one of them only."""
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -37,6 +38,14 @@ VERBS = {
 """Verb → the module that registers it."""
 
 
+@cache
+def _command(name: str) -> Any:
+    """Return a verb; making its options is slow, and one call of the command line asks several times."""
+    app = typer.Typer()
+    import_module(VERBS[name]).register(app)
+    return get_group(app).commands[name]
+
+
 class OnDemand(Mapping[str, Any]):
     """Commands by name, made when they are looked up."""
 
@@ -50,9 +59,7 @@ class OnDemand(Mapping[str, Any]):
         """
         if name not in VERBS:
             raise KeyError(name)
-        app = typer.Typer()
-        import_module(VERBS[name]).register(app)
-        return get_group(app).commands[name]
+        return _command(name)
 
     def __iter__(self) -> Iterator[str]:
         """Yield the names."""

@@ -10,8 +10,8 @@ from rich.text import Text
 from combee.cli.console import clean, output, print_json, reading
 from combee.cli.log import open_log
 from combee.cli.options import AsJson, Servers, checked_name, playbook_names
-from combee.cli.playbook.lookup import newest_playbooks
 from combee.clock import moment
+from combee.history import newest_playbooks
 from combee.inspection.lineage import Lineage, Source, lineage
 from combee.ports import FatalError, Log
 from combee.settings.loading import Settings, load_settings

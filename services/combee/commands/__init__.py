@@ -1,1 +1,1 @@
-"""What people may ask of a deployment: built, checked, sent, and awaited."""
+"""What people may ask of a deployment, the same on every face: decided, sent, and awaited."""

@@ -9,7 +9,7 @@ from typing import Any
 from combee.gateway.access.keys import Keyring, keyring
 from combee.gateway.access.throttle import WrongKeyThrottle
 from combee.gateway.feed import Changes, Feed
-from combee.gateway.history import History
+from combee.history import History
 from combee.inspection.live import Live
 from combee.ports import Clock, Log, Outgoing, TransientError
 from combee.settings.loading import Settings

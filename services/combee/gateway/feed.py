@@ -11,7 +11,7 @@ from contextlib import aclosing, suppress
 
 import structlog
 
-from combee.gateway.history import History, placed
+from combee.history import History, placed
 from combee.ports import Log, Record, TransientError
 from combee_schemas import topics
 from combee_schemas.playbook import Playbook

@@ -4,13 +4,12 @@ import math
 from http import HTTPStatus
 
 from combee import clock
+from combee.core.commands import absence, is_deleted, no_version
 from combee.gateway.access.access import check_touch
 from combee.gateway.access.keys import Caller
 from combee.gateway.context import Context
 from combee.gateway.problems import Refusal, not_found, unavailable
 from combee_schemas.playbook import LATEST, Label, Playbook
-
-DELETED = "delete"
 
 
 def check_current(context: Context) -> None:
@@ -22,12 +21,12 @@ def check_current(context: Context) -> None:
 def newest(context: Context, name: str) -> Playbook | None:
     """Return the newest version; None if there is none, or the playbook is deleted."""
     found = context.playbooks.latest(name)
-    return found if found.version and found.origin != DELETED else None
+    return found if found.version and not is_deleted(found) else None
 
 
 def everything(context: Context) -> dict[str, Playbook]:
     """Return the newest version of each, by name in order."""
-    found = {one.name: one for one in context.playbooks.view.all().values() if one.origin != DELETED}
+    found = {one.name: one for one in context.playbooks.view.all().values() if not is_deleted(one)}
     return dict(sorted(found.items()))
 
 
@@ -39,6 +38,8 @@ def labels_of(context: Context, name: str) -> dict[str, Label]:
 def absent(context: Context, name: str) -> Refusal:
     """Return the refusal for a playbook that does not exist, with what there is that will make it exist."""
     picture, now_ms = context.live.picture, context.clock.now_ms()
+    current = context.playbooks.latest(name)
+    reason = absence(current)
     waiting, flying, until_ms = picture.windows.count(name), picture.flying(name), None
     told = [
         f"batch {one.sequence} with {counted(one.reflections, 'reflection')} is under way" for one in flying
@@ -55,11 +56,11 @@ def absent(context: Context, name: str) -> Refusal:
             f"{counted(traces, 'trace')} came in here; each becomes a reflection when a model has answered"
         )
     if not told:
-        return not_found(f"there is no playbook {name}")
+        return not_found(reason)
     after_s = max(1, math.ceil(((until_ms or now_ms) - now_ms) / 1000))
     return Refusal(
         HTTPStatus.NOT_FOUND,
-        f"there is no playbook {name} yet: {'; '.join(told)}",
+        f"{reason}{'; ' if is_deleted(current) else ' yet: '}{'; '.join(told)}",
         headers={"Retry-After": str(after_s)},
         waiting=waiting,
         until_ms=until_ms,
@@ -106,7 +107,7 @@ async def wanted(
         version = found.version
     if version in {None, latest.version}:
         return latest
-    past = await context.history.exactly(name, version or 0)
+    past = await context.history.exactly(name, version or 0, latest)
     if past is None:
-        raise not_found(f"{name} has no version {version}; the newest is {latest.version}")
+        raise not_found(no_version(latest, version or 0))
     return past

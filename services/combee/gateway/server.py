@@ -186,7 +186,7 @@ def check_bind(settings: GatewaySettings, keys: Keyring) -> None:
     if not is_loopback and not keys:
         raise FatalError(
             f"the gateway would be open to everybody who reaches {host}: set COMBEE_GATEWAY_KEYS or"
-            " COMBEE_GATEWAY_KEYS_FILE (docs/http.md), or listen on 127.0.0.1"
+            " COMBEE_GATEWAY_KEYS_FILE (docs/guide/http.md), or listen on 127.0.0.1"
         )
 
 

@@ -9,8 +9,9 @@ from combee.core.formats.intake import Item, Sample
 from combee.core.formats.items import learned_id, own_id
 from combee.core.identity import fingerprint
 from combee.core.playbook.versions import left_nothing
+from combee.history import messages, partition_of
 from combee.inspection.tracker import Tracker
-from combee.ports import Log, TopicPartition
+from combee.ports import Log
 from combee_schemas import topics
 from combee_schemas.base import Usage
 from combee_schemas.playbook import Playbook
@@ -143,7 +144,5 @@ async def reasons_for_nothing(
 
 
 async def _read(log: Log, topic: Topic[M], name: str, since: Mapping[str, Mapping[int, int]]) -> list[M]:
-    number = await log.partition_for(topic.name, name.encode())
-    source = TopicPartition(topic=topic.name, partition=number)
-    records = [record async for record in log.read(source, since[topic.name][number])]
-    return list(topic.under(name, records))
+    start = since[topic.name][(await partition_of(log, topic, name)).partition]
+    return [message async for message in messages(log, topic, name, start)]

@@ -16,24 +16,22 @@ from collections.abc import (
 )
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 from combee.core.identity import fingerprint
 from combee.core.playbook import evidence
 from combee.core.playbook.apply import empty
+from combee.history import messages, partition_of
 from combee.ports import FatalError, Log, PoisonError, TopicPartition
 from combee_schemas import topics
-from combee_schemas.base import Message
 from combee_schemas.playbook import Change, Entry, Playbook
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Update
-from combee_schemas.topics import Topic, key_of
+from combee_schemas.topics import key_of
 from combee_schemas.trace import Trace
 
 TOLD_EVERY = 250
 LOOK_UP_S = 60.0
 """Looking up evidence takes no longer: publish does nothing else meanwhile."""
-M = TypeVar("M", bound=Message)
 OnProgress = Callable[[str, int, int], None]
 
 
@@ -225,8 +223,7 @@ async def _sources(
     log: Log, name: str, ids: Collection[str], *, traces: bool, on_progress: OnProgress
 ) -> list[Source]:
     places = await _places(log, name, ids)
-    number = await log.partition_for(topics.REFLECTIONS.name, name.encode())
-    source = TopicPartition(topic=topics.REFLECTIONS.name, partition=number)
+    source = await partition_of(log, topics.REFLECTIONS, name)
     records = await log.read_at(source, sorted(offset for offset, _ in places.values()))
     reflections = {one.reflection_id: one for one in topics.REFLECTIONS.under(name, records.values())}
     wanted = {one.trace_id: one.trace_digest for one in reflections.values() if one.trace_id}
@@ -257,7 +254,7 @@ async def _traces(log: Log, name: str, ids: Mapping[str, str], on_progress: OnPr
     ``ids`` has the fingerprint of each, empty if unknown: then the first trace under the id is the one.
     """
     topic = topics.TRACES.name
-    numbers = {await log.partition_for(topic, one.encode()) for one in ids}
+    numbers = {(await partition_of(log, topics.TRACES, one)).partition for one in ids}
     first, ends = await log.beginnings(topic), await log.ends(topic)
     total, read = sum(ends[one] - first[one] for one in numbers), 0
     found: dict[str, Trace] = {}
@@ -273,12 +270,3 @@ async def _traces(log: Log, name: str, ids: Mapping[str, str], on_progress: OnPr
                     if mine and ids[key] in {"", fingerprint(one)}:
                         found.setdefault(key, one)
     return found
-
-
-async def messages(log: Log, topic: Topic[M], name: str, start: int = 0) -> AsyncGenerator[M, None]:
-    """Yield a playbook's messages in a topic that is keyed by playbook."""
-    number = await log.partition_for(topic.name, name.encode())
-    async with aclosing(log.read(TopicPartition(topic=topic.name, partition=number), start)) as records:
-        async for record in records:
-            for message in topic.under(name, [record]):
-                yield message

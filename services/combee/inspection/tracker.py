@@ -12,7 +12,8 @@ import structlog
 from combee.core.dead_letters.subject import reflection_of
 from combee.core.identity import fingerprint
 from combee.core.playbook.spend import UNCAPPED, Pause, SpendPolicy, pause
-from combee.ports import Clock, Log, Record, TopicPartition, TransientError
+from combee.history import partition_of
+from combee.ports import Clock, Log, Record, TransientError
 from combee_schemas import topics
 from combee_schemas.base import Message
 from combee_schemas.batch import Batch
@@ -179,8 +180,7 @@ class Tracker:
                 missing[places[reflection_id]] = reflection_id
             elif body is not None:
                 fingerprints[reflection_id] = fingerprint(body)
-        home = await self._log.partition_for(topics.REFLECTIONS.name, self.name.encode())
-        source = TopicPartition(topic=topics.REFLECTIONS.name, partition=home)
+        source = await partition_of(self._log, topics.REFLECTIONS, self.name)
         for near in _runs(sorted(missing)):
             for offset, record in (await self._log.read_at(source, near)).items():
                 body = topics.REFLECTIONS.read_or_none(record)

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, s
 from dataclasses import dataclass
 
 from combee import backends
-from combee.adapters.kafka import KafkaAdmin, KafkaLog, Presence, is_ready
+from combee.adapters.kafka import KafkaAdmin, KafkaLog, Reachability, is_ready
 from combee.clock import SystemClock
 from combee.local.preflight import require_data_dir
 from combee.ports import ConfigurationError, FatalError, TransientError
@@ -59,15 +59,15 @@ async def open_log(
             await backends.check_topics(settings, connected)
 
         await _answered(prepare, servers, notices.tell)
-        log, presence = KafkaLog(connected), Presence(connected)
-        monitor = OutageMonitor(presence.ask, SystemClock(), service="combee", where=servers)
+        log, reachability = KafkaLog(connected), Reachability(connected)
+        monitor = OutageMonitor(reachability.check, SystemClock(), service="combee", where=servers)
         watching = asyncio.create_task(monitor.run())  # says so while what is under way waits for the broker
         try:
             yield log, servers
         finally:
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
-            await presence.close()
+            await reachability.close()
             await log.close()
 
 
@@ -86,11 +86,11 @@ async def open_broker(settings: Settings, notices: Notices) -> AsyncIterator[str
     configure_logs("warning", json=False, libraries=logging.CRITICAL)
     servers = settings.kafka.bootstrap_servers
     if servers is not None:
-        presence = Presence(backends.connection(settings, servers))
+        reachability = Reachability(backends.connection(settings, servers))
         try:
-            await _answered(presence.ask, servers, notices.tell)
+            await _answered(reachability.check, servers, notices.tell)
         finally:
-            await presence.close()
+            await reachability.close()
         yield servers
         return
     try:

@@ -2,12 +2,12 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import aclosing
 
 import structlog
 
 from combee.core.playbook import versions
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
+from combee.history import History
 from combee.inspection.lineage import with_evidence
 from combee.ports import (
     Clock,
@@ -201,7 +201,7 @@ class Publisher:
         elif command.kind == "promote":
             await self._promote(desk, record, command, current)
         else:
-            target = await self._target(desk, command, current)
+            target = await self._target(command, current)
             if command.kind == "revoke":
                 current = await with_evidence(self._log, current)
             elif command.kind == "delete":
@@ -232,25 +232,22 @@ class Publisher:
             await transaction.commit_offsets(GROUP, desk.offsets([record]))
         desk.labels[key] = label
 
-    async def _target(self, desk: Desk, command: Command, current: Playbook) -> Playbook | None:
+    async def _target(self, command: Command, current: Playbook) -> Playbook | None:
         """Return the other version that a command speaks of, if it does."""
         if command.kind in {"delete", "revoke"} and current.origin == "delete":
             raise PoisonError(f"there is no playbook {command.playbook} any more")
         if command.kind == "rollback":
-            old = await self._version(desk.partition, command.playbook, command.version)
+            old = await self._version(current, command.version)
             return await with_evidence(self._log, old) if current.revoked else old
         if command.kind == "edit" and command.base_version not in {0, current.version}:
-            return await self._version(desk.partition, command.playbook, command.base_version)
+            return await self._version(current, command.base_version)
         return None
 
-    async def _version(self, partition: int, name: str, version: int) -> Playbook:
-        source = TopicPartition(topic=topics.HISTORY.name, partition=partition)
-        async with aclosing(self._log.read(source, 0)) as records:
-            async for found in records:
-                old = _readable(found) if found.key == name.encode() else None
-                if old is not None and old.version == version:
-                    return old
-        raise PoisonError(f"{name} has no version {version} to go back to")
+    async def _version(self, current: Playbook, version: int) -> Playbook:
+        found = await History(self._log).exactly(current.name, version, current)
+        if found is None:
+            raise PoisonError(f"{current.name} has no version {version} to go back to")
+        return found
 
     # ---- writing
 
@@ -278,12 +275,3 @@ class Publisher:
         placed = version.model_copy(update={"history_offset": offset})
         await transaction.send(*desk.snapshots(placed))
         return placed
-
-
-def _readable(record: Record) -> Playbook | None:
-    try:
-        return topics.HISTORY.read(record)
-    except CodecError as error:
-        # Not ours: only this service writes here, and it writes what it can read.
-        logger.error("undecodable", topic=record.topic, offset=record.offset, error=str(error))
-        return None

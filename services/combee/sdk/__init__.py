@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING, Any
 
 from combee.ports import CombeeError, FatalError
 from combee.sdk.client import AsyncClient, Client
-from combee.sdk.counts import Delivery
 from combee.sdk.learning import Learning, Run, learning
+from combee.sdk.openai.wrapping import wrap_openai
+from combee.sdk.publishing import Delivery
 from combee.sdk.redaction import Redactor
 from combee.sdk.transport import Transport
 from combee.sdk.view import PlaybookView
-from combee.sdk.wrapping import wrap_openai
 from combee_schemas.reflection import BulletTag, Reflection
 from combee_schemas.trace import Trace
 

@@ -1,11 +1,14 @@
-"""An event loop on a thread of its own: where everything that may take time happens."""
+"""An event loop on a thread of its own, where everything that may take time happens; closed when the program ends."""
 
 import asyncio
+import atexit
+import concurrent.futures.thread  # noqa: F401 - its own hook must come first, so that ours runs before it
 import threading
+import weakref
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 T = TypeVar("T")
 
@@ -15,14 +18,14 @@ ROUNDS = 3
 
 
 class Background:
-    """A daemon thread that turns one event loop; both faces hand their work to it."""
+    """A daemon thread that runs one event loop; every client hands its work to it."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._turn, name="combee-sdk", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="combee-sdk", daemon=True)
         self._thread.start()
 
-    def _turn(self) -> None:
+    def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         try:
             self._loop.run_forever()
@@ -56,3 +59,32 @@ class Background:
         """Cancel what still runs and end the thread."""
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(STOP_S)
+
+
+AT_EXIT_S = 5.0
+
+
+class Closable(Protocol):
+    """What is closed when the program ends."""
+
+    def close(self, timeout_s: float) -> object:
+        """Close, within ``timeout_s`` (s)."""
+
+
+_open: Final["weakref.WeakSet[Closable]"] = weakref.WeakSet()
+
+
+def close_at_exit(client: Closable) -> None:
+    """Close this when the program ends, unless somebody did before."""
+    if not _open:
+        # Looking up a broker's name needs the standard thread pools, and those end before ``atexit`` runs.
+        register: Callable[[Callable[[], None]], object] = getattr(
+            threading, "_register_atexit", atexit.register
+        )
+        register(_close)
+    _open.add(client)
+
+
+def _close() -> None:
+    for client in list(_open):
+        client.close(AT_EXIT_S)

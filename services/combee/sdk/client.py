@@ -1,28 +1,197 @@
-"""The two faces of the client: one waits, the other is awaited; the engine under both is the same."""
+"""The client of agents and tools: one that waits, one that is awaited, both on the same core."""
 
 import asyncio
 import inspect
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
+from uuid import uuid4
 
-from combee.sdk.counts import Delivery
-from combee.sdk.face import FLUSH_S, WAIT_S, Face
+from pydantic import ValidationError
+
+from combee.ports import FatalError
+from combee.sdk.address import resolved_address, transport_factory
+from combee.sdk.core import ClientCore, ClientOptions
 from combee.sdk.logs import logger
-from combee.sdk.reader import Ask
+from combee.sdk.publishing import Delivery
+from combee.sdk.reading import PlaybookRef
+from combee.sdk.redaction import Redact, Redactor
+from combee.sdk.transport import Transport, UnconfiguredTransport
 from combee.sdk.view import PlaybookView
+from combee_schemas.base import Shown
 from combee_schemas.playbook import LATEST
+from combee_schemas.reflection import Reflection
+from combee_schemas.trace import Trace
+
+WAIT_S = 2.0
+FLUSH_S = 10.0
 
 
-def _guarded(callback: Callable[[PlaybookView], Any], view: PlaybookView) -> None:
+class BaseClient:
+    """A connection to one deployment; ``Client`` and ``AsyncClient`` add what waits.
+
+    Parameters
+    ----------
+    address
+        Kafka's bootstrap servers (``host:port,…``) or a gateway's URL (``http://…``; needs ``combee[http]``).
+        None: ``COMBEE_GATEWAY_URL``, else ``COMBEE_BOOTSTRAP_SERVERS``.
+    prefix
+        The topic prefix (Kafka only). None: ``COMBEE_TOPIC_PREFIX``, else ``combee``.
+    api_key
+        The gateway's bearer key. None: ``COMBEE_GATEWAY_KEY``.
+    security
+        aiokafka's ``security_protocol``, ``sasl_*``, ``ssl_context``. None: ``COMBEE_SECURITY_PROTOCOL`` and so on.
+    transport
+        Instead of an address: makes a transport, such as ``lambda: memory`` of a ``MemoryTransport``.
+    redact
+        What every text passes before it leaves. None: nothing is taken out.
+    max_messages, max_bytes
+        How much is buffered while it cannot be sent; more is dropped and counted.
+    cache_dir
+        A folder for playbooks that were used, so that the next start has them without a broker.
+
+    Raises
+    ------
+    FatalError
+        If there is no address, or the gateway's library is missing; later, nothing raises.
+    """
+
+    def __init__(
+        self,
+        address: str | None = None,
+        *,
+        prefix: str | None = None,
+        api_key: str | None = None,
+        security: Mapping[str, Any] | None = None,
+        transport: Callable[[], Transport] | None = None,
+        redact: Redact | bool | None = True,
+        max_messages: int = 10_000,
+        max_bytes: int = 32 << 20,
+        cache_dir: Path | str | None = None,
+    ) -> None:
+        if transport is None:
+            where = resolved_address(address, prefix=prefix, api_key=api_key, security=security)
+            transport = transport_factory(where)
+        self._core = ClientCore(
+            ClientOptions(
+                connect=transport,
+                max_messages=max_messages,
+                max_bytes=max_bytes,
+                redact=Redactor() if redact is True else redact or None,
+                cache_dir=Path(cache_dir) if cache_dir else None,
+            )
+        )
+
+    @property
+    def core(self) -> ClientCore:
+        """The core, for what is built on a client."""
+        return self._core
+
+    @property
+    def counts(self) -> Delivery:
+        """What became of everything that was handed over so far."""
+        return self._core.counts()
+
+    def publish(self, reflection: Reflection | None = None, **fields: Any) -> str:
+        """Hand over a reflection, or the fields of one (``playbook``, ``key_insight``, …); return its id.
+
+        Never waits and never raises: what is no reflection (its id is empty) or finds no room is dropped and
+        counted.
+        """
+        if isinstance(reflection, Reflection):
+            self._core.publish(reflection)
+            return reflection.reflection_id
+        if reflection is not None:
+            self._core.drop(f"it is no reflection but a {type(reflection).__name__}")
+            return ""
+        fields.setdefault("reflection_id", f"r-{uuid4().hex}")
+        made = self._validated(Reflection, fields)
+        if made is not None:
+            self._core.publish(made)
+        return str(fields["reflection_id"])
+
+    def trace(
+        self,
+        playbook: str,
+        task: str,
+        *,
+        trajectory: str = "",
+        answer: str = "",
+        feedback: str = "",
+        target: str | None = None,
+        shown: Shown | None = None,
+        agent: str = "",
+        metadata: Mapping[str, str] | None = None,
+        trace_id: str | None = None,
+        outcome_within_s: float = 0.0,
+    ) -> str:
+        """Hand over what one run left behind; return its id. Never waits, never raises.
+
+        With ``outcome_within_s`` (s) the trace is kept back so long, for ``outcome`` to complete it.
+        """
+        chosen = trace_id or f"t-{uuid4().hex}"
+        fields: dict[str, Any] = {
+            "trace_id": chosen,
+            "playbook": playbook,
+            "task": task,
+            "trajectory": trajectory,
+            "answer": answer,
+            "feedback": feedback,
+            "target": target,
+            "shown": shown,
+            "agent": agent,
+            "metadata": dict(metadata) if isinstance(metadata, Mapping) else metadata or {},
+        }
+        made = self._validated(Trace, fields)
+        if made is None:
+            return chosen
+        if isinstance(outcome_within_s, int | float) and outcome_within_s > 0:
+            self._core.hold(made, outcome_within_s)
+        else:
+            self._core.publish(made)
+        return chosen
+
+    def outcome(
+        self,
+        trace_id: str,
+        feedback: str = "",
+        *,
+        success: bool | None = None,
+        target: str | None = None,
+        answer: str | None = None,
+    ) -> None:
+        """Add how a run ended to the trace of ``trace(…, outcome_within_s=…)``. Never waits, never raises."""
+        changes = {"feedback": feedback_text(feedback, success=success), "target": target, "answer": answer}
+        self._core.outcome(str(trace_id), {name: str(value) for name, value in changes.items() if value})
+
+    def _validated(self, kind: type[Any], fields: Mapping[str, Any]) -> Any:
+        try:
+            return kind(**{"created_at_ms": time.time_ns() // 1_000_000, **fields})
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            where = ".".join(map(str, first["loc"]))
+            self._core.drop(f"it is no {kind.type}: {where}: {first['msg']}")
+            return None
+
+
+def feedback_text(feedback: str, *, success: bool | None) -> str:
+    """Return feedback that says whether the run succeeded, where that is known."""
+    verdict = "" if success is None else "The run succeeded." if success else "The run failed."
+    return " ".join(str(part) for part in (verdict, feedback) if part)
+
+
+def _call_back(callback: Callable[[PlaybookView], Any], view: PlaybookView) -> None:
     try:
         callback(view)
     except Exception:  # noqa: BLE001 - a user's code; the next update must still come
         logger.exception("an on_update callback failed; the next update calls it again")
 
 
-class Client(Face):
+class Client(BaseClient):
     """A deployment, for programs without an event loop. Use it as a context manager, or call ``close``.
 
     >>> with Client("127.0.0.1:9092") as combee:              # doctest: +SKIP
@@ -47,8 +216,8 @@ class Client(Face):
         ``version`` goes before ``label``. Nothing raises: without an answer it is the last known text, from memory or
         disk, else ``fallback``.
         """
-        ask = Ask(name=name, label=label, version=version, fallback=fallback)
-        return self.engine.playbook(ask, timeout_s)
+        ref = PlaybookRef(name=name, label=label, version=version, fallback=fallback)
+        return self.core.playbook(ref, timeout_s)
 
     def on_update(
         self, name: str, callback: Callable[[PlaybookView], object], *, label: str = LATEST
@@ -57,24 +226,24 @@ class Client(Face):
 
         Returns how to end it. What the callback raises is logged. A deleted playbook comes as an empty fallback.
         """
-        return self.engine.subscribe(name, label, lambda view: _submitted(self._callbacks, callback, view))
+        return self.core.subscribe(name, label, lambda view: _submit(self._callbacks, callback, view))
 
     def ready(self, timeout_s: float = WAIT_S) -> bool:
         """Wait until the playbooks are known that there were at the start; False after ``timeout_s`` (s)."""
-        return self.engine.wait(self.engine.ready(timeout_s), lambda: False)
+        return self.core.wait(self.core.ready(timeout_s), lambda: False)
 
     def flush(self, timeout_s: float = FLUSH_S) -> Delivery:
         """Wait until what is buffered is acknowledged, ``timeout_s`` (s) at most; say what was not."""
-        return self.engine.wait(self.engine.flush(timeout_s), self.engine.counts)
+        return self.core.wait(self.core.flush(timeout_s), self.core.counts)
 
     def close(self, timeout_s: float = FLUSH_S) -> Delivery:
         """Deliver what is buffered, within ``timeout_s`` (s), and disconnect; say what was not delivered."""
-        counts = self.engine.close(timeout_s)
+        counts = self.core.close(timeout_s)
         self._callbacks.shutdown(wait=False, cancel_futures=True)
         return counts
 
     def __enter__(self) -> Self:
-        self.engine.start()
+        self.core.start()
         return self
 
     def __exit__(
@@ -83,16 +252,16 @@ class Client(Face):
         self.close()
 
 
-def _submitted(
+def _submit(
     executor: ThreadPoolExecutor, callback: Callable[[PlaybookView], object], view: PlaybookView
 ) -> None:
     try:
-        executor.submit(_guarded, callback, view)
+        executor.submit(_call_back, callback, view)
     except RuntimeError:
         return  # closed meanwhile
 
 
-class AsyncClient(Face):
+class AsyncClient(BaseClient):
     """A deployment, for programs with an event loop: what waits is awaited. Use it with ``async with``."""
 
     async def playbook(
@@ -105,8 +274,8 @@ class AsyncClient(Face):
         timeout_s: float = WAIT_S,
     ) -> PlaybookView:
         """See ``Client.playbook``."""
-        ask = Ask(name=name, label=label, version=version, fallback=fallback)
-        return await self.engine.awaited_playbook(ask, timeout_s)
+        ref = PlaybookRef(name=name, label=label, version=version, fallback=fallback)
+        return await self.core.awaited_playbook(ref, timeout_s)
 
     def on_update(
         self, name: str, callback: Callable[[PlaybookView], Any], *, label: str = LATEST
@@ -131,25 +300,42 @@ class AsyncClient(Face):
             if not loop.is_closed():
                 loop.call_soon_threadsafe(begin, view)
 
-        return self.engine.subscribe(name, label, notify)
+        return self.core.subscribe(name, label, notify)
 
     async def ready(self, timeout_s: float = WAIT_S) -> bool:
         """See ``Client.ready``."""
-        return await self.engine.awaited(self.engine.ready(timeout_s), lambda: False)
+        return await self.core.awaited(self.core.ready(timeout_s), lambda: False)
 
     async def flush(self, timeout_s: float = FLUSH_S) -> Delivery:
         """See ``Client.flush``."""
-        return await self.engine.awaited(self.engine.flush(timeout_s), self.engine.counts)
+        return await self.core.awaited(self.core.flush(timeout_s), self.core.counts)
 
     async def close(self, timeout_s: float = FLUSH_S) -> Delivery:
         """See ``Client.close``."""
-        return await asyncio.to_thread(self.engine.close, timeout_s)
+        return await asyncio.to_thread(self.core.close, timeout_s)
 
     async def __aenter__(self) -> Self:
-        self.engine.start()
+        self.core.start()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+
+_default_lock: Final = threading.Lock()
+_default: Final[list[Client]] = []
+
+
+def default_client() -> Client:
+    """Return the client that ``COMBEE_*`` describes, made at the first call; without an address it reaches nobody."""
+    with _default_lock:
+        if not _default:
+            try:
+                _default.append(Client())
+            except FatalError as error:
+                # Raising would break an agent where only its environment lacks a variable.
+                why = str(error)
+                _default.append(Client(transport=lambda: UnconfiguredTransport(why), max_messages=100))
+        return _default[0]

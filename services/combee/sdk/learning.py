@@ -7,10 +7,8 @@ from types import TracebackType
 from typing import Any, Final
 from uuid import uuid4
 
-from combee.sdk.client import AsyncClient, Client
-from combee.sdk.default import default_client
-from combee.sdk.face import Face, told_of
-from combee.sdk.reader import Ask
+from combee.sdk.client import AsyncClient, BaseClient, Client, default_client, feedback_text
+from combee.sdk.reading import PlaybookRef
 from combee.sdk.view import PlaybookView
 from combee_schemas.playbook import LATEST
 
@@ -21,7 +19,7 @@ CURRENT: Final[ContextVar["Run | None"]] = ContextVar("combee_run", default=None
 class Run:
     """One run: what the agent was shown, what it did, how it ended. Becomes one trace."""
 
-    def __init__(self, client: Face, playbook: PlaybookView, *, task: str = "") -> None:
+    def __init__(self, client: BaseClient, playbook: PlaybookView, *, task: str = "") -> None:
         self.trace_id = f"t-{uuid4().hex}"
         self.playbook = playbook
         """What the agent has learned; ``run.playbook.prompt()`` is a system message."""
@@ -48,7 +46,7 @@ class Run:
         answer: str | None = None,
     ) -> None:
         """Say how the run went: in words, whether it succeeded, and the right answer where it is known."""
-        if told := told_of(feedback, success=success):
+        if told := feedback_text(feedback, success=success):
             self._feedback.append(told)
         self._target = target if target is not None else self._target
         self.answer = answer if answer is not None else self.answer
@@ -104,9 +102,9 @@ def _part(part: Any) -> str:
 class Learning:
     """The block around one run; see ``learning``."""
 
-    def __init__(self, client: Face, ask: Ask, task: str) -> None:
+    def __init__(self, client: BaseClient, ref: PlaybookRef, task: str) -> None:
         self._client = client
-        self._ask = ask
+        self._ref = ref
         self._task = task
         self._run: Run | None = None
         self._token: Token[Run | None] | None = None
@@ -122,7 +120,7 @@ class Learning:
             self._run.finish(error)
 
     def __enter__(self) -> Run:
-        return self._begin(self._client.engine.playbook(self._ask))
+        return self._begin(self._client.core.playbook(self._ref))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -130,7 +128,7 @@ class Learning:
         self._end(error)
 
     async def __aenter__(self) -> Run:
-        return self._begin(await self._client.engine.awaited_playbook(self._ask))
+        return self._begin(await self._client.core.awaited_playbook(self._ref))
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -152,4 +150,6 @@ def learning(
     ``client``: None is the default client, made from ``COMBEE_*`` at its first use. An exception inside the block is
     recorded as feedback and goes on its way; nothing of Combee's own raises.
     """
-    return Learning(client or default_client(), Ask(name=playbook, label=label, fallback=fallback), task)
+    return Learning(
+        client or default_client(), PlaybookRef(name=playbook, label=label, fallback=fallback), task
+    )

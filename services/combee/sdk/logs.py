@@ -1,4 +1,4 @@
-"""The SDK's log: the standard one, because it runs in programs of others, and says each trouble once."""
+"""The SDK logs through the standard library, as part of other people's programs; each trouble is logged once."""
 
 import logging
 from typing import Final
@@ -7,20 +7,20 @@ from typing import Final
 logger: Final = logging.getLogger("combee")  # noqa: TID251 - see above
 
 
-class Once:
-    """Says a trouble when it begins, and again only after it was over."""
+class LogOnce:
+    """Logs a trouble when it begins, and again only after it was over."""
 
     def __init__(self) -> None:
-        self._said: set[str] = set()
+        self._logged: set[str] = set()
 
     def warn(self, trouble: str, message: str, *details: object) -> None:
-        """Log a warning unless this trouble was told already."""
-        if trouble not in self._said:
-            self._said.add(trouble)
+        """Log a warning unless this trouble was logged already."""
+        if trouble not in self._logged:
+            self._logged.add(trouble)
             logger.warning(message, *details)
 
     def over(self, trouble: str, message: str, *details: object) -> None:
         """Log that a trouble is over, if it had begun."""
-        if trouble in self._said:
-            self._said.discard(trouble)
+        if trouble in self._logged:
+            self._logged.discard(trouble)
             logger.warning(message, *details)

@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 from combee.adapters.memory import MemoryLog
 from combee.core.formats.render import parse_ace
 from combee.ports import Outgoing
-from combee.sdk.log_transport import LogTransport
-from combee.sdk.transport import Sent, Sink
+from combee.sdk.transport import LogTransport, Publishable, Sink
 from combee_schemas import topics
 from combee_schemas.playbook import Entry, Label, Playbook
 from combee_schemas.reflection import Reflection
@@ -38,11 +37,11 @@ class MemoryTransport(LogTransport):
         self._before: list[Callable[[], None]] = []
         self._begun = threading.Lock()  # what is written while following begins is neither early nor late
         self._newest: dict[str, int] = {}
-        self._sent: list[Sent] = []
+        self._sent: list[Publishable] = []
 
     # ---- what was sent
 
-    async def send(self, messages: Sequence[Sent]) -> None:
+    async def send(self, messages: Sequence[Publishable]) -> None:
         await super().send(messages)
         self._sent += messages
 

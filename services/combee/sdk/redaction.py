@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 from combee.core.redact import SECRETS
-from combee.sdk.transport import Sent
+from combee.sdk.transport import Publishable
 from combee_schemas.trace import Trace
 
 Redact = Callable[[str], str]
@@ -64,16 +64,16 @@ class Redactor:
 
     def __call__(self, text: str) -> str:
         """Return the text with each find replaced by its kind, or by ``***``."""
-        text, found = PRIVATE_KEY.subn("***", text)
-        self._count("secret", found)
+        text, count = PRIVATE_KEY.subn("***", text)
+        self._count("secret", count)
         return "".join(map(self._chunk, chunks(text)))
 
     def _chunk(self, text: str) -> str:
         small = text.lower()
         for pattern, instead, hints in SECRETS:
             if any(hint in small for hint in hints):
-                text, found = pattern.subn(instead, text)
-                self._count("secret", found)
+                text, count = pattern.subn(instead, text)
+                self._count("secret", count)
         for kind, hint, pattern, holds in PERSONAL:
             if hint.search(text) is None:
                 continue
@@ -111,7 +111,7 @@ TEXTS = {
 MAPS = {"trace": "metadata", "reflection": "side_info"}
 
 
-def redacted(message: Sent, redact: Redact) -> Sent:
+def redacted(message: Publishable, redact: Redact) -> Publishable:
     """Return a message whose texts went through ``redact``; ids, names and tags stay."""
     fields: dict[str, object] = {
         name: redact(text) for name in TEXTS[message.type] if (text := getattr(message, name))

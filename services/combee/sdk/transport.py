@@ -1,20 +1,27 @@
-"""What carries messages out and playbooks in."""
+"""Transports carry messages out and playbooks in; here the one on a log (Kafka, or memory)."""
 
+import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Protocol
 
+from combee.history import History
+from combee.ports import FencedError, Log, Outgoing, PoisonError, Record, TransientError
+from combee_schemas import topics
+from combee_schemas.codec import CodecError
 from combee_schemas.playbook import Label, Playbook
 from combee_schemas.reflection import Reflection
+from combee_schemas.topics import Topic, key_of
 from combee_schemas.trace import Trace
 
-Sent = Trace | Reflection
+Publishable = Trace | Reflection
 """What an agent sends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sink:
-    """Where a transport puts what it hears."""
+    """What a transport calls with what it reads."""
 
     take: Callable[[str, Playbook | Label | None], None]
     """A record of ``playbooks`` or ``labels`` by its key; None: deleted."""
@@ -28,11 +35,11 @@ class Transport(Protocol):
     TransientError: try again; PoisonError: this message can never be sent; FatalError: somebody has to act.
     """
 
-    async def send(self, messages: Sequence[Sent]) -> None:
+    async def send(self, messages: Sequence[Publishable]) -> None:
         """Send; all are acknowledged by the log on return. Repeats are harmless: ids are kept."""
 
     async def follow(self, sink: Sink) -> None:
-        """Put every change into ``sink``, for ever; only errors end it."""
+        """Pass every change to ``sink``, without end; only errors end it."""
 
     async def watch(self, name: str, label: str) -> None:
         """Learn that somebody asks for this playbook; a transport that hears of all has nothing to do."""
@@ -42,3 +49,92 @@ class Transport(Protocol):
 
     async def close(self) -> None:
         """Disconnect."""
+
+
+class UnconfiguredTransport:
+    """A transport without an address: it refuses what it is given, and the reason is logged."""
+
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
+
+    async def send(self, messages: Sequence[Publishable]) -> None:  # noqa: ARG002 - it sends nothing
+        raise PoisonError(self._reason)
+
+    async def follow(self, sink: Sink) -> None:
+        sink.current(None)
+        await asyncio.Event().wait()
+
+    async def watch(self, name: str, label: str) -> None:
+        """Do nothing: no playbook ever comes."""
+
+    async def fetch(self, name: str, version: int) -> Playbook | None:  # noqa: ARG002 - it finds nothing
+        return None
+
+    async def close(self) -> None:
+        """Do nothing: nothing is open."""
+
+
+Followed = Topic[Playbook] | Topic[Label]
+
+
+def outgoing(message: Publishable) -> Outgoing:
+    """Return the record of a message."""
+    if isinstance(message, Trace):
+        return topics.TRACES.record(message)
+    return topics.REFLECTIONS.record(message)
+
+
+class LogTransport:
+    """See ``Transport``; follows the compacted topics, so every playbook is known without asking."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._history = History(log)
+
+    async def send(self, messages: Sequence[Publishable]) -> None:
+        try:
+            await self._log.produce(*map(outgoing, messages))
+        except CodecError as error:
+            raise PoisonError(str(error)) from error
+        except FencedError as error:
+            await self._log.close()  # the next write begins with a producer of its own
+            raise TransientError(str(error)) from error
+
+    async def follow(self, sink: Sink) -> None:
+        behind = {topics.PLAYBOOKS.name, topics.LABELS.name}
+        followed: tuple[Followed, ...] = (topics.PLAYBOOKS, topics.LABELS)
+        tasks = [asyncio.create_task(self._follow_topic(topic, sink, behind)) for topic in followed]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _follow_topic(self, topic: Followed, sink: Sink, behind: set[str]) -> None:
+        async with aclosing(self._log.follow(topic.name)) as changes:
+            async for records in changes:
+                for record in records or ():
+                    self._take(record, topic, sink)
+                if records is None:
+                    behind.discard(topic.name)
+                    if not behind:
+                        sink.current(None)
+
+    def _take(self, record: Record, topic: Followed, sink: Sink) -> None:
+        key = key_of(record)
+        if record.value is None:
+            sink.take(key, None)
+            return
+        message = topic.read_or_none(record)
+        if message is not None:  # else written by something newer than this client; what is known stays
+            sink.take(key, message)
+
+    async def watch(self, name: str, label: str) -> None:
+        """All are followed anyway."""
+
+    async def fetch(self, name: str, version: int) -> Playbook | None:
+        return await self._history.exactly(name, version)
+
+    async def close(self) -> None:
+        await self._log.close()

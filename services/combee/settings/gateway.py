@@ -15,7 +15,7 @@ class GatewaySettings(Group):
     gateway_host: str = Field("127.0.0.1", min_length=1, description="the address the gateway listens on")
     gateway_port: int = Field(8750, ge=0, le=65_535, description="its port; 0: a free one")
     gateway_keys: SecretStr | None = Field(
-        None, description="API keys as JSON, as in docs/http.md; environment only"
+        None, description="API keys as JSON, as in docs/guide/http.md; environment only"
     )
     gateway_keys_file: Path | None = Field(
         None, description="API keys in a TOML or JSON file instead; read again when it changes"

@@ -47,7 +47,9 @@ def _loaded(point: EntryPoint) -> Method:
         raise FatalError(f"the method {point.name!r} ({point.value}) cannot be loaded: {error}") from error
     missing = [name for name in PARTS if not hasattr(loaded, name)]
     if missing:
-        raise FatalError(f"{point.value} is no method, it lacks {', '.join(missing)}: see docs/methods.md")
+        raise FatalError(
+            f"{point.value} is no method, it lacks {', '.join(missing)}: see docs/guide/own-method.md"
+        )
     return cast("Method", loaded)
 
 

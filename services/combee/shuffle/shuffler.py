@@ -12,6 +12,7 @@ import structlog
 
 from combee.core.formats.intake import nothing_said
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
+from combee.history import partition_of
 from combee.ports import (
     Clock,
     CombeeError,
@@ -200,7 +201,7 @@ class Shuffler:
         return bool(hungry)
 
     async def _partition(self, playbook: str) -> int:
-        return await self._log.partition_for(REFLECTIONS, playbook.encode())
+        return (await partition_of(self._log, topics.REFLECTIONS, playbook)).partition
 
     async def _committed(self, topic: str, number: int) -> int:
         first = (await self._log.beginnings(topic))[number]

@@ -1,4 +1,4 @@
-"""The metrics of a process, for Prometheus; docs/operations.md and docs/http.md explain every line."""
+"""The metrics of a process, for Prometheus; docs/reference/metrics.md explains every line."""
 
 from collections import Counter as Tally
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

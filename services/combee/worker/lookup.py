@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
 
+from combee.history import partition_of
 from combee.ports import CombeeError, Log, Record, TopicPartition
 from combee_schemas import topics
 from combee_schemas.batch import Batch
@@ -58,8 +59,7 @@ async def is_planned(log: Log, plan: Plan) -> bool:
 
 async def manifest_of(log: Log, plan: Plan) -> Batch | None:
     """Return the manifest of this plan, if it stands where the plan says."""
-    partition = await log.partition_for(topics.BATCHES.name, plan.playbook.encode())
-    source = TopicPartition(topic=topics.BATCHES.name, partition=partition)
+    source = await partition_of(log, topics.BATCHES, plan.playbook)
     record = (await log.read_at(source, [plan.manifest_offset])).get(plan.manifest_offset)
     batch = topics.BATCHES.read_or_none(record)
     if batch is None:

@@ -8,7 +8,8 @@ from typing import Generic, TypeVar
 import structlog
 
 from combee.core.playbook.apply import empty
-from combee.ports import Log, Record, TopicPartition, TransientError
+from combee.history import History
+from combee.ports import Log, Record, TransientError
 from combee_schemas import topics
 from combee_schemas.base import Message
 from combee_schemas.codec import CodecError
@@ -19,7 +20,6 @@ logger = structlog.get_logger()
 M = TypeVar("M", bound=Message)
 
 RETRY_S = 1.0
-CACHED_VERSIONS = 64
 
 
 class View(Generic[M]):
@@ -116,8 +116,7 @@ class Playbooks:
     def __init__(
         self, log: Log, on_change: Callable[[str, Playbook | None], None] = lambda _n, _p: None
     ) -> None:
-        self._log = log
-        self._cache: dict[tuple[str, int], Playbook] = {}
+        self._history = History(log)
         self.view: View[Playbook] = View(
             log,
             topics.PLAYBOOKS,
@@ -136,16 +135,7 @@ class Playbooks:
         latest = self.latest(name)
         if latest.version == version:
             return latest
-        if (name, version) not in self._cache:
-            while len(self._cache) >= CACHED_VERSIONS:
-                del self._cache[next(iter(self._cache))]
-            self._cache[name, version] = await self._fetch(name, history_offset)
-        return self._cache[name, version]
-
-    async def _fetch(self, name: str, offset: int) -> Playbook:
-        partition = await self._log.partition_for(topics.HISTORY.name, name.encode())
-        source = TopicPartition(topic=topics.HISTORY.name, partition=partition)
-        records = await self._log.read_at(source, [offset])
-        if offset not in records:
-            raise TransientError(f"history[{partition}] has no record at {offset} yet")
-        return topics.HISTORY.read(records[offset])
+        found = await self._history.at(name, version, history_offset)
+        if found is None:
+            raise TransientError(f"history has no record of {name} at {history_offset} yet")
+        return found

@@ -2,20 +2,25 @@
 
 import asyncio
 import json
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
-from combee.cli.playbook.importing import import_command
-from combee.commands.sending import run_command
+from combee.cli import sending
+from combee.cli.sending import commands_on
+from combee.clock import SystemClock
+from combee.core import commands
+from combee.core.commands import RefusedError
 from combee.core.formats.files import read_playbook, write_playbook
 from combee.core.playbook.apply import empty
-from combee.ports import FatalError
+from combee.ports import Log
+from combee_schemas.command import Command
 from combee_schemas.playbook import Playbook
 from support import ledger
 from support.deployment import Deployment
 from support.ledger import NAME, outgoing, reflection
-from support.reading import learned_from, run, run_json
+from support.reading import learned_from, run, run_json, use_log
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
 ACE = "## OTHERS\n[misc-00007] helpful=1 harmful=0 :: look twice\n"
@@ -25,10 +30,23 @@ def given(text: str = ACE) -> Playbook:
     return read_playbook(text, "ace", name=NAME)
 
 
+def import_command(current: Playbook, playbook: Playbook) -> Command:
+    command = commands.import_(current, playbook, "ace", None)
+    assert command
+    return command
+
+
+async def run_command(log: Log, command: Command, timeout_s: float = 10) -> Playbook:
+    on = commands_on(log, SystemClock())
+    made = await on.outcome(await on.send(command), timeout_s)
+    assert isinstance(made, Playbook)
+    return made
+
+
 async def test_an_import_is_the_next_version() -> None:
     deployment = Deployment()
     async with deployment.running(["publish"]):
-        command = import_command(empty(NAME), given(), "ace", None)
+        command = import_command(empty(NAME), given())
         version = await run_command(deployment.log, command, 10)
     assert (version.version, version.origin) == (1, "import")
     assert write_playbook(version, "ace") == ACE
@@ -38,38 +56,44 @@ async def test_an_import_is_the_next_version() -> None:
 async def test_the_same_import_sent_twice_has_one_effect_and_going_back_is_a_new_one() -> None:
     deployment = Deployment()
     async with deployment.running(["publish"]):
-        first = import_command(empty(NAME), given(), "ace", None)
+        first = import_command(empty(NAME), given())
         one = await run_command(deployment.log, first, 10)
-        other = import_command(one, given("## OTHERS\n[x] other\n"), "ace", None)
+        other = import_command(one, given("## OTHERS\n[x] other\n"))
         two = await run_command(deployment.log, other, 10)
-        three = await run_command(deployment.log, import_command(two, given(), "ace", None), 10)
+        three = await run_command(deployment.log, import_command(two, given()), 10)
         await deployment.log.produce(outgoing(first))
         await deployment.until(lambda: not [k for k in ledger.behind(deployment.log) if k[0] == "publish"])
     assert [two.version, three.version] == [2, 3]
     assert len(ledger.versions(deployment.log)) == 3
-    assert first.command_id == import_command(empty(NAME), given(), "ace", None).command_id
+    assert first.command_id == import_command(empty(NAME), given()).command_id
 
 
 async def test_a_refused_import_says_why() -> None:
     deployment = Deployment()
-    command = import_command(empty(NAME), given(), "ace", None)
+    command = import_command(empty(NAME), given())
     rollback = command.model_copy(update={"kind": "rollback", "version": 9})
     async with deployment.running(["publish"]):
-        with pytest.raises(FatalError, match=r"publish refused it: .*no version 9"):
+        with pytest.raises(RefusedError, match=r"publish refused it: .*no version 9"):
             await run_command(deployment.log, rollback, 10)
 
 
-async def test_an_import_that_nobody_publishes_ends_with_the_remedy() -> None:
-    deployment = Deployment()
-    with pytest.raises(FatalError, match=r"no new version after 0 s.*combee status"):
-        await run_command(deployment.log, import_command(empty(NAME), given(), "ace", None), 0.05)
+def test_an_import_that_nobody_publishes_ends_with_the_remedy(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    use_log(monkeypatch, Deployment().log)
+    monkeypatch.setattr(sending, "ensure_publisher", lambda *_: nullcontext())
+    (tmp_path / "p.txt").write_text(ACE)
+    ended = run("playbook", "import", NAME, str(tmp_path / "p.txt"), "--timeout", "0.05")
+    assert ended.exit_code == 1
+    assert "has no new version after 0 s" in ended.stderr
+    assert "combee status" in ended.stderr
 
 
 async def test_an_import_that_is_too_large_is_refused_before_it_is_sent() -> None:
     deployment = Deployment()
     large = given(f"## A\n[x] {'y' * 1_000_000}\n")
-    with pytest.raises(FatalError, match="exceeds the limit"):
-        await run_command(deployment.log, import_command(empty(NAME), large, "ace", None), 1)
+    with pytest.raises(RefusedError, match=r"cannot be sent: .*exceeds the limit"):
+        await run_command(deployment.log, import_command(empty(NAME), large), 1)
     assert sum((await deployment.log.ends("commands")).values()) == 0
 
 
@@ -93,7 +117,7 @@ async def test_entries_that_stay_keep_their_evidence() -> None:
         await deployment.until(lambda: ledger.applied(deployment.log) == 10)
         learned = ledger.latest(deployment.log)
         text = write_playbook(learned, "ace").replace(learned.entries[0].content, "edited by hand")
-        edited = await run_command(deployment.log, import_command(learned, given(text), "ace", None), 10)
+        edited = await run_command(deployment.log, import_command(learned, given(text)), 10)
     assert edited.entries[0].evidence == ()
     assert edited.entries[0].content == "edited by hand"
     assert all(entry.evidence for entry in edited.entries[1:])

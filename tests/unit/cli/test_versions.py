@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from combee.cli.playbook.editing import edit_command
+from combee.core import commands
 from combee.core.formats.editing import edit_operations, editable
 from combee.core.formats.files import read_playbook
-from combee.ports import FatalError
 from combee_schemas import topics
 from combee_schemas.command import Command
 from combee_schemas.playbook import Entry, Label, Playbook
@@ -197,6 +196,14 @@ def test_an_editor_that_is_not_there_is_told_with_the_remedy(
     assert "set EDITOR, or use --file" in run("playbook", "edit", NAME).stderr
 
 
+def test_an_edit_with_wrong_settings_ends_as_wrong_settings_do(
+    learned: Deployment,  # noqa: ARG001
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COMBEE_BATCH_SIZE", "many")
+    assert run("playbook", "edit", NAME, "--file", "-", stdin="").exit_code == 2
+
+
 def test_an_edit_of_an_entry_that_changed_meanwhile_is_refused_and_the_text_is_kept(
     learned: Deployment,
 ) -> None:
@@ -219,7 +226,9 @@ def test_an_edit_of_an_entry_that_changed_meanwhile_is_refused_and_the_text_is_k
 def test_an_edit_is_the_same_command_when_it_is_sent_again(learned: Deployment) -> None:
     newest = ledger.latest(learned.log)
     text = editable(newest).replace("lesson 3", "x")
-    assert edit_command(newest, text, None).command_id == edit_command(newest, text, None).command_id
+    first, again = (commands.edit(newest, newest.version, newest, text, None) for _ in range(2))
+    assert first
+    assert first == again
 
 
 def test_an_entry_that_moves_to_another_section_keeps_what_it_rests_on() -> None:
@@ -243,8 +252,8 @@ def test_an_untouched_text_means_no_operation_whatever_the_entries_say() -> None
 
 def test_a_text_that_cannot_be_read_says_where() -> None:
     base = Playbook(name=NAME, version=1)
-    with pytest.raises(FatalError, match="the edited text: line 2: the id"):
-        edit_command(base, "- `a` x\n- `a` y\n", None)
+    with pytest.raises(commands.RefusedError, match="the edited text: line 2: the id"):
+        commands.edit(base, 1, base, "- `a` x\n- `a` y\n", None)
 
 
 # ---- rollback, revoke, delete

@@ -12,12 +12,13 @@ import yaml
 from combee_schemas.topics import TOPICS, AnyTopic
 
 ROOT = Path(__file__).parents[3]
+PAGE = ROOT / "docs" / "reference" / "asyncapi.yaml"
 EXAMPLES = ROOT / "schemas" / "examples"
 
 
 @pytest.fixture(scope="module")
 def document() -> dict[str, Any]:
-    found: dict[str, Any] = yaml.load((ROOT / "docs" / "asyncapi.yaml").read_text("utf-8"), yaml.CSafeLoader)
+    found: dict[str, Any] = yaml.load(PAGE.read_text("utf-8"), yaml.CSafeLoader)
     return found
 
 

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from pydantic import SecretStr
 
-from combee.adapters.embedded_kafka.paths import VERSION
+from combee.adapters.embedded_kafka.data_dir import VERSION
 from combee.compose import DRAIN_MARGIN_S, FRONTS, ROLES
 from combee.gateway.access.keys import keyring
 from combee.settings.gateway import GatewaySettings

@@ -31,10 +31,11 @@ def test_a_stale_page_is_named_and_fails_the_check(
 ) -> None:
     generator = _generator()
     monkeypatch.setattr(generator, "DOCS", tmp_path)
-    (tmp_path / "settings.md").write_text("old")
+    (tmp_path / "reference").mkdir()
+    (tmp_path / "reference" / "settings.md").write_text("old")
 
     assert generator.main(["--check"]) == 1
-    assert "docs/settings.md is stale" in capsys.readouterr().err
+    assert "docs/reference/settings.md is stale" in capsys.readouterr().err
     assert generator.main([]) == 0
     assert generator.main(["--check"]) == 0
 
@@ -64,6 +65,27 @@ def test_a_name_that_links_to_a_module_is_in_that_module(page: Path) -> None:
             missing.append(f"{link.text} in {link.target}")
 
     assert missing == []
+
+
+@each_page
+def test_every_path_and_name_of_the_code_that_a_page_mentions_is_there(page: Path) -> None:
+    text = page.read_text("utf-8")
+    assert [path for path, name in shown.code_places(text) if not shown.is_in_code(path, name)] == []
+
+
+def test_a_path_or_name_that_is_gone_would_be_noticed() -> None:
+    there, gone, unknown = shown.code_places(
+        "`core/watermark.py:Watermark.low` `core/lost.py` `ports.py:lost`"
+    )
+    assert shown.is_in_code(*there)
+    assert not shown.is_in_code(*gone)
+    assert not shown.is_in_code(*unknown)
+
+
+def test_every_page_that_the_code_names_is_there() -> None:
+    named = {name for file in shown.texts() for name in shown.pages_named(file.read_text("utf-8"))}
+    assert "docs/guide/http.md" in named
+    assert [name for name in named if not any(shown.ROOT.glob(f"{name}*"))] == []
 
 
 @each_page

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from support import faults_results
+from support.faults import results
 
 
 def outcome(fault: str, seed: int, **more: Any) -> dict[str, Any]:
@@ -23,17 +23,17 @@ def outcome(fault: str, seed: int, **more: Any) -> dict[str, Any]:
 
 def test_an_outcome_replaces_the_one_of_the_same_fault_and_seed(tmp_path: Path) -> None:
     for lost in (3, 0):
-        faults_results.add(tmp_path, outcome("kill", 1, lost=lost))
-    faults_results.add(tmp_path, outcome("kill", 2, recovery_s=2.5))
+        results.add(tmp_path, outcome("kill", 1, lost=lost))
+    results.add(tmp_path, outcome("kill", 2, recovery_s=2.5))
 
-    found = json.loads((tmp_path / faults_results.JSON_FILE).read_text())["outcomes"]
+    found = json.loads((tmp_path / results.JSON_FILE).read_text())["outcomes"]
     assert [(one["seed"], one["lost"]) for one in found] == [(1, 0), (2, 0)]
     row = "| kill | 2 | 420 | 0 | 0 | 0 | 0 | 0 | – | 2.5 (1.5–2.5) |"
-    assert row in (tmp_path / faults_results.TABLE_FILE).read_text()
+    assert row in (tmp_path / results.TABLE_FILE).read_text()
 
 
 def test_writers_at_the_same_time_lose_no_outcome(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda seed: faults_results.add(tmp_path, outcome("kill", seed)), range(40)))
+        list(pool.map(lambda seed: results.add(tmp_path, outcome("kill", seed)), range(40)))
 
-    assert "| kill | 40 |" in (tmp_path / faults_results.TABLE_FILE).read_text()
+    assert "| kill | 40 |" in (tmp_path / results.TABLE_FILE).read_text()

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from combee.adapters.openai.answers import Answer as Said
 from combee.adapters.openai.model import UnusableReplyError
 from combee.adapters.openai.replies import UnusableError, read_reply
+from combee.adapters.openai.wire import Answer as Said
 from combee.core.methods import ace
 from combee.core.playbook.apply import empty
 from combee_schemas import topics

@@ -271,7 +271,8 @@ async def test_the_services_read_and_write_what_the_map_says_and_nothing_else(
         astray = 1 - await whole.log.partition_for(topics.REFLECTIONS.name, NAME.encode())
         commands = (
             Command(command_id="p", playbook=NAME, kind="promote", label="production", version=1),
-            Command(command_id="r", playbook=NAME, kind="rollback", version=0),
+            Command(command_id="i", playbook=NAME, kind="import"),
+            Command(command_id="r", playbook=NAME, kind="rollback", version=1),
         )
         await whole.log.produce(
             replace(outgoing(reflection(200)), partition=astray),

@@ -24,9 +24,9 @@ from combee_schemas.dead_letter import Attempt, LetterId, attempt_headers, claim
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Update
 from support import ledger
-from support.checker import Place, violations
 from support.deployment import ROLES, Deployment
 from support.failpoints.points import CrashError, CrashFailpoint
+from support.faults.checker import Place, violations
 from support.ledger import NAME, outgoing, records, reflection
 
 pytestmark = pytest.mark.usefixtures("quick_polls")

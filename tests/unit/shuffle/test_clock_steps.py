@@ -6,9 +6,9 @@ import pytest
 
 from combee_schemas import topics
 from support import ledger
-from support.checker import violations
 from support.deployment import Deployment
 from support.failpoints.points import CrashError, CrashFailpoint
+from support.faults.checker import violations
 from support.ledger import outgoing, reflection
 
 pytestmark = pytest.mark.usefixtures("quick_polls")

@@ -1,4 +1,4 @@
-"""What is counted, under which names, and that docs/operations.md has every one of them."""
+"""What is counted, under which names, and that docs/reference/metrics.md has every one of them."""
 
 import asyncio
 import re
@@ -32,6 +32,7 @@ from support.ledger import applied, outgoing, reflection
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
 
+PAGE = shown.ROOT / "docs" / "reference" / "metrics.md"
 ROW = re.compile(r"^\| `(combee_[a-z_]+)` \| (\w+) \| ([^|]*) \|", re.MULTILINE)
 SHUFFLE = topics.REFLECTIONS.name
 
@@ -57,7 +58,7 @@ def test_the_document_has_every_metric_with_its_type_and_labels(rig: Rig) -> Non
     feed_everything(rig)
     told = {
         name: (kind, frozenset(re.findall(r"`(\w+)`", labels)))
-        for name, kind, labels in ROW.findall((shown.ROOT / "docs" / "operations.md").read_text("utf-8"))
+        for name, kind, labels in ROW.findall(PAGE.read_text("utf-8"))
     }
     assert told == in_registry(rig.registry)
 

@@ -1,7 +1,6 @@
 """Real Apache Kafka without Docker: fetched, checked, started on loopback."""
 
 from combee.adapters.embedded_kafka.cluster import EmbeddedKafka
-from combee.adapters.embedded_kafka.directory import open_user_broker
 from combee.adapters.embedded_kafka.errors import (
     BrokerStartError,
     DirectoryInUseError,
@@ -12,6 +11,7 @@ from combee.adapters.embedded_kafka.errors import (
     JavaNotFoundError,
     PortTakenError,
 )
+from combee.adapters.embedded_kafka.user_broker import open_user_broker
 
 __all__ = [
     "BrokerStartError",

@@ -8,16 +8,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
-from combee.adapters.embedded_kafka import jars, maven, paths
-from combee.adapters.embedded_kafka.archive import Archive
-from combee.adapters.embedded_kafka.errors import BrokerStartError, EmbeddedKafkaError, PortTakenError
+from combee.adapters.embedded_kafka import jars
+from combee.adapters.embedded_kafka.data_dir import ClusterState, RunState, default_cache_dir, new_cluster_id
+from combee.adapters.embedded_kafka.errors import (
+    BrokerStartError,
+    EmbeddedKafkaError,
+    PortTakenError,
+    storage_errors,
+)
 from combee.adapters.embedded_kafka.java import find_java
-from combee.adapters.embedded_kafka.jvm import Jvm
+from combee.adapters.embedded_kafka.jvm import ClassDataArchive, Jvm
 from combee.adapters.embedded_kafka.node import Node
 from combee.adapters.embedded_kafka.ports import LOOPBACK, all_free, free_ports
-from combee.adapters.embedded_kafka.state import Cluster, Run, new_cluster_id
-from combee.adapters.embedded_kafka.storage import storage_errors
-from combee.adapters.embedded_kafka.waiting import together
+from combee.adapters.embedded_kafka.waiting import run_all
 
 Ready = Callable[[str], Awaitable[bool]]
 
@@ -37,7 +40,7 @@ class EmbeddedKafka:
     """
 
     # Whether no other process may use the same brokers.
-    _alone = True
+    _exclusive = True
 
     def __init__(
         self,
@@ -57,14 +60,14 @@ class EmbeddedKafka:
         self._ready = ready
         self._env = env
         self._java = java
-        self._cache_dir = cache_dir or paths.cache_dir()
+        self._cache_dir = cache_dir or default_cache_dir()
         self._progress = progress
         self._extra = dict(extra_properties or {})
         self._scram_users = dict(scram_users or {})
         self._benchmark = benchmark
         self._nodes = [Node(node_id=n, data_dir=self._data_dir) for n in range(1, nodes + 1)]
         self._jvm: Jvm | None = None
-        self._cluster: Cluster | None = None
+        self._cluster: ClusterState | None = None
 
     @property
     def bootstrap_servers(self) -> str:
@@ -76,11 +79,11 @@ class EmbeddedKafka:
         if self._jvm is None:
             java = await asyncio.to_thread(find_java, self._env, chosen=self._java)
             with storage_errors(self._cache_dir):
-                found = await jars.ensure(
-                    jars.pinned(), self._cache_dir, fetch=maven.fetch, progress=self._progress
+                paths = await jars.ensure(
+                    jars.pinned(), self._cache_dir, fetch=jars.fetch, progress=self._progress
                 )
-            archive = Archive(folder=self._cache_dir / "archives", java=java, jars=found)
-            self._jvm = Jvm(java=java, jars=found, archive=archive, benchmark=self._benchmark, env=self._env)
+            archive = ClassDataArchive(folder=self._cache_dir / "archives", java=java, jars=paths)
+            self._jvm = Jvm(java=java, jars=paths, archive=archive, benchmark=self._benchmark, env=self._env)
         return self._jvm
 
     async def start(self, timeout_s: float = 60) -> None:
@@ -92,7 +95,7 @@ class EmbeddedKafka:
             undo.push_async_callback(self.stop, 0)
             for node in self._nodes:
                 with storage_errors(self._data_dir):
-                    await node.lease.wait(LEASE_TIMEOUT_S, alone=self._alone)
+                    await node.lease.wait(LEASE_TIMEOUT_S, exclusive=self._exclusive)
             try:
                 async with asyncio.timeout(timeout_s):
                     await self._start_where_ports_are_free(jvm)
@@ -107,7 +110,7 @@ class EmbeddedKafka:
         """Stop all nodes in good order, and after ``timeout_s`` with kill -9."""
         if any(node.process for node in self._nodes):
             await asyncio.gather(*(node.stop(timeout_s) for node in self._nodes))
-            Run.remove(self._data_dir)
+            RunState.remove(self._data_dir)
         for node in self._nodes:
             node.lease.release()
 
@@ -145,7 +148,7 @@ class EmbeddedKafka:
         cluster = self._cluster or self._remembered()
         for attempt in range(1, PORT_ATTEMPTS + 1):
             self._configure(cluster)
-            await together(node.format(jvm, cluster.cluster_id, self._scram_users) for node in self._nodes)
+            await run_all(node.format(jvm, cluster.cluster_id, self._scram_users) for node in self._nodes)
             try:
                 await self._run(jvm, self._nodes)
             except PortTakenError:
@@ -160,16 +163,16 @@ class EmbeddedKafka:
         """Return whether other ports will do, as long as no client knows them; an earlier object's are preferred."""
         return self._cluster is None
 
-    def _remembered(self) -> Cluster:
-        found = Cluster.load(self._data_dir)
-        if found and len(found.ports) != len(self._nodes):
+    def _remembered(self) -> ClusterState:
+        cluster = ClusterState.load(self._data_dir)
+        if cluster and len(cluster.ports) != len(self._nodes):
             raise EmbeddedKafkaError(
-                f"{self._data_dir} holds a cluster of {len(found.ports)} nodes, not of {len(self._nodes)}. "
+                f"{self._data_dir} holds a cluster of {len(cluster.ports)} nodes, not of {len(self._nodes)}. "
                 "Start it with as many nodes, or choose another directory."
             )
-        return found or Cluster(cluster_id=new_cluster_id(), ports=free_ports(len(self._nodes)))
+        return cluster or ClusterState(cluster_id=new_cluster_id(), ports=free_ports(len(self._nodes)))
 
-    def _configure(self, cluster: Cluster) -> None:
+    def _configure(self, cluster: ClusterState) -> None:
         with storage_errors(self._data_dir):
             cluster.save(self._data_dir)
             for node in self._nodes:
@@ -183,8 +186,8 @@ class EmbeddedKafka:
             await node.spawn(jvm, record=node is self._nodes[0] and not self._benchmark)
         pids = {node.node_id: node.process.pid for node in self._nodes if node.process}
         with storage_errors(self._data_dir):
-            Run(address=self.bootstrap_servers, pids=pids).save(self._data_dir)
-        await together(self._until_ready(node) for node in nodes)
+            RunState(address=self.bootstrap_servers, pids=pids).save(self._data_dir)
+        await run_all(self._until_ready(node) for node in nodes)
 
     @staticmethod
     async def _check_gone(node: Node) -> None:

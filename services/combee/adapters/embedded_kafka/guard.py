@@ -1,4 +1,4 @@
-"""Become a broker that ends when nobody needs it any more; run as a script, it imports nothing of ours.
+"""The guard of a broker, which stops it when nobody needs it any more; run as a script, it imports nothing of ours.
 
 ``guard.py LEASE LOG COMMAND…`` turns into COMMAND and leaves a small twin that watches the lease file. Whoever needs
 the broker holds a lock on it, which the kernel drops when that process ends, even by kill -9. When the lock
@@ -12,7 +12,7 @@ import sys
 import time
 
 POLL_S = 0.1
-PATIENCE_S = 15.0
+STOP_TIMEOUT_S = 15.0
 FIRST_OTHER_FD, LAST_OTHER_FD = 3, 65_536
 
 
@@ -49,7 +49,7 @@ def watch(broker: int, lease: str) -> None:
 def end(broker: int) -> None:
     """Ask the broker to stop, then insist."""
     for request in (signal.SIGTERM, signal.SIGKILL):
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + STOP_TIMEOUT_S
         # The twin is its child: another parent means that it is gone, so no reused id is ever hit.
         if os.getppid() == broker:
             try:

@@ -1,4 +1,4 @@
-"""The broker's jars: pinned by SHA-256, fetched in parallel, kept in a cache, checked at every start."""
+"""The broker's jars: pinned by SHA-256, fetched from Maven in parallel, kept in a cache, checked at every start."""
 
 import asyncio
 import errno
@@ -11,14 +11,15 @@ from importlib.resources import files
 from pathlib import Path
 
 from combee.adapters.embedded_kafka.errors import DiskFullError, DownloadError, JarMismatchError
-from combee.adapters.embedded_kafka.lock import held
-from combee.adapters.embedded_kafka.waiting import together
+from combee.adapters.embedded_kafka.locks import file_lock
+from combee.adapters.embedded_kafka.waiting import run_all
 
 PINNED = "kafka-4.3.1-jars.tsv"
 PARALLEL = 8
 ATTEMPTS = 3
 # Somebody else may be fetching the same 43 MB over a slow line.
 LOCK_TIMEOUT_S = 900.0
+FETCH_TIMEOUT_S = 30
 
 Fetch = Callable[[str, Path], Path]
 Progress = Callable[[int, int], None]
@@ -66,7 +67,7 @@ async def ensure(
     if not await asyncio.to_thread(_missing, jars, folder):
         return paths
     await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
-    async with held(folder / ".lock", LOCK_TIMEOUT_S, what="the folder of Kafka's jars"):
+    async with file_lock(folder / ".lock", LOCK_TIMEOUT_S, what="the folder of Kafka's jars"):
         # Under the lock: another process may have fetched them meanwhile.
         missing = await asyncio.to_thread(_missing, jars, folder)
         await _fetch_all(missing, len(jars), folder, fetch, progress)
@@ -95,7 +96,7 @@ async def _fetch_all(
             progress(present, total)
 
     try:
-        await together(one(jar) for jar in missing)
+        await run_all(one(jar) for jar in missing)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
@@ -129,3 +130,15 @@ def _unreachable(jar: Jar, error: Exception) -> DownloadError:
         f"Could not fetch {jar.coordinate}: {error}. Check the network (HTTPS_PROXY is honoured) and start again, "
         "it goes on where it stopped; or run your own Kafka and set COMBEE_BOOTSTRAP_SERVERS."
     )
+
+
+def fetch(coordinate: str, scratch: Path) -> Path:
+    """Download ``group:artifact:version`` below ``scratch``; return the file.
+
+    Never transitively: jgo's own resolver picks other versions than Maven does.
+    """
+    from jgo.maven import MavenContext  # noqa: PLC0415 - costs 0.4 s, only needed when a jar is missing
+
+    group, artifact, version = coordinate.split(":")
+    context = MavenContext(repo_cache=scratch, timeout=FETCH_TIMEOUT_S)
+    return Path(context.project(group, artifact).at_version(version).artifact().resolve())

@@ -3,20 +3,81 @@
 import asyncio
 import shutil
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from combee.adapters.embedded_kafka.diagnosis import diagnose, tail
-from combee.adapters.embedded_kafka.errors import DiskFullError, EmbeddedKafkaError
+from combee.adapters.embedded_kafka.data_dir import ClusterState
+from combee.adapters.embedded_kafka.errors import DiskFullError, EmbeddedKafkaError, diagnose, tail
 from combee.adapters.embedded_kafka.jvm import Jvm
-from combee.adapters.embedded_kafka.lease import Lease
-from combee.adapters.embedded_kafka.ports import LOOPBACK
+from combee.adapters.embedded_kafka.locks import Lease
+from combee.adapters.embedded_kafka.ports import LOOPBACK, NodePorts
 from combee.adapters.embedded_kafka.process import BrokerProcess
-from combee.adapters.embedded_kafka.properties import LOGGING, render, server_properties
-from combee.adapters.embedded_kafka.state import Cluster
 
+FOR_EVER_MINUTES = 10 * 365 * 24 * 60
 LEAST_FREE_BYTES = 1 << 20
+
+LOGGING = """\
+rootLogger.level=WARN
+rootLogger.appenderRef.console.ref=console
+appender.console.type=Console
+appender.console.name=console
+appender.console.layout.type=PatternLayout
+appender.console.layout.pattern=%d %p %m (%c)%n
+"""
+
+
+def server_properties(
+    node_id: int, ports: Sequence[NodePorts], log_dir: Path, extra: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the properties of node ``node_id`` (from 1) of a cluster on loopback.
+
+    ``extra`` replaces; under a name that ends in ``+`` it is appended (one more listener, say).
+    """
+    own, replicas = ports[node_id - 1], str(len(ports))
+    in_sync = str(len(ports) // 2 + 1)
+    voters = (f"{n}@{LOOPBACK}:{pair.controller}" for n, pair in enumerate(ports, start=1))
+    own_properties = {
+        "process.roles": "broker,controller",
+        "node.id": str(node_id),
+        "controller.quorum.voters": ",".join(voters),
+        "listeners": f"PLAINTEXT://{LOOPBACK}:{own.broker},CONTROLLER://{LOOPBACK}:{own.controller}",
+        "advertised.listeners": f"PLAINTEXT://{LOOPBACK}:{own.broker}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "controller.listener.names": "CONTROLLER",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "log.dirs": str(log_dir),
+        "auto.create.topics.enable": "false",
+        "default.replication.factor": replicas,
+        "offsets.topic.replication.factor": replicas,
+        "offsets.topic.num.partitions": "4",
+        # Progress must outlive a holiday: a lost offset would mean work done twice.
+        "offsets.retention.minutes": str(FOR_EVER_MINUTES),
+        "transaction.state.log.replication.factor": replicas,
+        "transaction.state.log.min.isr": in_sync,
+        "transaction.state.log.num.partitions": "4",
+        "share.coordinator.state.topic.replication.factor": replicas,
+        "share.coordinator.state.topic.min.isr": in_sync,
+        "share.coordinator.state.topic.num.partitions": "1",
+        # A killed broker may only register again when the controller has given the dead one up.
+        "broker.session.timeout.ms": "1500" if len(ports) == 1 else "3000",
+        "broker.heartbeat.interval.ms": "300" if len(ports) == 1 else "500",
+        "group.initial.rebalance.delay.ms": "0",
+        "log.cleaner.dedupe.buffer.size": "2097152",
+    }
+    more = {key[:-1]: value for key, value in extra.items() if key.endswith("+")}
+    replaced = {key: value for key, value in extra.items() if not key.endswith("+")}
+    appended = {key: f"{own_properties[key]},{value}" for key, value in more.items()}
+    return own_properties | replaced | appended
+
+
+def render(properties: Mapping[str, str]) -> str:
+    """Return the text of a Java properties file."""
+    return "".join(f"{key}={_escaped(value)}\n" for key, value in properties.items())
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\")
 
 
 def node_folder(data_dir: Path, node_id: int) -> Path:
@@ -56,7 +117,7 @@ class Node:
         """Whether its process runs."""
         return self.process is not None and self.process.alive()
 
-    def configure(self, cluster: Cluster, extra: Mapping[str, str]) -> None:
+    def configure(self, cluster: ClusterState, extra: Mapping[str, str]) -> None:
         """Write its configuration, with the cluster's ports of today."""
         # What a killed JVM unpacked there would pile up.
         shutil.rmtree(self.folder / "tmp", ignore_errors=True)

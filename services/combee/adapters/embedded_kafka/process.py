@@ -1,4 +1,4 @@
-"""Processes of this machine (psutil): a broker, known by its id and a word of its command line; orphans; ports."""
+"""Processes of this machine (psutil): brokers, orphans, and who listens on a port."""
 
 import os
 import signal
@@ -69,11 +69,11 @@ def listener(port: int) -> str | None:
 
 def end_orphans(variable: str, folder: Path) -> int:
     """End, with kill -9, every process whose environment names a file below ``folder``; return how many."""
-    found = []
+    orphans = []
     for process in psutil.process_iter():
         with suppress(psutil.Error, OSError):
             if process.pid != os.getpid() and folder in Path(process.environ().get(variable, "")).parents:
                 process.kill()
-                found.append(process)
-    psutil.wait_procs(found, KILL_TIMEOUT_S)
-    return len(found)
+                orphans.append(process)
+    psutil.wait_procs(orphans, KILL_TIMEOUT_S)
+    return len(orphans)

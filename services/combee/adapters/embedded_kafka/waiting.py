@@ -1,4 +1,4 @@
-"""Waiting: for a condition with a deadline, and for several steps side by side."""
+"""Waiting for a condition with a deadline, and for several steps at once."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
@@ -20,8 +20,8 @@ async def until(condition: Callable[[], bool], timeout_s: float) -> bool:
     return True
 
 
-async def together(steps: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """Take all steps side by side; the first that fails ends the others, and its error is raised."""
+async def run_all(steps: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Run all steps at once; the first that fails cancels the others, and its error is raised."""
     try:
         async with asyncio.TaskGroup() as group:
             for step in steps:

@@ -2,6 +2,6 @@
 
 from combee.adapters.kafka.admin import KafkaAdmin, is_ready
 from combee.adapters.kafka.log import KafkaLog
-from combee.adapters.kafka.presence import Presence
+from combee.adapters.kafka.reachability import Reachability
 
-__all__ = ["KafkaAdmin", "KafkaLog", "Presence", "is_ready"]
+__all__ = ["KafkaAdmin", "KafkaLog", "Reachability", "is_ready"]

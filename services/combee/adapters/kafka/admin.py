@@ -1,4 +1,4 @@
-"""Topics as the broker has them: created, described, compared; and whether a broker is ready at all."""
+"""Administration: topics are created and described, groups and brokers looked up, readiness checked."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
@@ -71,7 +71,7 @@ class KafkaAdmin:
         return bool(code == 0)
 
     async def describe(self, topics: Iterable[str]) -> dict[str, TopicState]:
-        """Return those of these topics that there are, by name without prefix.
+        """Return those of these topics that exist, by name without prefix.
 
         Raises
         ------
@@ -113,7 +113,7 @@ class KafkaAdmin:
             )
 
     async def wait_created(self, topics: Mapping[str, int], timeout_s: float = 30.0) -> None:
-        """Wait until every broker view shows these topics with a leader each."""
+        """Wait until the metadata shows a leader for every partition of these topics."""
         async with asyncio.timeout(timeout_s), _client(self._connection.client) as client:
             while True:
                 with translated("waiting for topics"):

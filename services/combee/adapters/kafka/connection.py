@@ -1,4 +1,4 @@
-"""How to reach a cluster, and how our topic names become the broker's."""
+"""The connection settings of a cluster, and the mapping of our topic names to the broker's."""
 
 import asyncio
 import ssl
@@ -14,21 +14,21 @@ from combee.ports import ConfigurationError, Record, TopicPartition
 
 REQUEST_TIMEOUT_MS = 15_000
 FETCH_WAIT_MS = 50
-"""aiokafka keeps one fetch a broker under way, without the partitions it still holds data of: what is new
-there waits until that fetch is over. So this bounds the latency of a record, not only an idle reader's rate."""
+"""How long a fetch may wait at the broker. It bounds the latency of a record, too: aiokafka keeps one fetch per
+broker under way, and new records of partitions that are not part of it wait until it is over."""
 
 METADATA_AGE_MS = 5_000
-"""A group whose leader could not see a topic just then, because the broker had lost its leaders for a moment, gets no
-partition of it and nobody says so: the next look at the metadata does. The clients' own 5 minutes are too long."""
+"""How old metadata may become. A group whose leader does not see a topic for a moment assigns none of its partitions,
+and only fresh metadata mends that. The clients' own 5 minutes are too long."""
 
 
 START_GRACE_S = 2.0
 
 
 async def started(starting: Awaitable[None]) -> None:
-    """Start a client of aiokafka; a start that is cancelled may end first.
+    """Start a client of aiokafka; a start that is cancelled is completed first.
 
-    Cancelled in the middle, aiokafka leaves the connection of its first question open.
+    Otherwise aiokafka would leave its first connection open.
     """
     task = asyncio.ensure_future(starting)
     try:
@@ -43,7 +43,7 @@ async def started(starting: Awaitable[None]) -> None:
 def security_options(
     protocol: str, *, mechanism: str, username: str | None, password: str | None, cafile: str | Path | None
 ) -> dict[str, Any]:
-    """Return aiokafka's security arguments; the values are those of ``COMBEE_SECURITY_PROTOCOL`` and its like.
+    """Return aiokafka's security arguments from the values of ``COMBEE_SECURITY_PROTOCOL`` and the other settings.
 
     Raises
     ------
@@ -79,7 +79,7 @@ class Connection:
     slot: int = 0
     session_timeout_ms: int = 10_000
     security: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    """aiokafka's ``security_protocol``, ``sasl_*`` and ``ssl_context``, as they are."""
+    """aiokafka's ``security_protocol``, ``sasl_*`` and ``ssl_context``."""
 
     @property
     def client(self) -> dict[str, Any]:
@@ -92,12 +92,12 @@ class Connection:
 
     @property
     def principal(self) -> str:
-        """Who the broker takes this client for, in Kafka's words."""
+        """The principal that the broker sees, in Kafka's notation."""
         name = self.security.get("sasl_plain_username")
         return f"User:{name}" if name else "User:ANONYMOUS"
 
     def need(self, operation: str, *topics: str, group: str = "", transactional_id: str = "") -> Need:
-        """Return which rights a request needs, for the message where one is missing."""
+        """Return the rights that a request needs, for the message if one is missing."""
         return Need(
             principal=self.principal,
             operation=operation,

@@ -1,4 +1,4 @@
-"""A group member that never commits by itself and never lets a record through before its assignment is known."""
+"""A group member that commits only when told, and reports an assignment before any record of it."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -28,7 +28,7 @@ class _Listener(aiokafka.ConsumerRebalanceListener):  # type: ignore[misc]  # ai
 
 
 class KafkaConsumer:
-    """The ``Consumer`` port. Rebalances are handled inside ``poll``, in the caller's order of things.
+    """The ``Consumer`` port. Rebalances are handled inside ``poll``, in order with the records.
 
     aiokafka calls its listener while records may already be on their way, and a slow listener holds up the
     group. So the listener only notes the change; the next ``poll`` reports the assignment and seeks every

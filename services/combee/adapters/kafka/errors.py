@@ -1,4 +1,4 @@
-"""Kafka's errors become one of the three kinds, with the cause kept."""
+"""Kafka's errors are translated to our three kinds, with the cause kept."""
 
 import ssl
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ FENCED = (
     kafka.OutOfOrderSequenceNumber,
 )
 BROKEN_OFF = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
-"""A broker that goes down in the middle of a handshake: that heals."""
+"""A broker that goes down in the middle of a handshake: transient."""
 CREDENTIALS = (kafka.AuthenticationFailedError, kafka.SaslAuthenticationFailed)
 RIGHTS = (
     kafka.TopicAuthorizationFailedError,
@@ -38,7 +38,7 @@ REFUSED = (
     kafka.InvalidTopicError,
     ssl.SSLError,
 )
-"""With credentials and trust, what waiting does not heal. Everything else of the network is waited for."""
+"""Errors that waiting does not heal. Every other network error is transient."""
 OTHER_HOST = (62, 64)
 """OpenSSL's codes for a certificate of another name or address."""
 
@@ -110,7 +110,7 @@ def _ours(doing: str, error: Exception, need: Need | None) -> CombeeError:
 
 
 def _refusal(error: Exception, need: Need | None) -> str:
-    """Return what somebody must mend before this can work, with the remedy; empty for what may heal by itself."""
+    """Return why an operator has to act, with the remedy; empty for an error that may heal by itself."""
     if isinstance(error, RIGHTS) and need:
         return need.missing(error)
     if isinstance(error, CREDENTIALS):

@@ -1,7 +1,7 @@
-"""Compressed batches are inflated here and nowhere else, up to a bound (docs/adr/0012).
+"""Bounded decompression: compressed batches are inflated here and nowhere else (docs/design/adr/0012).
 
-aiokafka inflates whatever it fetches, however large it becomes, and raises for ever at a batch that it cannot read.
-Here such a batch becomes one record that holds the batch as it lies in the log, and the next batch follows.
+aiokafka inflates whatever it fetches, however large it becomes, and fails again and again at a batch it cannot read.
+Here such a batch becomes one record that holds its raw bytes, and reading goes on with the next batch.
 """
 
 import gzip
@@ -44,7 +44,7 @@ class InflationError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unread:
-    """What stands in for a batch: one record, at the batch's last offset, that holds it as it lies."""
+    """One record in place of a batch, at the batch's last offset; it holds the batch's raw bytes."""
 
     offset: int
     timestamp: int
@@ -74,14 +74,14 @@ class BoundedRecords:
 
     def next_batch(self) -> "BoundedBatch":
         """Return the next batch, not inflated yet."""
-        found = self._batches.next_batch()
+        batch = self._batches.next_batch()
         (length,) = struct.unpack_from(">i", self._raw, self._at + LENGTH_AT)
         begin, self._at = self._at, self._at + OVERHEAD_BYTES + length
-        return BoundedBatch(found, self._raw[begin : self._at], self)
+        return BoundedBatch(batch, self._raw[begin : self._at], self)
 
 
 class BoundedBatch:
-    """One of aiokafka's batches, but for how its records are got."""
+    """One of aiokafka's batches, with bounded decompression of its records."""
 
     def __init__(self, found: Any, raw: memoryview, records: BoundedRecords) -> None:
         self._found = found
@@ -180,5 +180,5 @@ INFLATE: Mapping[int, Callable[[bytes], bytes | memoryview]] = {
 
 
 def bound_inflation() -> None:
-    """Bound it in every aiokafka consumer of this process, Faust's too: this is where all of them unpack."""
+    """Bound decompression in every aiokafka consumer of this process, Faust's too."""
     fetcher.MemoryRecords = BoundedRecords

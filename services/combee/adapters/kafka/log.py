@@ -170,14 +170,14 @@ class KafkaLog:
             raise TransientError(f"{tp.topic}[{tp.partition}] is not readable beyond {position} yet")
 
     async def read_at(self, source: TopicPartition, offsets: Sequence[int]) -> Mapping[int, Record]:
-        found: dict[int, Record] = {}
+        records: dict[int, Record] = {}
         if not offsets:
-            return found
+            return records
         wanted = frozenset(offsets)
         async for record in self.read(source, min(wanted), max(wanted) + 1):
             if record.offset in wanted:
-                found[record.offset] = record
-        return found
+                records[record.offset] = record
+        return records
 
     async def follow(
         self, topic: str, starts: Mapping[int, int] | None = None
@@ -217,14 +217,14 @@ class KafkaLog:
         try:
             with translated(f"looking up {topic}", self._connection.need("Describe", topic)):
                 await started(client.bootstrap())
-                found = await client.fetch_all_metadata()
+                metadata = await client.fetch_all_metadata()
         finally:
             await _finished(client.close())
         start = self._connection.full("")
         return {
             name.removeprefix(start): len(known)
-            for name in found.topics()
-            if name.startswith(start) and (known := found.partitions_for_topic(name))
+            for name in metadata.topics()
+            if name.startswith(start) and (known := metadata.partitions_for_topic(name))
         }
 
     async def partition_for(self, topic: str, key: bytes) -> int:
@@ -240,14 +240,14 @@ class KafkaLog:
 
     async def offsets_at(self, topic: str, timestamp_ms: int) -> Mapping[int, int]:
         async with self._whole(topic) as (reader, theirs):
-            found = await reader.offsets_for_times(dict.fromkeys(theirs, timestamp_ms))
+            offsets = await reader.offsets_for_times(dict.fromkeys(theirs, timestamp_ms))
             ends = await reader.end_offsets(theirs)
-            return {tp.partition: found[tp].offset if found.get(tp) else ends[tp] for tp in theirs}
+            return {tp.partition: offsets[tp].offset if offsets.get(tp) else ends[tp] for tp in theirs}
 
     async def committed(self, group: str, topic: str) -> Mapping[int, int]:
         async with self._whole(topic, group) as (reader, theirs):
-            found = {tp.partition: await reader.committed(tp) for tp in theirs}
-        return {partition: offset for partition, offset in found.items() if offset is not None}
+            offsets = {tp.partition: await reader.committed(tp) for tp in theirs}
+        return {partition: offset for partition, offset in offsets.items() if offset is not None}
 
     @asynccontextmanager
     async def _whole(self, topic: str, group: str | None = None) -> AsyncIterator[tuple[Any, list[Any]]]:

@@ -1,4 +1,4 @@
-"""What ``combee doctor`` asks a cluster: what its brokers can do, how its topics' replicas are, what time it has."""
+"""Probes for ``combee doctor``: the brokers' API versions, the topics' replicas, the clock's skew."""
 
 import asyncio
 import time
@@ -23,7 +23,7 @@ PROBE_TOPIC = "doctor"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Abilities:
-    """The brokers that are known, and the newest version of each request that the one asked understands."""
+    """The brokers of the cluster, and the newest version of each request that one of them understands."""
 
     addresses: tuple[str, ...]
     requests: Mapping[int, int]
@@ -31,7 +31,7 @@ class Abilities:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replicas:
-    """How a topic is replicated; the last two count partitions."""
+    """The replication of a topic; ``leaderless`` and ``under_replicated`` count partitions."""
 
     replication_factor: int
     leaderless: int
@@ -40,14 +40,14 @@ class Replicas:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skew:
-    """How far this machine's clock is ahead of the broker's, and how exactly that is known (ms)."""
+    """How far this machine's clock is ahead of the broker's, and the error of that measurement (ms)."""
 
     ahead_ms: float
     within_ms: float
 
 
 async def abilities(connection: Connection) -> Abilities:
-    """Return who answers and what it can do."""
+    """Return the brokers and their request versions."""
     client = AIOKafkaClient(**connection.client)
     try:
         with translated("connecting"):
@@ -66,8 +66,8 @@ async def replicas(connection: Connection) -> dict[str, Replicas]:
     prefix = f"{connection.prefix}."
     async with _admin(connection) as admin:
         with translated("describing topics"):
-            found = [t for t in await admin.describe_topics() if t["topic"].startswith(prefix)]
-    return {t["topic"].removeprefix(prefix): _replicas(t["partitions"]) for t in found if t["partitions"]}
+            topics = [t for t in await admin.describe_topics() if t["topic"].startswith(prefix)]
+    return {t["topic"].removeprefix(prefix): _replicas(t["partitions"]) for t in topics if t["partitions"]}
 
 
 def _replicas(partitions: list[dict[str, Any]]) -> Replicas:
@@ -79,7 +79,7 @@ def _replicas(partitions: list[dict[str, Any]]) -> Replicas:
 
 
 async def skew(connection: Connection) -> Skew:
-    """Write one record that the broker stamps, to a topic made for it and deleted after, and compare.
+    """Measure the clock skew with one record that the broker stamps, in a topic made for it and deleted afterwards.
 
     Brokers do not tell the time, and ordinary records carry their writer's.
     """

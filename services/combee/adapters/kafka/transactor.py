@@ -1,4 +1,4 @@
-"""Writing, and a transactional id of our own per input partition (aiokafka speaks no group-generation fencing)."""
+"""Transactions, with one transactional id per input partition: aiokafka does not fence by group generation."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""From a question to an answer: limits, retries, and the request in the server's dialect."""
+"""From a question to an answer: limits, retries, and the options that a server refuses."""
 
 import time
 from collections.abc import Sequence
@@ -6,19 +6,50 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import stamina
+import structlog
 
-from combee.adapters.openai.answers import Answer, Message, estimate_tokens
 from combee.adapters.openai.connection import Connection
-from combee.adapters.openai.dialect import Options, concession, request
-from combee.adapters.openai.drain import Errand
-from combee.adapters.openai.faults import CallFailedError, RefusedError
+from combee.adapters.openai.drain import DrainScope
+from combee.adapters.openai.errors import CallFailedError, RefusedError
 from combee.adapters.openai.limits import Limits
-from combee.adapters.openai.patience import Health, Patience, Waiting
+from combee.adapters.openai.retry import RetryPolicy, RetryWaits
+from combee.adapters.openai.wire import (
+    Answer,
+    Message,
+    RequestOptions,
+    estimate_tokens,
+    option_to_drop,
+    request,
+)
 from combee.ports import ModelCall, OnModelCall, PromptTooLongError
 from combee_schemas.base import Usage
 from combee_schemas.model import Prompt
 
+_log = structlog.get_logger()
+
 NOTHING = Usage()
+
+
+class ModelHealth:
+    """Whether calls are answered; the text of the trouble while they are not."""
+
+    def __init__(self) -> None:
+        self.trouble: str | None = None
+        self.permanent = False
+
+    def failed(self, error: CallFailedError) -> None:
+        """Note a failed call; each trouble is logged once."""
+        text = str(error)
+        if text != self.trouble:
+            log = _log.error if error.permanent else _log.warning
+            log("the model does not answer", reason=text, permanent=error.permanent)
+        self.trouble, self.permanent = text, error.permanent
+
+    def answered(self) -> None:
+        """Note that the server answers."""
+        if self.trouble is not None:
+            _log.info("the model answers again")
+        self.trouble, self.permanent = None, False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +59,7 @@ class Question:
     prompt: Prompt
     messages: Sequence[Message]
     priority: int
-    errand: Errand
+    scope: DrainScope
     attempt: int = 1
 
 
@@ -40,79 +71,79 @@ class Caller:
         *,
         connection: Connection,
         limits: Limits,
-        options: Options,
-        patience: Patience,
-        health: Health,
+        options: RequestOptions,
+        policy: RetryPolicy,
+        health: ModelHealth,
         on_call: OnModelCall,
     ) -> None:
         self._connection = connection
         self._limits = limits
         self._options = options
-        self._patience = patience
+        self._policy = policy
         self._health = health
         self._on_call = on_call
-        self._given_up: dict[str, frozenset[str]] = {}
+        self._dropped: dict[str, frozenset[str]] = {}
 
     async def answer(self, question: Question) -> Answer:
         """Return the server's answer; a call that waits to be retried holds no slot."""
-        waiting = Waiting(self._patience)
+        waits = RetryWaits(self._policy)
         async for attempt in stamina.retry_context(
-            on=waiting,
+            on=waits,
             attempts=None,
             timeout=None,
-            wait_initial=self._patience.first_wait_s,
-            wait_jitter=self._patience.first_wait_s,
-            wait_max=self._patience.max_wait_s,
+            wait_initial=self._policy.first_wait_s,
+            wait_jitter=self._policy.first_wait_s,
+            wait_max=self._policy.max_wait_s,
         ):
             with attempt:
                 try:
-                    answer = await self._in_its_dialect(replace(question, attempt=attempt.num))
+                    answer = await self._with_accepted_options(replace(question, attempt=attempt.num))
                 except CallFailedError as failed:
-                    waiting.failed_at(time.monotonic())
+                    waits.failed_at(time.monotonic())
                     self._health.failed(failed)
-                    question.errand.wait()
+                    question.scope.wait()
                     raise
                 return replace(answer, usage=answer.usage.model_copy(update={"retries": attempt.num - 1}))
         raise AssertionError("stamina ends with a result or an error")
 
-    async def _in_its_dialect(self, question: Question) -> Answer:
+    async def _with_accepted_options(self, question: Question) -> Answer:
         # By kind of reply: one schema a server dislikes says nothing about the others.
         kind = question.prompt.reply_name
-        given_up = self._given_up.get(kind, frozenset())
-        while True:  # each turn gives up one more of six things, or ends
-            parameters = request(self._options, question.prompt, given_up)
+        dropped = self._dropped.get(kind, frozenset())
+        while True:  # each turn drops one more of six options, or ends
+            parameters = request(self._options, question.prompt, dropped)
             try:
                 answer = await self._call(question, parameters)
             except RefusedError as refused:
-                one = concession(parameters, refused)
-                if one is None:
+                name = option_to_drop(parameters, refused)
+                if name is None:
                     raise
-                question.errand.wait()
-                given_up |= {one}
+                question.scope.wait()
+                dropped |= {name}
             else:
-                self._given_up[kind] = given_up
+                self._dropped[kind] = dropped
                 return answer
 
     async def _call(self, question: Question, parameters: dict[str, object]) -> Answer:
         estimated = estimate_tokens(*question.messages)
         async with self._limits.hold(priority=question.priority, tokens=estimated):
-            question.errand.call()
+            question.scope.call()
             began_s = time.monotonic()
             try:
                 answer = await self._connection.ask(parameters, question.messages)
             except CallFailedError:
-                self._tell("failed", began_s, question)
+                self._report("failed", began_s, question)
                 raise
             except (RefusedError, PromptTooLongError):
-                self._tell("refused", began_s, question)
+                self._report("refused", began_s, question)
                 self._health.answered()
                 raise
-        self._tell("answered", began_s, question, answer.usage)
+        self._report("answered", began_s, question, answer.usage)
         self._health.answered()
         self._limits.settle(estimated=estimated, used=answer.usage.tokens_in + answer.usage.tokens_out)
         return answer
 
-    def _tell(
+    def _report(
         self,
         outcome: Literal["answered", "failed", "refused"],
         began_s: float,

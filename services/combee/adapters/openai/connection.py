@@ -11,10 +11,10 @@ from urllib.parse import urlsplit
 
 import openai
 
-from combee.adapters.openai.answers import Answer, Message, listed_models, read_answer
-from combee.adapters.openai.faults import SHOWN_CHARS, CallFailedError, Refusal, classify, redact
+from combee.adapters.openai.errors import SHOWN_CHARS, CallFailedError, Refusal, classify, redact
 from combee.adapters.openai.names import is_loopback
-from combee.adapters.openai.retry_after import retry_after_s
+from combee.adapters.openai.retry import retry_after_s
+from combee.adapters.openai.wire import Answer, Message, listed_models, read_answer
 from combee.ports import CombeeError
 
 GZIP = "gzip"

@@ -1,4 +1,4 @@
-"""Draining: what waits is interrupted, what has a reply under way is not."""
+"""Draining: what waits is interrupted, a call that is under way is not."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -7,12 +7,12 @@ from contextlib import asynccontextmanager
 from combee.ports import DrainingError
 
 
-class Errand:
-    """One question, as the drain sees it: waiting, or with a call under way."""
+class DrainScope:
+    """One question to the model: it waits, or has a call under way."""
 
-    def __init__(self, drain: "Drain", scope: asyncio.Timeout) -> None:
+    def __init__(self, drain: "Drain", waiting: asyncio.Timeout) -> None:
         self._drain = drain
-        self._scope = scope
+        self._waiting = waiting
         self._under_way = False
 
     def call(self) -> None:
@@ -28,7 +28,7 @@ class Errand:
     def interrupt(self) -> None:
         """End the wait."""
         if not self._under_way:
-            self._scope.reschedule(asyncio.get_running_loop().time())
+            self._waiting.reschedule(asyncio.get_running_loop().time())
 
 
 class Drain:
@@ -36,13 +36,13 @@ class Drain:
 
     def __init__(self) -> None:
         self._started = False
-        self._open: set[Errand] = set()
+        self._open: set[DrainScope] = set()
 
     def start(self) -> None:
         """Start no further call."""
         self._started = True
-        for errand in self._open:
-            errand.interrupt()
+        for scope in self._open:
+            scope.interrupt()
 
     def refuse(self) -> None:
         """Raise DrainingError once the drain has started."""
@@ -50,20 +50,20 @@ class Drain:
             raise DrainingError("the worker is stopping; the next one asks again")
 
     @asynccontextmanager
-    async def errand(self) -> AsyncIterator[Errand]:
+    async def scope(self) -> AsyncIterator[DrainScope]:
         """Open a question."""
         self.refuse()
         # A time-out without a time is an interruption that asyncio already keeps apart from the caller's.
-        scope = asyncio.timeout(None)
+        waiting = asyncio.timeout(None)
         try:
-            async with scope:
-                errand = Errand(self, scope)
-                self._open.add(errand)
+            async with waiting:
+                scope = DrainScope(self, waiting)
+                self._open.add(scope)
                 try:
-                    yield errand
+                    yield scope
                 finally:
-                    self._open.discard(errand)
+                    self._open.discard(scope)
         except TimeoutError:
-            if scope.expired():
+            if waiting.expired():
                 self.refuse()
             raise

@@ -1,16 +1,15 @@
-"""A language model: one question, with limits, retries, re-ask and parsing inside."""
+"""The language model port on an OpenAI-compatible server: limits, retries, one re-ask, parsing."""
 
 import asyncio
 
-from combee.adapters.openai.answers import Message
-from combee.adapters.openai.caller import Caller, Question
+from combee.adapters.openai.caller import Caller, ModelHealth, Question
 from combee.adapters.openai.connection import Connection
-from combee.adapters.openai.dialect import Options
 from combee.adapters.openai.drain import Drain
 from combee.adapters.openai.limits import Limits
 from combee.adapters.openai.names import resolve_model
-from combee.adapters.openai.patience import Health, Patience
 from combee.adapters.openai.replies import UnusableError, read_reply, read_small_reply
+from combee.adapters.openai.retry import RetryPolicy
+from combee.adapters.openai.wire import Message, RequestOptions
 from combee.ports import OnModelCall, PoisonError, PromptTooLongError
 from combee_schemas.base import Usage
 from combee_schemas.model import Prompt, Reply
@@ -52,7 +51,7 @@ class OpenAIModel:
     ) -> None:
         name, url, key = resolve_model(model, base_url, api_key)
         self._name = name
-        self._health = Health()
+        self._health = ModelHealth()
         self._drain = Drain()
         self._connection = Connection(
             base_url=url,
@@ -68,10 +67,10 @@ class OpenAIModel:
                 requests_per_minute=requests_per_minute,
                 tokens_per_minute=tokens_per_minute,
             ),
-            options=Options(
+            options=RequestOptions(
                 model=name, max_output_tokens=max_output_tokens, temperature=temperature, seed=seed
             ),
-            patience=Patience(
+            policy=RetryPolicy(
                 first_wait_s=first_wait_s,
                 max_wait_s=max_wait_s,
                 permanent_wait_s=permanent_wait_s,
@@ -114,9 +113,9 @@ class OpenAIModel:
             If the drain started before the call did.
         """
         spent, problem, messages = Usage(), "", _first(prompt)
-        async with self._drain.errand() as errand:
+        async with self._drain.scope() as scope:
             for re_asks in (0, 1):
-                question = Question(prompt=prompt, messages=messages, priority=priority, errand=errand)
+                question = Question(prompt=prompt, messages=messages, priority=priority, scope=scope)
                 try:
                     answer = await self._caller.answer(question)
                 except PromptTooLongError:
@@ -138,7 +137,7 @@ class OpenAIModel:
                 else:
                     return Reply(body=body, usage=spent)
                 if not re_asks:
-                    errand.wait()
+                    scope.wait()
         raise UnusableReplyError(f"the model's reply stayed unusable: {problem}", spent)
 
     def drain(self) -> None:

@@ -1,4 +1,4 @@
-"""Model strings as users know them: ``openai/gpt-4.1-mini``, ``ollama:llama3``, or the server's own name."""
+"""Model names as users write them: ``openai/gpt-4.1-mini``, ``ollama:llama3``, or the server's own name."""
 
 import ipaddress
 import re

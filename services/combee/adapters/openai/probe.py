@@ -1,16 +1,15 @@
-"""What a server can do: whether it has a model, and in which forms a reply can be asked for."""
+"""Probes of a model server: whether it has a model, and which response formats it supports."""
 
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from combee.adapters.openai.answers import Answer
 from combee.adapters.openai.connection import Connection
-from combee.adapters.openai.dialect import Options, concession, request
-from combee.adapters.openai.faults import CallFailedError, RefusedError
+from combee.adapters.openai.errors import CallFailedError, RefusedError
 from combee.adapters.openai.names import resolve_model
 from combee.adapters.openai.replies import UnusableError, read_reply
+from combee.adapters.openai.wire import Answer, RequestOptions, option_to_drop, request
 from combee.ports import CombeeError
 from combee_schemas.model import Prompt
 
@@ -18,7 +17,7 @@ Form = Literal["json_schema", "json_object", "text"]
 Outcome = Literal["works", "ignored", "refused", "failed"]
 """ignored: it answered, and not in this form; failed: no answer."""
 
-GIVEN_UP: Mapping[Form, frozenset[str]] = {
+DROPPED: Mapping[Form, frozenset[str]] = {
     "json_schema": frozenset(),
     "json_object": frozenset({"json_schema"}),
     "text": frozenset({"json_schema", "json_object"}),
@@ -83,20 +82,24 @@ async def try_forms(
         base_url=url,
         api_key=key,
         timeout_s=timeout_s,
-        concurrency=len(GIVEN_UP),
+        concurrency=len(DROPPED),
         max_reply_bytes=MAX_REPLY_BYTES,
     )
-    options = Options(model=name, max_output_tokens=None, temperature=0.0, seed=None)
+    options = RequestOptions(model=name, max_output_tokens=None, temperature=0.0, seed=None)
     try:
-        tried = await asyncio.gather(*(_try(connection, options, prompt, gone) for gone in GIVEN_UP.values()))
+        tried = await asyncio.gather(
+            *(_try(connection, options, prompt, dropped) for dropped in DROPPED.values())
+        )
     finally:
         await connection.close()
-    return dict(zip(GIVEN_UP, tried, strict=True))
+    return dict(zip(DROPPED, tried, strict=True))
 
 
-async def _try(connection: Connection, options: Options, prompt: Prompt, given_up: frozenset[str]) -> Tried:
+async def _try(
+    connection: Connection, options: RequestOptions, prompt: Prompt, dropped: frozenset[str]
+) -> Tried:
     try:
-        answer = await _asked(connection, options, prompt, given_up)
+        answer = await _asked(connection, options, prompt, dropped)
     except RefusedError as refused:
         return Tried(outcome="refused", trouble=str(refused))
     except CombeeError as error:
@@ -109,16 +112,16 @@ async def _try(connection: Connection, options: Options, prompt: Prompt, given_u
 
 
 async def _asked(
-    connection: Connection, options: Options, prompt: Prompt, given_up: frozenset[str]
+    connection: Connection, options: RequestOptions, prompt: Prompt, dropped: frozenset[str]
 ) -> Answer:
-    """Ask; an option the server refuses is given up, the form of the reply is not."""
+    """Ask; an option the server refuses is dropped, the form of the reply is not."""
     messages = ({"role": "system", "content": prompt.system}, {"role": "user", "content": prompt.user})
-    while True:  # each turn gives up one more option, or ends
-        parameters = request(options, prompt, given_up)
+    while True:  # each turn drops one more option, or ends
+        parameters = request(options, prompt, dropped)
         try:
             return await connection.ask(parameters, messages)
         except RefusedError as refused:
-            one = concession(parameters, refused)
-            if one is None or one in GIVEN_UP["text"]:
+            name = option_to_drop(parameters, refused)
+            if name is None or name in DROPPED["text"]:
                 raise
-            given_up |= {one}
+            dropped |= {name}

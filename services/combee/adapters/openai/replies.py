@@ -1,4 +1,4 @@
-"""From what a model said to a reply that can be used; weak models are helped, cut-off replies never adopted."""
+"""Replies are read from a model's answer; broken JSON is repaired, a cut-off reply is never used."""
 
 import json
 import re
@@ -8,7 +8,7 @@ from typing import Any
 
 import json_repair
 
-from combee.adapters.openai.answers import Answer
+from combee.adapters.openai.wire import Answer
 from combee_schemas.model import Prompt
 
 CUT_OFF = frozenset({"length", "max_tokens"})

@@ -1,54 +1,35 @@
 """``combee dlq retry`` and ``drop``: what becomes of dead letters; both go down in the log, and once only."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from typing import Annotated, Any
 
 import typer
 
 from combee.cli.console import REJECTED, clean, output, print_json, reading
-from combee.cli.dlq.select import Filters, Reason, Service, checked_id
 from combee.cli.dlq.view import decision, place_text
 from combee.cli.options import AsJson, Servers
-from combee.cli.playbook.lookup import newest_snapshots
 from combee.clock import SystemClock
-from combee.commands import resending
-from combee.commands.resending import Refused
-from combee.core.dead_letters.resending import PLANNED
+from combee.commands import dead_letters
+from combee.commands.dead_letters import Decided, Filters
+from combee.core.commands import RefusedError
 from combee.core.redact import redacted
-from combee.inspection import dead_letters
-from combee.inspection.dead_letters import Found
-from combee.ports import FatalError, Log
+from combee.ports import FatalError
 from combee.settings.loading import Settings, load_settings
-from combee_schemas.dead_letter import LetterId, Resolution
+from combee_schemas.dead_letter import LetterId, Resolution, letter_id
 
-AT_ONCE = 100
-"""Dead letters in memory with their bytes; an interruption between two such lots repeats nothing."""
-
-
-@dataclass(slots=True)
-class Decided:
-    """What came of a verb."""
-
-    done: list[Resolution] = field(default_factory=list)
-    before: list[Resolution] = field(default_factory=list)
-    """Decisions that had been taken already: they hold, and nothing changes."""
-    refused: list[Refused] = field(default_factory=list)
-
-    def as_json(self, verb: str) -> dict[str, Any]:
-        """Return the documented shape."""
-        return {
-            verb: [_row(one) for one in self.done],
-            "unchanged": [_row(one) for one in self.before],
-            "refused": [{"id": str(one.id), "why": redacted(one.why)} for one in self.refused],
-        }
+Service = Annotated[str | None, typer.Option(help="only those of this service, such as reflect")]
+Reason = Annotated[str | None, typer.Option(help="only those whose reason contains this")]
 
 
-def _row(one: Resolution) -> dict[str, Any]:
-    origin = {"topic": one.origin_topic, "partition": one.origin_partition, "offset": one.origin_offset}
-    shown = {"record_id": redacted(one.record_id), "playbook": one.playbook, "origin": origin}
-    return {"id": str(one.letter), **shown, **decision(one)}
+def checked_id(text: str) -> LetterId:
+    """Return a dead letter's id, or refuse it as wrong usage."""
+    found = letter_id(text)
+    if found is None:
+        raise typer.BadParameter(f"{text!r} is no dead letter's id; 'combee dlq list' shows them")
+    return found
 
 
 def register(dlq: typer.Typer) -> None:
@@ -73,7 +54,8 @@ def retry(
         raise typer.BadParameter("--service and --reason choose among --all")
     wanted = [checked_id(one) for one in ids or ()]
     settings = load_settings(bootstrap_servers=bootstrap_servers)
-    decided = asyncio.run(_retry(settings, wanted, Filters(service=service, reason=reason)))
+    chosen = wanted or Filters(service=service, reason=reason)
+    decided = asyncio.run(_retry(settings, chosen))
     _show(decided, "retried", as_json=as_json)
 
 
@@ -90,69 +72,54 @@ def drop(
     _show(asyncio.run(_drop(settings, wanted, note)), "dropped", as_json=as_json)
 
 
-async def _retry(settings: Settings, wanted: Sequence[LetterId], filters: Filters) -> Decided:
+async def _retry(settings: Settings, chosen: Sequence[LetterId] | Filters) -> Decided:
     from combee.cli.log import open_log  # noqa: PLC0415 - --help stays quick
 
-    decided = Decided()
     async with open_log(settings) as (log, _):
-        with reading() as progress:
-            known = await dead_letters.resolutions(log)
-            ids = wanted or await _open(log, filters, known)
-            done = 0
-            async for found in _lots(log, ids, known, decided):
-                decisions, refused = await resending.retry(
-                    log, SystemClock(), found, await _published(log, found)
-                )
-                decided.done += decisions
-                decided.refused += refused
-                done += len(found)
-                progress("sent again", done, len(ids))
-    return decided
+        with reading() as progress, _known_letters():
+            return await dead_letters.retry(
+                log, SystemClock(), chosen, on_progress=partial(progress, "sent again")
+            )
 
 
 async def _drop(settings: Settings, wanted: Sequence[LetterId], note: str) -> Decided:
     from combee.cli.log import open_log  # noqa: PLC0415 - --help stays quick
 
-    decided = Decided()
     async with open_log(settings) as (log, _):
-        known = await dead_letters.resolutions(log)
-        async for found in _lots(log, wanted, known, decided):
-            decided.done += await resending.drop(log, SystemClock(), found, note)
-    return decided
+        with _known_letters():
+            return await dead_letters.drop(log, SystemClock(), wanted, note)
 
 
-async def _open(log: Log, filters: Filters, known: dict[LetterId, Resolution]) -> list[LetterId]:
-    found = dead_letters.letters(log, lambda _read, _total: None)
-    return [one.id async for one in found if filters.match(one, known.get(one.id))]
+@contextmanager
+def _known_letters() -> Iterator[None]:
+    """Say what helps where there is no such dead letter."""
+    try:
+        yield
+    except RefusedError as error:
+        raise FatalError(f"{error}; 'combee dlq list' shows what there is") from error
 
 
-async def _lots(
-    log: Log, ids: Sequence[LetterId], known: dict[LetterId, Resolution], decided: Decided
-) -> AsyncIterator[Sequence[Found]]:
-    """Yield the dead letters that nothing was decided about, lot by lot."""
-    once = list(dict.fromkeys(ids))
-    decided.before += [known[one] for one in once if one in known]
-    undecided = [one for one in once if one not in known]
-    for start in range(0, len(undecided), AT_ONCE):
-        lot = undecided[start : start + AT_ONCE]
-        found = await dead_letters.letters_at(log, lot)
-        missing = [str(one) for one in lot if one not in found]
-        if missing:
-            raise FatalError(
-                f"there is no dead letter {', '.join(missing)}; 'combee dlq list' shows what there is"
-            )
-        yield [found[one] for one in lot]
+def _document(decided: Decided, verb: str) -> dict[str, Any]:
+    """Return the documented shape."""
+    return {
+        verb: [_row(resolution) for resolution in decided.done],
+        "unchanged": [_row(resolution) for resolution in decided.before],
+        "refused": [{"id": str(refused.id), "why": redacted(refused.why)} for refused in decided.refused],
+    }
 
 
-async def _published(log: Log, found: Sequence[Found]) -> dict[str, int]:
-    """Return the last batch with a version by playbook, if any of these records belongs to a batch."""
-    if not any(one.letter and one.letter.origin_topic in PLANNED for one in found):
-        return {}
-    return {name: one.batch_sequence for name, one in (await newest_snapshots(log)).items()}
+def _row(resolution: Resolution) -> dict[str, Any]:
+    origin = {
+        "topic": resolution.origin_topic,
+        "partition": resolution.origin_partition,
+        "offset": resolution.origin_offset,
+    }
+    shown = {"record_id": redacted(resolution.record_id), "playbook": resolution.playbook, "origin": origin}
+    return {"id": str(resolution.letter), **shown, **decision(resolution)}
 
 
 def _show(decided: Decided, verb: str, *, as_json: bool) -> None:
-    shown = decided.as_json(verb)
+    shown = _document(decided, verb)
     if as_json:
         print_json(shown)
     else:

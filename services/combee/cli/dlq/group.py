@@ -9,11 +9,12 @@ import typer
 from rich.table import Table
 
 from combee.cli.console import clean, output, print_json, reading
-from combee.cli.dlq import decide as dlq_decide
-from combee.cli.dlq.select import Filters, Reason, Service, checked_id
+from combee.cli.dlq import decide
+from combee.cli.dlq.decide import Reason, Service, checked_id
 from combee.cli.dlq.view import in_full, place_text, summary
 from combee.cli.options import AsJson, Servers
 from combee.clock import moment
+from combee.commands.dead_letters import Filters
 from combee.inspection import dead_letters
 from combee.ports import FatalError
 from combee.settings.loading import Settings, load_settings
@@ -24,7 +25,7 @@ dlq = typer.Typer(help="Dead letters: list, show, retry, drop.", no_args_is_help
 
 def register(app: typer.Typer) -> None:
     """Add the verbs."""
-    dlq_decide.register(dlq)
+    decide.register(dlq)
     app.add_typer(dlq, name="dlq")
 
 

@@ -21,7 +21,7 @@ from combee.core.diagnosis.surroundings import judge_disk, judge_settings, judge
 from combee.local.deployment import Deployment, complaints
 from combee.local.stack_file import data_dir
 from combee.ports import CombeeError
-from combee.sdk.environment import VARIABLES
+from combee.sdk.address import VARIABLES
 from combee.settings.group import NAMED_BY, file_values
 from combee.settings.loading import GROUPS, Settings, environment
 from combee.telemetry.logs import configure_logs

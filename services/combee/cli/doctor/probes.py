@@ -8,12 +8,12 @@ from combee.adapters.kafka import KafkaAdmin, KafkaLog
 from combee.adapters.kafka.connection import Connection
 from combee.adapters.kafka.probe import abilities, replicas, skew
 from combee.adapters.openai.probe import Form, try_forms
-from combee.cli.playbook.lookup import newest_playbooks
 from combee.clock import SystemClock
 from combee.core.diagnosis import Check, cluster, flow, unanswered
 from combee.core.diagnosis import surroundings as around
 from combee.core.methods import ace
 from combee.core.redact import redacted
+from combee.history import newest_playbooks
 from combee.inspection.batches import unpublished
 from combee.inspection.dead_letters import recent_letters
 from combee.inspection.lag import INPUTS, Lags

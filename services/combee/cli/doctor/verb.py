@@ -43,7 +43,7 @@ def doctor(
     try:
         settings = load_settings(model=model, base_url=base_url, bootstrap_servers=bootstrap_servers)
     except SettingsError as error:
-        remedy = "correct it; docs/settings.md has every setting"
+        remedy = "correct it; docs/reference/settings.md has every setting"
         checks = [Check(name="settings", verdict="fail", says=redacted(str(error)), remedy=remedy)]
     else:
         from combee.cli.doctor.examine import examine  # noqa: PLC0415

@@ -2,9 +2,8 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from uuid import uuid4
 
-from combee.commands.sending import issuer
+from combee.cli.sending import commands_on
 from combee.core.formats.intake import Item, Sample, verdict
 from combee.core.formats.items import earlier_ids, learned_id, outgoing, own_id
 from combee.core.methods import ace
@@ -23,9 +22,7 @@ from combee.inspection.learned import (
 )
 from combee.inspection.tracker import Tracker
 from combee.ports import Clock, LanguageModel, Log, PoisonError
-from combee_schemas import topics
 from combee_schemas.base import Shown, Usage
-from combee_schemas.command import Command
 from combee_schemas.model import Reply
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import Reflection
@@ -156,15 +153,10 @@ class Learning:
         await self._log.produce(outgoing(trace))
 
     async def _flush(self, playbook: str, through: int) -> None:
-        command = Command(
-            command_id=f"flush-{uuid4().hex}",
-            playbook=playbook,
-            kind="flush",
-            through_offset=through,
-            issued_at_ms=self._clock.now_ms(),
-            issued_by=issuer(),
-        )
-        await self._log.produce(topics.COMMANDS.record(command))
+        commands = commands_on(self._log, self._clock)
+        decision = await commands.flush(playbook, through)
+        if decision.command is not None:
+            await commands.send(decision.command)
 
     def report(self, tracker: Tracker, new: Mapping[str, Item]) -> Report:
         """Return what became of ``new``, once it is settled."""

@@ -17,12 +17,12 @@ from combee.backends import connection, language_model
 from combee.cli.console import remark
 from combee.cli.learn.learning import Learning
 from combee.cli.log import open_log
-from combee.cli.playbook.lookup import newest_playbook
 from combee.clock import SystemClock
 from combee.core.diagnosis import flow
 from combee.core.formats.intake import Item, Sample
 from combee.core.methods.method import Method
 from combee.core.playbook.components import misfit
+from combee.history import newest_playbook
 from combee.inspection.learned import Progress
 from combee.local.deployment import complaints
 from combee.local.preflight import check, require_model

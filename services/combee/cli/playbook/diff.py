@@ -10,10 +10,11 @@ from rich.text import Text
 
 from combee.cli.console import clean, output, print_json
 from combee.cli.options import AsJson, Name, Servers, refs
-from combee.cli.playbook.lookup import resolved, versions, wanted
+from combee.cli.playbook.lookup import resolved, wanted
 from combee.core.formats.text import split_lines
 from combee.core.playbook.apply import empty
 from combee.core.playbook.comparison import Comparison, Counted, Reworded, compare
+from combee.history import History
 from combee.ports import Log
 from combee.settings.loading import Settings, load_settings
 from combee_schemas.playbook import Playbook
@@ -58,9 +59,8 @@ async def _diff(settings: Settings, name: str, before: str | None, after: str | 
 
 async def compared(log: Log, older: Playbook, newer: Playbook) -> Comparison:
     """Return what differs; the versions in between say how entries left."""
-    inside = range(older.version + 1, newer.version)
-    between = [one async for one in versions(log, newer.name) if one.version in inside] if inside else []
-    return compare(older, newer, between)
+    places = older.history_offset + 1, newer.history_offset
+    return compare(older, newer, [version async for version in History(log).between(newer.name, *places)])
 
 
 async def _before(log: Log, newer: Playbook) -> Playbook:

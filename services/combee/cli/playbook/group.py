@@ -1,21 +1,20 @@
 """``combee playbook``: what there is, what changed, and what a person may change."""
 
 import asyncio
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from combee.cli.console import output, print_json
 from combee.cli.options import AsJson, FormOrNone, Label, Name, Servers, Version, as_format
-from combee.cli.playbook import convert, diff, editing, importing, labelling, undoing, watch
-from combee.cli.playbook.files import deliver, written
-from combee.cli.playbook.lookup import labels, newest_playbooks, resolved, versions, wanted
+from combee.cli.playbook import diff, edit, import_export, undo, watch
+from combee.cli.playbook import labels as label_verbs
+from combee.cli.playbook.files import written
+from combee.cli.playbook.lookup import chosen, labels, wanted
 from combee.cli.playbook.view import full_view, history_table, list_row, list_table, version_row
-from combee.core.formats.files import natural_form
 from combee.core.playbook.retention import is_falling
+from combee.history import History, newest_playbooks
 from combee.settings.loading import Settings, load_settings
-from combee_schemas.playbook import Playbook
 
 playbook = typer.Typer(
     help="Playbooks: read, compare, export, import, edit, label, undo.", no_args_is_help=True
@@ -73,7 +72,7 @@ def show(
         else:
             output().print(history_table(rows))
         return
-    found = asyncio.run(_wanted(settings, name, version, label))
+    found = asyncio.run(chosen(settings, name, version, label))
     if as_json:
         falling = is_falling(found.retention_recent)
         print_json({**found.model_dump(mode="json"), "retention_falling": falling})
@@ -83,41 +82,15 @@ def show(
         output().print(full_view(found))
 
 
-async def _wanted(settings: Settings, name: str, version: int | None, label: str | None) -> Playbook:
-    from combee.cli.log import open_log  # noqa: PLC0415 - --help stays quick
-
-    if version is not None and label is not None:
-        raise typer.BadParameter("--version and --label name two versions: give one of them")
-    async with open_log(settings) as (log, _):
-        return await resolved(log, name, label) if label else await wanted(log, name, version)
-
-
 async def _history(settings: Settings, name: str) -> list[dict[str, Any]]:
     from combee.cli.log import open_log  # noqa: PLC0415 - --help stays quick
 
     async with open_log(settings) as (log, _):
-        rows = [version_row(one) async for one in versions(log, name)]
+        rows = [version_row(version) async for version in History(log).between(name, 0)]
         if not rows:
             await wanted(log, name)
         return rows
 
 
-@playbook.command(epilog="Example: combee playbook export support/refunds --format md --out refunds.md")
-def export(
-    name: Name,
-    *,
-    version: Version = None,
-    label: Label = None,
-    form: FormOrNone = None,
-    out: Annotated[Path | None, typer.Option(help="write it here instead of standard output")] = None,
-    bootstrap_servers: Servers = None,
-    as_json: AsJson = False,
-) -> None:
-    """Write one version, the newest by default, in one of the formats that others read."""
-    settings = load_settings(bootstrap_servers=bootstrap_servers)
-    found = asyncio.run(_wanted(settings, name, version, label))
-    deliver(found, as_format(form) if form else natural_form(found), out, as_json=as_json)
-
-
-for part in (diff, watch, importing, convert, editing, labelling, undoing):
+for part in (diff, watch, import_export, edit, label_verbs, undo):
     part.register(playbook)

@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from combee.cli.console import clean
+from combee.cli.console import clean, output
 from combee.clock import moment
 from combee.core.formats.render import section_order
 from combee.core.playbook import retention
@@ -124,6 +124,11 @@ def version_title(playbook: Playbook) -> str:
         f"{playbook.name} version {playbook.version}: {len(playbook.entries)} entries;"
         f" from {origin}{degraded}{when}; {changes_text(Counter(change.kind for change in playbook.changes))}"
     )
+
+
+def tell_version(playbook: Playbook, *, changed: bool) -> None:
+    """Say which version a command made, or that it changed nothing."""
+    output().print(("" if changed else "unchanged: ") + version_title(playbook), markup=False, soft_wrap=True)
 
 
 def calls_text(used: Usage, planned: int) -> str:

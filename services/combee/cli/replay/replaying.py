@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
-from combee.cli.playbook.lookup import newest_snapshots, versions
 from combee.core.batching.plan import make_plan
 from combee.core.canonical import canonical
 from combee.core.identity import content_id
+from combee.history import History, messages, newest_snapshots, partition_of
 from combee.inspection.tracker import StalledError
-from combee.ports import FatalError, Log, Outgoing, Record, TopicPartition
+from combee.ports import FatalError, Log, Outgoing, Record
 from combee_schemas import topics
 from combee_schemas.base import Message
 from combee_schemas.batch import Batch
@@ -88,7 +88,7 @@ class Replay:
         FatalError
             If there is nothing to replay, or it has expired.
         """
-        self.steps = [_step(one) async for one in versions(self._source, self._name)]
+        self.steps = [_step(one) async for one in History(self._source).between(self._name, 0)]
         if not self.steps:
             raise FatalError(
                 f"{self._name} has no version to replay; 'combee playbook list' names those that have"
@@ -158,8 +158,7 @@ class Replay:
         return update.model_copy(update={"plan": make_plan(batch, place), "seen": tuple(seen)})
 
     async def _members(self, batch: Batch) -> list[Record]:
-        number = await self._source.partition_for(topics.REFLECTIONS.name, self._name.encode())
-        source = TopicPartition(topic=topics.REFLECTIONS.name, partition=number)
+        source = await partition_of(self._source, topics.REFLECTIONS, self._name)
         found = await self._source.read_at(source, sorted(one.offset for one in batch.members))
         if len(found) < len(batch.members):
             missing = len(batch.members) - len(found)
@@ -169,19 +168,14 @@ class Replay:
         return [found[at] for at in sorted(found)]
 
     async def _command(self, step: Step) -> None:
-        number = await self._source.partition_for(topics.COMMANDS.name, self._name.encode())
-        source = TopicPartition(topic=topics.COMMANDS.name, partition=number)
+        source = await partition_of(self._source, topics.COMMANDS, self._name)
         found = await self._source.read_at(source, [step.command_offset])
         if step.command_offset not in found:
             raise FatalError(f"the command behind version {step.version} has expired: it cannot be replayed")
         await self._target.produce(_again(found[step.command_offset]))
 
     async def _all(self, topic: Topic[M]) -> list[M]:
-        number = await self._source.partition_for(topic.name, self._name.encode())
-        source = TopicPartition(topic=topic.name, partition=number)
-        return [
-            one async for record in self._source.read(source, 0) for one in topic.under(self._name, [record])
-        ]
+        return [message async for message in messages(self._source, topic, self._name)]
 
     async def _next(
         self, topic: Topic[M], since: Mapping[int, int], wanted: Callable[[M], bool]

@@ -1,6 +1,6 @@
 """The method: how prompts are written and replies are read. A method is a module (or object) with these names.
 
-``ace`` and ``gepa`` are built in; others are found by entry point (``combee.methods``), see docs/methods.md.
+``ace`` and ``gepa`` are built in; others are found by entry point (``combee.methods``), see docs/guide/own-method.md.
 """
 
 from collections.abc import Mapping, Sequence

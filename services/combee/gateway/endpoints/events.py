@@ -15,6 +15,7 @@ from sse_starlette import EventSourceResponse, ServerSentEvent
 from sse_starlette.sse import SendTimeoutError
 from starlette.types import Receive, Scope, Send
 
+from combee.core.commands import is_deleted
 from combee.core.formats.files import Format
 from combee.gateway import playbooks
 from combee.gateway.access.access import allowed, check_touch
@@ -150,7 +151,7 @@ class _Stream(EventSourceResponse):
 
 def _event(version: Playbook, form: Format) -> bytes:
     place = f"{version.version}@{version.history_offset}"
-    if version.origin == playbooks.DELETED:
+    if is_deleted(version):
         return _encoded("deleted", DeletedEvent(name=version.name, version=version.version), place)
     about = VersionEvent(
         name=version.name, version=version.version, format=form, created_at_ms=version.created_at_ms

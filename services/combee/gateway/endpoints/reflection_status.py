@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -13,6 +14,7 @@ from combee.gateway.access.access import allowed, check_touch
 from combee.gateway.access.keys import Caller
 from combee.gateway.context import Context
 from combee.gateway.problems import not_found, problems, unavailable
+from combee.history import messages, partition_of
 from combee.ports import Record, TopicPartition
 from combee_schemas import topics
 from combee_schemas.base import PlaybookName, Value
@@ -89,13 +91,12 @@ class ReflectionStatusLookup:
         return found
 
     async def _found(self, name: str, one: str) -> ReflectionStatus | None:
-        end = (await self._context.log.ends(topics.BATCHES.name))[
-            await self._partition(topics.BATCHES.name, name)
-        ]
+        source = await partition_of(self._context.log, topics.BATCHES, name)
+        end = (await self._context.log.ends(source.topic))[source.partition]
         recent = max(0, end - RECENT)
         through = self._context.playbooks.latest(name).through_offset
         manifest, repeats = None, 0
-        async for batch in self._batches(name, recent, end):
+        async for batch in messages(self._context.log, topics.BATCHES, name, recent, end):
             through = max(through, batch.through_offset)
             repeats += sum(member.reflection_id == one for member in batch.dropped)
             manifest = _in(batch, one) or manifest
@@ -110,30 +111,16 @@ class ReflectionStatusLookup:
             buried = await self._buried(name, one, 0, attempt)
             if buried is not None:
                 return buried
-            async for batch in self._batches(name, 0, recent):
+            async for batch in messages(self._context.log, topics.BATCHES, name, 0, recent):
                 manifest = _in(batch, one) or manifest
         return await self._batched(name, one, manifest, repeats) if manifest else None
 
     # ---- the topics
 
-    async def _partition(self, topic: str, name: str) -> int:
-        return await self._context.log.partition_for(topic, name.encode())
-
-    async def _batches(self, name: str, start: int, end: int) -> AsyncIterator[Batch]:
-        source = TopicPartition(
-            topic=topics.BATCHES.name, partition=await self._partition(topics.BATCHES.name, name)
-        )
-        if start < end:
-            async for record in self._context.log.read(source, start, end):
-                for batch in topics.BATCHES.under(name, [record]):
-                    yield batch
-
     async def _records(self, name: str, one: str, start: int) -> AsyncIterator[Record]:
         """Yield the records of a reflection that no batch has covered yet."""
-        topic = topics.REFLECTIONS.name
-        async for record in self._context.log.read(
-            TopicPartition(topic=topic, partition=await self._partition(topic, name)), start
-        ):
+        source = await partition_of(self._context.log, topics.REFLECTIONS, name)
+        async for record in self._context.log.read(source, start):
             if any(found.reflection_id == one for found in topics.REFLECTIONS.under(name, [record])):
                 yield record
 
@@ -226,13 +213,11 @@ class ReflectionStatusLookup:
     async def _version(self, name: str, batch: Batch) -> Playbook | None:
         """Return the version that a batch became; it stands after the one that the batch was begun on."""
         history = self._context.history
-        source = await history.source(name)
-        end = (await self._context.log.ends(source.topic))[source.partition]
-        found = None
-        async for version in history.between(name, batch.base_history_offset + 1, end):
-            if found is None and version.origin == "batch" and version.batch_id == batch.batch_id:
-                found = version
-        return found
+        async with aclosing(history.between(name, batch.base_history_offset + 1)) as versions:
+            async for version in versions:
+                if version.origin == "batch" and version.batch_id == batch.batch_id:
+                    return version
+        return None
 
 
 def _in(batch: Batch, one: str) -> _Manifest | None:

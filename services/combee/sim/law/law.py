@@ -70,5 +70,5 @@ class Law:
 
 LAW = Law(half_tokens=1_430.0, steepness=0.775)
 """Both constants fitted by benchmarks/fit_overload.py to what naive ACE leaves per update (method.md
-section 1) and to nothing else. The row does not settle what is to be counted: docs/simulation.md says
+section 1) and to nothing else. The row does not settle what is to be counted: docs/design/simulation.md says
 what hangs on that."""

@@ -4,8 +4,7 @@ from functools import partial
 
 import pytest
 
-from combee.adapters.openai.limits import Limits
-from combee.adapters.openai.slots import PrioritySlots
+from combee.adapters.openai.limits import Limits, PrioritySlots
 from support.waiting import until
 
 

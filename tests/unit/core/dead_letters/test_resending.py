@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from combee.commands import resending
-from combee.commands.resending import Refused
+from combee.commands import dead_letters
+from combee.commands.dead_letters import Refused
 from combee.core.dead_letters.resending import refusal
 from combee.core.ledger import LedgerReport
-from combee.inspection import audit, dead_letters
-from combee.inspection.dead_letters import Found
+from combee.inspection import audit
+from combee.inspection.dead_letters import Found, letters, resolutions
 from combee.ports import Outgoing, PoisonError
 from combee.shuffle import shuffler
 from combee_schemas import topics
@@ -73,13 +73,13 @@ async def buried(deployment: Deployment) -> None:
 
 
 async def open_letters(deployment: Deployment) -> list[Found]:
-    decided = await dead_letters.resolutions(deployment.log)
-    found = dead_letters.letters(deployment.log, lambda _read, _total: None)
+    decided = await resolutions(deployment.log)
+    found = letters(deployment.log, lambda _read, _total: None)
     return [one async for one in found if one.id not in decided]
 
 
 async def retry(deployment: Deployment, found: list[Found]) -> tuple[list[Resolution], list[Refused]]:
-    return await resending.retry(deployment.log, deployment.clock, found, {})
+    return await dead_letters.resend(deployment.log, deployment.clock, found, {})
 
 
 async def judged(deployment: Deployment) -> LedgerReport:
@@ -301,7 +301,7 @@ async def test_what_was_dropped_stays_a_dead_letter_that_somebody_answered_for()
     deployment = broken()
     await buried(deployment)
     found = await open_letters(deployment)
-    await resending.drop(deployment.log, deployment.clock, found[:1], "a test")
+    await dead_letters.drop(deployment.log, deployment.clock, [found[0].id], "a test")
     report = await judged(deployment)
     assert (report.good, report.dead_lettered, report.dropped) == (True, BATCH, 1)
     assert len(await open_letters(deployment)) == BATCH - 1

@@ -27,7 +27,7 @@ from support.ledger import NAME, lessons, outgoing, reflection
 from support.models import ScriptedModel, echo
 from support.prompts import INSTRUCTION, PLAYBOOK
 
-DOCS = shown.ROOT / "docs" / "methods.md"
+DOCS = shown.ROOT / "docs" / "guide" / "own-method.md"
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ async def test_the_method_of_the_docs_runs_a_batch_from_traces_to_a_playbook() -
 @pytest.mark.parametrize(
     ("code", "told"),
     [
-        ("HOLDS = 'entries'", "is no method, it lacks REBASES, reflect_prompt, .*docs/methods.md"),
+        ("HOLDS = 'entries'", "is no method, it lacks REBASES, reflect_prompt, .*docs/guide/own-method.md"),
         ("import combee.no_such_part", "cannot be loaded: No module named"),
     ],
 )

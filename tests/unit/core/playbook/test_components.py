@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from combee.cli.playbook.importing import import_command
 from combee.cli.playbook.view import full_view
+from combee.core import commands
 from combee.core.formats.files import (
     carried_over,
     detect,
@@ -210,7 +210,8 @@ def test_components_are_shown_as_markdown_unless_asked_otherwise() -> None:
 
 def test_importing_a_candidate_sets_the_components_and_keeps_the_ids_there_are() -> None:
     given = read_playbook('{"tone": "Be kind.", "plan": "Think.\\n\\nThen act."}', "gepa", name="p")
-    command = import_command(BASE, given, "gepa", None)
+    command = commands.import_(BASE, given, "gepa", None)
+    assert command
     changed = versions.after_command(BASE, command, 1, target=None, budget_tokens=PLENTY, now_ms=0)
     assert (changed.holds, changed.sections) == ("components", ("tone", "plan"))
     assert [(one.id, one.content) for one in changed.entries] == [

@@ -1,0 +1,71 @@
+"""File locks between processes: a lock awaited with a deadline, and the lease of those who need a broker."""
+
+import fcntl
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from combee.adapters.embedded_kafka.errors import DirectoryInUseError
+from combee.adapters.embedded_kafka.waiting import until
+
+
+@asynccontextmanager
+async def file_lock(path: Path, timeout_s: float, *, what: str) -> AsyncIterator[None]:
+    """Hold the lock file ``path``. DirectoryInUseError: another process kept it for ``timeout_s``."""
+    lock = FileLock(path, thread_local=False)
+    if not await until(lambda: _taken(lock), timeout_s):
+        raise DirectoryInUseError(
+            f"Another process has held {what} for {timeout_s:.0f} s ({path}). "
+            "Wait until it is done, or end it, and try again."
+        )
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _taken(lock: FileLock) -> bool:
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        return False
+    return True
+
+
+class Lease:
+    """One holder's lock on a broker's lease file; see guard.py for the other side."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._opened: int | None = None
+
+    def take(self, *, exclusive: bool) -> bool:
+        """Take or convert the lock without waiting; a failed conversion leaves none."""
+        if self._opened is None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._opened = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(self._opened, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    async def wait(self, timeout_s: float, *, exclusive: bool) -> None:
+        """Take the lock. DirectoryInUseError: others kept it for ``timeout_s``."""
+        if not await until(lambda: self.take(exclusive=exclusive), timeout_s):
+            self.release()
+            raise DirectoryInUseError(
+                f"{self.path.parent} belongs to a broker that another process uses. "
+                "Wait until that is done, or choose another directory."
+            )
+
+    def release(self) -> None:
+        """Give the lock back; the last one out leaves the broker to its guard."""
+        if self._opened is not None:
+            # Explicitly: a forked child may share the open file, and with it the lock.
+            fcntl.flock(self._opened, fcntl.LOCK_UN)
+            os.close(self._opened)
+            self._opened = None

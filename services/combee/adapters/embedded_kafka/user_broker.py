@@ -1,0 +1,157 @@
+"""The user's own broker: one locked data directory, so that every command sees the same topics."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+from combee.adapters.embedded_kafka import jars
+from combee.adapters.embedded_kafka.cluster import EmbeddedKafka, Ready
+from combee.adapters.embedded_kafka.data_dir import ClusterState, RunState, home_dir
+from combee.adapters.embedded_kafka.errors import BrokerStartError, EmbeddedKafkaError, storage_errors
+from combee.adapters.embedded_kafka.locks import file_lock
+from combee.adapters.embedded_kafka.node import node_process
+
+LOCK_TIMEOUT_S = 120.0
+JOIN_TIMEOUT_S = 30.0
+LOOK_S = 0.2
+"""How often it is checked that a broker in use still runs."""
+STEADY_S = 10.0
+"""A broker that ran for so long is started again at once; else each attempt waits twice as long as the one before."""
+BACK_OFF_S, LONGEST_BACK_OFF_S = 0.5, 30.0
+
+
+@asynccontextmanager
+async def open_user_broker(
+    home: Path | None = None,
+    *,
+    ready: Ready,
+    env: Mapping[str, str],
+    java: Path | None = None,
+    cache_dir: Path | None = None,
+    progress: jars.Progress | None = None,
+    told: Callable[[str], None] = lambda _line: None,
+    lock_timeout_s: float = LOCK_TIMEOUT_S,
+) -> AsyncIterator[str]:
+    """Yield the address of the broker on ``home``: the one that runs, else a new one.
+
+    It runs as long as some command uses it; the last one to leave stops it. One that dies is started again
+    on its data and its ports; ``told`` is called with a line about it.
+    DirectoryInUseError: another command has been starting or stopping it for ``lock_timeout_s``.
+    """
+    home = home or home_dir()
+    kafka = SharedKafka(home, ready=ready, env=env, java=java, cache_dir=cache_dir, progress=progress)
+    async with use_broker(kafka, lock_timeout_s, told) as bootstrap_servers:
+        yield bootstrap_servers
+
+
+@asynccontextmanager
+async def use_broker(
+    kafka: "SharedKafka", lock_timeout_s: float, told: Callable[[str], None] = lambda _line: None
+) -> AsyncIterator[str]:
+    """Join or start the broker, yield its address, keep it running meanwhile, and leave it again."""
+    try:
+        if not await _joined(kafka, lock_timeout_s, start=False):
+            # Not under the lock: the first time this downloads the broker.
+            await kafka.prepare()
+            await _joined(kafka, lock_timeout_s, start=True)
+        keeping = asyncio.create_task(kafka.keep_running(lock_timeout_s, told))
+        try:
+            yield kafka.bootstrap_servers
+        finally:
+            keeping.cancel()
+            await asyncio.gather(keeping, return_exceptions=True)
+            async with kafka.locked(lock_timeout_s):
+                await kafka.leave()
+    finally:
+        kafka.release()
+
+
+async def _joined(kafka: "SharedKafka", lock_timeout_s: float, *, start: bool) -> bool:
+    async with kafka.locked(lock_timeout_s):
+        joined = await kafka.join()
+        if start and not joined:
+            await kafka.start()
+        return joined or start
+
+
+class SharedKafka(EmbeddedKafka):
+    """One broker that several processes use; the caller holds the directory's lock around each method."""
+
+    _exclusive = False
+
+    def locked(self, timeout_s: float) -> AbstractAsyncContextManager[None]:
+        """Hold the directory's lock; only one command at a time decides what becomes of the broker."""
+        with storage_errors(self._data_dir):
+            self._data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return file_lock(self._data_dir / "lock", timeout_s, what="Combee's data directory")
+
+    async def join(self) -> bool:
+        """Use the broker that runs in this directory; return False if there is none."""
+        run, node = RunState.load(self._data_dir), self._nodes[0]
+        if run is None or node.node_id not in run.pids:
+            return False
+        process = node_process(self._data_dir, node.node_id, run.pids[node.node_id])
+        if not process.alive():
+            return False
+        if not node.lease.take(exclusive=False):
+            # Its users are gone without a word, and its guard is ending it.
+            await process.gone(JOIN_TIMEOUT_S)
+            return False
+        self._cluster, node.process = ClusterState.load(self._data_dir), process
+        await self._until_it_answers(process.pid)
+        return True
+
+    async def leave(self) -> None:
+        """Stop the broker if nobody else uses it."""
+        node = self._nodes[0]
+        if node.lease.take(exclusive=True):
+            await self.stop()
+        elif not node.lease.take(exclusive=False) and node.process:
+            # Not the other users have it then, but its guard, which is ending it.
+            await node.process.gone(JOIN_TIMEOUT_S)
+
+    async def keep_running(self, lock_timeout_s: float, told: Callable[[str], None]) -> None:
+        """Start the broker again whenever it ends; one that another process has started will do."""
+        node, pause_s = self._nodes[0], BACK_OFF_S
+        began_s = asyncio.get_running_loop().time()
+        while True:
+            while node.alive:  # noqa: ASYNC110 - another process sets no event
+                await asyncio.sleep(LOOK_S)
+            if asyncio.get_running_loop().time() - began_s > STEADY_S:
+                pause_s = BACK_OFF_S
+                told("Kafka has ended: it is started again on its data and its ports")
+            else:
+                told(f"Kafka has ended: it is started again in {pause_s:g} s")
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, LONGEST_BACK_OFF_S)
+            began_s = asyncio.get_running_loop().time()
+            try:
+                async with self.locked(lock_timeout_s):
+                    if not await self.join():
+                        await self.start()
+                told(f"Kafka answers again at {self.bootstrap_servers}")
+            except (EmbeddedKafkaError, OSError) as error:  # such as no memory for another process
+                node.lease.take(exclusive=False)  # a failed start has given it back
+                told(str(error))
+
+    def _may_move(self) -> bool:
+        # Others who hold the lease know the broker by its ports.
+        lease = self._nodes[0].lease
+        alone = super()._may_move() and lease.take(exclusive=True)
+        lease.take(exclusive=False)
+        return alone
+
+    def release(self) -> None:
+        """Give the lease back, stopped or not."""
+        self._nodes[0].lease.release()
+
+    async def _until_it_answers(self, pid: int) -> None:
+        try:
+            async with asyncio.timeout(JOIN_TIMEOUT_S):
+                await self._until_ready(self._nodes[0])
+        except TimeoutError as error:
+            raise BrokerStartError(
+                f"The broker in {self._data_dir} (process {pid}) runs but does not answer. "
+                f"End it with `kill {pid}` and try again."
+            ) from error

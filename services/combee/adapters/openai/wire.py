@@ -1,0 +1,161 @@
+"""Requests as a server accepts them, and its answers, read defensively."""
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from combee.adapters.openai.errors import CallFailedError, Refusal, RefusedError, classify
+from combee_schemas.base import Usage
+from combee_schemas.model import Prompt
+
+Message = Mapping[str, str]
+
+CHARS_PER_TOKEN = 4
+BAD_REQUEST, BAD_GATEWAY = 400, 502
+_FORMAT = re.compile(r"response_format|json|schema|grammar|structured")
+_OPTIONS = ("temperature", "seed", "max_tokens", "max_completion_tokens")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestOptions:
+    """What is asked of the model with every prompt; None leaves it to the server."""
+
+    model: str
+    max_output_tokens: int | None
+    temperature: float | None
+    seed: int | None
+
+
+def request(options: RequestOptions, prompt: Prompt, dropped: frozenset[str]) -> dict[str, Any]:
+    """Return the parameters of a call, its messages aside."""
+    newer_name = "max_tokens" in dropped
+    wanted = {
+        "temperature": options.temperature,
+        "seed": options.seed,
+        "max_completion_tokens" if newer_name else "max_tokens": options.max_output_tokens,
+        "response_format": _response_format(prompt, dropped),
+    }
+    kept = {name: value for name, value in wanted.items() if value is not None and name not in dropped}
+    return {"model": options.model} | kept
+
+
+def option_to_drop(sent: Mapping[str, Any], refused: RefusedError) -> str | None:
+    """Return the one option to drop before asking again, or None if the prompt itself is refused."""
+    for name in _OPTIONS:
+        if name in sent and re.search(rf"\b{name}\b", refused.about):
+            return name
+    if "response_format" in sent and _FORMAT.search(refused.about):
+        return str(sent["response_format"]["type"])
+    return None
+
+
+def _response_format(prompt: Prompt, dropped: frozenset[str]) -> dict[str, Any] | None:
+    if not prompt.reply_schema or "json_object" in dropped:
+        return None
+    if "json_schema" in dropped:
+        return {"type": "json_object"}
+    schema = {"name": prompt.reply_name, "schema": dict(prompt.reply_schema), "strict": True}
+    return {"type": "json_schema", "json_schema": schema}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What the model said, not parsed yet."""
+
+    text: str
+    finish_reason: str
+    usage: Usage
+    oversized: bool = False
+
+
+def estimate_tokens(*messages: Message) -> int:
+    """Return about how many tokens these messages are."""
+    return sum(-(-len(message["content"]) // CHARS_PER_TOKEN) for message in messages)
+
+
+def read_answer(
+    content: bytes,
+    *,
+    max_bytes: int,
+    messages: Sequence[Message],
+    seconds: float,
+    shown: Callable[[str], str],
+) -> Answer:
+    """Return the answer in an HTTP body; ``shown`` makes a server's words fit for a log.
+
+    Raises
+    ------
+    CombeeError
+        If the body is an error in disguise, or not an answer at all.
+    """
+    estimate = Usage(calls=1, tokens_in=estimate_tokens(*messages), seconds=seconds)
+    if len(content) > max_bytes:
+        usage = estimate.model_copy(update={"tokens_out": len(content) // CHARS_PER_TOKEN})
+        return Answer(text="", finish_reason="length", usage=usage, oversized=True)
+    body = _body(content)
+    choice = _first(body.get("choices"))
+    if not choice and isinstance(body.get("error"), Mapping):
+        raise classify(_disguised(body["error"], shown))
+    text = _text(choice)
+    usage = _usage(body.get("usage"), estimate, text)
+    return Answer(text=text, finish_reason=str(choice.get("finish_reason") or ""), usage=usage)
+
+
+def listed_models(content: bytes) -> frozenset[str]:
+    """Return the names in a list of models; none if the body is no such list."""
+    try:
+        body = json.loads(content)
+    except (ValueError, RecursionError):
+        return frozenset()
+    listed = body.get("data") if isinstance(body, dict) else None
+    names = (one.get("id") for one in (listed if isinstance(listed, list) else ()) if isinstance(one, dict))
+    return frozenset(name for name in names if isinstance(name, str))
+
+
+def _body(content: bytes) -> Mapping[str, Any]:
+    try:
+        body = json.loads(content)
+    except (ValueError, RecursionError):
+        if content.lstrip().startswith(b"<"):
+            raise CallFailedError(
+                "the model's server answers with a web page; check the base URL, which usually ends in /v1",
+                permanent=True,
+            ) from None
+        raise CallFailedError("the model's server sent a body that is cut off or not JSON") from None
+    return body if isinstance(body, dict) else {}
+
+
+def _first(choices: object) -> Mapping[str, Any]:
+    first = choices[0] if isinstance(choices, list) and choices else None
+    return first if isinstance(first, dict) else {}
+
+
+def _text(choice: Mapping[str, Any]) -> str:
+    message = choice.get("message")
+    content = message.get("content") if isinstance(message, dict) else None
+    if isinstance(content, list):  # some servers send parts
+        content = "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
+    return content if isinstance(content, str) else ""
+
+
+def _usage(given: object, estimate: Usage, text: str) -> Usage:
+    counts = given if isinstance(given, dict) else {}
+    tokens_in, tokens_out = counts.get("prompt_tokens"), counts.get("completion_tokens")
+    return estimate.model_copy(
+        update={
+            "tokens_in": tokens_in if _is_count(tokens_in) else estimate.tokens_in,
+            "tokens_out": tokens_out if _is_count(tokens_out) else -(-len(text) // CHARS_PER_TOKEN),
+        }
+    )
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _disguised(error: Mapping[str, Any], shown: Callable[[str], str]) -> Refusal:
+    code = error.get("code")
+    status = code if isinstance(code, int) and code >= BAD_REQUEST else BAD_GATEWAY
+    return Refusal(status=status, message=shown(str(error.get("message", ""))), code=shown(str(code or "")))

@@ -1,0 +1,102 @@
+"""``combee playbook edit``: an editor opens, and what changed becomes the next version."""
+
+import asyncio
+import shlex
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from combee.cli.console import output, print_json
+from combee.cli.options import AsJson, CommandId, Name, Patience, Servers
+from combee.cli.playbook.files import STDIN, read_text
+from combee.cli.playbook.lookup import wanted
+from combee.cli.playbook.view import diff_lines, tell_version
+from combee.cli.sending import carried_out
+from combee.commands.playbook import Commands, Decision
+from combee.core.formats.editing import editable, edited_version
+from combee.ports import FatalError, Log
+from combee.settings.loading import environment
+
+DEFAULT_EDITOR = "vi"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command(epilog="Example: combee playbook edit support/refunds")(edit)
+
+
+def edit(
+    name: Name,
+    *,
+    file: Annotated[
+        str | None, typer.Option(help="take the edited text from here, - standard input; no editor")
+    ] = None,
+    command_id: CommandId = None,
+    timeout: Patience = 30.0,
+    bootstrap_servers: Servers = None,
+    as_json: AsJson = False,
+) -> None:
+    """Change entries in $VISUAL or $EDITOR; refused if an entry that you changed has changed meanwhile."""
+    written = ""
+
+    async def decide(log: Log, commands: Commands) -> Decision:
+        nonlocal written
+        current = await wanted(log, name)
+        if command_id in current.commands:
+            return await commands.edit(name, "", command_id=command_id)
+        written = read_text(file) if file else await asyncio.to_thread(edited, editable(current))
+        version = edited_version(written) or current.version
+        return await commands.edit(name, written, version, command_id=command_id)
+
+    try:
+        change = asyncio.run(carried_out(name, decide, timeout_s=timeout, servers=bootstrap_servers))
+    except FatalError as error:
+        if not written or file not in {None, STDIN}:
+            raise
+        raise FatalError(f"{error}{_kept(name, written)}") from error
+    made = change.playbook
+    if as_json:
+        counts = {"version": made.version, "entries": len(made.entries), "changed": change.changed}
+        changes = [each.model_dump(mode="json") for each in made.changes] if change.changed else []
+        print_json({"name": name, **counts, "diff": changes})
+        return
+    tell_version(made, changed=change.changed)
+    for line in diff_lines(made) if change.changed else ():
+        output().print(line, markup=False, soft_wrap=True)
+
+
+def edited(text: str) -> str:
+    """Return what a person makes of a text in their editor.
+
+    Raises
+    ------
+    FatalError
+        If the editor cannot be started or fails.
+    """
+    env = environment()
+    editor = env.get("VISUAL") or env.get("EDITOR") or DEFAULT_EDITOR
+    with tempfile.TemporaryDirectory(prefix="combee-edit-") as folder:
+        path = Path(folder) / "playbook.md"
+        path.write_bytes(text.encode())
+        try:
+            done = subprocess.run([*shlex.split(editor), str(path)], check=False)  # noqa: S603 - the user's own
+        except (OSError, ValueError) as error:
+            raise FatalError(f"cannot start {editor!r} ({error}): set EDITOR, or use --file") from error
+        if done.returncode:
+            raise FatalError(f"{editor!r} ended with {done.returncode}: nothing was changed")
+        return read_text(str(path))
+
+
+def _kept(name: str, text: str) -> str:
+    """Save the work of a person and say where it is."""
+    with tempfile.NamedTemporaryFile(
+        "w", encoding="utf-8", prefix="combee-edit-", suffix=".md", delete=False
+    ) as kept:
+        kept.write(text)
+    return (
+        f"\n  your text is kept in {kept.name}; 'combee playbook diff {name}' shows what changed meanwhile: work that"
+        f" in, put the newest version into the title, and 'combee playbook edit {name} --file' takes it"
+    )

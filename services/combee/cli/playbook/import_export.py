@@ -1,0 +1,101 @@
+"""``combee playbook import``, ``export`` and ``convert``: playbooks in the formats that others read."""
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from combee.cli.console import print_json
+from combee.cli.options import (
+    AsJson,
+    CommandId,
+    FormOrNone,
+    Label,
+    Name,
+    Patience,
+    Servers,
+    Version,
+    as_format,
+    checked_form,
+    checked_name,
+)
+from combee.cli.playbook.files import deliver, load, stem
+from combee.cli.playbook.lookup import chosen
+from combee.cli.playbook.view import tell_version
+from combee.cli.sending import carried_out
+from combee.commands.playbook import Commands, Decision
+from combee.core.formats.files import natural_form
+from combee.ports import Log
+from combee.settings.loading import load_settings
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verbs."""
+    app.command(epilog="Example: combee playbook export support/refunds --format md --out refunds.md")(export)
+    app.command("import", epilog="Example: combee playbook import support/refunds refunds.md")(import_)
+    app.command(epilog="Example: combee playbook convert playbook.txt --to json --out playbook.json")(convert)
+
+
+def export(
+    name: Name,
+    *,
+    version: Version = None,
+    label: Label = None,
+    form: FormOrNone = None,
+    out: Annotated[Path | None, typer.Option(help="write it here instead of standard output")] = None,
+    bootstrap_servers: Servers = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write one version, the newest by default, in one of the formats that others read."""
+    settings = load_settings(bootstrap_servers=bootstrap_servers)
+    found = asyncio.run(chosen(settings, name, version, label))
+    deliver(found, as_format(form) if form else natural_form(found), out, as_json=as_json)
+
+
+def import_(
+    name: Name,
+    file: Annotated[str, typer.Argument(help="the playbook to read; - reads standard input")],
+    *,
+    form: Annotated[
+        str, typer.Option("--format", help="auto, ace, gepa, json, kayba, md or skill", callback=checked_form)
+    ] = "auto",
+    command_id: CommandId = None,
+    timeout: Patience = 30.0,
+    bootstrap_servers: Servers = None,
+    as_json: AsJson = False,
+) -> None:
+    """Replace a playbook's content by a file's; nothing happens if it says the same already."""
+    given, read_as = load(file, None if form == "auto" else as_format(form), name=name)
+
+    async def decide(_log: Log, commands: Commands) -> Decision:
+        return await commands.import_(name, given, read_as, command_id=command_id)
+
+    change = asyncio.run(carried_out(name, decide, timeout_s=timeout, servers=bootstrap_servers))
+    made = change.playbook
+    if as_json:
+        counts = {"version": made.version, "entries": len(made.entries)}
+        print_json({"name": name, **counts, "changed": change.changed, "format": read_as})
+    else:
+        tell_version(made, changed=change.changed)
+
+
+def convert(
+    file: Annotated[str, typer.Argument(help="the playbook to read; - reads standard input")],
+    *,
+    to: Annotated[str, typer.Option(help="ace, gepa, json, kayba, md or skill", callback=as_format)],
+    from_: Annotated[
+        str, typer.Option("--from", help="auto, ace, gepa, json, kayba, md or skill", callback=checked_form)
+    ] = "auto",
+    name: Annotated[
+        str | None, typer.Option(help="name it so; else what the file says, else its name")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="write it here instead of standard output")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Convert a playbook; every entry is kept, in order, with or without counters as it was."""
+    given = checked_name(name) if name is not None else None
+    found, _ = load(file, None if from_ == "auto" else as_format(from_), name=stem(file))
+    if given is not None:
+        found = found.model_copy(update={"name": given})
+    deliver(found, as_format(to), out, as_json=as_json)

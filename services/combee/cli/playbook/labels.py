@@ -1,0 +1,103 @@
+"""``combee playbook promote`` and ``labels``: movable names for versions."""
+
+import asyncio
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from combee.cli.console import clean, output, print_json
+from combee.cli.options import AsJson, CommandId, MaybeName, Name, Patience, Ref, Servers, label_names
+from combee.cli.playbook.lookup import number
+from combee.cli.sending import Change, carried_out
+from combee.clock import moment
+from combee.commands.playbook import Commands, Decision
+from combee.core.commands import label_fault
+from combee.history import all_labels, newest_playbooks
+from combee.ports import Log
+from combee.settings.loading import Settings, load_settings
+from combee_schemas.playbook import LATEST
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verbs."""
+    app.command(epilog="Example: combee playbook promote support/refunds production 12")(promote)
+    app.command(epilog="Example: combee playbook labels support/refunds")(labels)
+
+
+def checked_label(value: str) -> str:
+    """Return a label, or refuse it as wrong usage."""
+    if fault := label_fault(value):
+        raise typer.BadParameter(fault)
+    return value
+
+
+def promote(
+    name: Name,
+    label: Annotated[
+        str, typer.Argument(help="such as production", callback=checked_label, autocompletion=label_names)
+    ],
+    version: Ref = LATEST,
+    *,
+    command_id: CommandId = None,
+    timeout: Patience = 30.0,
+    bootstrap_servers: Servers = None,
+    as_json: AsJson = False,
+) -> None:
+    """Let a label point at a version: its number, another label, or the newest; agents that read it follow."""
+    change = asyncio.run(promoted(name, label, version, command_id, timeout, bootstrap_servers))
+    previous = change.decision.label.version if change.decision.label else None
+    if as_json:
+        row = {"name": name, "label": label, "version": change.version, "previous": previous}
+        print_json({**row, "changed": change.changed})
+        return
+    before = f" (before: {previous})" if previous else ""
+    unchanged = "" if change.changed else "unchanged: "
+    output().print(f"{unchanged}{name} {label} → version {change.version}{before}", markup=False)
+
+
+async def promoted(
+    name: str, label: str, ref: str, command_id: str | None, timeout_s: float, servers: str | None
+) -> Change:
+    """Move a label to the version that ``ref`` names."""
+
+    async def decide(log: Log, commands: Commands) -> Decision:
+        return await commands.promote(name, label, await number(log, name, ref), command_id=command_id)
+
+    return await carried_out(name, decide, timeout_s=timeout_s, servers=servers)
+
+
+def labels(name: MaybeName = None, *, bootstrap_servers: Servers = None, as_json: AsJson = False) -> None:
+    """List labels: which version each points at, how far that is from the newest."""
+    rows = asyncio.run(_labels(load_settings(bootstrap_servers=bootstrap_servers), name))
+    if as_json:
+        print_json(rows)
+        return
+    table = Table("playbook", "label", "version", "newest", "moved (UTC)", "by", box=None)
+    for row in rows:
+        counts = (str(row["version"]), str(row["newest"]))
+        table.add_row(
+            row["name"], row["label"], *counts, moment(row["moved_at_ms"]), Text(clean(row["issued_by"]))
+        )
+    output().print(table if rows else "no labels yet; 'combee playbook promote' sets one")
+
+
+async def _labels(settings: Settings, name: str | None) -> list[dict[str, Any]]:
+    from combee.cli.log import open_log  # noqa: PLC0415 - --help stays quick
+
+    async with open_log(settings) as (log, _):
+        known = await all_labels(log)
+        newest = await newest_playbooks(log)
+    return [
+        {
+            "name": one.playbook,
+            "label": one.label,
+            "version": one.version,
+            "newest": newest[one.playbook].version,
+            "moved_at_ms": one.moved_at_ms,
+            "issued_by": one.issued_by,
+        }
+        for one in known
+        if one.playbook in newest and name in {None, one.playbook}
+    ]

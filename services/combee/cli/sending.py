@@ -1,0 +1,97 @@
+"""A command given on the command line: who asks, decided, sent to a publish service, awaited."""
+
+import getpass
+import os
+import socket
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+
+from combee.cli.console import remark
+from combee.cli.log import open_log
+from combee.cli.playbook.lookup import missing
+from combee.clock import SystemClock
+from combee.commands.log_store import LogStore
+from combee.commands.playbook import Commands, Decision, Effect
+from combee.core.commands import RefusedError
+from combee.local import publisher
+from combee.ports import Clock, FatalError, Log
+from combee.settings.loading import Settings, load_settings
+from combee_schemas.playbook import Playbook
+
+Decide = Callable[[Log, Commands], Awaitable[Decision]]
+
+
+def issuer() -> str:
+    """Return who uses the command line, as command records name them."""
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):  # a container's user without a name
+        name = str(os.geteuid())
+    return f"user:{name}@{socket.gethostname()}"
+
+
+def commands_on(log: Log, clock: Clock) -> Commands:
+    """Return the commands on behalf of who uses the command line."""
+    return Commands(log, LogStore(log), clock, issued_by=issuer())
+
+
+def ensure_publisher(settings: Settings, servers: str) -> AbstractAsyncContextManager[None]:
+    """See ``combee.local.publisher``."""
+    return publisher.ensure_publisher(settings, servers, remark)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What a command came to."""
+
+    decision: Decision
+    made: Effect | None
+    """None: nothing was to be done."""
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything is otherwise than before."""
+        return self.made is not None
+
+    @property
+    def version(self) -> int:
+        """The version that holds now; of a label, the one it points at."""
+        return self.made.version if self.made else self.decision.version
+
+    @property
+    def playbook(self) -> Playbook:
+        """The version that the command made, else the newest."""
+        return self.made if isinstance(self.made, Playbook) else self.decision.current
+
+
+async def carried_out(
+    name: str, decide: Decide, *, timeout_s: float, servers: str | None, hint: str = ""
+) -> Change:
+    """Decide, send and wait for the effect; ``hint`` says what helps where something is unknown.
+
+    Raises
+    ------
+    FatalError
+        If it cannot be, or has no effect after ``timeout_s``.
+    """
+    settings = load_settings(bootstrap_servers=servers)
+    async with open_log(settings) as (log, known_servers):
+        commands = commands_on(log, SystemClock())
+        try:
+            decision = await decide(log, commands)
+            if (command := decision.command) is None:
+                return Change(decision=decision, made=None)
+            async with ensure_publisher(settings, known_servers):
+                made = await commands.outcome(await commands.send(command), timeout_s)
+        except RefusedError as error:
+            if error.reason == "absent":
+                raise await missing(log, name) from error
+            raise FatalError(f"{error}{hint if error.reason == 'unknown' else ''}") from error
+    if made is None:
+        awaited = f"label {command.label}" if command.kind == "promote" else "new version"
+        raise FatalError(
+            f"{name} has no {awaited} after {timeout_s:.0f} s: the {command.kind} is in the log and takes effect when"
+            " publish gets to it; 'combee status' shows its backlog, --timeout waits longer"
+        )
+    return Change(decision=decision, made=made)

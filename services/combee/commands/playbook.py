@@ -1,0 +1,226 @@
+"""Commands to playbooks: decided on their present state, sent to publish, and awaited.
+
+``Commands`` is what the command line, the gateway and the dashboard call. A verb returns a ``Decision``; one with a
+command is sent, and ``outcome`` waits for what becomes of it::
+
+    commands = Commands(log, store, clock, issued_by="key:operators")
+    decision = await commands.rollback("support/refunds", 12)
+    if decision.command:
+        sent = await commands.send(decision.command)
+        made = await commands.outcome(sent, timeout_s=30)
+
+What cannot be is refused with ``RefusedError``, which says why, the same everywhere.
+"""
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from combee.core import commands as decide
+from combee.core.commands import RefusedError
+from combee.core.formats.files import Format
+from combee.history import messages, partition_of
+from combee.inspection import lineage
+from combee.ports import Clock, Log, Outgoing
+from combee_schemas import topics
+from combee_schemas.codec import CodecError
+from combee_schemas.command import Command
+from combee_schemas.playbook import Label, Playbook
+
+Effect = Playbook | Label
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What a verb comes to."""
+
+    command: Command | None
+    """What is to be sent; None: nothing is to be done."""
+    current: Playbook
+    """The newest version when it was decided; of a deleted playbook what remains, version 0 if there was none."""
+    version: int
+    """What holds if nothing is to be done: the newest version, or the one that the label points at."""
+    label: Label | None = None
+    """Of ``promote``: the label as it was."""
+    labels: Mapping[str, int] = field(default_factory=dict)
+    """Of ``revoke``: labels whose versions rest on what is revoked, which goes on being served there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """A command in the log."""
+
+    command: Command
+    partition: int
+    offset: int
+
+
+class Store(Protocol):
+    """Where the present state of playbooks is read, and where what becomes of a command is seen.
+
+    ``LogStore`` reads the log itself. A process that follows the topics anyway answers from its views.
+    """
+
+    async def newest(self, name: str) -> Playbook:
+        """Return the newest version, of a deleted playbook what remains; version 0 if there never was one."""
+
+    async def version(self, name: str, number: int) -> Playbook | None:
+        """Return one version; None if there is none."""
+
+    async def labels(self, name: str) -> Mapping[str, Label]:
+        """Return a playbook's labels by name."""
+
+    async def write(self, outgoing: Outgoing) -> int:
+        """Write a record and return its offset; whatever becomes of it can be seen from now on."""
+
+    async def effect(self, command: Command) -> Effect | None:
+        """Wait until a command has taken effect; None if that will not be known here."""
+
+    async def refusal(self, sent: Sent) -> str:
+        """Wait until publish has refused a command, and return why."""
+
+
+class Commands:
+    """The verbs, on behalf of somebody."""
+
+    def __init__(self, log: Log, store: Store, clock: Clock, *, issued_by: str) -> None:
+        self._log = log
+        self._store = store
+        self._clock = clock
+        self._issued_by = issued_by
+
+    # ---- decided
+
+    async def promote(
+        self, name: str, label: str, version: int | None = None, *, command_id: str | None = None
+    ) -> Decision:
+        """Let a label point at a version, the newest by default."""
+        current = await self._store.newest(name)
+        decide.check_live(current)
+        if version is not None and await self._version(current, version) is None:
+            raise RefusedError("unknown", decide.no_version(current, version))
+        known = (await self._store.labels(name)).get(label)
+        command = decide.promote(current, known, label, version or current.version, command_id)
+        held = known.version if known else current.version
+        return Decision(command=command, current=current, version=held, label=known)
+
+    async def rollback(self, name: str, version: int, *, command_id: str | None = None) -> Decision:
+        """Make a new version that says what an old one says; a deleted playbook comes back."""
+        current = await self._store.newest(name)
+        target = await self._version(current, version)
+        return _decision(current, decide.rollback(current, version, target, command_id))
+
+    async def edit(
+        self, name: str, text: str, version: int | None = None, *, command_id: str | None = None
+    ) -> Decision:
+        """Change entries as an edited text says that was made of a version: as given, in its title, or the newest."""
+        current = await self._store.newest(name)
+        number = decide.edit_base(current, text, version)
+        base = await self._version(current, number)
+        return _decision(current, decide.edit(current, number, base, text, command_id))
+
+    async def import_(
+        self, name: str, given: Playbook, form: Format, *, command_id: str | None = None
+    ) -> Decision:
+        """Replace a playbook's content by what was read as ``form``, or start one."""
+        current = await self._store.newest(name)
+        return _decision(current, decide.import_(current, given, form, command_id))
+
+    async def revoke(self, name: str, ids: Sequence[str], *, command_id: str | None = None) -> Decision:
+        """Take reflections back: entries that rest on them alone go, and they never count again.
+
+        Raises
+        ------
+        PoisonError
+            If what they taught cannot be looked up in time.
+        """
+        current = await self._store.newest(name)
+        decide.check_live(current)
+        unknown = await lineage.unknown(self._log, current, ids)
+        command = decide.revoke(current, ids, unknown, command_id)
+        labels = await self._serving(current, {*current.revoked, *ids})
+        return Decision(command=command, current=current, version=current.version, labels=labels)
+
+    async def delete(self, name: str, *, command_id: str | None = None) -> Decision:
+        """Delete a playbook and its labels for all subscribers; its history stays, and rollback brings it back."""
+        current = await self._store.newest(name)
+        return _decision(current, decide.delete(current, command_id))
+
+    async def flush(self, name: str, newest: int, *, command_id: str | None = None) -> Decision:
+        """Close the window up to ``newest``, the offset of the last reflection seen."""
+        current = await self._store.newest(name)
+        again = await self._flushed(name, command_id) if command_id else None
+        return _decision(current, decide.flush(current, newest, again, command_id))
+
+    async def _version(self, current: Playbook, number: int) -> Playbook | None:
+        if number == current.version:
+            return current
+        return await self._store.version(current.name, number) if 0 < number < current.version else None
+
+    async def _serving(self, current: Playbook, gone: Collection[str]) -> dict[str, int]:
+        """Return the labels whose versions have an entry that rests on ``gone`` alone."""
+        known = (await self._store.labels(current.name)).values()
+        labels = {label.label: label.version for label in known}
+
+        async def version(number: int) -> Playbook | None:
+            return await self._version(current, number)
+
+        return await lineage.labels_serving(self._log, labels, version, gone)
+
+    async def _flushed(self, name: str, command_id: str) -> int | None:
+        """Return how far a flush of this id went."""
+        async with aclosing(messages(self._log, topics.COMMANDS, name)) as sent:
+            async for command in sent:
+                if command.kind == "flush" and command.command_id == command_id:
+                    return command.through_offset
+        return None
+
+    # ---- sent and awaited
+
+    async def send(self, command: Command) -> Sent:
+        """Write a command under the name of who asks.
+
+        Raises
+        ------
+        RefusedError
+            If it is too large.
+        """
+        stamped = {"issued_at_ms": self._clock.now_ms(), "issued_by": self._issued_by}
+        command = command.model_copy(update=stamped)
+        try:
+            outgoing = topics.COMMANDS.record(command)
+        except CodecError as error:
+            told = f"this {command.kind} of {command.playbook} cannot be sent: {error}"
+            raise RefusedError("too_large", told) from error
+        source = await partition_of(self._log, topics.COMMANDS, command.playbook)
+        return Sent(command=command, partition=source.partition, offset=await self._store.write(outgoing))
+
+    async def outcome(self, sent: Sent, timeout_s: float) -> Effect | None:
+        """Wait for the version, or the label, that a command makes; None: not within ``timeout_s``.
+
+        Raises
+        ------
+        RefusedError
+            If publish refuses it.
+        """
+        made = asyncio.create_task(self._store.effect(sent.command))
+        refused = asyncio.create_task(self._store.refusal(sent))
+        try:
+            done, _ = await asyncio.wait(
+                {made, refused}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED
+            )
+            if made in done:
+                return made.result()
+            if refused in done:
+                raise RefusedError("conflict", f"publish refused it: {refused.result()}")
+            return None
+        finally:
+            for task in (made, refused):
+                task.cancel()
+            await asyncio.gather(made, refused, return_exceptions=True)
+
+
+def _decision(current: Playbook, command: Command | None) -> Decision:
+    return Decision(command=command, current=current, version=current.version)

@@ -1,0 +1,243 @@
+"""What a command to a playbook means: whether it may be, whether it changes anything, and under which id.
+
+Each function gets the playbook as it stands and returns the command to send, or None if nothing is to be done. The
+command line, the gateway and the dashboard decide here, so that they answer alike. Who asks and when is added when
+the command is sent.
+"""
+
+import re
+from collections.abc import Collection, Sequence
+from typing import Any, Literal
+
+from pydantic import ValidationError
+
+from combee.core.formats.editing import edit_operations, edited_version
+from combee.core.formats.files import Format, carried_over, held_by, says_the_same, write_playbook
+from combee.core.identity import content_id
+from combee_schemas.command import Command, CommandKind
+from combee_schemas.playbook import LABEL_PATTERN, LATEST, Label, Playbook
+
+Reason = Literal["absent", "unknown", "invalid", "conflict", "too_large"]
+"""absent: there is no such playbook; unknown: it has no such version or reflection; invalid: what was sent cannot be
+read; conflict: it cannot be done with what there is."""
+
+
+class RefusedError(ValueError):
+    """A command that cannot be; the message says why."""
+
+    def __init__(self, reason: Reason, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+def is_deleted(playbook: Playbook) -> bool:
+    """Return whether this is what remains of a deleted playbook."""
+    return playbook.origin == "delete"
+
+
+def absence(current: Playbook) -> str:
+    """Return why there is no such playbook; ``current`` is version 0, or what remains of a deleted one."""
+    if is_deleted(current):
+        return f"there is no playbook {current.name} any more: version {current.version} deleted it"
+    return f"there is no playbook {current.name}"
+
+
+def check_live(current: Playbook) -> None:
+    """Refuse what only a playbook that is there can do.
+
+    Raises
+    ------
+    RefusedError
+        If there never was one, or it is deleted.
+    """
+    if not current.version or is_deleted(current):
+        raise RefusedError("absent", absence(current))
+
+
+def no_version(current: Playbook, version: int | str) -> str:
+    """Return why a playbook has no such version, and which it has."""
+    if is_deleted(current):
+        known = f"from 1 to {current.version - 1}"
+        return f"{current.name} is deleted and has no version {version}: name the one to bring back, {known}"
+    return f"{current.name} has no version {version}; the newest is {current.version}"
+
+
+def label_fault(label: str) -> str | None:
+    """Return why this cannot be a label; None if it can."""
+    if label == LATEST:
+        return f"{LATEST} moves by itself: it is no label to set"
+    if not re.fullmatch(LABEL_PATTERN, label):
+        return f"{label[:80]!r} is no label: a letter, then letters, digits and . _ - (at most 80)"
+    return None
+
+
+def promote(
+    current: Playbook, known: Label | None, label: str, version: int, command_id: str | None
+) -> Command | None:
+    """Let a label point at a version that there is; ``known`` is the label as it stands.
+
+    Raises
+    ------
+    RefusedError
+        If there is no such playbook, or this cannot be a label.
+    """
+    check_live(current)
+    if fault := label_fault(label):
+        raise RefusedError("conflict", fault)
+    if known and (known.version == version or command_id in known.commands):
+        return None
+    # A label that went with its playbook may be set again: that is another command.
+    moved = str(known.command_offset) if known else f"version {current.version}"
+    own = content_id("promote", current.name, label, str(version), moved)
+    return _command("promote", current, command_id or own, label=label, version=version)
+
+
+def rollback(
+    current: Playbook, version: int, target: Playbook | None, command_id: str | None
+) -> Command | None:
+    """Make a new version that says what ``target`` says; a deleted playbook comes back, an empty version too.
+
+    Raises
+    ------
+    RefusedError
+        If there was never such a playbook, or it has no such version (``target`` None).
+    """
+    if not current.version:
+        raise RefusedError("absent", absence(current))
+    if command_id in current.commands:
+        return None
+    if target is None:
+        raise RefusedError("unknown", no_version(current, version))
+    if not is_deleted(current) and says_the_same(current, target, "json"):
+        return None
+    own = _own("rollback", current, str(version))
+    return _command("rollback", current, command_id or own, version=version)
+
+
+def edit_base(current: Playbook, text: str, version: int | None = None) -> int:
+    """Return the version that an edited text was made of: as given, else as its title says, else the newest."""
+    return version or edited_version(text) or current.version
+
+
+def edit(
+    current: Playbook, version: int, base: Playbook | None, text: str, command_id: str | None
+) -> Command | None:
+    """Change entries as an edited text says; publish refuses it if one of them has changed since ``base``.
+
+    Raises
+    ------
+    RefusedError
+        If there is no such playbook, it has no such version (``base`` None), or the text cannot be read.
+    """
+    check_live(current)
+    if command_id in current.commands:
+        return None
+    if base is None:
+        raise RefusedError("unknown", no_version(current, version))
+    try:
+        operations = edit_operations(base, text)
+    except ValueError as error:
+        raise RefusedError("invalid", f"the edited text: {error}") from error
+    if not operations:
+        return None
+    own = content_id("edit", base.name, str(base.version), text)
+    return _command("edit", current, command_id or own, operations=operations, base_version=base.version)
+
+
+def import_(current: Playbook, given: Playbook, form: Format, command_id: str | None) -> Command | None:
+    """Replace the content by a text's, or start a playbook; ``form`` is what the text was read as.
+
+    The id names content and base version: the same text sent twice has one effect, while going back to an earlier
+    content is a new import. What remains of a deleted playbook says nothing, and is another base.
+    """
+    same = not is_deleted(current) and says_the_same(current, given, form)
+    if same or command_id in current.commands:
+        return None
+    given = given.model_copy(update={"name": current.name})
+    own = content_id("import", current.name, write_playbook(given, "json"), str(current.version))
+    return _command(
+        "import",
+        current,
+        command_id or own,
+        entries=carried_over(current, given, form),
+        sections=given.sections,
+        counters=given.counters,
+        holds=held_by(current, given, form),
+    )
+
+
+def revoke(
+    current: Playbook, ids: Sequence[str], unknown: Collection[str], command_id: str | None
+) -> Command | None:
+    """Take reflections back; ``unknown`` are those of ``ids`` that the playbook never had.
+
+    Raises
+    ------
+    RefusedError
+        If there is no such playbook, or reflections are unknown.
+    """
+    check_live(current)
+    if command_id in current.commands:
+        return None
+    if unknown:
+        raise RefusedError("unknown", f"{current.name} has no reflection {', '.join(unknown)}")
+    if set(ids) <= set(current.revoked):
+        return None
+    return _command("revoke", current, command_id or _own("revoke", current, *ids), reflection_ids=tuple(ids))
+
+
+def delete(current: Playbook, command_id: str | None) -> Command | None:
+    """Delete a playbook and its labels; its history stays.
+
+    Raises
+    ------
+    RefusedError
+        If there is none, unless this very command deleted it.
+    """
+    if is_deleted(current) and command_id in current.commands:
+        return None
+    check_live(current)
+    return _command("delete", current, command_id or _own("delete", current))
+
+
+def flush(current: Playbook, newest: int, again: int | None, command_id: str | None) -> Command | None:
+    """Close the window up to the newest reflection, so that what waits becomes a version.
+
+    ``newest`` is the offset of the last reflection seen, ``again`` how far a flush of this id went already: no
+    version remembers it.
+
+    Raises
+    ------
+    RefusedError
+        If nothing waits, and there is no playbook either.
+    """
+    if again is None and current.through_offset >= newest:
+        if not current.version:
+            raise RefusedError("absent", absence(current))
+        return None
+    through = newest if again is None else again
+    own = content_id("flush", current.name, str(through))
+    return _command("flush", current, command_id or own, through_offset=through)
+
+
+def has_taken_effect(command: Command, found: Playbook | Label | None) -> bool:
+    """Return whether a command had its effect, given the newest version, or the label, that it is about."""
+    if found is None or isinstance(found, Label) != (command.kind == "promote"):
+        return False
+    if command.kind == "flush":
+        return isinstance(found, Playbook) and found.through_offset >= command.through_offset
+    return command.command_id in found.commands
+
+
+def _own(kind: CommandKind, current: Playbook, *parts: str) -> str:
+    """Return an id that names what is asked for and of which version: sent twice, it has one effect."""
+    return content_id(kind, current.name, *parts, str(current.version))
+
+
+def _command(kind: CommandKind, current: Playbook, command_id: str, **fields: Any) -> Command:
+    try:
+        return Command(command_id=command_id, playbook=current.name, kind=kind, **fields)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise RefusedError("invalid", f"{where}: {first['msg']}") from error

@@ -1,0 +1,61 @@
+"""The state of playbooks as commands find it in the gateway's process: from its views, which follow the log."""
+
+from collections.abc import Mapping
+
+from combee.commands.playbook import Commands, Effect, Sent
+from combee.core.commands import has_taken_effect
+from combee.gateway import playbooks
+from combee.gateway.context import Context
+from combee.ports import Outgoing
+from combee_schemas import topics
+from combee_schemas.command import Command
+from combee_schemas.playbook import Label, Playbook
+
+LOOK_S = 1.0
+
+
+class ContextStore:
+    """See ``Store``: a command is done once the views show it, so that who asks next sees it too."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    async def newest(self, name: str) -> Playbook:
+        return self._context.playbooks.latest(name)
+
+    async def version(self, name: str, number: int) -> Playbook | None:
+        return await self._context.history.exactly(name, number, self._context.playbooks.latest(name))
+
+    async def labels(self, name: str) -> Mapping[str, Label]:
+        return playbooks.labels_of(self._context, name)
+
+    async def write(self, outgoing: Outgoing) -> int:
+        (offset,) = await self._context.write(outgoing)
+        return offset
+
+    async def effect(self, command: Command) -> Effect | None:
+        while not self._context.stopping.is_set():
+            seen = self._context.changed.seen
+            if has_taken_effect(command, found := self._found(command)):
+                return found
+            await self._context.changed.wait(seen, LOOK_S)
+        return None
+
+    def _found(self, command: Command) -> Effect | None:
+        if command.kind == "promote":
+            return playbooks.labels_of(self._context, command.playbook).get(command.label)
+        return self._context.playbooks.latest(command.playbook)
+
+    async def refusal(self, sent: Sent) -> str:
+        origin = f"{topics.COMMANDS.name}[{sent.partition}]@{sent.offset}"
+        while True:
+            seen = self._context.changed.seen
+            for letter in self._context.live.picture.snapshot(0).dead_letters_recent:
+                if letter.origin == origin:
+                    return letter.reason
+            await self._context.changed.wait(seen, LOOK_S)
+
+
+def commands_of(context: Context, issued_by: str) -> Commands:
+    """Return the commands on behalf of somebody, who has been allowed to give them."""
+    return Commands(context.log, ContextStore(context), context.clock, issued_by=issued_by)

@@ -1,0 +1,99 @@
+"""Where a client finds its deployment, and which transport that address needs."""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from combee.ports import FatalError
+from combee.sdk.transport import Transport
+
+VARIABLES = ("COMBEE_GATEWAY_URL", "COMBEE_GATEWAY_KEY")
+"""What agents set and no service reads."""
+NO_ADDRESS = (
+    "no deployment is configured: give Client an address (Kafka's 'host:port' or the gateway's 'http://…'),"
+    " or set COMBEE_GATEWAY_URL or COMBEE_BOOTSTRAP_SERVERS"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """How a deployment is reached."""
+
+    url: str
+    """``http(s)://…`` for a gateway, else Kafka's bootstrap servers."""
+    prefix: str
+    api_key: str | None = field(default=None, repr=False)
+    security: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def is_gateway(self) -> bool:
+        """Whether it is a gateway's."""
+        return is_gateway(self.url)
+
+
+def is_gateway(url: str) -> bool:
+    """Return whether an address is a gateway's."""
+    return url.startswith(("http://", "https://"))
+
+
+def resolved_address(
+    url: str | None, *, prefix: str | None, api_key: str | None, security: Mapping[str, Any] | None
+) -> Address:
+    """Return the address that was given, else the environment's.
+
+    Raises
+    ------
+    FatalError
+        If there is none.
+    """
+    # The services' settings need pydantic-settings, which agents need not have; the names are the same.
+    environ = os.environ  # noqa: TID251 - see above; read once per client
+    address = url or environ.get("COMBEE_GATEWAY_URL") or environ.get("COMBEE_BOOTSTRAP_SERVERS")
+    if not address:
+        raise FatalError(NO_ADDRESS)
+    return Address(
+        url=address,
+        prefix=prefix or environ.get("COMBEE_TOPIC_PREFIX") or "combee",
+        api_key=api_key or environ.get("COMBEE_GATEWAY_KEY"),
+        security=security if security is not None else {} if is_gateway(address) else _security(environ),
+    )
+
+
+def _security(environ: Mapping[str, str]) -> Mapping[str, Any]:
+    from combee.adapters.kafka.connection import security_options  # noqa: PLC0415 - for clients of Kafka only
+
+    return security_options(
+        environ.get("COMBEE_SECURITY_PROTOCOL", "PLAINTEXT"),
+        mechanism=environ.get("COMBEE_SASL_MECHANISM", "SCRAM-SHA-512"),
+        username=environ.get("COMBEE_SASL_USERNAME"),
+        password=environ.get("COMBEE_SASL_PASSWORD"),
+        cafile=environ.get("COMBEE_SSL_CAFILE"),
+    )
+
+
+NO_HTTPX = "a gateway's address needs httpx: pip install 'combee[http]', or give Kafka's bootstrap servers"
+
+
+def transport_factory(address: Address) -> Callable[[], Transport]:
+    """Return what makes the transport; only its library is loaded, and nothing connects yet.
+
+    Raises
+    ------
+    FatalError
+        If the address is a gateway's and httpx is not installed.
+    """
+    if not address.is_gateway:
+        from combee.adapters.kafka.connection import Connection  # noqa: PLC0415 - only what is used
+        from combee.adapters.kafka.log import KafkaLog  # noqa: PLC0415 - the same
+        from combee.sdk.transport import LogTransport  # noqa: PLC0415 - the same
+
+        connection = Connection(
+            bootstrap_servers=address.url, prefix=address.prefix, security=dict(address.security)
+        )
+        return lambda: LogTransport(KafkaLog(connection))
+    try:
+        from combee.adapters.http import GatewayTransport  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as error:
+        raise FatalError(NO_HTTPX) from error
+    return lambda: GatewayTransport(address.url, api_key=address.api_key)

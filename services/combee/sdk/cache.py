@@ -1,0 +1,157 @@
+"""The playbooks a client knows, in memory and on disk."""
+
+import tempfile
+from pathlib import Path
+from urllib.parse import quote
+
+from pydantic import ValidationError
+
+from combee.sdk.logs import LogOnce
+from combee_schemas.playbook import LATEST, Label, Playbook
+
+OLD_VERSIONS_KEPT = 64
+"""Old versions kept in memory."""
+
+LabelKey = tuple[str, str]
+"""A playbook's name and a label."""
+
+
+class PlaybookCache:
+    """The newest version of each playbook, where labels point, and the versions that were asked for.
+
+    Written by the background loop alone, read by any thread without a lock.
+    """
+
+    def __init__(self) -> None:
+        self._latest: dict[str, Playbook] = {}
+        self._pointers: dict[LabelKey, int] = {}
+        self._last_shown: dict[LabelKey, Playbook] = {}
+        """What a label in use last showed; it stays until the version it points at now is there."""
+        self._old_versions: dict[tuple[str, int], Playbook] = {}
+        self._restored: dict[LabelKey, Playbook] = {}
+        """What was known before this process; anything newer replaces it."""
+        self._complete: set[str] = set()
+        self._all_complete = False
+
+    # ---- writing
+
+    def apply(self, key: str, message: Playbook | Label | None) -> LabelKey | None:
+        """Apply a record by its key; return what it changed, None if nothing: a version never goes back."""
+        match message:
+            case Playbook():
+                if message.origin == "delete":
+                    return None  # what remains for the publisher; the tombstone is its own record
+                known = self._latest.get(key)
+                if known is not None and known.version >= message.version:
+                    return None
+                self._latest[key] = message
+                return key, LATEST
+            case Label():
+                label_key = message.playbook, message.label
+                self._pointers[label_key] = message.version
+                return label_key
+        name, mark, label = key.partition("#")
+        if mark:
+            self._pointers.pop((name, label), None)
+            self._last_shown.pop((name, label), None)
+            return name, label
+        self._latest.pop(name, None)
+        for shown in [shown for shown in self._last_shown if shown[0] == name]:
+            del self._last_shown[shown]
+        return name, LATEST
+
+    def add_old_version(self, playbook: Playbook) -> None:
+        """Keep a version that was fetched; the oldest of them is dropped."""
+        while len(self._old_versions) >= OLD_VERSIONS_KEPT:
+            del self._old_versions[next(iter(self._old_versions))]
+        self._old_versions[playbook.name, playbook.version] = playbook
+
+    def restore(self, name: str, label: str, playbook: Playbook) -> None:
+        """Take what was known before this process; it is shown until more is known."""
+        self._restored[name, label] = playbook
+
+    def mark_complete(self, name: str | None) -> None:
+        """Note that everything there was of this playbook, or of all, has been applied."""
+        if name is None:
+            self._all_complete = True
+        else:
+            self._complete.add(name)
+
+    # ---- reading
+
+    def is_complete(self, name: str) -> bool:
+        """Return whether a playbook that is not here does not exist."""
+        return self._all_complete or name in self._complete
+
+    def missing(self, name: str, label: str) -> int | None:
+        """Return the version that a label points at and that has to be fetched; None: nothing has."""
+        wanted = self._pointers.get((name, label))
+        if wanted is None or self.version(name, wanted) is not None:
+            return None
+        return wanted
+
+    def labelled(self, name: str, label: str) -> Playbook | None:
+        """Return what a label shows, or last showed."""
+        playbook = self._latest.get(name) if label == LATEST else self._pointed(name, label)
+        if playbook is None and not self.is_complete(name):
+            return self._restored.get((name, label))
+        return playbook
+
+    def _pointed(self, name: str, label: str) -> Playbook | None:
+        wanted = self._pointers.get((name, label))
+        playbook = None if wanted is None else self.version(name, wanted)
+        if playbook is not None:
+            self._last_shown[name, label] = playbook
+        return playbook or self._last_shown.get((name, label))
+
+    def version(self, name: str, version: int) -> Playbook | None:
+        """Return one version, if it is here."""
+        latest = self._latest.get(name)
+        if latest is not None and latest.version == version:
+            return latest
+        return self._old_versions.get((name, version))
+
+    def labels(self, playbook: Playbook) -> tuple[str, ...]:
+        """Return the labels that point at a version, in order of the alphabet."""
+        latest = self._latest.get(playbook.name)
+        labels = {LATEST} if latest is not None and latest.version == playbook.version else set()
+        # A copy: the background loop may add a label meanwhile.
+        pointers = self._pointers.copy().items()
+        labels |= {label for (name, label), at in pointers if (name, at) == (playbook.name, playbook.version)}
+        return tuple(sorted(labels))
+
+
+class DiskCache:
+    """One JSON file per playbook and label, so that a start without a broker has the last known text."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._log_once = LogOnce()
+
+    def _path(self, name: str, label: str) -> Path:
+        return self._folder / f"{quote(name, safe='')}@{quote(label, safe='')}.json"
+
+    def save(self, name: str, label: str, playbook: Playbook | None) -> None:
+        """Replace a file as a whole, or not at all; None: the playbook was deleted. A failure is logged once."""
+        try:
+            if playbook is None:
+                self._path(name, label).unlink(missing_ok=True)
+                return
+            self._folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile(dir=self._folder, suffix=".part", delete=False) as part:
+                part.write(playbook.model_dump_json().encode())
+            Path(part.name).replace(self._path(name, label))
+        except OSError as error:
+            self._log_once.warn("save", "the playbook cache cannot be written (%s); check cache_dir", error)
+
+    def load(self, name: str, label: str) -> Playbook | None:
+        """Return what was saved; None if there is nothing usable."""
+        try:
+            playbook = Playbook.model_validate_json(self._path(name, label).read_bytes())
+        except FileNotFoundError:
+            return None
+        except (OSError, ValidationError) as error:
+            trouble = type(error).__name__
+            self._log_once.warn("load", "a cached playbook cannot be read and is passed over (%s)", trouble)
+            return None
+        return playbook if playbook.name == name else None

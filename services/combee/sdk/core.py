@@ -1,0 +1,283 @@
+"""The core of every client: publishing and reading, on a background thread of its own."""
+
+import asyncio
+import math
+import os
+import threading
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import CancelledError, Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from combee.core.formats.intake import nothing_said
+from combee.sdk.background import Background, close_at_exit
+from combee.sdk.logs import LogOnce, logger
+from combee.sdk.publishing import Delivery, Outbox, PendingTraces, Sender, bounded
+from combee.sdk.reading import Notify, PlaybookRef, Reader
+from combee.sdk.redaction import Redact, Redactor
+from combee.sdk.transport import Publishable, Transport
+from combee.sdk.view import PlaybookView
+from combee_schemas.trace import Trace
+
+T = TypeVar("T")
+
+PENDING_CHECK_S = 0.25
+RESTART_S = 1.0
+GRACE_S = 1.0
+"""How much longer than it was told to take the background may be waited for."""
+WAIT_S = 2.0
+LONGEST_S = 86_400.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientOptions:
+    """What a client is made with."""
+
+    connect: Callable[[], Transport]
+    """Makes a transport without connecting it; called again in a forked process."""
+    max_messages: int = 10_000
+    max_bytes: int = 32 << 20
+    redact: Redact | None
+    cache_dir: Path | None = None
+
+
+class ClientCore:
+    """Starts at its first use, so that a client may be made before a fork. Never raises into an agent."""
+
+    def __init__(self, options: ClientOptions) -> None:
+        self._options = options
+        self._log_once = LogOnce()
+        self._starting = threading.Lock()
+        self._counting = threading.Lock()
+        self._pid = -1
+        self._closed = False
+        self._connect()
+
+    def _connect(self) -> None:
+        """Make what belongs to one process."""
+        self._transport = self._options.connect()
+        self._outbox = Outbox(max_messages=self._options.max_messages, max_bytes=self._options.max_bytes)
+        self._pending = PendingTraces()
+        self._reader = Reader(self._transport, self._options.cache_dir, self._log_once)
+        self._sender = Sender(self._outbox, self._transport, self._options.redact, self._log_once)
+        self._background: Background | None = None
+        self._tasks: list[Future[None]] = []
+        self._dropped = 0
+
+    def start(self) -> Background:
+        """Return the running background, started if it is not, or not in this process."""
+        if self._background is not None and self._pid == os.getpid():
+            return self._background
+        with self._starting:
+            if self._background is not None and self._pid != os.getpid():
+                self._connect()  # a fork took the memory along, and no thread
+            if self._background is None:
+                self._pid = os.getpid()
+                background = Background()
+                work = (self._sender.run, self._reader.run, self._publish_overdue)
+                self._tasks = [background.submit(self._forever(one)) for one in work]
+                self._background = background
+                close_at_exit(self)
+        return self._background
+
+    async def _forever(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        while True:
+            try:
+                await work()
+            except Exception:  # noqa: BLE001 - nobody else would see it
+                # Whatever it is, an agent must not notice it, and what waits must still be sent.
+                logger.exception("the background work of Combee's client failed; it begins again")
+                await asyncio.sleep(RESTART_S)
+
+    # ---- publishing
+
+    def publish(self, message: Publishable) -> None:
+        """Hand a message over; dropped, counted and logged once if there is no room."""
+        if self._closed:
+            self.drop("the client is closed")
+            return
+        if problem := nothing_said(message):
+            self.drop(problem)
+            return
+        background = self.start()
+        if not self._outbox.put(bounded(message)):
+            self.drop(
+                "the buffer is full; is the broker away? raise max_messages or max_bytes, or publish less"
+            )
+            return
+        if self._sender.is_idle:
+            self._sender.is_idle = False
+            background.call(self._sender.wake)
+
+    def drop(self, why: str) -> None:
+        """Count a message that cannot be sent; each reason is logged once."""
+        with self._counting:
+            self._dropped += 1
+        self._log_once.warn(why, "a message was dropped: %s; more are only counted", why)
+
+    def hold(self, trace: Trace, within_s: float) -> None:
+        """Keep a trace back until its outcome comes, or the time is over."""
+        if self._closed:
+            self.drop("the client is closed")
+            return
+        self.start()
+        displaced = self._pending.put(trace, within_s)
+        if displaced is not None:
+            self.publish(displaced)
+
+    def outcome(self, trace_id: str, changes: Mapping[str, object]) -> None:
+        """Complete the pending traces of a run, in whichever playbooks, and hand them over."""
+        traces = self._pending.take(trace_id)
+        if not traces:
+            self.drop("an outcome came for no trace that waits; pass outcome_within_s to trace()")
+        for trace in traces:
+            self.publish(trace.model_copy(update=dict(changes)))
+
+    async def _publish_overdue(self) -> None:
+        while True:
+            await asyncio.sleep(PENDING_CHECK_S)
+            for trace in self._pending.due():
+                self.publish(trace)
+
+    def counts(self) -> Delivery:
+        """Return what became of everything so far."""
+        redact = self._options.redact
+        return Delivery(
+            published=self._outbox.taken,
+            delivered=self._sender.delivered,
+            waiting=len(self._outbox),
+            held=len(self._pending),
+            dropped=self._dropped + self._sender.refused,
+            redacted=dict(redact.counts) if isinstance(redact, Redactor) else {},
+        )
+
+    async def flush(self, timeout_s: float) -> Delivery:
+        """Deliver what waits; return after ``timeout_s`` (s) at the latest."""
+        try:
+            async with asyncio.timeout(self._seconds(timeout_s)):
+                await self._sender.drained()
+        except TimeoutError:
+            self._log_once.warn("flush", "%d messages are not delivered yet", len(self._outbox))
+        return self.counts()
+
+    # ---- reading
+
+    def playbook(self, ref: PlaybookRef, timeout_s: float = WAIT_S) -> PlaybookView:
+        """Return a playbook from memory; only what is not known yet is waited for, ``timeout_s`` (s) at most."""
+        known = self._known(ref)
+        if known is not None:
+            return known
+        return self.wait(self._fetched(ref, timeout_s), lambda: self._reader.answer(ref))
+
+    async def awaited_playbook(self, ref: PlaybookRef, timeout_s: float = WAIT_S) -> PlaybookView:
+        """Return what ``playbook`` does; the event loop of the caller goes on turning."""
+        known = self._known(ref)
+        if known is not None:
+            return known
+        return await self.awaited(self._fetched(ref, timeout_s), lambda: self._reader.answer(ref))
+
+    def _known(self, ref: PlaybookRef) -> PlaybookView | None:
+        """Return the answer from memory; None if it is worth waiting for."""
+        if ref.problem:
+            self._log_once.warn(
+                ref.problem, "a playbook cannot be read, its fallback is given: %s", ref.problem
+            )
+        if self._closed or ref.problem:
+            return self._reader.answer(ref)
+        background = self.start()
+        if self._reader.note_request(ref):
+            background.call(lambda: self._reader.keep_on_disk((ref.name, ref.label)))
+        return self._reader.known(ref)
+
+    async def _fetched(self, ref: PlaybookRef, timeout_s: float) -> PlaybookView:
+        """Return the answer after at most ``timeout_s`` (s): what came, was on disk, or the fallback."""
+        return await self._reader.fetched(ref, self._seconds(timeout_s))
+
+    def subscribe(self, name: str, label: str, notify: Notify) -> Callable[[], None]:
+        """Call ``notify`` on the background thread with what is known and each change; return what ends that."""
+        if problem := PlaybookRef(name=name, label=label).problem:
+            self._log_once.warn(problem, "nothing is told of a playbook: %s", problem)
+            return lambda: None
+        background = self.start()
+        background.call(lambda: self._reader.subscribe((name, label), notify))
+        return lambda: background.call(lambda: self._reader.unsubscribe((name, label), notify))
+
+    async def ready(self, timeout_s: float) -> bool:
+        """Wait until all playbooks of the deployment are known; False after ``timeout_s`` (s)."""
+        return await self._reader.ready(self._seconds(timeout_s))
+
+    # ---- waiting and closing
+
+    def wait(self, work: Coroutine[Any, Any, T], otherwise: Callable[[], T]) -> T:
+        """Run a coroutine in the background and wait for it; ``otherwise`` where waiting would never end."""
+        try:
+            return self._submit(work).result()
+        except CancelledError:
+            return otherwise()
+
+    async def awaited(self, work: Coroutine[Any, Any, T], otherwise: Callable[[], T]) -> T:
+        """See ``wait``; the event loop of the caller goes on turning."""
+        try:
+            return await asyncio.wrap_future(self._submit(work))
+        except (CancelledError, asyncio.CancelledError):
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            return otherwise()
+
+    def _submit(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
+        background = self._background
+        if self._closed or (background is not None and background.is_here):
+            work.close()
+            raise CancelledError
+        return self.start().submit(work)
+
+    def close(self, timeout_s: float) -> Delivery:
+        """Deliver what is buffered and held, disconnect, end the thread; the second time: nothing."""
+        timeout_s = self._seconds(timeout_s)
+        background = self._background
+        if background is None or self._pid != os.getpid() or self._closed:
+            self._closed = True
+            return self.counts()
+        for trace in self._pending.due(everything=True):
+            self.publish(trace)
+        self._closed = True
+        ends = time.monotonic() + timeout_s
+        try:
+            counts = background.submit(self.flush(timeout_s)).result(timeout_s + GRACE_S)
+            left_s = max(0.5, ends - time.monotonic())
+            background.submit(self._end(left_s)).result(left_s + GRACE_S)
+        except TimeoutError:
+            # A user's redactor holds the thread, which is a daemon and keeps no program alive.
+            counts = self.counts()
+        self._log_counts(counts)
+        background.stop()
+        return counts
+
+    def _log_counts(self, counts: Delivery) -> None:
+        if counts.redacted:
+            logger.info("taken out before sending: %s", counts.redacted)
+        if not counts.is_complete:
+            logger.warning(
+                "closed with %d messages not delivered and %d dropped", counts.waiting, counts.dropped
+            )
+
+    def _seconds(self, timeout_s: float) -> float:
+        """Return a time-out that can be waited for."""
+        if isinstance(timeout_s, int | float) and not math.isnan(timeout_s):
+            return min(max(0.0, timeout_s), LONGEST_S)
+        self._log_once.warn(
+            "timeout", "timeout_s must be a number of seconds, not %r; it is taken as %g s", timeout_s, WAIT_S
+        )
+        return WAIT_S
+
+    async def _end(self, timeout_s: float) -> None:
+        for task in self._tasks:
+            task.cancel()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._transport.close()
+        except Exception as error:  # noqa: BLE001 - the agent goes on, or ends; nothing is left to save
+            logger.debug("disconnecting: %s", type(error).__name__)

@@ -1,0 +1,135 @@
+"""What a call of OpenAI's library asks and what its reply says: chat completions and responses."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from combee.sdk.openai.streams import StreamedChat, StreamedReply, StreamedResponse
+
+Arguments = Mapping[str, Any]
+Messages = list[Mapping[str, Any]]
+SYSTEM_ROLES = ("system", "developer")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """One endpoint: its requests are read and changed without the library."""
+
+    argument: str
+    """The argument with what is asked."""
+    messages: Callable[[Arguments], Messages]
+    """What a call asks, as messages."""
+    with_prompt: Callable[[Arguments, str], dict[str, Any]]
+    """The arguments with a playbook in front: first, so that providers' prompt caches hit."""
+    new_reply: Callable[[], StreamedReply]
+    """Makes what collects the pieces of a stream."""
+
+    def repeatable(self, arguments: Arguments) -> dict[str, Any]:
+        """Return the arguments; an iterator among them becomes a list, because it is read twice."""
+        given = arguments.get(self.argument)
+        if not isinstance(given, Iterable) or isinstance(given, (str, list, tuple)):
+            return dict(arguments)
+        return {**arguments, self.argument: list(given)}
+
+
+def _chat_messages(arguments: Arguments) -> Messages:
+    return list(arguments.get("messages") or ())
+
+
+def _chat_with_prompt(arguments: Arguments, prompt: str) -> dict[str, Any]:
+    messages = arguments.get("messages")
+    if not prompt or not isinstance(messages, (list, tuple)):
+        return dict(arguments)  # what is no list of messages, its server shall refuse
+    first = messages[0].get("role") if messages and isinstance(messages[0], Mapping) else None
+    role = first if first in SYSTEM_ROLES else "system"
+    return {**arguments, "messages": [{"role": role, "content": prompt}, *messages]}
+
+
+def _response_messages(arguments: Arguments) -> Messages:
+    given = arguments.get("input") or ()
+    text: Messages = [{"role": "user", "content": given}]
+    items = text if isinstance(given, str) else [_item(one) for one in given]
+    instructions = arguments.get("instructions")
+    return [{"role": "system", "content": instructions}, *items] if instructions else items
+
+
+def _item(item: Any) -> Mapping[str, Any]:
+    """Return an item of a conversation as a message: a tool's call or result is named by its type."""
+    fields = item if isinstance(item, Mapping) else item.model_dump(exclude_none=True)
+    said = fields.get("content") or fields.get("output") or fields.get("arguments") or ""
+    return {"role": fields.get("role") or fields.get("type") or "item", "content": said}
+
+
+def _response_with_prompt(arguments: Arguments, prompt: str) -> dict[str, Any]:
+    # Not as an item of the input: the server would keep it with the conversation, once more at every turn.
+    parts = [part for part in (prompt, arguments.get("instructions")) if part]
+    return {**arguments, "instructions": "\n\n".join(parts)} if parts else dict(arguments)
+
+
+CHAT = Endpoint(
+    argument="messages", messages=_chat_messages, with_prompt=_chat_with_prompt, new_reply=StreamedChat
+)
+RESPONSES = Endpoint(
+    argument="input",
+    messages=_response_messages,
+    with_prompt=_response_with_prompt,
+    new_reply=StreamedResponse,
+)
+
+
+def answer_text(reply: Any) -> str:
+    """Return the text of a response, or of a completion's first choice; calls of tools as JSON."""
+    choices = getattr(reply, "choices", None)
+    if choices is None:
+        items = getattr(reply, "output", None) or ()
+        return _joined(
+            getattr(reply, "output_text", None) or _output_text(items),
+            [one for one in items if getattr(one, "type", "") == "function_call"],
+        )
+    if not choices:
+        return ""
+    message = getattr(choices[0], "message", None)
+    calls = getattr(message, "tool_calls", None) or ()
+    return _joined(
+        getattr(message, "content", None) or getattr(message, "refusal", None),
+        [getattr(one, "function", None) for one in calls],
+    )
+
+
+def _output_text(items: Sequence[Any]) -> str:
+    """Return what a response says; the library adds the field, the wire has only the items."""
+    parts = (part for item in items for part in getattr(item, "content", None) or ())
+    return "".join(part.text for part in parts if getattr(part, "type", "") == "output_text")
+
+
+def _joined(said: Any, functions: Sequence[Any]) -> str:
+    calls = [_function(one) for one in functions]
+    parts = [str(said) if said else "", json.dumps(calls, ensure_ascii=False) if calls else ""]
+    return "\n".join(part for part in parts if part)
+
+
+def _function(function: Any) -> dict[str, str]:
+    return {
+        "name": str(getattr(function, "name", "") or ""),
+        "arguments": str(getattr(function, "arguments", "") or ""),
+    }
+
+
+def call_metadata(reply: Any, model: str) -> Mapping[str, str]:
+    """Return OpenTelemetry's names for what is known of a call (GenAI semantic conventions)."""
+    usage = getattr(reply, "usage", None)
+    choices = getattr(reply, "choices", None)
+    reason = getattr(choices[0], "finish_reason", None) if choices else getattr(reply, "status", None)
+    metadata = {
+        "gen_ai.request.model": model,
+        "gen_ai.response.model": getattr(reply, "model", None),
+        "gen_ai.response.finish_reasons": reason,
+        "gen_ai.usage.input_tokens": _count(usage, "input_tokens", "prompt_tokens"),
+        "gen_ai.usage.output_tokens": _count(usage, "output_tokens", "completion_tokens"),
+    }
+    return {name: str(value) for name, value in metadata.items() if value not in (None, "")}
+
+
+def _count(usage: Any, *names: str) -> Any:
+    return next((count for name in names if (count := getattr(usage, name, None)) is not None), None)

@@ -1,0 +1,305 @@
+"""``wrap_openai``: a client of OpenAI's library that is shown the playbook and whose calls become traces.
+
+OpenAI's library is not imported. Every helper of its clients (``create``, ``parse``, ``stream``, ``with_options``,
+``with_raw_response``, ``with_streaming_response``, ``beta``) ends in one public method of the client, ``request``: a
+subclass of the client's own class changes the body there and reads along what comes back. Libraries made with the
+same generator have that method, too. Of any other client the methods themselves are replaced, and what cannot be is
+said once.
+"""
+
+import copy
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, TypeVar
+
+from combee.sdk.client import BaseClient, default_client
+from combee.sdk.learning import CURRENT, Run
+from combee.sdk.logs import LogOnce, logger
+from combee.sdk.openai.calls import CHAT, RESPONSES, Endpoint, answer_text, call_metadata
+from combee.sdk.openai.streams import RecordedStream, record_body, reply_of_body
+from combee.sdk.reading import PlaybookRef
+from combee.sdk.view import PlaybookView
+from combee_schemas.playbook import LATEST
+
+C = TypeVar("C")
+
+METHODS = ("create", "parse")
+HELPERS = ("stream", "with_raw_response", "with_streaming_response", "with_options", "copy")
+"""Ways past ``METHODS`` that only OpenAI's own clients have covered."""
+
+ENDPOINTS = {"/chat/completions": CHAT, "/responses": RESPONSES}
+OTHER_CALLS = ("/completions", "/runs")
+"""The ends of paths that ask a model, too, but have no place for a playbook."""
+SOCKETS = ("realtime", "responses")
+"""The parts of a client that open WebSockets with ``connect``; those do not pass ``request``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedCall:
+    """One call under way, and the run it is recorded to when its answer is there."""
+
+    run: Run
+    is_solo: bool
+    """No block is around it: the call is a run of its own."""
+    endpoint: Endpoint
+    arguments: Mapping[str, Any]
+
+    def answered(self, reply: Any) -> None:
+        """Record the answer; whatever a library puts there, the agent gets it."""
+        self._record(lambda: reply)
+
+    def received(self, body: bytes) -> None:
+        """Record the answer that the body of an HTTP response holds."""
+        self._record(lambda: reply_of_body(body, self.endpoint.new_reply()))
+
+    def _record(self, read_reply: Callable[[], Any]) -> None:
+        try:
+            reply = read_reply()
+            model = str(self.arguments.get("model") or "")
+            messages = self.endpoint.messages(self.arguments)
+            self.run.recorded(messages, answer_text(reply), call_metadata(reply, model))
+            if self.is_solo:
+                self.run.finish(None)
+        except Exception:  # noqa: BLE001 - the agent's call went well, and must not fail here
+            logger.exception("a call could not be recorded; its answer is passed on")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Injector:
+    """Injects the playbook into calls and says which run records them."""
+
+    client: BaseClient
+    ref: PlaybookRef | None = field(default=None)
+    once: LogOnce = field(default_factory=LogOnce)
+
+    def warn_uncovered(self, what: str) -> None:
+        """Log once that a way of calling the model is not covered."""
+        if self.ref is not None or CURRENT.get() is not None:
+            self.once.warn(
+                what,
+                "wrap_openai does not cover %s: such calls are shown no playbook and are not recorded;"
+                " use chat.completions or responses",
+                what,
+            )
+
+    def warning(self, what: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Return ``original``, which now warns that it is not covered."""
+
+        def with_warning(*args: Any, **arguments: Any) -> Any:
+            self.warn_uncovered(what)
+            return original(*args, **arguments)
+
+        return with_warning
+
+    def begin(
+        self, endpoint: Endpoint, view: PlaybookView | None, arguments: dict[str, Any]
+    ) -> tuple[dict[str, Any], RecordedCall | None]:
+        """Return the arguments with the playbook in front, and the call to record; None: nobody asked for it."""
+        run = CURRENT.get()
+        if run is None and view is None:
+            return arguments, None
+        chosen = run or Run(self.client, view)  # type: ignore[arg-type]  # one of the two is there
+        given = endpoint.repeatable(arguments)
+        call = RecordedCall(run=chosen, is_solo=run is None, endpoint=endpoint, arguments=given)
+        return endpoint.with_prompt(given, chosen.playbook.prompt()), call
+
+    def playbook(self) -> PlaybookView | None:
+        """Return what a call outside any block is shown; only what was never read is waited for."""
+        if self.ref is None or CURRENT.get() is not None:
+            return None
+        return self.client.core.playbook(self.ref)
+
+    async def awaited_playbook(self) -> PlaybookView | None:
+        """See ``playbook``."""
+        if self.ref is None or CURRENT.get() is not None:
+            return None
+        return await self.client.core.awaited_playbook(self.ref)
+
+
+def recorded_call(
+    original: Callable[..., Any], endpoint: Endpoint, injector: Injector, *, is_async: bool
+) -> Callable[..., Any]:
+    """Return ``original`` with the playbook injected and its answer recorded."""
+
+    def finished(reply: Any, call: RecordedCall | None, arguments: Mapping[str, Any]) -> Any:
+        if call is None:
+            return reply
+        if arguments.get("stream"):
+            return RecordedStream(reply, endpoint.new_reply(), call.answered)
+        call.answered(reply)
+        return reply
+
+    def sync(*args: Any, **arguments: Any) -> Any:
+        changed, call = injector.begin(endpoint, injector.playbook(), arguments)
+        return finished(original(*args, **changed), call, arguments)
+
+    async def asynchronous(*args: Any, **arguments: Any) -> Any:
+        changed, call = injector.begin(endpoint, await injector.awaited_playbook(), arguments)
+        reply: Awaitable[Any] | Any = original(*args, **changed)
+        return finished(await reply if inspect.isawaitable(reply) else reply, call, arguments)
+
+    return asynchronous if is_async else sync
+
+
+class Overlay:
+    """An object with some attributes replaced; its helpers that are not covered warn once."""
+
+    def __init__(self, original: Any, injector: Injector, **replaced: Any) -> None:
+        self.__dict__.update(replaced, _original=original, _injector=injector)
+
+    def __getattr__(self, name: str) -> Any:
+        attribute = getattr(self._original, name)
+        if name in HELPERS:
+            self._injector.warn_uncovered(name)
+        return attribute
+
+
+def wrap_openai(
+    client: C,
+    *,
+    playbook: str | None = None,
+    label: str = LATEST,
+    fallback: str = "",
+    combee: BaseClient | None = None,
+) -> C:
+    """Return a copy of an ``OpenAI`` or ``AsyncOpenAI`` client whose completions and responses learn, streams too.
+
+    Inside ``learning`` calls belong to that run and are shown its playbook. Outside each call is a run of its own
+    under ``playbook``; without ``playbook`` it passes untouched. ``combee``: None is the default client.
+
+    Raises
+    ------
+    TypeError
+        If ``client`` has neither ``chat.completions.create`` nor ``responses.create``.
+    """
+    chat, responses = getattr(client, "chat", None), getattr(client, "responses", None)
+    completions = getattr(chat, "completions", None)
+    can = [one for one in (completions, responses) if callable(getattr(one, "create", None))]
+    if not can:
+        raise TypeError(
+            "wrap_openai needs a client with chat.completions.create or responses.create, such as openai.OpenAI()"
+        )
+    ref = PlaybookRef(name=playbook, label=label, fallback=fallback) if playbook else None
+    injector = Injector(client=combee or default_client(), ref=ref)
+    if _has_request(type(client)):
+        return _subclassed(client, injector)
+    is_async = hasattr(type(client), "__aenter__")
+    wrapped: Any = copy.copy(client)
+    for name in HELPERS:
+        if callable(original := getattr(client, name, None)):
+            setattr(wrapped, name, injector.warning(name, original))
+    if completions in can:
+        recorded = _recorded_resource(completions, CHAT, injector, is_async=is_async)
+        wrapped.chat = Overlay(chat, injector, completions=recorded)
+    if responses in can:
+        wrapped.responses = _recorded_resource(responses, RESPONSES, injector, is_async=is_async)
+    return wrapped  # type: ignore[no-any-return]  # a copy of what was given
+
+
+# ---- clients with one method that all calls pass
+
+
+def _has_request(kind: type[Any]) -> bool:
+    request = getattr(kind, "request", None)
+    return (
+        inspect.isfunction(request) and {"cast_to", "options"} <= inspect.signature(request).parameters.keys()
+    )
+
+
+def _subclassed(client: C, injector: Injector) -> C:
+    """Return a copy of a client, of a subclass that its own ``copy`` and ``with_options`` make more of."""
+    kind: Any = getattr(type(client), "__wrapped__", type(client))  # wrapping again replaces the first
+    own = {"__wrapped__": kind, "request": _request(kind.request, injector)}
+    own |= {name: _WarningPart(name, kind, injector) for name in SOCKETS if hasattr(kind, name)}
+    made: Any = object.__new__(type(kind.__name__, (kind,), {"__module__": kind.__module__, **own}))
+    # What a client keeps of its parts is bound to it: the copy has to make its own.
+    made.__dict__.update(
+        (name, value)
+        for name, value in vars(client).items()
+        if not isinstance(inspect.getattr_static(kind, name, None), cached_property)
+    )
+    return made  # type: ignore[no-any-return]  # see above
+
+
+def _request(original: Callable[..., Any], injector: Injector) -> Callable[..., Any]:
+    """Return a client's ``request`` with the playbook injected and its answer recorded."""
+
+    def begin(options: Any, endpoint: Endpoint, view: PlaybookView | None) -> tuple[Any, RecordedCall | None]:
+        body, call = injector.begin(endpoint, view, options.json_data)
+        changed = copy.copy(options)
+        changed.json_data = body
+        return changed, call
+
+    def sync(self: Any, cast_to: Any, options: Any, *args: Any, **more: Any) -> Any:
+        endpoint = _endpoint_of(options, injector)
+        if endpoint is None:
+            return original(self, cast_to, options, *args, **more)
+        changed, call = begin(options, endpoint, injector.playbook())
+        reply = original(self, cast_to, changed, *args, **more)
+        return _observed(reply, call)
+
+    async def asynchronous(self: Any, cast_to: Any, options: Any, *args: Any, **more: Any) -> Any:
+        endpoint = _endpoint_of(options, injector)
+        if endpoint is None:
+            return await original(self, cast_to, options, *args, **more)
+        changed, call = begin(options, endpoint, await injector.awaited_playbook())
+        reply = await original(self, cast_to, changed, *args, **more)
+        return _observed(reply, call)
+
+    return asynchronous if inspect.iscoroutinefunction(original) else sync
+
+
+def _endpoint_of(options: Any, injector: Injector) -> Endpoint | None:
+    """Return how a request asks a model; None: it does not, or in a way that has no place for a playbook."""
+    path = str(options.url).partition("?")[0]
+    end = next((end for end in (*ENDPOINTS, *OTHER_CALLS) if path.endswith(end)), None)
+    if end is None or str(options.method).lower() != "post":
+        return None
+    if end in ENDPOINTS and isinstance(options.json_data, dict):
+        return ENDPOINTS[end]
+    injector.warn_uncovered(f"POST {end}")
+    return None
+
+
+def _observed(reply: Any, call: RecordedCall | None) -> Any:
+    """Return a reply as it is; it is recorded when its text has been read."""
+    if call is None:
+        return reply
+    # A raw response, a stream over one, or a value that was made of one.
+    response = getattr(reply, "http_response", None) or getattr(reply, "response", None) or reply
+    if hasattr(response, "iter_bytes"):
+        record_body(response, call.received)
+    else:
+        call.answered(reply)
+    return reply
+
+
+class _WarningPart:
+    """A part of a client whose ``connect`` says once that it is not covered."""
+
+    def __init__(self, name: str, kind: Any, injector: Injector) -> None:
+        self._name = name
+        self._kind = kind
+        self._injector = injector
+
+    def __get__(self, client: Any, owner: Any) -> Any:
+        # The client keeps the part from now on: this is asked once.
+        part = inspect.getattr_static(self._kind, self._name).__get__(client, owner)
+        if client is not None and hasattr(part, "connect"):
+            part.connect = self._injector.warning(f"{self._name}.connect", part.connect)
+        return part
+
+
+# ---- any other client
+
+
+def _recorded_resource(resource: Any, endpoint: Endpoint, injector: Injector, *, is_async: bool) -> Overlay:
+    """Return a resource whose calls are recorded."""
+    own = {
+        name: recorded_call(getattr(resource, name), endpoint, injector, is_async=is_async)
+        for name in METHODS
+        if callable(getattr(resource, name, None))
+    }
+    return Overlay(resource, injector, **own)

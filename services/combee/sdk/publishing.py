@@ -1,0 +1,262 @@
+"""Publishing: a bounded buffer, traces that wait for their outcome, and the sender that empties the buffer."""
+
+import asyncio
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from combee.core.shortening import TRACE_TEXTS, cut_all, size
+from combee.ports import FatalError, PoisonError, TransientError
+from combee.sdk.logs import LogOnce, logger
+from combee.sdk.redaction import Redact, redacted
+from combee.sdk.transport import Publishable, Transport
+from combee_schemas.codec import CodecError, encode
+from combee_schemas.trace import Trace
+
+MOST_PENDING = 1_000
+"""Traces that wait for their outcome."""
+OVERHEAD_BYTES = 512
+"""About how many bytes a message takes beside its texts."""
+MOST_AT_ONCE = 200
+BYTES_AT_ONCE = 1 << 20
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """Counts since the client was made, in messages."""
+
+    published: int = 0
+    """Taken into the buffer."""
+    delivered: int = 0
+    """Acknowledged by the log."""
+    waiting: int = 0
+    """In the buffer, not acknowledged."""
+    held: int = 0
+    """Traces that wait for their outcome."""
+    dropped: int = 0
+    """Not delivered and never to be: no room, no message, or refused."""
+    redacted: Mapping[str, int] = field(default_factory=dict)
+    """Finds by kind that were taken out before sending."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all that was handed over has been delivered."""
+        return not (self.waiting or self.held or self.dropped)
+
+
+class PendingTraces:
+    """Traces that wait for their outcome, each until its time is over; bounded, for any thread."""
+
+    def __init__(self) -> None:
+        self._traces: dict[tuple[str, str], tuple[Trace, float]] = {}
+        """By playbook and trace id."""
+        self._lock = threading.Lock()
+
+    def put(self, trace: Trace, within_s: float) -> Trace | None:
+        """Add a trace; return the one it replaces, or the oldest if there are too many now."""
+        key = (trace.playbook, trace.trace_id)
+        with self._lock:
+            displaced = self._traces.pop(key, None)
+            self._traces[key] = trace, time.monotonic() + within_s
+            if len(self._traces) > MOST_PENDING:
+                displaced = self._traces.pop(next(iter(self._traces)))
+            return displaced[0] if displaced else None
+
+    def take(self, trace_id: str) -> list[Trace]:
+        """Remove and return the traces of an id, one per playbook."""
+        with self._lock:
+            keys = [key for key in self._traces if key[1] == trace_id]
+            return [self._traces.pop(key)[0] for key in keys]
+
+    def due(self, *, everything: bool = False) -> list[Trace]:
+        """Remove and return the traces whose time is over, or all."""
+        now = time.monotonic()
+        with self._lock:
+            over = [key for key, (_, until) in self._traces.items() if everything or until <= now]
+            return [self._traces.pop(key)[0] for key in over]
+
+    def __len__(self) -> int:
+        return len(self._traces)
+
+
+def approximate_bytes(message: Publishable) -> int:
+    """Return about how many bytes a message takes; cheap, for the caller waits for it."""
+    total = OVERHEAD_BYTES
+    for value in message.__dict__.values():
+        if isinstance(value, str):
+            total += len(value)
+        elif isinstance(value, Mapping):
+            total += sum(len(name) + len(text) for name, text in value.items())
+    return total
+
+
+class Outbox:
+    """A buffer that refuses rather than grows; messages stay until they are acknowledged."""
+
+    def __init__(self, *, max_messages: int, max_bytes: int) -> None:
+        self._max_messages = max_messages
+        self._max_bytes = max_bytes
+        self._waiting: deque[tuple[Publishable, int]] = deque()
+        self._bytes = 0
+        self._lock = threading.Lock()
+        self.taken = 0
+        """Messages that found room."""
+
+    def put(self, message: Publishable) -> bool:
+        """Take a message; False if there is no room for it."""
+        size = approximate_bytes(message)
+        with self._lock:
+            full = len(self._waiting) >= self._max_messages
+            if full or (self._waiting and self._bytes + size > self._max_bytes):
+                return False
+            self._waiting.append((message, size))
+            self._bytes += size
+            self.taken += 1
+        return True
+
+    def first(self, most: int, most_bytes: int) -> Sequence[Publishable]:
+        """Return the oldest messages, one at least if there are any; they stay in."""
+        messages: list[Publishable] = []
+        total = 0
+        with self._lock:
+            for message, size in self._waiting:
+                total += size
+                if len(messages) == most or (messages and total > most_bytes):
+                    break
+                messages.append(message)
+        return messages
+
+    def done(self, count: int) -> None:
+        """Forget the oldest ``count``."""
+        with self._lock:
+            for _ in range(count):
+                self._bytes -= self._waiting.popleft()[1]
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+
+def fit(trace: Trace, most_bytes: int = Trace.max_bytes) -> Trace:
+    """Return a trace whose record fits into ``most_bytes``; ``original_bytes`` says what its texts had (UTF-8).
+
+    Raises
+    ------
+    CodecError
+        If it does not fit however its texts are cut.
+    """
+    texts = {name: text for name in TRACE_TEXTS if (text := getattr(trace, name))}
+    original = sum(map(size, texts.values()))
+    if original <= most_bytes - 4096 and _fits(trace, most_bytes):
+        return trace
+    room = most_bytes - 4096 - sum(size(name) + size(text) for name, text in trace.metadata.items())
+    shorter = trace.model_copy(
+        update={**cut_all(texts, room), "original_bytes": trace.original_bytes or original}
+    )
+    if not _fits(shorter, most_bytes):
+        raise CodecError(f"a trace whose texts are cut to {room} bytes still exceeds {most_bytes}")
+    return shorter
+
+
+def bounded(message: Publishable) -> Publishable:
+    """Return a message about as large as it may be: a huge trace is cut before it is buffered and redacted."""
+    if not isinstance(message, Trace) or approximate_bytes(message) <= Trace.max_bytes:
+        return message
+    try:
+        return fit(message)
+    except CodecError:
+        return message  # whoever sends it drops it and says so
+
+
+def _fits(trace: Trace, most_bytes: int) -> bool:
+    try:
+        return len(encode(trace)) <= most_bytes
+    except CodecError:
+        return False
+
+
+class Sender:
+    """Empties an outbox into a transport; runs on the background loop."""
+
+    def __init__(self, outbox: Outbox, transport: Transport, redact: Redact | None, once: LogOnce) -> None:
+        self._outbox = outbox
+        self._transport = transport
+        self._redact = redact
+        self._log_once = once
+        self._wake = asyncio.Event()
+        self._empty = asyncio.Event()
+        self.is_idle = False
+        """Whether it waits for ``wake``: the outbox was empty."""
+        self.delivered = 0
+        self.refused = 0
+
+    def wake(self) -> None:
+        """Look into the outbox again."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Send without end."""
+        while True:
+            batch = self._outbox.first(MOST_AT_ONCE, BYTES_AT_ONCE)
+            if batch:
+                await self._send([clean for clean in map(self._prepared, batch) if clean is not None])
+                self._outbox.done(len(batch))
+                continue
+            self._empty.set()
+            self._wake.clear()
+            self.is_idle = True
+            if not len(self._outbox):  # else it was filled after it had been read as empty
+                await self._wake.wait()
+            self.is_idle = False
+            self._empty.clear()
+
+    async def drained(self) -> None:
+        """Wait until the outbox is empty."""
+        while len(self._outbox):
+            self._empty.clear()
+            self._wake.set()
+            await self._empty.wait()
+
+    def _prepared(self, message: Publishable) -> Publishable | None:
+        """Return the message as it may leave; None: it never can, and is counted."""
+        try:
+            clean = redacted(message, self._redact) if self._redact else message
+            if isinstance(clean, Trace):
+                return fit(clean)
+        except CodecError as error:
+            self._refuse(str(error))
+            return None
+        except Exception as error:  # noqa: BLE001 - the redactor may be a user's; unredacted nothing leaves
+            self._refuse(f"redaction failed with {type(error).__name__}; look at your redact function")
+            return None
+        return clean
+
+    def _refuse(self, why: str) -> None:
+        self.refused += 1
+        self._log_once.warn("refused", "a message was dropped: %s; more are only counted", why)
+
+    async def _send(self, messages: Sequence[Publishable]) -> None:
+        pause_s = FIRST_PAUSE_S
+        while messages:
+            try:
+                await self._transport.send(messages)
+            except PoisonError as error:
+                if len(messages) == 1:
+                    self._refuse(str(error))
+                    return
+                for message in messages:  # find out which it is; repeats are harmless
+                    await self._send([message])
+                return
+            except (TransientError, FatalError) as error:
+                self._log_once.warn(
+                    "away", "nothing can be sent for now, it is kept and tried again: %s", error
+                )
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+            else:
+                self.delivered += len(messages)
+                self._log_once.over("away", "sending works again")
+                logger.debug("delivered %d messages", len(messages))
+                return

@@ -1,0 +1,110 @@
+"""Faults that are records: repeats, poison in every topic, late and foreign ones, other writers' versions."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import msgpack
+
+from combee.core.formats.items import outgoing
+from combee.ports import Outgoing
+from combee_schemas import topics
+from combee_schemas.codec import encode
+from combee_schemas.topics import AnyTopic
+from support.faults.driver import Item, items
+from support.faults.run import Fault, Run
+from support.hostile import payloads
+
+BROKER_LIMIT = 1_000_000
+MORE = 60
+HOSTILE_KEY = b"faults/hostile"
+YEAR_MS = 365 * 24 * 3600 * 1000
+
+
+def again(times: int) -> Fault:
+    """Publish what was published, byte for byte, several times more."""
+
+    async def fault(run: Run) -> None:
+        for moment in run.moments(times, high=0.6):
+            await run.reach(moment)
+            await run.driver.send([outgoing(one) for one in run.given[: len(run.driver.acked)]])
+
+    return fault
+
+
+def poison() -> Fault:
+    """Write everything hostile into every partition of every topic, between the good records."""
+
+    async def fault(run: Run) -> None:
+        log = run.cluster.log()
+        try:
+            for topic, moment in zip(topics.TOPICS, run.moments(len(topics.TOPICS), high=0.6), strict=True):
+                await run.reach(moment)
+                records = _hostile(topic, await log.partitions(topic.name))
+                run.rng.shuffle(records)
+                await run.driver.send(records)
+        finally:
+            await log.close()
+
+    return fault
+
+
+def _hostile(topic: AnyTopic, partitions: int) -> list[Outgoing]:
+    values = [v for v in payloads(topic.message).values() if v is None or len(v) < BROKER_LIMIT]
+    return [
+        Outgoing(topic=topic.name, key=HOSTILE_KEY, value=value, partition=number % partitions)
+        for number, value in enumerate(values)
+    ]
+
+
+def late() -> Fault:
+    """Publish more items in seeded disorder, with impossible times, on whatever partition."""
+
+    async def fault(run: Run) -> None:
+        odd = (0, 1, -YEAR_MS, 100 * YEAR_MS)
+        more = [
+            one.model_copy(update={"created_at_ms": odd[number % len(odd)]})
+            for number, one in enumerate(items(MORE, seed=run.rng.randrange(1000, 2000)))
+        ]
+        run.rng.shuffle(more)
+        partitions = {topics.TRACES.name: run.cluster.settings.kafka.scan_partitions}
+        for one in more:
+            record = outgoing(one)
+            count = partitions.get(record.topic, run.cluster.settings.kafka.partitions)
+            await run.driver.publish_as([one], [replace(record, partition=run.rng.randrange(count))])
+
+    return fault
+
+
+def from_other_writers() -> Fault:
+    """Mix in what older and newer writers make: fields left out, fields unknown, a version of tomorrow."""
+
+    async def fault(run: Run) -> None:
+        more = items(MORE, seed=run.rng.randrange(1000, 2000))
+        known, unknown = more[: MORE // 2], more[MORE // 2 :]
+        await run.driver.publish_as(known, [_by_another(n, one) for n, one in enumerate(known)])
+        await run.driver.send([_edited(one, version=2) for one in unknown])
+        await run.progress.until(
+            lambda: len(run.progress.dead_letters) >= len(unknown), 60, "not every one is a dead letter"
+        )
+
+    return fault
+
+
+def _by_another(number: int, item: Item) -> Outgoing:
+    if number % 2:
+        return _edited(item, body={"field_of_tomorrow": {"deep": [1, 2]}})
+    return _edited(item, without=(None, "", 0, [], {}))
+
+
+def _edited(
+    item: Item,
+    *,
+    body: Mapping[str, object] | None = None,
+    version: int = 1,
+    without: tuple[object, ...] = (),
+) -> Outgoing:
+    envelope: dict[str, Any] = msgpack.unpackb(encode(item))
+    fields = {name: value for name, value in envelope["body"].items() if value not in without}
+    edited = envelope | {"version": version, "body": fields | dict(body or {})}
+    return replace(outgoing(item), value=msgpack.packb(edited))

@@ -1,0 +1,52 @@
+"""A run of an agent becomes one trace."""
+
+import pytest
+
+from combee.sdk import (
+    Client,
+    learning,
+)
+from combee.sdk import (
+    client as client_module,
+)
+from support.sdk import NAME, UnreliableTransport, until
+
+
+def test_a_run_becomes_a_trace_with_what_was_shown(client: Client, memory: UnreliableTransport) -> None:
+    memory.put_playbook(NAME, "be kind\nask first")
+    until(lambda: client.playbook(NAME).version == 1)
+    with learning(NAME, client=client, task="refund 7") as run:
+        assert "ask first" in run.playbook.prompt()
+        run.step("tool", "looked up 7")
+        run.outcome("refunded", success=True, answer="done")
+    client.flush()
+    (trace,) = memory.traces
+    assert trace.shown is not None
+    assert (trace.shown.version, trace.shown.entry_ids) == (1, ("misc-00001", "misc-00002"))
+    assert (trace.task, trace.trajectory, trace.answer) == ("refund 7", "tool: looked up 7", "done")
+    assert trace.feedback == "The run succeeded. refunded"
+
+
+def test_what_a_run_raises_is_its_feedback_and_goes_on(client: Client, memory: UnreliableTransport) -> None:
+    with pytest.raises(KeyError), learning(NAME, client=client, task="t"):
+        raise KeyError("missing")
+    client.flush()
+    assert [one.feedback for one in memory.traces] == ["The run ended with KeyError: 'missing'"]
+
+
+def test_a_run_in_which_nothing_happened_leaves_no_trace(client: Client, memory: UnreliableTransport) -> None:
+    with learning(NAME, client=client):
+        pass
+    client.flush()
+    assert memory.traces == []
+
+
+def test_learning_without_an_address_breaks_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    made: list[Client] = []
+    monkeypatch.setattr(client_module, "_default", made)
+    with learning(NAME, fallback="f", task="t") as run:
+        assert run.playbook.render() == "f"
+    assert made[0].close().dropped == 1
+    assert "COMBEE_BOOTSTRAP_SERVERS" in caplog.text

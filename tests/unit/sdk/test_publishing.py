@@ -1,0 +1,221 @@
+"""What a client publishes: delivered, buffered, cut, completed by its outcome, or dropped and counted."""
+
+import threading
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from combee.core.shortening import cut
+from combee.sdk import (
+    Client,
+)
+from combee.sdk.publishing import fit
+from combee_schemas.codec import CodecError, encode
+from combee_schemas.trace import Trace
+from support.sdk import DEADLINE_S, NAME, UnreliableTransport, reflection, until
+
+
+def test_what_is_published_is_delivered_in_order(client: Client, memory: UnreliableTransport) -> None:
+    for number in range(500):
+        client.publish(reflection(number))
+    counts = client.flush()
+    assert (counts.delivered, counts.is_complete) == (500, True)
+    assert [one.reflection_id for one in memory.reflections] == [f"r-{number}" for number in range(500)]
+
+
+def test_a_reflection_can_be_given_as_fields(client: Client, memory: UnreliableTransport) -> None:
+    given = client.publish(playbook=NAME, key_insight="look at the date")
+    client.flush()
+    assert [(one.reflection_id, one.key_insight) for one in memory.reflections] == [
+        (given, "look at the date")
+    ]
+    assert memory.reflections[0].created_at_ms > 0
+
+
+def test_a_deployment_that_is_away_costs_nothing_and_gets_everything_later(
+    client: Client, memory: UnreliableTransport
+) -> None:
+    memory.away = True
+    client.publish(reflection(1))
+    until(lambda: memory.attempts >= 2)
+    counts = client.flush(timeout_s=0.01)
+    assert (counts.delivered, counts.waiting, counts.is_complete) == (0, 1, False)
+    memory.away = False
+    assert client.flush().is_complete
+    assert len(memory.reflections) == 1
+
+
+def test_a_full_buffer_drops_counts_and_says_so_once(
+    memory: UnreliableTransport, caplog: pytest.LogCaptureFixture
+) -> None:
+    memory.away = True
+    with Client(transport=lambda: memory, max_messages=3) as client:
+        for number in range(10):
+            client.publish(reflection(number))
+        assert (client.counts.waiting, client.counts.dropped) == (3, 7)
+        assert caplog.text.count("the buffer is full") == 1
+        assert client.close(timeout_s=0.05).waiting == 3
+    assert "closed with 3 messages not delivered and 7 dropped" in caplog.text
+
+
+def test_the_buffer_is_bounded_by_bytes_too(memory: UnreliableTransport) -> None:
+    memory.away = True
+    with Client(transport=lambda: memory, max_bytes=10_000) as client:
+        for number in range(10):
+            client.publish(reflection(number, "x" * 4_000))
+        assert (client.counts.waiting, client.counts.dropped) == (2, 8)
+        client.close(timeout_s=0.05)
+
+
+def test_one_message_that_is_refused_hurts_only_itself(client: Client, memory: UnreliableTransport) -> None:
+    for number in range(6):
+        client.publish(reflection(number, "poison" if number == 3 else ""))
+    counts = client.flush()
+    assert (counts.delivered, counts.dropped, counts.waiting) == (5, 1, 0)
+    assert {one.reflection_id for one in memory.reflections} == {"r-0", "r-1", "r-2", "r-4", "r-5"}
+
+
+def test_what_is_no_message_is_dropped_and_never_raises(client: Client) -> None:
+    client.publish(playbook="no name!", key_insight="x")
+    client.trace("no name!", "task")
+    client.outcome("t-unknown", "good")
+    assert client.counts.dropped == 3
+
+
+def test_an_empty_lesson_is_dropped_counted_and_told_of_once(
+    client: Client, memory: UnreliableTransport, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(3):
+        client.publish(playbook=NAME, key_insight=" ")
+    client.trace(NAME, "")
+    client.publish(reflection(2))
+    assert client.flush(DEADLINE_S).dropped == 4
+    assert [one.reflection_id for one in memory.reflections] == ["r-2"]
+    assert memory.traces == []
+    (told,) = [one.message for one in caplog.records if "lesson is empty" in one.message]
+    assert told.startswith(
+        "a message was dropped: the lesson is empty: fill in at least one of key_insight, "
+    )
+
+
+def test_a_playbook_that_cannot_be_read_is_its_fallback_and_said_once(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(2):
+        assert client.playbook(["a"], fallback="Be brief.").render() == "Be brief."  # type: ignore[arg-type]
+    assert [one.getMessage() for one in caplog.records] == [
+        "a playbook cannot be read, its fallback is given: its name is of type list"
+    ]
+
+
+def test_a_reflection_beyond_the_limit_is_dropped_and_its_neighbours_go(client: Client) -> None:
+    client.publish(reflection(1, "word " * 100_000))
+    client.publish(reflection(2))
+    counts = client.flush()
+    assert (counts.delivered, counts.dropped) == (1, 1)
+
+
+def test_an_outcome_completes_the_trace_that_waits_for_it(
+    client: Client, memory: UnreliableTransport
+) -> None:
+    given = client.trace(NAME, "task", answer="42", outcome_within_s=60)
+    assert (client.flush().held, memory.traces) == (1, [])
+    client.outcome(given, "wrong", success=False, target="43")
+    client.flush()
+    (trace,) = memory.traces
+    assert (trace.trace_id, trace.answer, trace.feedback, trace.target) == (
+        given,
+        "42",
+        "The run failed. wrong",
+        "43",
+    )
+
+
+def test_one_run_held_for_two_playbooks_is_completed_in_both_and_nothing_held_is_lost(
+    client: Client, memory: UnreliableTransport
+) -> None:
+    for name, task in ((NAME, "first"), ("other", "second"), (NAME, "told anew")):
+        client.trace(name, task, trace_id="run-17", outcome_within_s=60)
+    client.flush()
+    assert [one.task for one in memory.traces] == ["first"]
+    client.outcome("run-17", "good")
+    client.flush()
+    completed = {(one.playbook, one.task, one.feedback) for one in memory.traces[1:]}
+    assert completed == {("other", "second", "good"), (NAME, "told anew", "good")}
+
+
+def test_a_trace_whose_outcome_never_comes_is_sent_in_time_or_at_the_end(memory: UnreliableTransport) -> None:
+    client = Client(transport=lambda: memory)
+    client.trace(NAME, "short", outcome_within_s=0.01)
+    until(lambda: [one.task for one in memory.traces] == ["short"])
+    client.trace(NAME, "long", outcome_within_s=600)
+    assert client.close().is_complete
+    assert [one.task for one in memory.traces] == ["short", "long"]
+
+
+def test_publishing_from_many_threads_loses_nothing(client: Client, memory: UnreliableTransport) -> None:
+    def publish(first: int) -> None:
+        for number in range(first, first + 100):
+            client.publish(reflection(number))
+
+    threads = [threading.Thread(target=publish, args=(100 * n,)) for n in range(8)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    counts = client.flush()
+    assert (counts.published, counts.delivered) == (800, 800)
+    assert len({one.reflection_id for one in memory.reflections}) == 800
+
+
+def test_long_traces_arrive_cut_with_their_size(client: Client, memory: UnreliableTransport) -> None:
+    client.trace(NAME, "task", trajectory="step " * 400_000)
+    assert client.flush().is_complete
+    (trace,) = memory.traces
+    assert trace.original_bytes is not None
+    assert trace.original_bytes >= 2_000_000
+    assert isinstance(trace, Trace)
+    assert len(trace.trajectory) < 900 * 1024
+
+
+def test_what_fits_is_as_it_was() -> None:
+    trace = Trace(trace_id="t", playbook="a", task="x" * 1_000)
+    assert fit(trace) is trace
+
+
+@given(
+    st.integers(0, 400_000),
+    st.integers(0, 400_000),
+    st.integers(0, 400_000),
+    st.sampled_from(["x ", "ü", "€ "]),
+)
+def test_a_cut_trace_fits_and_says_what_it_was(task: int, trajectory: int, answer: int, letter: str) -> None:
+    trace = Trace(
+        trace_id="t", playbook="a", task=letter * task, trajectory=letter * trajectory, answer=letter * answer
+    )
+    short = fit(trace)
+    assert len(encode(short)) <= Trace.max_bytes
+    size = len((trace.task + trace.trajectory + trace.answer).encode())
+    assert short is trace or short.original_bytes == size
+
+
+def test_the_longest_text_is_cut_and_the_short_ones_stay() -> None:
+    trace = Trace(trace_id="t", playbook="a", task="a task", trajectory="step " * 400_000, answer="42")
+    short = fit(trace)
+    assert (short.task, short.answer) == ("a task", "42")
+    assert short.trajectory.startswith("step step")
+    assert short.trajectory.endswith("step step ")
+    assert "bytes cut from the middle" in short.trajectory
+    assert len(short.trajectory) > 900_000
+
+
+def test_a_trace_that_cannot_fit_is_refused() -> None:
+    trace = Trace(trace_id="t", playbook="a", task="x", metadata={"m": "x" * 1_000_000})
+    with pytest.raises(CodecError):
+        fit(trace)
+
+
+def test_a_cut_leaves_no_half_of_a_secret() -> None:
+    text = "word " * 100 + "sk-proj-" + "a" * 60 + " word" * 100
+    assert all("sk-proj" not in cut(text, size) or "a" * 60 in cut(text, size) for size in range(300, 900))
