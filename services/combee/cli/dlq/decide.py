@@ -10,6 +10,7 @@ import typer
 
 from combee.cli.console import REJECTED, clean, output, print_json, reading
 from combee.cli.dlq.view import decision, place_text
+from combee.cli.log import open_log
 from combee.cli.options import AsJson, Servers
 from combee.clock import SystemClock
 from combee.commands import dead_letters
@@ -73,8 +74,6 @@ def drop(
 
 
 async def _retry(settings: Settings, chosen: Sequence[LetterId] | Filters) -> Decided:
-    from combee.cli.log import open_log  # noqa: PLC0415 - --help stays quick
-
     async with open_log(settings) as (log, _):
         with reading() as progress, _known_letters():
             return await dead_letters.retry(
@@ -83,8 +82,6 @@ async def _retry(settings: Settings, chosen: Sequence[LetterId] | Filters) -> De
 
 
 async def _drop(settings: Settings, wanted: Sequence[LetterId], note: str) -> Decided:
-    from combee.cli.log import open_log  # noqa: PLC0415 - --help stays quick
-
     async with open_log(settings) as (log, _):
         with _known_letters():
             return await dead_letters.drop(log, SystemClock(), wanted, note)

@@ -12,6 +12,7 @@ from combee.cli.console import clean, output, print_json, reading
 from combee.cli.dlq import decide
 from combee.cli.dlq.decide import Reason, Service, checked_id
 from combee.cli.dlq.view import in_full, place_text, summary
+from combee.cli.log import open_log
 from combee.cli.options import AsJson, Servers
 from combee.clock import moment
 from combee.commands.dead_letters import Filters
@@ -70,8 +71,6 @@ def _print(rows: list[dict[str, Any]], *, everything: bool) -> None:
 
 
 async def _list(settings: Settings, limit: int, filters: Filters) -> tuple[int, list[dict[str, Any]]]:
-    from combee.cli.log import open_log  # noqa: PLC0415 - --help stays quick
-
     total = 0
     kept: deque[dict[str, Any]] = deque(maxlen=limit)
     async with open_log(settings) as (log, _):
@@ -107,8 +106,6 @@ def show(
 
 
 async def _show(settings: Settings, wanted: LetterId) -> dict[str, Any]:
-    from combee.cli.log import open_log  # noqa: PLC0415 - --help stays quick
-
     async with open_log(settings) as (log, _):
         found = (await dead_letters.letters_at(log, [wanted])).get(wanted)
         if found is None:

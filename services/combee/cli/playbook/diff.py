@@ -9,6 +9,7 @@ import typer
 from rich.text import Text
 
 from combee.cli.console import clean, output, print_json
+from combee.cli.log import open_log
 from combee.cli.options import AsJson, Name, Servers, refs
 from combee.cli.playbook.lookup import resolved, wanted
 from combee.core.formats.text import split_lines
@@ -49,8 +50,6 @@ def diff(
 
 
 async def _diff(settings: Settings, name: str, before: str | None, after: str | None) -> Comparison:
-    from combee.cli.log import open_log  # noqa: PLC0415 - --help stays quick
-
     async with open_log(settings) as (log, _):
         newer = await resolved(log, name, after) if after else await wanted(log, name)
         older = await resolved(log, name, before) if before else await _before(log, newer)

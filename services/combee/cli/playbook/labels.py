@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from combee.cli.console import clean, output, print_json
+from combee.cli.log import open_log
 from combee.cli.options import AsJson, CommandId, MaybeName, Name, Patience, Ref, Servers, label_names
 from combee.cli.playbook.lookup import number
 from combee.cli.sending import Change, carried_out
@@ -84,8 +85,6 @@ def labels(name: MaybeName = None, *, bootstrap_servers: Servers = None, as_json
 
 
 async def _labels(settings: Settings, name: str | None) -> list[dict[str, Any]]:
-    from combee.cli.log import open_log  # noqa: PLC0415 - --help stays quick
-
     async with open_log(settings) as (log, _):
         known = await all_labels(log)
         newest = await newest_playbooks(log)
