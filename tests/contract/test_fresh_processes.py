@@ -71,10 +71,9 @@ import asyncio, sys
 sys.modules["fastapi"] = None
 from combee import compose
 from combee.ports import FatalError
-from combee.settings.loading import load_settings
 assert "gateway" not in compose.ROLES
 try:
-    asyncio.run(compose.FRONTS["gateway"](None, load_settings(), "", None, None, None))
+    asyncio.run(compose.FRONTS["gateway"](None))
 except FatalError as error:
     print(error)
 """
