@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from combee import compose
+from combee import backends
 from combee.adapters.kafka import KafkaLog
-from combee.adapters.openai import OpenAIModel
+from combee.adapters.openai.model import OpenAIModel
 from combee.local.stack import StackOptions, model_environment, stack
 from combee.local.supervisor import Supervisor
-from combee.settings.settings import load_settings
-from combee.worker.playbooks import Playbooks
+from combee.settings.loading import load_settings
+from combee.worker.views import Playbooks
 from combee_schemas import topics
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import Reflection
@@ -105,7 +105,7 @@ async def running_cluster(
     """Run services and stand-in while the context is open; ``before`` finds the topics, ``chosen`` are settings."""
     wanted = {"topic_prefix": f"bench-{uuid4().hex[:8]}", "model_timeout_s": MODEL_TIMEOUT_S, **chosen}
     settings = load_settings(bootstrap_servers=bootstrap_servers, model="simulated", **wanted)
-    connected = compose.connection(settings, bootstrap_servers)
+    connected = backends.connection(settings, bootstrap_servers)
     with tempfile.TemporaryDirectory(prefix="combee-bench-") as folder:
         call_log = Path(folder) / "calls.jsonl"
         options = StackOptions(
@@ -117,14 +117,14 @@ async def running_cluster(
             scan_workers=scan_workers,
             roles=roles,
         )
-        await compose.create_topics(settings, connected)
+        await backends.create_topics(settings, connected)
         log = KafkaLog(connected)
         try:
             if before:
                 await before(log)
             async with stack(options) as supervisor:
                 where = model_environment(supervisor) | {"llm_concurrency": 64}
-                model = compose.language_model(settings.model.model_copy(update=where))
+                model = backends.language_model(settings.model.model_copy(update=where))
                 subscriber = Subscriber(log)
                 view = asyncio.create_task(subscriber.playbooks.view.run())
                 try:

@@ -17,7 +17,7 @@ from combee.adapters.kafka import Reachability, is_ready
 from combee.adapters.kafka.connection import Connection
 from combee.inspection.audit import audit
 from combee.ports import TransientError
-from combee.settings.settings import environment
+from combee.settings.loading import environment
 from combee.worker.retry import write
 from combee_schemas import topics
 from combee_schemas.trace import Trace

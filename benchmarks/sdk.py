@@ -13,11 +13,11 @@ from uuid import uuid4
 
 from benchmarks.cluster import fresh, lessons
 from benchmarks.rows import Row, row
-from combee import Client, compose
+from combee import Client, backends
 from combee.adapters.kafka import KafkaLog
 from combee.ports import Outgoing
 from combee.sdk import PlaybookView
-from combee.settings.settings import load_settings
+from combee.settings.loading import load_settings
 from combee_schemas import topics
 from combee_schemas.playbook import Entry, Playbook
 
@@ -38,8 +38,8 @@ async def measure(bootstrap_servers: str, runs: int) -> list[Row]:
     settings = load_settings(
         bootstrap_servers=bootstrap_servers, topic_prefix=f"bench-{uuid4().hex[:8]}", model="simulated"
     )
-    connected = compose.connection(settings, bootstrap_servers)
-    await compose.create_topics(settings, connected)
+    connected = backends.connection(settings, bootstrap_servers)
+    await backends.create_topics(settings, connected)
     where = bootstrap_servers, settings.kafka.topic_prefix
     published = [await asyncio.to_thread(_publish, *where) for _ in range(runs)]
     rows = [

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from combee.ports import FatalError
-from combee.settings.settings import environment
+from combee.settings.loading import environment
 
 ROOT = Path(__file__).parents[1]
 FOREIGN = ("COMBEE_", "OPENAI_", "PYTHON")

@@ -18,7 +18,7 @@ from pydantic.json_schema import models_json_schema
 from pydantic_core import PydanticUndefined
 
 from combee.settings.group import Group
-from combee.settings.settings import GROUPS
+from combee.settings.loading import GROUPS
 from combee_schemas.base import Message
 from combee_schemas.topics import DAY_MS, FOR_EVER, TOPICS, AnyTopic
 
@@ -40,7 +40,7 @@ SETTINGS_HEAD = f"""# Settings
 
 {MARK}
 
-Every setting, read once at start by `settings/settings.py:load_settings`.
+Every setting, read once at start by `settings/loading.py:load_settings`.
 A command-line flag wins over the environment, the environment over `combee.toml` in the working directory, that
 over the default. In `combee.toml` a setting is a top-level key without the prefix, in lower case
 (`batch_size = 20`). Keep secrets out of that file: set them in the environment. `COMBEE_CONFIG` names another file.

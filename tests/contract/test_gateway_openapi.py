@@ -12,7 +12,7 @@ from combee.adapters.memory import MemoryLog
 from combee.gateway.app import build
 from combee.gateway.context import context_of
 from combee.ports import Log
-from combee.settings.settings import load_settings
+from combee.settings.loading import load_settings
 from support.clock import ManualClock
 from support.gateway import in_a_thread, labelled, published, version
 

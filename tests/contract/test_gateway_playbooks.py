@@ -8,7 +8,7 @@ from combee.clock import SystemClock
 from combee.core.formats.files import FORMATS
 from combee.gateway.app import build
 from combee.gateway.context import context_of
-from combee.settings.settings import load_settings
+from combee.settings.loading import load_settings
 from support.gateway import asked, version
 
 NAME = "support/refunds"

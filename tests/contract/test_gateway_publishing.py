@@ -274,10 +274,10 @@ async def test_while_the_broker_is_away_publishing_is_refused_at_once_and_readin
     async with asked() as gateway:
         await published(gateway.log, version("support/refunds", 1))
         await until(lambda: gateway.context.playbooks.latest("support/refunds").version == 1)
-        gateway.context.health.away = lambda: "waiting for Kafka"
+        gateway.context.health.outage = lambda: "waiting for Kafka"
         refused = await gateway.client.post("/v1/reflections", json=LESSON)
         read = await gateway.client.get("/v1/playbooks/support/refunds")
-        gateway.context.health.away = lambda: None
+        gateway.context.health.outage = lambda: None
         taken = await gateway.client.post("/v1/reflections", json=LESSON)
         assert (refused.status_code, read.status_code, taken.status_code) == (503, 200, 202)
         assert int(refused.headers["retry-after"]) >= 1

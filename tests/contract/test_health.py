@@ -13,12 +13,12 @@ import pytest_asyncio
 
 from combee.adapters.memory import MemoryLog
 from combee.clock import SystemClock
-from combee.local.metrics_ports import metrics_ports
+from combee.inspection.lag import Lags
+from combee.local.ports import metrics_ports
 from combee.ports import FatalError
-from combee.settings.settings import WorkerSettings
-from combee.telemetry import health_server
-from combee.telemetry.health import Health
-from combee.telemetry.health_server import pages, serving
+from combee.settings.worker import WorkerSettings
+from combee.telemetry import health
+from combee.telemetry.health import Health, pages, serving
 from combee.telemetry.metrics import Metrics, new_registry
 from combee.telemetry.served import ServedTelemetry
 
@@ -57,7 +57,7 @@ async def test_the_pages_say_how_it_is(served: Served) -> None:
     assert [line.split(":")[0] for line in body.splitlines() if line.startswith("RED")] == ["RED assigned"]
     served.health.turned()
     assert (await served.get("/readyz?verbose"))[0] == HTTPStatus.OK
-    served.health.buried()
+    served.health.dead_lettered()
     status, body = await served.get("/readyz")
     assert status == HTTPStatus.SERVICE_UNAVAILABLE
     assert "RED dead_letters" in body
@@ -86,7 +86,7 @@ async def test_a_stuck_event_loop_is_told_while_it_is_stuck(
 async def test_clients_that_say_nothing_hold_nobody_up_and_are_hung_up_on(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(health_server, "REQUEST_S", 0.4)  # one after the other would take 8 s
+    monkeypatch.setattr(health, "REQUEST_S", 0.4)  # one after the other would take 8 s
     silent = [socket.create_connection((HOST, served.port), timeout=DEADLINE_S) for _ in range(20)]
     try:
         assert (await served.get("/healthz"))[0] == HTTPStatus.OK
@@ -123,7 +123,7 @@ async def test_a_worker_serves_its_lag_and_its_conditions() -> None:
     assert port is not None
     metrics = Metrics(new_registry(), SystemClock(), service="publish")
     telemetry = ServedTelemetry("publish", WorkerSettings(), port, SystemClock(), metrics)
-    async with telemetry.served(MemoryLog(SystemClock())):
+    async with telemetry.served(Lags(MemoryLog(SystemClock()), "publish").look):
         telemetry.on_turn()
         async with asyncio.timeout(DEADLINE_S):
             while 'combee_lag_records{service="publish",topic="updates"} 0.0' not in (await text(port)):

@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from combee.adapters.openai import OpenAIModel
+from combee.adapters.openai.model import OpenAIModel
 from combee.adapters.openai.wire import read_answer
 from combee.ports import PoisonError, PromptTooLongError
 from combee_schemas.model import Prompt, request_hash

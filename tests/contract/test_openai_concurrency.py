@@ -3,7 +3,7 @@ import threading
 
 import pytest
 
-from combee.adapters.openai import OpenAIModel
+from combee.adapters.openai.model import OpenAIModel
 from combee.ports import DrainingError
 from combee_schemas.model import Prompt
 from support import fake_openai as fake

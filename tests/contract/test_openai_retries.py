@@ -3,7 +3,7 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from combee.adapters.openai import OpenAIModel
+from combee.adapters.openai.model import OpenAIModel
 from combee.ports import TransientError
 from support import fake_openai as fake
 from support import model_rig

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from combee.adapters.openai import OpenAIModel
+from combee.adapters.openai.model import OpenAIModel
 from combee.ports import PoisonError
 from support import fake_openai as fake
 from support import model_rig

@@ -12,20 +12,22 @@ from pathlib import Path
 
 import pytest
 
-from combee.local import stack
-from combee.local.stack import UP, sole_stack, stack_file, stack_is_running
+from combee.cli.console import remark
+from combee.local import stack_file as module
+from combee.local.stack_file import UP, sole_stack, stack_file, stack_is_running
 from combee.ports import ConfigurationError
-from combee.settings.settings import Settings, load_settings
+from combee.settings.loading import Settings, load_settings
 from support.waiting import until
 
 HOLDS = """
 import asyncio, sys
 from pathlib import Path
-from combee.local.stack import UP, sole_stack
-from combee.settings.settings import load_settings
+from combee.cli.console import remark
+from combee.local.stack_file import UP, sole_stack
+from combee.settings.loading import load_settings
 
 async def hold():
-    async with sole_stack(load_settings(), UP, Path(sys.argv[1])) as add:
+    async with sole_stack(load_settings(), UP, Path(sys.argv[1]), tell=remark) as add:
         add({"http": "http://127.0.0.1:8750"})
         print(flush=True)
         await asyncio.sleep(60)
@@ -60,18 +62,18 @@ async def test_a_second_deployment_is_refused_with_pid_and_address_of_the_first(
 ) -> None:
     assert stack_is_running(settings)
     with pytest.raises(ConfigurationError) as refused:
-        async with sole_stack(settings, UP, tmp_path):
+        async with sole_stack(settings, UP, tmp_path, tell=remark):
             pass
     told = str(refused.value)
     assert f"combee up (process {other.pid}, http://127.0.0.1:8750)" in told
     assert "\n" not in told
     async with asyncio.timeout(10):  # whoever would wait for a short command does not wait for this one
         with pytest.raises(ConfigurationError, match=f"process {other.pid}"):
-            async with sole_stack(settings, "combee learn", tmp_path, wait_s=600):
+            async with sole_stack(settings, "combee learn", tmp_path, wait_s=600, tell=remark):
                 pass
     assert stack_is_running(settings)
     other_prefix = load_settings(topic_prefix="another")
-    async with sole_stack(other_prefix, UP, tmp_path):
+    async with sole_stack(other_prefix, UP, tmp_path, tell=remark):
         assert stack_is_running(other_prefix)
 
 
@@ -98,7 +100,7 @@ async def test_what_a_killed_deployment_left_behind_is_ended_and_blocks_nothing(
         other.wait()
         assert not stack_is_running(settings)
         assert json.loads(stack_file(settings).read_text())["pid"] == other.pid
-        async with sole_stack(settings, UP, tmp_path / "new"):
+        async with sole_stack(settings, UP, tmp_path / "new", tell=remark):
             assert frozen.poll() is not None
             assert not (tmp_path / "folder").exists()
             assert stranger.poll() is None
@@ -110,14 +112,14 @@ async def test_what_a_killed_deployment_left_behind_is_ended_and_blocks_nothing(
 async def test_a_command_with_services_of_its_own_waits_for_another_and_says_so(
     settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stack, "LOOK_S", 0.01)
+    monkeypatch.setattr(module, "LOOK_S", 0.01)
     order = []
 
     async def second() -> None:
-        async with sole_stack(settings, "a combee command", tmp_path, wait_s=20):
+        async with sole_stack(settings, "a combee command", tmp_path, wait_s=20, tell=remark):
             order.append("second")
 
-    async with sole_stack(settings, "combee learn", tmp_path):
+    async with sole_stack(settings, "combee learn", tmp_path, tell=remark):
         assert not stack_is_running(settings)  # that is 'combee up' alone: this one ends soon
         waiting = asyncio.create_task(second())
         await until(lambda: "waiting for combee learn" in capsys.readouterr().err)

@@ -16,15 +16,15 @@ import structlog
 from playwright.async_api import Browser, Page, Request, async_playwright, expect
 
 from combee.adapters.memory import MemoryLog
-from combee.cli.learn.learning import outgoing
 from combee.clock import SystemClock
 from combee.compose import FRONTS, ROLES
+from combee.core.formats.items import outgoing
 from combee.dashboard import mount
 from combee.gateway.app import build
 from combee.gateway.context import Context, context_of
 from combee.gateway.server import serve
 from combee.ports import Outgoing, TransientError
-from combee.settings.settings import load_settings
+from combee.settings.loading import load_settings
 from combee_schemas.playbook import ACE_SECTIONS, Entry
 from combee_schemas.topics import HISTORY, REFLECTIONS
 from support.broker import Broker

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from combee.cli.learn.learning import outgoing
+from combee.core.formats.items import outgoing
 from combee.inspection.audit import audit
 from support.broker import Broker
 from support.faults.cluster import Cluster, Scenario, patched, running_cluster

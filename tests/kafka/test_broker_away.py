@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from combee import compose
-from combee.local.metrics_ports import metrics_ports
-from combee.settings.settings import load_settings
+from combee import backends
+from combee.local.ports import metrics_ports
+from combee.settings.loading import load_settings
 from support.broker import Broker
 from support.cli import combee, start
 from support.faults.brokers import Fronted, fronted_broker
@@ -61,7 +61,7 @@ async def test_workers_that_start_before_their_broker_are_red_say_so_once_and_wo
     fronted: Fronted, topic_prefix: str, tmp_path: Path
 ) -> None:
     made = load_settings(bootstrap_servers=fronted.bootstrap_servers, topic_prefix=topic_prefix)
-    await compose.create_topics(made, compose.connection(made, fronted.bootstrap_servers))
+    await backends.create_topics(made, backends.connection(made, fronted.bootstrap_servers))
     fronted.proxy.cut()
     found = metrics_ports(0, HOST, len(ROLES))
     ports = {role: port for role, port in zip(ROLES, found, strict=True) if port is not None}

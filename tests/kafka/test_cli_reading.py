@@ -10,8 +10,8 @@ from uuid import uuid4
 
 import pytest
 
-from combee.cli.learn.learning import outgoing
 from combee.clock import SystemClock
+from combee.core.formats.items import outgoing
 from combee.inspection.tracker import Tracker
 from combee.ports import Outgoing
 from combee_schemas import topics
@@ -71,7 +71,7 @@ async def _learn(site: Site) -> None:
 
 async def _quiet(running: Running) -> None:
     """Wait until every service has committed what it read."""
-    from combee.inspection.backlog import INPUTS, backlog  # noqa: PLC0415 - beside its only use
+    from combee.inspection.lag import INPUTS, backlog  # noqa: PLC0415 - beside its only use
 
     async with asyncio.timeout(STALL_S):
         for group in INPUTS:

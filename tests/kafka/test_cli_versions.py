@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from combee.cli.learn.learning import outgoing
 from combee.clock import SystemClock
+from combee.core.formats.items import outgoing
 from combee.inspection.tracker import Tracker
 from combee_schemas.reflection import Reflection
 from support.broker import Broker

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from combee.cli.learn.learning import outgoing
+from combee.core.formats.items import outgoing
 from combee.core.ledger import LedgerReport
 from combee.inspection.audit import audit
 from combee_schemas.reflection import Reflection

@@ -11,17 +11,16 @@ from typing import Any
 import pytest_asyncio
 from aiokafka.admin import AIOKafkaAdminClient
 
-from combee import compose
+from combee import backends
 from combee.adapters.kafka import KafkaLog
 from combee.adapters.kafka.connection import Connection
 from combee.adapters.kafka.probe import PROBE_TOPIC, skew
-from combee.cli.learn.learning import outgoing
 from combee.clock import SystemClock
-from combee.inspection.backlog import INPUTS
-from combee.inspection.lag import Lags
+from combee.core.formats.items import outgoing
+from combee.inspection.lag import INPUTS, Lags
 from combee.inspection.tracker import Tracker
 from combee.ports import Outgoing
-from combee.settings.settings import load_settings
+from combee.settings.loading import load_settings
 from combee_schemas import topics
 from combee_schemas.batch import Batch
 from combee_schemas.codec import encode
@@ -60,8 +59,8 @@ async def doctor(broker: Broker, prefix: str, folder: Path, *, code: int, **env:
 async def log(kafka: Broker, topic_prefix: str) -> AsyncIterator[KafkaLog]:
     """Yield a log whose topics are there and where no worker has ever run."""
     settings = load_settings(topic_prefix=topic_prefix)
-    connected = compose.connection(settings, kafka.bootstrap_servers)
-    await compose.create_topics(settings, connected)
+    connected = backends.connection(settings, kafka.bootstrap_servers)
+    await backends.create_topics(settings, connected)
     log = KafkaLog(connected)
     yield log
     await log.close()

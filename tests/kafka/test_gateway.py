@@ -11,10 +11,10 @@ from typing import Any
 import httpx
 import pytest
 
-from combee import compose
+from combee import backends
 from combee.adapters.kafka import KafkaLog
 from combee.local.stack import StackOptions, stack
-from combee.settings.settings import Settings, load_settings
+from combee.settings.loading import Settings, load_settings
 from support.broker import Broker
 from support.gateway import Event, Stream, version, writer
 from support.running import running_stack
@@ -47,8 +47,8 @@ async def test_fifty_streams_follow_a_hundred_versions_without_a_gap(
     settings = load_settings(
         bootstrap_servers=kafka.bootstrap_servers, topic_prefix=topic_prefix, gateway_port=0, dashboard=False
     )
-    connected = compose.connection(settings, kafka.bootstrap_servers)
-    await compose.create_topics(settings, connected)
+    connected = backends.connection(settings, kafka.bootstrap_servers)
+    await backends.create_topics(settings, connected)
     log = KafkaLog(connected)
     limits = httpx.Limits(max_connections=None)
     streams = [_Timed(EVENTS) for _ in range(STREAMS)]

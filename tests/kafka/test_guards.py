@@ -7,13 +7,13 @@ from pathlib import Path
 import aiokafka
 import pytest
 
-from combee import compose
+from combee import backends
 from combee.adapters.kafka import KafkaLog
 from combee.adapters.kafka.consumer import FETCH_BYTES
-from combee.cli.learn.learning import outgoing
+from combee.core.formats.items import outgoing
 from combee.local.supervisor import Supervisor
 from combee.ports import Outgoing, Record, TopicPartition
-from combee.settings.settings import load_settings
+from combee.settings.loading import load_settings
 from combee_schemas import topics
 from combee_schemas.topics import TOPICS, AnyTopic, M, Topic
 from combee_schemas.trace import Trace
@@ -119,8 +119,8 @@ async def test_a_record_larger_than_what_is_fetched_ahead_still_comes(
     kafka: Broker, topic_prefix: str
 ) -> None:
     settings = load_settings(bootstrap_servers=kafka.bootstrap_servers, topic_prefix=topic_prefix)
-    connected = compose.connection(settings, kafka.bootstrap_servers)
-    await compose.create_topics(settings, connected)
+    connected = backends.connection(settings, kafka.bootstrap_servers)
+    await backends.create_topics(settings, connected)
     log = KafkaLog(connected)
     values = [b"small", bytes(2 * FETCH_BYTES), bytes(Trace.max_bytes), b"small"]
     await log.produce(*(Outgoing(topic=topics.TRACES.name, value=one, partition=0) for one in values))

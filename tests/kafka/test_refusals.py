@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from combee import compose
-from combee.settings.settings import load_settings
+from combee import backends
+from combee.settings.loading import load_settings
 from support.broker import Broker
 from support.cli import combee
 
@@ -27,7 +27,7 @@ async def test_worker_refuses_another_number_of_partitions(
     kafka: Broker, topic_prefix: str, tmp_path: Path
 ) -> None:
     made = load_settings(bootstrap_servers=kafka.bootstrap_servers, topic_prefix=topic_prefix, partitions=2)
-    await compose.create_topics(made, compose.connection(made, kafka.bootstrap_servers))
+    await backends.create_topics(made, backends.connection(made, kafka.bootstrap_servers))
     ended = await combee(
         "worker",
         "publish",

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from combee.cli.learn.learning import Learning, outgoing
+from combee.cli.learn.learning import Learning
 from combee.clock import SystemClock
 from combee.core.canonical import canonical
+from combee.core.formats.items import outgoing
 from combee.inspection.tracker import Tracker
 from combee.ports import Outgoing, TopicPartition
 from combee_schemas import topics

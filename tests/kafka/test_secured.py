@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from combee import compose
+from combee import backends
 from combee.adapters.kafka import KafkaAdmin, KafkaLog, Reachability
 from combee.adapters.kafka.connection import Connection, security_options
 from combee.clock import SystemClock
 from combee.core import layout
 from combee.inspection.live import Live
 from combee.ports import ConfigurationError, Outgoing, TopicPartition
-from combee.settings.settings import environment, load_settings
+from combee.settings.loading import environment, load_settings
 from combee_schemas import topics
 from support.cli import combee
 from support.secured import Grant, SecuredKafka, secured_kafka
@@ -50,7 +50,7 @@ async def _prepare(secured: SecuredKafka) -> None:
     everything = [("topic", "*"), ("group", "*"), ("transactional-id", "*"), ("cluster", "")]
     await secured.grant(ADMIN, *(Grant(resource=one, name=name, operation="all") for one, name in everything))
     admin = connection(secured, ADMIN)
-    await compose.create_topics(load_settings(), admin)
+    await backends.create_topics(load_settings(), admin)
     log = KafkaLog(admin)
     await log.produce(Outgoing(topic=TOPIC, partition=0, value=b"something to read"))
     await log.close()
@@ -214,7 +214,7 @@ async def fully_described(secured: SecuredKafka, user: str) -> None:
 
 async def test_topics_that_may_not_be_described_are_not_called_missing(secured: SecuredKafka) -> None:
     with pytest.raises(ConfigurationError, match=r"User:denied-7 has no right to Describe on topic combee\."):
-        await compose.topic_problems(load_settings(), connection(secured, DENIED[7]))
+        await backends.topic_problems(load_settings(), connection(secured, DENIED[7]))
 
 
 async def test_configurations_that_may_not_be_read_are_not_called_wrong(secured: SecuredKafka) -> None:
@@ -224,7 +224,7 @@ async def test_configurations_that_may_not_be_read_are_not_called_wrong(secured:
     with pytest.raises(
         ConfigurationError, match=rf"User:{user} has no right to DescribeConfigs on topic combee\."
     ):
-        await compose.topic_problems(load_settings(), connection(secured, user))
+        await backends.topic_problems(load_settings(), connection(secured, user))
 
 
 # ---- what goes on without them

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from combee.cli.learn.learning import outgoing
 from combee.clock import SystemClock
+from combee.core.formats.items import outgoing
 from combee.inspection.audit import audit
 from combee.inspection.tracker import Tracker
 from support.broker import Broker

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from combee.cli.learn.learning import outgoing
 from combee.cli.status import log_status
 from combee.clock import SystemClock
+from combee.core.formats.items import outgoing
 from combee.inspection.audit import audit
 from combee.inspection.tracker import PausedError, Tracker
 from support.broker import Broker

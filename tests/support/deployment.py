@@ -1,21 +1,16 @@
 """All services in one event loop on an in-memory log, without Faust: started, killed and started again."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
+from combee import wiring
 from combee.adapters.memory import MemoryLog
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
 from combee.ports import Log
-from combee.publish.publisher import Publisher
-from combee.reflect.handler import ReflectHandler
-from combee.scan.handler import ScanHandler
-from combee.settings.settings import BatchSettings
+from combee.settings.batch import BatchSettings
 from combee.shuffle.shuffler import Shuffler
-from combee.worker.loop import Handler, Loop
-from combee.worker.methods import chosen
-from combee_schemas import topics
 from support.clock import ManualClock
 from support.failpoints.points import CrashFailpoint
 from support.failpoints.ports import FaultInjectingLog
@@ -92,56 +87,24 @@ class Deployment:
         if self.shuffler is not None:
             self.shuffler.wake.set()
 
-    # ---- the services, as the composition root wires them
+    # ---- the services, wired as everywhere
 
     async def _role(self, role: str, log: Log) -> None:
+        stop = asyncio.Event()
         match role:
             case "publish":
-                publisher = Publisher(
+                publisher = wiring.build_publish(
                     log, self.clock, budget_tokens=self.budget_tokens, spending=self.spending
                 )
-                await publisher.session(asyncio.Event(), lambda: None)
+                await publisher.session(stop, wiring.no_hook)
             case "shuffle":
-                await self._shuffle(log)
+                self.shuffler = wiring.build_shuffle(log, self.clock, self.settings, self.spending)
+                partitions = range(self.partitions)
+                delivery = wiring.delivery_without_faust(log, self.shuffler, partitions)
+                await wiring.run_shuffle(self.shuffler, delivery)
             case "scan":
-                scan = ScanHandler(log, ModelClient(self.model), self.clock)
-                await together(self._loop(log, scan), scan.playbooks.view.run())
+                scan = wiring.build_scan(log, ModelClient(self.model), self.clock)
+                await wiring.run_handler(log, scan, self.clock, stop, max_open=16, drain_s=1.0)
             case "reflect":
-                reflect = ReflectHandler(log, ModelClient(self.model), self.clock, chosen(self.settings))
-                await together(self._loop(log, reflect), reflect.playbooks.view.run())
-
-    async def _loop(self, log: Log, handler: Handler) -> None:
-        await Loop(log, handler, self.clock, max_open=16).run(asyncio.Event(), drain_s=1.0)
-
-    async def _shuffle(self, log: Log) -> None:
-        self.shuffler = shuffler = Shuffler(log, self.clock, self.settings, self.spending)
-        feeds = [_feed(log, shuffler, topic) for topic in (topics.REFLECTIONS.name, topics.COMMANDS.name)]
-        turns = self._turns(shuffler)
-        await together(turns, shuffler.playbooks.view.run(), shuffler.sizes.run(), *feeds)
-
-    async def _turns(self, shuffler: Shuffler) -> None:
-        await shuffler.assign(range(self.partitions))
-        while True:
-            shuffler.wake.clear()
-            await shuffler.turn()
-            await shuffler.wake.wait()
-
-
-async def _feed(log: Log, shuffler: Shuffler, topic: str) -> None:
-    """Deliver a topic as Faust does: everything, in order per partition."""
-    async for records in log.follow(topic):
-        for record in records or ():
-            await shuffler.deliver(record)
-
-
-async def together(*work: Coroutine[None, None, None]) -> None:
-    """Run coroutines until one ends; the others are cancelled, its error is raised."""
-    tasks = [asyncio.create_task(one) for one in work]
-    try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-    for task in done:
-        task.result()
+                reflect = wiring.build_reflect(log, ModelClient(self.model), self.clock, self.settings)
+                await wiring.run_handler(log, reflect, self.clock, stop, max_open=16, drain_s=1.0)

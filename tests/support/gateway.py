@@ -19,7 +19,7 @@ from combee.gateway.context import Context, context_of
 from combee.gateway.server import serve
 from combee.ports import FatalError, Log, Record
 from combee.publish.publisher import Publisher
-from combee.settings.settings import load_settings
+from combee.settings.loading import load_settings
 from combee_schemas import topics
 from combee_schemas.playbook import Entry, Label, Playbook, label_key
 from support.observed import Accesses, ObservedLog

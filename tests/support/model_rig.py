@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from combee.adapters.openai import OpenAIModel
+from combee.adapters.openai.model import OpenAIModel
 from combee_schemas.model import Prompt
 from support.fake_openai import FakeOpenAI, fake_openai, says
 

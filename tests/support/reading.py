@@ -15,9 +15,9 @@ from typer.testing import CliRunner, Result
 from combee.adapters.memory import MemoryLog
 from combee.cli import sending
 from combee.cli.__main__ import app
-from combee.local import log as cli_log
+from combee.local import log as local_log
 from combee.ports import Outgoing
-from combee.settings.settings import Settings
+from combee.settings.loading import Settings
 from combee_schemas.topics import TOPICS, AnyTopic
 from support import ledger
 from support.deployment import Deployment
@@ -64,14 +64,14 @@ def use_log(monkeypatch: pytest.MonkeyPatch, log: MemoryLog) -> None:
     """Let every verb work on this log."""
 
     @asynccontextmanager
-    async def open_log(_: Settings, *, create: bool = False) -> AsyncIterator[tuple[Any, str]]:  # noqa: ARG001
+    async def open_log(_: Settings, _notices: Any, *, create: bool) -> AsyncIterator[tuple[Any, str]]:  # noqa: ARG001
         yield log, "memory"
 
     async def brokers(_: Settings, servers: str) -> str:
         return servers
 
-    monkeypatch.setattr(cli_log, "open_log", open_log)
-    monkeypatch.setattr(cli_log, "brokers", brokers)
+    monkeypatch.setattr(local_log, "open_log", open_log)
+    monkeypatch.setattr(local_log, "brokers", brokers)
 
 
 def publish_with(monkeypatch: pytest.MonkeyPatch, deployment: Deployment) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from combee import compose
+from combee import backends, compose
 from combee.adapters.kafka import KafkaLog
 from combee.cli.learn.learning import Learning
 from combee.clock import SystemClock
@@ -17,7 +17,7 @@ from combee.core.identity import reflection_id
 from combee.local.stack import StackOptions, stack
 from combee.local.supervisor import Supervisor
 from combee.ports import TopicPartition
-from combee.settings.settings import Settings, load_settings
+from combee.settings.loading import Settings, load_settings
 from combee.sim.family.family import questions
 from combee_schemas.base import Message
 from combee_schemas.topics import AnyTopic
@@ -73,8 +73,8 @@ async def running_stack(
     loaded = load_settings(
         bootstrap_servers=bootstrap_servers, topic_prefix=prefix, model="simulated", **chosen
     )
-    connected = compose.connection(loaded, bootstrap_servers)
-    await compose.create_topics(loaded, connected)
+    connected = backends.connection(loaded, bootstrap_servers)
+    await backends.create_topics(loaded, connected)
     call_log = folder / "calls.jsonl"
     options = StackOptions(
         settings=loaded,

@@ -7,7 +7,7 @@ from typing import Any
 
 from combee.adapters.memory import MemoryLog
 from combee.ports import Log, Record, TopicPartition
-from combee.settings.settings import BatchSettings
+from combee.settings.batch import BatchSettings
 from combee.shuffle.shuffler import Shuffler
 from combee_schemas import topics
 from support.clock import ManualClock

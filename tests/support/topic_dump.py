@@ -17,6 +17,7 @@ from combee.adapters.memory.store import Partition, Store
 from combee.control.controller import Controller
 from combee.core.sizing.policy import SizingPolicy
 from combee.ports import Clock, Outgoing, Record, TopicPartition
+from combee.wiring import together
 from combee_schemas import topics
 from combee_schemas.base import Shown
 from combee_schemas.command import Command
@@ -26,7 +27,7 @@ from combee_schemas.reflection import BulletTag
 from combee_schemas.scan import Operation, OperationKind
 from combee_schemas.trace import Trace
 from support import ledger
-from support.deployment import ROLES, Deployment, together
+from support.deployment import ROLES, Deployment
 from support.ledger import NAME, outgoing, reflection
 from support.models import echo, is_combine
 

@@ -7,7 +7,7 @@ from random import Random
 
 from combee.core.batching import plan, shuffle
 from combee.core.batching.plan import Base
-from combee.settings.settings import BatchSettings
+from combee.settings.batch import BatchSettings
 from combee_schemas.batch import Batch, Member
 from combee_schemas.plan import PlanSettings
 

@@ -10,7 +10,7 @@ from combee.core.playbook import versions
 from combee.core.playbook.apply import empty
 from combee.core.prompt import estimate_tokens
 from combee.ports import LanguageModel
-from combee.settings.settings import PlaybookSettings
+from combee.settings.playbook import PlaybookSettings
 from combee_experiments.arms.arms import Arm
 from combee_experiments.arms.scanning import Scan
 from combee_experiments.data.samples import PLAYBOOK

@@ -1,21 +1,17 @@
 """Shuffle, scan and publish in one event loop on an in-memory log: the services' own code, without Faust."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from combee import wiring
 from combee.adapters.memory import MemoryLog
-from combee.control.controller import Controller
 from combee.core.sizing.policy import SizingPolicy
 from combee.ports import Clock, LanguageModel, TopicPartition
-from combee.publish.publisher import Publisher
-from combee.scan.handler import ScanHandler
-from combee.settings.settings import BatchSettings
-from combee.shuffle.shuffler import Shuffler
-from combee.worker.loop import Loop
-from combee.worker.playbooks import Playbooks
+from combee.settings.batch import BatchSettings
+from combee.worker.views import Playbooks
 from combee_experiments.arms.tails import LoopClock
 from combee_schemas import topics
 from combee_schemas.base import Usage
@@ -30,7 +26,6 @@ FOREVER_S = 1e7
 SOON_S = 0.01
 LOOK_S = 1.0
 """How often the shuffler looks at its windows when nothing happens."""
-MAX_OPEN = 1_000
 BUDGET_TOKENS = 24_000
 
 
@@ -73,10 +68,10 @@ class Services:
         self._name = playbook
         self._changed = asyncio.Event()
         self.log = MemoryLog(clock, partitions=1, scan_partitions=1)
-        self._shuffler = Shuffler(self.log, clock, batch)
-        self._scan = ScanHandler(self.log, model, clock)
-        self._publisher = Publisher(self.log, clock, budget_tokens=BUDGET_TOKENS)
-        self._controller = Controller(self.log, clock, sizing) if sizing else None
+        self._shuffler = wiring.build_shuffle(self.log, clock, batch)
+        self._scan = wiring.build_scan(self.log, model, clock)
+        self._publisher = wiring.build_publish(self.log, clock, budget_tokens=BUDGET_TOKENS)
+        self._controller = wiring.build_control(self.log, clock, sizing) if sizing else None
         self._playbooks = Playbooks(self.log, self._appeared)
         self.applied = 0
 
@@ -93,31 +88,21 @@ class Services:
     @asynccontextmanager
     async def running(self) -> AsyncIterator["Services"]:
         """Run the services while the context is open; one that fails ends it."""
-        scan = Loop(self.log, self._scan, self._clock, max_open=MAX_OPEN)
         stop = asyncio.Event()
-        work = (
+        delivery = wiring.delivery_without_faust(self.log, self._shuffler, [0], look_s=LOOK_S)
+        work = [
             self._playbooks.view.run(),
-            self._scan.playbooks.view.run(),
-            self._shuffler.playbooks.view.run(),
-            self._shuffler.sizes.run(),
-            scan.run(stop, drain_s=0.0),
-            self._publisher.session(stop, lambda: None),
-            self._feed(topics.REFLECTIONS.name),
-            self._feed(topics.COMMANDS.name),
-            self._turns(),
-            *self._deciding(stop),
-        )
+            wiring.run_handler(self.log, self._scan, self._clock, stop),
+            wiring.run_shuffle(self._shuffler, delivery),
+            self._publisher.session(stop, wiring.no_hook),
+        ]
+        if self._controller is not None:
+            work.append(wiring.run_control(self._controller, stop))
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(one) for one in work]
+            tasks = [group.create_task(service) for service in work]
             yield self
             for task in tasks:
                 task.cancel()
-
-    def _deciding(self, stop: asyncio.Event) -> Sequence[Coroutine[None, None, None]]:
-        if self._controller is None:
-            return ()
-        views = (self._controller.playbooks.view.run(), self._controller.sizes.run())
-        return (self._controller.session(stop, lambda: None), *views)
 
     async def publish(self, reflection: Reflection) -> None:
         """Write one reflection."""
@@ -154,21 +139,6 @@ class Services:
         """Return every manifest, in order."""
         source = TopicPartition(topic=topics.BATCHES.name, partition=0)
         return tuple([topics.BATCHES.read(record) async for record in self.log.read(source, 0)])
-
-    async def _feed(self, topic: str) -> None:
-        """Deliver a topic as Faust does: everything, in order."""
-        async for records in self.log.follow(topic):
-            for record in records or ():
-                await self._shuffler.deliver(record)
-
-    async def _turns(self) -> None:
-        await self._shuffler.assign([0])
-        while True:
-            self._shuffler.wake.clear()
-            await self._shuffler.turn()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_S):
-                    await self._shuffler.wake.wait()
 
 
 async def learn(model: LanguageModel, reflections: Sequence[Reflection], batch: BatchSettings) -> Learnt:

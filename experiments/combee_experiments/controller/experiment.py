@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from combee.core.formats.intake import Sample
 from combee.core.methods.method import Method
 from combee.ports import FatalError, LanguageModel
+from combee.settings.methods import method
 from combee.sim.server.latency import Latency
-from combee.worker.methods import method
 from combee_experiments.arms.material import reflections
 from combee_experiments.arms.tails import Pace, SlowModel
 from combee_experiments.controller.choice_report import BY_ITERATIONS, BY_VERSIONS, FIXED

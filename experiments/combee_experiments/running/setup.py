@@ -14,7 +14,7 @@ import combee_experiments
 import combee_schemas
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
 from combee.ports import LanguageModel
-from combee.settings.settings import ModelSettings
+from combee.settings.model import ModelSettings
 from combee.sim.inprocess import SimulatedModel
 from combee.sim.server.latency import Latency
 from combee_experiments.arms.tails import SlowModel, run_virtual
@@ -79,7 +79,7 @@ class Setup:
         if self.model is None:
             yield SimulatedModel(seed=seed)
             return
-        from combee.compose import language_model  # noqa: PLC0415 - the SDK is slow to load
+        from combee.backends import language_model  # noqa: PLC0415 - the SDK is slow to load
 
         model = language_model(self.model)
         try:

@@ -8,6 +8,9 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
+from combee.adapters.kafka import is_ready
+from combee.settings.loading import environment
+
 broker = typer.Typer(help="The embedded broker: real Apache Kafka from its jars, on loopback.")
 
 
@@ -29,8 +32,6 @@ def fetch() -> None:
 
 async def _fetch() -> None:
     from combee.adapters.embedded_kafka import EmbeddedKafka  # noqa: PLC0415 - --help stays quick
-    from combee.adapters.kafka import is_ready  # noqa: PLC0415
-    from combee.settings.settings import environment  # noqa: PLC0415
 
     with Console(stderr=True).status("checking the broker's jars") as status:
 
@@ -47,8 +48,6 @@ async def throw_away_broker(
 ) -> AsyncIterator[str]:
     """Yield the address of an embedded broker whose data nobody keeps."""
     from combee.adapters.embedded_kafka import EmbeddedKafka  # noqa: PLC0415
-    from combee.adapters.kafka import is_ready  # noqa: PLC0415
-    from combee.settings.settings import environment  # noqa: PLC0415
 
     async with EmbeddedKafka(
         folder, ready=is_ready, env=environment(), progress=progress, benchmark=benchmark

@@ -1,4 +1,7 @@
-"""What every verb shares when it speaks: results on standard output, everything else on standard error."""
+"""What verbs print: results on standard output, everything else on standard error; and how they end.
+
+Exit codes: 0 good, 1 failed or violated, 2 usage or settings, 3 some input was rejected.
+"""
 
 import json
 import sys
@@ -9,6 +12,9 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from combee.ports import ConfigurationError
+
+FAILED, USAGE, REJECTED = 1, ConfigurationError.exit_code, 3
 WIDTH_OF_PIPES = 160
 COLUMNS = (TextColumn("{task.description:>16}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
 
@@ -63,3 +69,9 @@ def confirmed(question: str) -> bool:
         return typer.confirm(question, err=True)
     except typer.Abort:
         return False
+
+
+def failure(message: str, code: int) -> typer.Exit:
+    """Return the end of the program, after its reason has been printed."""
+    typer.echo(f"combee: {message}", err=True)
+    return typer.Exit(code)

@@ -1,25 +1,27 @@
-"""``combee cost``: what playbooks took to learn, in calls, tokens and money, in all and by day."""
+"""``combee cost``: what playbooks took to learn, in calls, tokens and money; and what was spent today."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import typer
 from rich.table import Table
 
 from combee.cli.console import output, print_json, reading
+from combee.cli.log import open_log
 from combee.cli.options import AsJson, MaybeName, Servers
 from combee.clock import moment
-from combee.core.playbook.spend import DAY_MS
+from combee.core.playbook.spend import DAY_MS, SpendPolicy, pause, today
 from combee.history import partition_of
 from combee.ports import FatalError, Log, TopicPartition
-from combee.settings.settings import Settings, load_settings
+from combee.settings.loading import Settings, load_settings
 from combee_schemas import topics
 from combee_schemas.base import Usage
 from combee_schemas.playbook import Playbook
 from combee_schemas.topics import key_of
 
 TOLD_EVERY = 100
+RAISE = "it goes on by itself then, or at once with a higher cap (COMBEE_DAILY_TOKENS, COMBEE_DAILY_COST)"
 
 
 def register(app: typer.Typer) -> None:
@@ -39,8 +41,6 @@ def cost(name: MaybeName = None, *, bootstrap_servers: Servers = None, as_json: 
 
 
 async def _cost(settings: Settings, name: str | None) -> list[dict[str, Any]]:
-    from combee.local.log import open_log  # noqa: PLC0415 - --help stays quick
-
     async with open_log(settings) as (log, _):
         return [cost_row(one, made) for one, made in sorted((await _histories(log, name)).items())]
 
@@ -112,3 +112,40 @@ def _print(rows: list[dict[str, Any]]) -> None:
     for row in rows if len(rows) == 1 else ():
         for day in row["days"]:
             output().print(f"  {day['day']}  {day['tokens']:>14,} tokens  {day['cost']:,.4f}")
+
+
+# ---- today, for 'combee status'
+
+
+def spend_row(
+    playbook: Playbook, policy: SpendPolicy, *, in_flight: int, batch_size: int, now_ms: int
+) -> dict[str, Any]:
+    """Return the fields ``spend`` and ``paused`` of one playbook in ``status --json``."""
+    spent, policy = today(playbook.spend, now_ms), policy.or_recorded(playbook.spend)
+    paused = pause(spent, policy, in_flight=in_flight, batch_size=batch_size, now_ms=now_ms)
+    return {
+        "spend": {
+            "day": moment(spent.day * DAY_MS)[:10],
+            "tokens": spent.tokens,
+            "cost": round(spent.cost, 6),
+            "cap_tokens": policy.daily_tokens,
+            "cap_cost": policy.daily_cost,
+        },
+        "paused": paused and {"reason": paused.reason, "until_ms": paused.until_ms},
+    }
+
+
+def spend_text(spend: Mapping[str, Any]) -> str:
+    """Return what was spent today beside its cap, in few words."""
+    cap = "" if spend["cap_tokens"] is None else f" of {spend['cap_tokens']:,}"
+    money = "" if spend["cap_cost"] is None else f" of {spend['cap_cost']:,.2f}"
+    cost = f"; {spend['cost']:,.2f}{money} in money" if spend["cost"] or money else ""
+    return f"{spend['tokens']:,}{cap}{cost}"
+
+
+def pause_lines(rows: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield a line for each paused playbook."""
+    for row in rows:
+        if row["paused"]:
+            until = moment(row["paused"]["until_ms"])
+            yield f"paused: {row['name']} until {until} UTC: {row['paused']['reason']}; {RAISE}"

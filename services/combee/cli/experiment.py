@@ -1,9 +1,13 @@
-"""``combee experiment``: the paper's experiments re-run, on the stand-in (simulated) or on a real model."""
+"""``combee experiment``: the paper's experiments re-run, on the stand-in (simulated) or on a real model.
+
+The experiments are a package of a checkout, beside the product: what needs them is imported on demand.
+"""
 
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +19,10 @@ from combee.cli.console import COLUMNS, diagnostics, output, print_json, remark
 from combee.cli.options import AsJson
 from combee.cli.sim import parse
 from combee.local.preflight import SIMULATED, model_flag, require_answer, require_model
-from combee.settings.settings import load_settings
+from combee.ports import ConfigurationError, FatalError
+from combee.settings.loading import load_settings
+from combee.sim.server.latency import parse_latency
+from combee.telemetry.logs import configure_logs
 
 if TYPE_CHECKING:
     from combee_experiments.data.samples import Data
@@ -62,11 +69,11 @@ def experiment(
     as_json: AsJson = False,
 ) -> None:
     """Re-run one of the paper's experiments; what was measured already is not measured again."""
+    _require_experiments()
     if name == LIST:
         _list(as_json=as_json)
         return
-    from combee.sim.server.latency import parse_latency  # noqa: PLC0415
-    from combee_experiments.running.setup import Setup, parse_seeds  # noqa: PLC0415 - --help stays quick
+    from combee_experiments.running.setup import Setup, parse_seeds  # noqa: PLC0415 - of a checkout
 
     settings = load_settings(
         model=model_flag(simulated=simulated, model=model, base_url=base_url),
@@ -92,8 +99,23 @@ def experiment(
     _run(name, setup, out / name, fresh=fresh, plot=plot, as_json=as_json)
 
 
+def _require_experiments() -> None:
+    """Refuse where only the product is installed.
+
+    Raises
+    ------
+    ConfigurationError
+        If the experiments are not there; the message names the remedy.
+    """
+    if find_spec("combee_experiments") is None:
+        raise ConfigurationError(
+            "the experiments are no part of the installed product: run 'make setup' in a checkout of Combee, and"
+            " 'combee experiment' there"
+        )
+
+
 def _list(*, as_json: bool) -> None:
-    from combee_experiments.catalogue import CATALOGUE  # noqa: PLC0415
+    from combee_experiments.catalogue import CATALOGUE  # noqa: PLC0415 - of a checkout
 
     if as_json:
         print_json([{"name": one.name, "about": one.about} for one in CATALOGUE.values()])
@@ -106,8 +128,7 @@ def _data(
     files: list[Path], *, family: bool, samples: int | None, questions: int | None
 ) -> "tuple[Data, ...]":
     """Return what is learned from, cut to size."""
-    from combee.ports import FatalError  # noqa: PLC0415
-    from combee_experiments.data import samples as data  # noqa: PLC0415
+    from combee_experiments.data import samples as data  # noqa: PLC0415 - of a checkout
 
     try:
         found = [data.load(file) for file in files]
@@ -122,12 +143,11 @@ def _data(
 
 
 def _run(name: str, setup: "Setup", folder: Path, *, fresh: bool, plot: bool, as_json: bool) -> None:
-    from combee.telemetry.logs import configure_logs  # noqa: PLC0415
-    from combee_experiments.catalogue import CATALOGUE  # noqa: PLC0415
-    from combee_experiments.running import results  # noqa: PLC0415
-    from combee_experiments.running.plot import require  # noqa: PLC0415
-    from combee_experiments.running.run import run  # noqa: PLC0415
-    from combee_experiments.running.store import Store  # noqa: PLC0415
+    from combee_experiments.catalogue import CATALOGUE  # noqa: PLC0415 - of a checkout
+    from combee_experiments.running import results  # noqa: PLC0415 - of a checkout
+    from combee_experiments.running.plot import require  # noqa: PLC0415 - of a checkout
+    from combee_experiments.running.run import run  # noqa: PLC0415 - of a checkout
+    from combee_experiments.running.store import Store  # noqa: PLC0415 - of a checkout
 
     # Some experiments run the services themselves, and standard output is the result.
     configure_logs("warning", json=False)

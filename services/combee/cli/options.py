@@ -1,12 +1,22 @@
-"""Options that several verbs share."""
+"""Options that several verbs share, and what a shell offers for them after TAB."""
 
-from typing import Annotated
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from typing import Annotated, Any
 
 import typer
 
-from combee.cli.completing import label_names, playbook_names, refs
+from combee.cli.log import open_log
+from combee.cli.playbook.lookup import labels
 from combee.core.formats.files import FORMATS, Format, is_name, similar_name
-from combee.ports import ConfigurationError
+from combee.history import all_labels, newest_playbook, newest_playbooks
+from combee.local.stack_file import stack_is_running
+from combee.ports import CombeeError, ConfigurationError, Log
+from combee.settings.loading import load_settings
+from combee_schemas.playbook import LATEST
+
+PATIENCE_S = 3.0
 
 
 def checked_name(value: str) -> str:
@@ -32,6 +42,58 @@ def checked_form(value: str | None) -> str | None:
     return value if value is None or value == "auto" else as_format(value)
 
 
+# ---- completion: names and labels, where a broker runs already and answers at once
+
+
+def playbook_names(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the playbooks that begin so."""
+
+    async def names(log: Log) -> Iterable[str]:
+        return await newest_playbooks(log)
+
+    return _offered(ctx, names, incomplete)
+
+
+def refs(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the labels of the playbook on the line that begin so, its newest version, and ``latest``."""
+    name = str(ctx.params.get("name"))
+
+    async def known(log: Log) -> Iterable[str]:
+        newest = await newest_playbook(log, name)
+        numbers = range(newest.version, 0, -1) if newest else ()
+        return LATEST, *(await labels(log)).get(name, {}), *map(str, numbers)
+
+    return _offered(ctx, known, incomplete)
+
+
+def label_names(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the labels of any playbook that begin so."""
+
+    async def known(log: Log) -> Iterable[str]:
+        return dict.fromkeys(label.label for label in await all_labels(log))
+
+    return _offered(ctx, known, incomplete)
+
+
+def _offered(
+    ctx: typer.Context, find: Callable[[Log], Awaitable[Iterable[str]]], incomplete: str
+) -> list[str]:
+    """Return what the log knows; nothing, and no noise, where that is not cheap."""
+    with suppress(CombeeError, TimeoutError):
+        return [name for name in asyncio.run(_known(ctx.params, find)) if name.startswith(incomplete)]
+    return []
+
+
+async def _known(given: dict[str, Any], find: Callable[[Log], Awaitable[Iterable[str]]]) -> list[str]:
+    settings = load_settings(bootstrap_servers=given.get("bootstrap_servers"))
+    if settings.kafka.bootstrap_servers is None and not stack_is_running(settings):
+        return []  # a broker is not started for a TAB
+    async with asyncio.timeout(PATIENCE_S), open_log(settings) as (log, _):
+        return list(await find(log))
+
+
+# ---- options
+
 AsJson = Annotated[bool, typer.Option("--json", help="print one JSON document on standard output")]
 Servers = Annotated[
     str | None,
@@ -47,7 +109,7 @@ MaybeName = Annotated[
     str | None,
     typer.Argument(
         help="only this playbook",
-        callback=lambda one: one and checked_name(one),
+        callback=lambda value: value and checked_name(value),
         autocompletion=playbook_names,
     ),
 ]

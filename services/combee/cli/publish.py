@@ -12,14 +12,14 @@ from typing import Annotated
 
 import typer
 
-from combee.cli.completing import playbook_names
-from combee.cli.console import output, print_json, remark
-from combee.cli.errors import REJECTED
-from combee.cli.options import AsJson, Servers, checked_name
+from combee.cli.console import REJECTED, output, print_json, remark
+from combee.cli.log import open_log
+from combee.cli.options import AsJson, Servers, checked_name, playbook_names
 from combee.cli.playbook.files import STDIN, read_text
 from combee.core.formats.intake import Item, Sample, Unknown, ignored_told
+from combee.core.formats.items import outgoing, read_items
 from combee.ports import Log
-from combee.settings.settings import Settings, load_settings
+from combee.settings.loading import Settings, load_settings
 
 CHUNK = 200
 """Lines that are acknowledged together: a stream is published as it comes."""
@@ -60,8 +60,6 @@ def publish(
 
 
 async def _publish(settings: Settings, lines: Iterable[str], playbook: str, source: str) -> Counter[str]:
-    from combee.local.log import open_log  # noqa: PLC0415 - --help stays quick
-
     counts: Counter[str] = Counter()
     told: dict[str, Unknown] = {}
     async with open_log(settings) as (log, _):
@@ -107,8 +105,6 @@ def _items(
     counts: Counter[str],
     ignored: dict[str, Unknown],
 ) -> Iterator[Item]:
-    from combee.cli.learn.learning import read_items  # noqa: PLC0415 - --help stays quick
-
     for number, line in lines:
         items, rejected = read_items([line], playbook, partial(_refused, f"{source}:{number}"), ignored)
         counts["rejected"] += rejected
@@ -125,8 +121,6 @@ def _refused(where: str, _line: int, why: str) -> None:
 
 
 async def _send(log: Log, items: Sequence[Item], counts: Counter[str]) -> None:
-    from combee.cli.learn.learning import outgoing  # noqa: PLC0415 - --help stays quick
-
     sent = [outgoing(item) for item in items]
     if sent:
         await log.produce(*sent)

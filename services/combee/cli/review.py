@@ -5,15 +5,15 @@ from typing import Annotated
 
 import typer
 
-from combee.cli.completing import label_names
 from combee.cli.console import confirmed, output, print_json, remark
-from combee.cli.options import AsJson, Name, Patience, Ref, Servers
+from combee.cli.log import open_log
+from combee.cli.options import AsJson, Name, Patience, Ref, Servers, label_names
 from combee.cli.playbook.diff import as_document, compared, lines
 from combee.cli.playbook.labels import checked_label, promoted
 from combee.cli.playbook.lookup import labels, resolved, wanted
 from combee.core.playbook.apply import empty
 from combee.core.playbook.comparison import Comparison
-from combee.settings.settings import Settings, load_settings
+from combee.settings.loading import Settings, load_settings
 from combee_schemas.playbook import LATEST
 
 
@@ -54,8 +54,6 @@ def review(
 
 
 async def _compared(settings: Settings, name: str, label: str, ref: str) -> Comparison:
-    from combee.local.log import open_log  # noqa: PLC0415 - --help stays quick
-
     async with open_log(settings) as (log, _):
         newer = await resolved(log, name, ref)
         at = (await labels(log)).get(name, {}).get(label)

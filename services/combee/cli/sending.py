@@ -7,13 +7,16 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
+from combee.cli.console import remark
+from combee.cli.log import open_log
 from combee.cli.playbook.lookup import missing
 from combee.clock import SystemClock
 from combee.commands.log_store import LogStore
 from combee.commands.playbook import Commands, Decision, Effect
 from combee.core.commands import RefusedError
+from combee.local import publisher
 from combee.ports import Clock, FatalError, Log
-from combee.settings.settings import Settings, load_settings
+from combee.settings.loading import Settings, load_settings
 from combee_schemas.playbook import Playbook
 
 Decide = Callable[[Log, Commands], Awaitable[Decision]]
@@ -35,9 +38,7 @@ def commands_on(log: Log, clock: Clock) -> Commands:
 
 def ensure_publisher(settings: Settings, servers: str) -> AbstractAsyncContextManager[None]:
     """See ``combee.local.publisher``."""
-    from combee.local import publisher  # noqa: PLC0415 - --help stays quick
-
-    return publisher.ensure_publisher(settings, servers)
+    return publisher.ensure_publisher(settings, servers, remark)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,8 +75,6 @@ async def carried_out(
     FatalError
         If it cannot be, or has no effect after ``timeout_s``.
     """
-    from combee.local.log import open_log  # noqa: PLC0415 - --help stays quick
-
     settings = load_settings(bootstrap_servers=servers)
     async with open_log(settings) as (log, known_servers):
         commands = commands_on(log, SystemClock())

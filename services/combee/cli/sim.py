@@ -8,7 +8,10 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from combee.local.supervisor import die_with_parent
-from combee.settings.settings import load_settings
+from combee.settings.loading import load_settings
+from combee.sim.server.faults import parse_faults
+from combee.sim.server.latency import parse_latency
+from combee.sim.server.standin import SimOptions
 
 T = TypeVar("T")
 sim = typer.Typer(help="The stand-in model: a simulation for trying Combee without an API key.")
@@ -39,10 +42,7 @@ def serve(
     """Serve the simulated model on loopback until Ctrl-C."""
     if die_with_parent_:
         die_with_parent()
-    from combee.sim.server.faults import parse_faults  # noqa: PLC0415
-    from combee.sim.server.latency import parse_latency  # noqa: PLC0415
     from combee.sim.server.server import serve as run  # noqa: PLC0415
-    from combee.sim.server.standin import SimOptions  # noqa: PLC0415 - --help stays quick
 
     options = SimOptions(
         port=port,

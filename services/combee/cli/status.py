@@ -7,17 +7,19 @@ import typer
 from rich.table import Table
 
 from combee.cli.console import output, print_json
+from combee.cli.cost import pause_lines, spend_row, spend_text
+from combee.cli.log import brokers, open_log
 from combee.cli.options import AsJson, Servers
-from combee.cli.spend_view import pause_lines, spend_row, spend_text
 from combee.clock import SystemClock, moment
 from combee.core.playbook.apply import empty
 from combee.core.playbook.retention import falling, is_falling, percent
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
 from combee.history import newest_snapshots, whole
-from combee.inspection.backlog import INPUTS, backlog, newest_batches
-from combee.inspection.letters import held_back
+from combee.inspection.batches import newest_batches
+from combee.inspection.dead_letters import held_back
+from combee.inspection.lag import INPUTS, backlog
 from combee.ports import Log
-from combee.settings.settings import Settings, load_settings
+from combee.settings.loading import Settings, load_settings
 from combee_schemas import topics
 
 
@@ -36,8 +38,6 @@ def status(*, bootstrap_servers: Servers = None, as_json: AsJson = False) -> Non
 
 
 async def _status(settings: Settings) -> dict[str, Any]:
-    from combee.local.log import brokers, open_log  # noqa: PLC0415 - --help stays quick
-
     async with open_log(settings) as (log, servers):
         broker = await brokers(settings, servers)
         spending = settings.spend.caps()

@@ -5,11 +5,12 @@ import asyncio
 import typer
 from rich.table import Table
 
-from combee.cli.console import output, print_json, remark
-from combee.cli.errors import FAILED
+from combee.backends import connection, create_topics, topic_problems
+from combee.cli.console import FAILED, output, print_json, remark
+from combee.cli.log import open_broker
 from combee.cli.options import AsJson, Servers
 from combee.core.layout import wanted
-from combee.settings.settings import Settings, load_settings
+from combee.settings.loading import Settings, load_settings
 
 topics = typer.Typer(help="The topics: create, check, show.", no_args_is_help=True)
 
@@ -38,9 +39,6 @@ def create(*, bootstrap_servers: Servers = None, as_json: AsJson = False) -> Non
 
 
 async def _create(settings: Settings) -> tuple[list[str], list[str]]:
-    from combee.compose import connection, create_topics, topic_problems  # noqa: PLC0415
-    from combee.local.log import open_broker  # noqa: PLC0415 - --help stays quick
-
     async with open_broker(settings) as servers:
         connected = connection(settings, servers)
         return await create_topics(settings, connected), await topic_problems(settings, connected)
@@ -59,9 +57,6 @@ def check(*, bootstrap_servers: Servers = None, as_json: AsJson = False) -> None
 
 
 async def _check(settings: Settings) -> list[str]:
-    from combee.compose import connection, topic_problems  # noqa: PLC0415
-    from combee.local.log import open_broker  # noqa: PLC0415 - --help stays quick
-
     async with open_broker(settings) as servers:
         return await topic_problems(settings, connection(settings, servers))
 

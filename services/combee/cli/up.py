@@ -7,19 +7,21 @@ from collections.abc import Coroutine, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 
 from combee.cli.console import remark
+from combee.cli.log import open_log
+from combee.compose import FRONTS, ROLES
+from combee.local.deployment import BATCH_FLAGS, Deployment
 from combee.local.extras import pip_install, without
 from combee.local.preflight import check, model_flag, require_data_dir, stands_in
-from combee.settings.settings import Settings, load_settings
-
-if TYPE_CHECKING:
-    from combee.local.deployment import Deployment
+from combee.local.stack import StackOptions, model_environment, stack
+from combee.local.stack_file import UP, sole_stack
+from combee.settings.loading import Settings, load_settings
 
 INFORMATION = ("[info ", '"level": "info"')
 """How lines say that they are, as text and as JSON."""
@@ -63,8 +65,6 @@ def up(
 
 def _fronts(*, wanted: bool) -> tuple[str, ...]:
     """Return what to run beside the services, as far as it is installed."""
-    from combee.compose import FRONTS  # noqa: PLC0415 - --help stays quick
-
     if wanted and not without("gateway"):
         return tuple(FRONTS)
     if wanted:
@@ -73,11 +73,6 @@ def _fronts(*, wanted: bool) -> tuple[str, ...]:
 
 
 async def _up(settings: Settings, fronts: tuple[str, ...], *, simulated: bool, scan_workers: int) -> None:
-    from combee.compose import ROLES  # noqa: PLC0415
-    from combee.local.deployment import BATCH_FLAGS, Deployment  # noqa: PLC0415 - --help stays quick
-    from combee.local.log import open_log  # noqa: PLC0415
-    from combee.local.stack import UP, StackOptions, model_environment, sole_stack, stack  # noqa: PLC0415
-
     console = Console(stderr=True, highlight=False)
     stop = asyncio.Event()
     for sign in (signal.SIGINT, signal.SIGTERM):
@@ -89,10 +84,10 @@ async def _up(settings: Settings, fronts: tuple[str, ...], *, simulated: bool, s
     with tempfile.TemporaryDirectory(prefix="combee-up-", ignore_cleanup_errors=True) as folder:
         async with AsyncExitStack() as opened:
             # First of all: of a second one the first has the port, too.
-            tell_verbs = await opened.enter_async_context(sole_stack(settings, UP, Path(folder)))
+            tell_verbs = await opened.enter_async_context(sole_stack(settings, UP, Path(folder), tell=remark))
             await check(settings, simulated=simulated, gateway=bool(fronts))
             _, bootstrap = await opened.enter_async_context(
-                open_log(settings, told=lambda line: lines("broker", line))
+                open_log(settings, restarted=lambda line: lines("broker", line))
             )
             tell_verbs({"bootstrap_servers": bootstrap})
             options = StackOptions(
@@ -131,7 +126,7 @@ async def _first(stop: asyncio.Event, failed: Coroutine[Any, Any, None]) -> None
         task.result()
 
 
-def banner(found: "Deployment", served: str) -> Iterator[str]:
+def banner(found: Deployment, served: str) -> Iterator[str]:
     """Yield what runs and where; ``served`` is the gateway's address, empty without one."""
     yield "combee is up; Ctrl-C stops it"
     if served:

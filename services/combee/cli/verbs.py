@@ -9,8 +9,9 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_group
 
-from combee.cli.errors import FAILED, USAGE, told
+from combee.cli.console import FAILED, USAGE, failure
 from combee.local import extras
+from combee.ports import CombeeError, ConfigurationError
 
 VERBS = {
     "up": "combee.cli.up",
@@ -32,7 +33,7 @@ VERBS = {
     "demo": "combee.cli.demo.verb",
     "sim": "combee.cli.sim",
     "experiment": "combee.cli.experiment",
-    "controller": "combee.cli.controller.verb",
+    "controller": "combee.cli.controller",
 }
 """Verb → the module that registers it."""
 
@@ -77,18 +78,16 @@ class Verbs(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the verb."""
-        from combee.ports import CombeeError, ConfigurationError  # noqa: PLC0415 - --help stays quick
-
         try:
             return super().invoke(ctx)
         except ConfigurationError as error:
-            raise told(str(error), USAGE) from error
+            raise failure(str(error), USAGE) from error
         except ModuleNotFoundError as error:
             if (text := extras.told(error)) is None:
                 raise
-            raise told(text, USAGE) from error
+            raise failure(text, USAGE) from error
         except CombeeError as error:
-            raise told(str(error), FAILED) from error
+            raise failure(str(error), FAILED) from error
         except TimeoutError as error:
             text = "nothing answered in time; see 'combee status' for what runs"
-            raise told(str(error) or text, FAILED) from error
+            raise failure(str(error) or text, FAILED) from error

@@ -7,13 +7,14 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from combee.cli.completing import playbook_names
 from combee.cli.console import clean, output, print_json, reading
-from combee.cli.lineage import found_in
-from combee.cli.options import AsJson, Servers, checked_name
+from combee.cli.log import open_log
+from combee.cli.options import AsJson, Servers, checked_name, playbook_names
 from combee.clock import moment
+from combee.history import newest_playbooks
 from combee.inspection.lineage import Lineage, Source, lineage
-from combee.settings.settings import Settings, load_settings
+from combee.ports import FatalError, Log
+from combee.settings.loading import Settings, load_settings
 
 SHOWN = 10
 LONG = 300
@@ -50,12 +51,29 @@ def why(
 
 
 async def _why(settings: Settings, entry: str, name: str | None, *, traces: bool) -> Lineage:
-    from combee.local.log import open_log  # noqa: PLC0415 - --help stays quick
-
     async with open_log(settings) as (log, _):
         with reading() as show:
             where = await found_in(log, entry, name)
             return await lineage(log, where, entry, traces=traces, on_progress=show)
+
+
+async def found_in(log: Log, entry_id: str, name: str | None) -> str:
+    """Return the playbook that an entry is in.
+
+    Raises
+    ------
+    FatalError
+        If no playbook has it, or several do.
+    """
+    playbooks = await newest_playbooks(log)
+    if name is not None:
+        return name
+    having = [one for one, book in playbooks.items() if any(entry.id == entry_id for entry in book.entries)]
+    if len(having) == 1:
+        return having[0]
+    if having:
+        raise FatalError(f"several playbooks have an entry {entry_id}: {', '.join(having)}; add --playbook")
+    raise FatalError(f"no playbook has an entry {entry_id}; if it has left one, add --playbook to look there")
 
 
 def as_document(found: Lineage) -> dict[str, Any]:

@@ -5,13 +5,17 @@ from typing import Annotated
 
 import typer
 
+from combee import compose
+from combee.local.deployment import beside, deployment
+from combee.local.preflight import require_model
 from combee.local.supervisor import die_with_parent
-from combee.settings.settings import load_settings
+from combee.ports import ConfigurationError
+from combee.settings.loading import load_settings
 from combee.telemetry.logs import configure_logs
 
 ASKING = ("scan", "reflect")
 """Those that ask the model."""
-ROLES = ("control", "publish", "scan", "shuffle", "reflect", "gateway")
+ROLES = (*compose.ROLES, *compose.FRONTS)
 
 
 def register(app: typer.Typer) -> None:
@@ -36,9 +40,6 @@ def worker(
         raise typer.BadParameter(f"no such role: {role}; choose one of {', '.join(ROLES)}")
     if die_with_parent_:
         die_with_parent()
-    from combee.compose import run_worker  # noqa: PLC0415 - --help stays quick
-    from combee.ports import ConfigurationError  # noqa: PLC0415
-
     settings = load_settings(slot=slot, bootstrap_servers=bootstrap_servers, metrics_port=metrics_port)
     servers = settings.kafka.bootstrap_servers
     if servers is None:
@@ -47,11 +48,8 @@ def worker(
             " which starts everything on this machine"
         )
     if role in ASKING:
-        from combee.local.deployment import beside, deployment  # noqa: PLC0415
-        from combee.local.preflight import require_model  # noqa: PLC0415
-
         if settings.model.model is None:
             settings = beside(deployment(settings), settings)
         require_model(settings.model)
     configure_logs(settings.worker.log_level, json=settings.worker.log_json)
-    asyncio.run(run_worker(role, settings, servers))
+    asyncio.run(compose.run_worker(role, settings, servers))

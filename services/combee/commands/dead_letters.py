@@ -11,8 +11,8 @@ from hashlib import sha256
 from combee.core.commands import RefusedError
 from combee.core.dead_letters.resending import PLANNED, next_attempt, refusal
 from combee.history import newest_snapshots
-from combee.inspection import letters
-from combee.inspection.letters import TOPIC, Found
+from combee.inspection import dead_letters
+from combee.inspection.dead_letters import TOPIC, Found
 from combee.ports import Clock, Log, Outgoing, TopicPartition
 from combee_schemas import topics
 from combee_schemas.codec import CodecError, decode
@@ -84,7 +84,7 @@ async def retry(
     RefusedError
         If there is no such dead letter; what was done before stays done.
     """
-    decided, known = Decided(), await letters.resolutions(log)
+    decided, known = Decided(), await dead_letters.resolutions(log)
     ids = await _matching(log, chosen, known) if isinstance(chosen, Filters) else chosen
     done = 0
     async for found in _lots(log, ids, known, decided):
@@ -105,7 +105,7 @@ async def drop(log: Log, clock: Clock, ids: Sequence[LetterId], note: str) -> De
         If there is no such dead letter.
     """
     decided = Decided()
-    async for found in _lots(log, ids, await letters.resolutions(log), decided):
+    async for found in _lots(log, ids, await dead_letters.resolutions(log), decided):
         decisions = [
             _decision(letter, "dropped", clock).model_copy(update={"note": note}) for letter in found
         ]
@@ -115,7 +115,7 @@ async def drop(log: Log, clock: Clock, ids: Sequence[LetterId], note: str) -> De
 
 
 async def _matching(log: Log, filters: Filters, known: Mapping[LetterId, Resolution]) -> Sequence[LetterId]:
-    found = letters.letters(log, lambda _read, _total: None)
+    found = dead_letters.letters(log, lambda _read, _total: None)
     return [letter.id async for letter in found if filters.match(letter, known.get(letter.id))]
 
 
@@ -128,7 +128,7 @@ async def _lots(
     undecided = [identity for identity in once if identity not in known]
     for start in range(0, len(undecided), AT_ONCE):
         lot = undecided[start : start + AT_ONCE]
-        found = await letters.letters_at(log, lot)
+        found = await dead_letters.letters_at(log, lot)
         missing = [str(identity) for identity in lot if identity not in found]
         if missing:
             raise RefusedError("unknown", f"there is no dead letter {', '.join(missing)}")

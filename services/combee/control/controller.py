@@ -8,8 +8,7 @@ import structlog
 from combee.core.sizing.decide import decide
 from combee.core.sizing.policy import Iteration, SizingPolicy, iteration_of
 from combee.ports import Clock, Log, PoisonError
-from combee.worker.playbooks import Playbooks
-from combee.worker.view import View
+from combee.worker.views import Playbooks, View
 from combee_schemas import topics
 from combee_schemas.codec import CodecError
 from combee_schemas.control import BatchSize

@@ -16,8 +16,7 @@ from combee.gateway.openapi import documented
 from combee.gateway.problems import add_handlers
 from combee.gateway.request_log import RequestLog
 from combee.settings.gateway import listed
-from combee.telemetry.metrics import Metrics, new_registry
-from combee.telemetry.metrics_http import HttpMetrics
+from combee.telemetry.metrics import HttpMetrics, Metrics, new_registry
 
 
 def build(context: Context) -> FastAPI:

@@ -12,10 +12,9 @@ from combee.gateway.feed import Changes, Feed
 from combee.history import History
 from combee.inspection.live import Live
 from combee.ports import Clock, Log, Outgoing, TransientError
-from combee.settings.settings import Settings
+from combee.settings.loading import Settings
 from combee.telemetry.health import Health
-from combee.worker.playbooks import Playbooks
-from combee.worker.view import View
+from combee.worker.views import Playbooks, View
 from combee_schemas import topics
 from combee_schemas.playbook import Label
 
@@ -75,7 +74,7 @@ class Context:
         TransientError, TimeoutError
             If the log is away: at once where that is known, else when its acknowledgement is late.
         """
-        if away := self.health.away():
+        if away := self.health.outage():
             raise TransientError(away)
         async with asyncio.timeout(self.settings.gateway.gateway_ack_timeout_s):
             return await self.log.produce(*outgoing)
@@ -117,7 +116,7 @@ def context_of(
         feed.changed.tell()
 
     labels = View(log, topics.LABELS, on_change=relabelled)
-    health = Health(clock, away=away, dead_letters_per_minute=settings.worker.dead_letters_per_minute)
+    health = Health(clock, outage=away, dead_letters_per_minute=settings.worker.dead_letters_per_minute)
     health.views = (playbooks.view, labels, feed)
     return Context(
         log=log,

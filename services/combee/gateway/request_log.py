@@ -7,7 +7,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from combee.gateway.access.access import API, CALLER, OPEN
 from combee.ports import Clock
-from combee.telemetry.metrics_http import HttpMetrics
+from combee.telemetry.metrics import HttpMetrics
 
 logger = structlog.get_logger()
 

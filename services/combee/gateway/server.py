@@ -21,9 +21,9 @@ from combee.gateway.app import build
 from combee.gateway.context import Context, context_of
 from combee.ports import FatalError, Log
 from combee.settings.gateway import GatewaySettings, listed
-from combee.settings.settings import Settings
+from combee.settings.loading import Settings
 from combee.telemetry.telemetry import Telemetry
-from combee.worker.stopping import unless
+from combee.worker.session import unless
 
 logger = structlog.get_logger()
 
@@ -225,7 +225,7 @@ async def run(
     FatalError
         If the settings forbid it or the address cannot be used.
     """
-    context = context_of(log, settings, SystemClock(), telemetry.away)
+    context = context_of(log, settings, SystemClock(), telemetry.outage)
     telemetry.watch(context.playbooks.view, context.labels, context.feed)
     app = build(context)
     for mount in mounts:

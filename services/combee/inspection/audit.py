@@ -61,7 +61,7 @@ async def _read(log: Log, on_progress: OnProgress) -> LedgerReport:
         (topics.BATCHES, _each(topics.BATCHES, lambda r, batch: ledger.batch(r.partition, r.offset, batch))),
         (
             topics.HISTORY,
-            _each(topics.HISTORY, lambda r, found: ledger.version(r.partition, r.offset, found)),
+            _each(topics.HISTORY, lambda r, version: ledger.version(r.partition, r.offset, version)),
         ),
         (
             topics.UPDATES,
@@ -71,7 +71,7 @@ async def _read(log: Log, on_progress: OnProgress) -> LedgerReport:
         (topics.TRACES, _traces(ledger)),
         (
             topics.COMMANDS,
-            _each(topics.COMMANDS, lambda r, found: ledger.command(r.partition, r.offset, found)),
+            _each(topics.COMMANDS, lambda r, command: ledger.command(r.partition, r.offset, command)),
         ),
     )
     for topic, take in takes:
@@ -87,7 +87,7 @@ async def _feed(
     total = sum(ends.values()) - sum((await log.beginnings(topic.name)).values())
     read = 0
 
-    async def one(partition: int, end: int) -> None:
+    async def read_partition(partition: int, end: int) -> None:
         nonlocal read
         async for record in log.read(TopicPartition(topic=topic.name, partition=partition), 0, end):
             take(record)
@@ -98,7 +98,7 @@ async def _feed(
     try:
         async with asyncio.TaskGroup() as group:
             for partition, end in ends.items():
-                group.create_task(one(partition, end))
+                group.create_task(read_partition(partition, end))
     except* CombeeError as failed:
         raise failed.exceptions[0] from failed
 
@@ -106,27 +106,27 @@ async def _feed(
 def _each(topic: Topic[M], take: Callable[[Record, M], None]) -> Take:
     """Pass on what can be read; the rest was never ours, and a gap where something was shows by itself."""
 
-    def one(record: Record) -> None:
+    def take_readable(record: Record) -> None:
         message = topic.read_or_none(record)
         if message is not None:
             take(record, message)
 
-    return one
+    return take_readable
 
 
 def _dead_letters(ledger: Ledger) -> Take:
     letter = _each(topics.DEAD_LETTERS, lambda _, found: ledger.dead_letter(found))
     resolution = _each(topics.RESOLUTIONS, lambda _, found: ledger.resolution(found))
 
-    def one(record: Record) -> None:
+    def take_either(record: Record) -> None:
         letter(record)
         resolution(record)
 
-    return one
+    return take_either
 
 
 def _snapshots(ledger: Ledger) -> Take:
-    def one(record: Record) -> None:
+    def take_snapshot(record: Record) -> None:
         if record.value is None:
             ledger.snapshot(record.partition, record.offset, key_of(record), None)
             return
@@ -134,35 +134,35 @@ def _snapshots(ledger: Ledger) -> Take:
         if playbook is not None:
             ledger.snapshot(record.partition, record.offset, playbook.name, playbook)
 
-    return one
+    return take_snapshot
 
 
 def _reflections(ledger: Ledger) -> Take:
-    def one(record: Record) -> None:
+    def take_reflection(record: Record) -> None:
         try:
-            found = topics.REFLECTIONS.read(record)
+            reflection = topics.REFLECTIONS.read(record)
         except CodecError as error:
             ledger.undecodable(record.partition, record.offset, str(error))
             return
         ledger.reflection(
             record.partition,
             record.offset,
-            found.playbook,
-            found.reflection_id,
-            fingerprint(found),
-            known_ids(found),
+            reflection.playbook,
+            reflection.reflection_id,
+            fingerprint(reflection),
+            known_ids(reflection),
         )
 
-    return one
+    return take_reflection
 
 
 def _traces(ledger: Ledger) -> Take:
-    def one(record: Record) -> None:
+    def take_trace(record: Record) -> None:
         try:
-            found = topics.TRACES.read(record)
+            trace = topics.TRACES.read(record)
         except CodecError as error:
             ledger.undecodable(record.partition, record.offset, str(error), record.topic)
             return
-        ledger.trace(record.partition, record.offset, found)
+        ledger.trace(record.partition, record.offset, trace)
 
-    return one
+    return take_trace

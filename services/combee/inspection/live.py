@@ -10,8 +10,7 @@ import structlog
 
 from combee.core.live.picture import Picture
 from combee.core.live.values import Snapshot
-from combee.inspection.backlog import INPUTS
-from combee.inspection.lag import Lag, Lags
+from combee.inspection.lag import INPUTS, Lag, Lags
 from combee.ports import Clock, FatalError, Log, Record, TransientError
 from combee_schemas import topics
 from combee_schemas.codec import CodecError
@@ -210,13 +209,13 @@ class Live:
             ends = await self._allowed(f"offsets of {topic.name}", self._log.ends(topic.name))
             if ends is None:
                 continue
-            found = lags.get(topic.name)
+            lag = lags.get(topic.name)
             self.picture.stage(
                 topic.name,
                 sum(ends.values()),
                 self._clock.now_ms(),
-                lag=found.records if found else None,
-                oldest_ms=found.oldest_ms if found else None,
+                lag=lag.records if lag else None,
+                oldest_ms=lag.oldest_ms if lag else None,
             )
         if not self._answers:
             raise TransientError("the brokers answer nothing")
@@ -225,7 +224,7 @@ class Live:
         """Return what was looked up; None if that is not allowed."""
         try:
             async with asyncio.timeout(LOOKED_S):
-                found = await look
+                result = await look
         except FatalError as error:
             self._answers += 1
             self._unreadable(name, str(error))
@@ -235,4 +234,4 @@ class Live:
             return None
         self._answers += 1
         self.picture.readable(name)
-        return found
+        return result

@@ -9,7 +9,8 @@ from typing import TypeVar
 
 import structlog
 
-from combee.core.identity import fingerprint, reflection_id
+from combee.core.dead_letters.subject import reflection_of
+from combee.core.identity import fingerprint
 from combee.core.playbook.spend import UNCAPPED, Pause, SpendPolicy, pause
 from combee.history import partition_of
 from combee.ports import Clock, FatalError, Log, Record, TransientError
@@ -133,50 +134,48 @@ class Tracker:
             raise self._fatal
 
     def _reflection(self, record: Record) -> None:
-        found = self._mine(record, topics.REFLECTIONS)
-        if found is not None:
-            self.reflections.setdefault(self._today(found.reflection_id), (record.offset, found))
+        reflection = self._mine(record, topics.REFLECTIONS)
+        if reflection is not None:
+            self.reflections.setdefault(self._today(reflection.reflection_id), (record.offset, reflection))
 
     def _batch(self, record: Record) -> None:
-        found = self._mine(record, topics.BATCHES)
-        if found is not None:
-            self.batches[found.plan.sequence] = found
-            self.batch_of |= {
-                self._today(member.reflection_id): found.plan.sequence for member in found.members
-            }
+        batch = self._mine(record, topics.BATCHES)
+        if batch is not None:
+            sequence = batch.plan.sequence
+            self.batches[sequence] = batch
+            self.batch_of |= {self._today(member.reflection_id): sequence for member in batch.members}
 
-    def _today(self, one: str) -> str:
-        return self._earlier.get(one, one)
+    def _today(self, reflection_id: str) -> str:
+        return self._earlier.get(reflection_id, reflection_id)
 
     def _version(self, record: Record) -> None:
-        found = self._mine(record, topics.HISTORY)
-        if found is None:
+        version = self._mine(record, topics.HISTORY)
+        if version is None:
             return
-        self.newest = found
-        if found.origin == "batch":
-            self.versions[found.batch_sequence] = found.model_copy(update={"entries": ()})
+        self.newest = version
+        if version.origin == "batch":
+            self.versions[version.batch_sequence] = version.model_copy(update={"entries": ()})
 
     def _dead(self, record: Record) -> None:
         letter = topics.DEAD_LETTERS.read_or_none(record)
-        if letter and letter.record_id and letter.playbook == self.name:
+        name, reflection_id = (letter and reflection_of(letter)) or ("", "")
+        if name == self.name:
             self.moved_at = self._clock.monotonic()
-            is_trace = letter.origin_topic == topics.TRACES.name
-            one = reflection_id(self.name, letter.record_id) if is_trace else letter.record_id
-            self.dead.add(self._today(one))
+            self.dead.add(self._today(reflection_id))
 
     def _mine(self, record: Record, topic: Topic[M]) -> M | None:
-        found = next(topic.under(self.name, [record]), None)
-        if found is not None:
+        message = next(topic.under(self.name, [record]), None)
+        if message is not None:
             self.moved_at = self._clock.monotonic()
-        return found
+        return message
 
-    def is_applied(self, one: str) -> bool:
+    def is_applied(self, reflection_id: str) -> bool:
         """Return whether a version contains the reflection of this id."""
-        return self.batch_of.get(one, -1) in self.versions
+        return self.batch_of.get(reflection_id, -1) in self.versions
 
-    def is_reflected(self, one: str) -> bool:
+    def is_reflected(self, reflection_id: str) -> bool:
         """Return whether the reflection of this id is in the log."""
-        return one in self.reflections or one in self.batch_of
+        return reflection_id in self.reflections or reflection_id in self.batch_of
 
     async def counted(self, ids: Iterable[str]) -> dict[str, str]:
         """Return the fingerprints of the reflections that count under these ids, as far as they are known."""
@@ -185,25 +184,29 @@ class Tracker:
             for batch in self.batches.values()
             for member in batch.members
         }
-        found: dict[str, str] = {}
+        fingerprints: dict[str, str] = {}
         missing: dict[int, str] = {}
-        for one in ids:
-            offset, body = self.reflections.get(one, (-1, None))
-            if one in places and places[one] != offset:
-                missing[places[one]] = one
+        for reflection_id in ids:
+            offset, body = self.reflections.get(reflection_id, (-1, None))
+            if reflection_id in places and places[reflection_id] != offset:
+                missing[places[reflection_id]] = reflection_id
             elif body is not None:
-                found[one] = fingerprint(body)
+                fingerprints[reflection_id] = fingerprint(body)
         source = await partition_of(self._log, topics.REFLECTIONS, self.name)
         for near in _runs(sorted(missing)):
             for offset, record in (await self._log.read_at(source, near)).items():
                 body = topics.REFLECTIONS.read_or_none(record)
                 if body is not None:
-                    found[missing[offset]] = fingerprint(body)
-        return found
+                    fingerprints[missing[offset]] = fingerprint(body)
+        return fingerprints
 
     def unsettled(self, ids: Iterable[str]) -> list[str]:
         """Return the ids that are neither applied nor dead-lettered."""
-        return [one for one in ids if one not in self.dead and not self.is_applied(one)]
+        return [
+            reflection_id
+            for reflection_id in ids
+            if reflection_id not in self.dead and not self.is_applied(reflection_id)
+        ]
 
     def _pause(self) -> Pause | None:
         """Return why nothing is aggregated, if nothing is; the services may know a newer cap than we do."""

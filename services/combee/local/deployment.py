@@ -9,11 +9,11 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
-from combee.adapters.openai import resolve_model
+from combee.adapters.openai.names import resolve_model
 from combee.local.preflight import SIMULATED
-from combee.local.stack import stack_file, stack_is_running, stack_state
+from combee.local.stack_file import stack_file, stack_is_running, stack_state
 from combee.ports import ConfigurationError
-from combee.settings.settings import Settings
+from combee.settings.loading import Settings
 
 ANY_KEY = "any"
 WORKER_TIMEOUT_S = 2.0
@@ -22,7 +22,7 @@ BATCH_FLAGS = frozenset({"method", "batch_size", "copies"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    """What ``combee up`` says of itself."""
+    """A ``combee up`` that runs, as its file describes it."""
 
     bootstrap_servers: str
     model: str
@@ -45,7 +45,7 @@ def deployment(settings: Settings) -> Deployment | None:
     for served in (settings, embedded):
         state = _state(served)
         if state and wanted in {None, state["bootstrap_servers"]}:
-            return Deployment(**{one.name: state[one.name] for one in fields(Deployment)})
+            return Deployment(**{attribute.name: state[attribute.name] for attribute in fields(Deployment)})
     return None
 
 
@@ -54,7 +54,7 @@ def _state(settings: Settings) -> dict[str, Any] | None:
         state = stack_state(stack_file(settings)) if stack_is_running(settings) else {}
     except (OSError, ModuleNotFoundError):  # there is no folder for it
         return None
-    return state if state.keys() >= {one.name for one in fields(Deployment)} else None
+    return state if state.keys() >= {attribute.name for attribute in fields(Deployment)} else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,8 +67,8 @@ class Complaints:
 
 async def complaints(workers: Mapping[str, str]) -> dict[str, Complaints]:
     """Ask every worker (name → address) whether it is ready."""
-    told = await asyncio.gather(*(asyncio.to_thread(_complaints, address) for address in workers.values()))
-    return dict(zip(workers, told, strict=True))
+    answers = await asyncio.gather(*(asyncio.to_thread(_complaints, address) for address in workers.values()))
+    return dict(zip(workers, answers, strict=True))
 
 
 def _complaints(address: str) -> Complaints:

@@ -3,28 +3,43 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
 
-from combee import compose
+from combee import backends
 from combee.adapters.kafka import KafkaAdmin, KafkaLog, Reachability, is_ready
-from combee.cli.console import diagnostics, remark
 from combee.clock import SystemClock
 from combee.local.preflight import require_data_dir
 from combee.ports import ConfigurationError, FatalError, TransientError
-from combee.settings.settings import Settings, environment
+from combee.settings.loading import Settings, environment
 from combee.telemetry.logs import configure_logs
-from combee.worker.retry import Watch
+from combee.worker.retry import OutageMonitor
 
 CONNECT_S = 20.0
 """So long a verb waits for a broker that does not answer."""
 ASK_AGAIN_S = 0.5
 
 
+OnFetched = Callable[[int, int], None]
+"""Hears how many of the embedded broker's jars are there, and of how many."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notices:
+    """How people hear of what takes a while."""
+
+    tell: Callable[[str], None]
+    starting: Callable[[], AbstractContextManager[OnFetched]]
+    """Entered while the embedded broker starts."""
+    restarted: Callable[[str], None]
+    """Hears when the embedded broker had to be started again."""
+
+
 @asynccontextmanager
 async def open_log(
-    settings: Settings, *, create: bool = False, told: Callable[[str], None] = remark
+    settings: Settings, notices: Notices, *, create: bool = False
 ) -> AsyncIterator[tuple[KafkaLog, str]]:
-    """Yield the log and the brokers' address; ``told`` hears when an embedded broker had to be started again.
+    """Yield the log and the brokers' address.
 
     The embedded broker's topics are ours and are created as needed; on a configured cluster only
     ``combee topics create`` does that, unless ``create``.
@@ -34,19 +49,19 @@ async def open_log(
     FatalError
         If no broker answers in time, or topics are missing or wrong.
     """
-    async with open_broker(settings, told) as servers:
-        connected = compose.connection(settings, servers)
+    async with open_broker(settings, notices) as servers:
+        connected = backends.connection(settings, servers)
         ours = create or settings.kafka.bootstrap_servers is None
 
         async def prepare() -> None:
-            if ours and await compose.topic_problems(settings, connected):
-                await compose.create_topics(settings, connected)
-            await compose.check_topics(settings, connected)
+            if ours and await backends.topic_problems(settings, connected):
+                await backends.create_topics(settings, connected)
+            await backends.check_topics(settings, connected)
 
-        await _answered(prepare, servers)
+        await _answered(prepare, servers, notices.tell)
         log, reachability = KafkaLog(connected), Reachability(connected)
-        watch = Watch(reachability.check, SystemClock(), service="combee", where=servers)
-        watching = asyncio.create_task(watch.run())  # says so while what is under way waits for the broker
+        monitor = OutageMonitor(reachability.check, SystemClock(), service="combee", where=servers)
+        watching = asyncio.create_task(monitor.run())  # says so while what is under way waits for the broker
         try:
             yield log, servers
         finally:
@@ -57,7 +72,7 @@ async def open_log(
 
 
 @asynccontextmanager
-async def open_broker(settings: Settings, told: Callable[[str], None] = remark) -> AsyncIterator[str]:
+async def open_broker(settings: Settings, notices: Notices) -> AsyncIterator[str]:
     """Yield the address of a broker that answers; its topics are not looked at.
 
     Raises
@@ -71,16 +86,15 @@ async def open_broker(settings: Settings, told: Callable[[str], None] = remark) 
     configure_logs("warning", json=False, libraries=logging.CRITICAL)
     servers = settings.kafka.bootstrap_servers
     if servers is not None:
-        reachability = Reachability(compose.connection(settings, servers))
+        reachability = Reachability(backends.connection(settings, servers))
         try:
-            await _answered(reachability.check, servers)
+            await _answered(reachability.check, servers, notices.tell)
         finally:
             await reachability.close()
         yield servers
         return
-    # Only here: where Kafka is given, as in a container, what the embedded one needs may be missing.
     try:
-        from combee.adapters.embedded_kafka import open_user_broker  # noqa: PLC0415
+        from combee.adapters.embedded_kafka import open_user_broker  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
         raise ConfigurationError(
             "no Kafka is configured and the embedded one is not installed: set COMBEE_BOOTSTRAP_SERVERS,"
@@ -88,24 +102,17 @@ async def open_broker(settings: Settings, told: Callable[[str], None] = remark) 
         ) from error
 
     require_data_dir(settings)
-    status = diagnostics().status("starting Apache Kafka on loopback")
-
-    def progress(present: int, total: int) -> None:
-        status.update(f"fetching the broker's jars: {present} of {total}")
-
     home = settings.worker.data_dir
-    status.start()
-    try:
+    with ExitStack() as starting:
+        progress = starting.enter_context(notices.starting())
         async with open_user_broker(
-            home, ready=is_ready, env=environment(), progress=progress, told=told
+            home, ready=is_ready, env=environment(), progress=progress, told=notices.restarted
         ) as bootstrap:
-            status.stop()
+            starting.close()
             yield bootstrap
-    finally:
-        status.stop()
 
 
-async def _answered(ask: Callable[[], Awaitable[None]], servers: str) -> None:
+async def _answered(ask: Callable[[], Awaitable[None]], servers: str, tell: Callable[[str], None]) -> None:
     """Ask until the brokers answer, and say so if that takes a while.
 
     Raises
@@ -114,7 +121,7 @@ async def _answered(ask: Callable[[], Awaitable[None]], servers: str) -> None:
         If they do not within CONNECT_S; at once a ConfigurationError, which waiting does not heal.
     """
     why = "no answer"
-    said = CONNECT_S <= 0
+    is_told = CONNECT_S <= 0
     with suppress(TimeoutError):
         async with asyncio.timeout(CONNECT_S):
             while True:
@@ -122,9 +129,9 @@ async def _answered(ask: Callable[[], Awaitable[None]], servers: str) -> None:
                     return await ask()
                 except TransientError as error:
                     why = str(error)
-                if not said:
-                    remark(f"waiting up to {CONNECT_S:.0f} s for Kafka at {servers} ({why})")
-                    said = True
+                if not is_told:
+                    tell(f"waiting up to {CONNECT_S:.0f} s for Kafka at {servers} ({why})")
+                    is_told = True
                 await asyncio.sleep(ASK_AGAIN_S)
     raise FatalError(
         f"no Kafka answers at {servers} ({why}): start it, or correct --bootstrap-servers /"
@@ -134,4 +141,4 @@ async def _answered(ask: Callable[[], Awaitable[None]], servers: str) -> None:
 
 async def brokers(settings: Settings, servers: str) -> str:
     """Return the addresses of the brokers that answer."""
-    return await KafkaAdmin(compose.connection(settings, servers)).broker()
+    return await KafkaAdmin(backends.connection(settings, servers)).broker()

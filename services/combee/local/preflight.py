@@ -1,11 +1,15 @@
-"""What is looked at before anything starts: what a newcomer gets wrong ends here, with exit code 2."""
+"""Checks before anything starts: what a newcomer gets wrong ends here, with exit code 2."""
 
 import tempfile
 
+from combee.adapters.openai.names import resolve_model
+from combee.backends import NO_MODEL
 from combee.local.extras import pip_install, without
-from combee.local.metrics_ports import require_port
+from combee.local.ports import require_port
+from combee.local.stack_file import data_dir
 from combee.ports import ConfigurationError
-from combee.settings.settings import ModelSettings, Settings
+from combee.settings.loading import Settings
+from combee.settings.model import ModelSettings
 
 SIMULATED = "simulated"
 """The name of the stand-in model."""
@@ -71,9 +75,6 @@ def require_model(settings: ModelSettings) -> None:
     ConfigurationError
         If no model is named, its address is none, or its key is missing.
     """
-    from combee.adapters.openai import resolve_model  # noqa: PLC0415 - --help stays quick
-    from combee.compose import NO_MODEL  # noqa: PLC0415
-
     if settings.model is None:
         raise ConfigurationError(NO_MODEL)
     resolve_model(settings.model, settings.base_url, _key(settings))
@@ -87,7 +88,7 @@ async def require_answer(settings: ModelSettings) -> None:
     ConfigurationError
         As above.
     """
-    from combee.adapters.openai.probe import model_trouble  # noqa: PLC0415 - --help stays quick
+    from combee.adapters.openai.probe import model_trouble  # noqa: PLC0415 - loads the SDK of OpenAI
 
     trouble = await model_trouble(
         model=settings.model or "",
@@ -111,8 +112,6 @@ def require_data_dir(settings: Settings) -> None:
     ConfigurationError
         If it cannot be made or written, or others may write in it.
     """
-    from combee.local.stack import data_dir  # noqa: PLC0415 - --help stays quick
-
     folder = data_dir(settings)
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -2,15 +2,16 @@
 
 import asyncio
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from combee.adapters.kafka import KafkaAdmin
-from combee.compose import connection
-from combee.local.stack import StackOptions, sole_stack, stack, stack_is_running
+from combee.backends import connection
+from combee.local.stack import StackOptions, stack
+from combee.local.stack_file import sole_stack, stack_is_running
 from combee.ports import FatalError
-from combee.settings.settings import Settings
+from combee.settings.loading import Settings
 
 MEMBERS_POLL_S = 0.2
 PUBLISHER_WAIT_S = 3.0
@@ -19,8 +20,12 @@ OTHERS_S = 60.0
 
 
 @asynccontextmanager
-async def ensure_publisher(settings: Settings, servers: str) -> AsyncIterator[None]:
+async def ensure_publisher(
+    settings: Settings, servers: str, tell: Callable[[str], None]
+) -> AsyncIterator[None]:
     """See to it that publish runs: on the user's own embedded broker it is started for the occasion.
+
+    ``tell`` hears what is waited for.
 
     Raises
     ------
@@ -33,7 +38,7 @@ async def ensure_publisher(settings: Settings, servers: str) -> AsyncIterator[No
                 settings=settings, bootstrap_servers=servers, folder=Path(folder), roles=("publish",)
             )
             async with (
-                sole_stack(settings, "a combee command", Path(folder), wait_s=OTHERS_S),
+                sole_stack(settings, "a combee command", Path(folder), wait_s=OTHERS_S, tell=tell),
                 stack(options),
             ):
                 yield

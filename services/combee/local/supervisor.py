@@ -45,12 +45,12 @@ class _Child:
     started_at: float
     deaths: int = 0
     ends: int = 0
-    told: int = 0
+    ends_expected: int = 0
     """How many ends there will have been when the last signal has had its effect."""
     watch: asyncio.Task[None] | None = None
 
     def has_ended(self) -> bool:
-        return self.ends >= self.told
+        return self.ends >= self.ends_expected
 
     def is_back(self) -> bool:
         return self.has_ended() and self.process.ready_file.exists()
@@ -144,7 +144,7 @@ class Supervisor:
     def send(self, name: str, sign: signal.Signals) -> None:
         """Send a signal to a process (the supervisor restarts it if it ends)."""
         child = self._children[name]
-        child.told = child.ends + 1
+        child.ends_expected = child.ends + 1
         child.running.send_signal(sign)
 
     async def ended(self, name: str, timeout_s: float) -> None:

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 from combee.ports import Log, Record, TopicPartition
 from combee.publish.desk import Desk, Held
-from combee.worker.planned import MANIFEST_S, is_planned
+from combee.worker.lookup import MANIFEST_S, is_planned
 from combee_schemas import topics
 
 ASKED_AT_ONCE = 20

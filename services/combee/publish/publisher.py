@@ -22,7 +22,7 @@ from combee.ports import (
 from combee.publish.desk import Desk, Held, open_desk
 from combee.publish.held import found_again, unplanned
 from combee.worker.dead_letters import dead_letter
-from combee.worker.planned import is_planned, manifest_of
+from combee.worker.lookup import is_planned, manifest_of
 from combee_schemas import topics
 from combee_schemas.codec import CodecError
 from combee_schemas.command import Command

@@ -21,8 +21,8 @@ from combee.ports import (
 )
 from combee.reflect.reflected import Reflected
 from combee.worker.dead_letter_limiter import DeadLetterLimiter
-from combee.worker.playbooks import Playbooks
 from combee.worker.retry import write
+from combee.worker.views import Playbooks
 from combee_schemas import topics
 from combee_schemas.base import Usage
 from combee_schemas.model import Reply
@@ -48,13 +48,13 @@ class ReflectHandler:
         model: LanguageModel,
         clock: Clock,
         method: Method = ace,
-        gate: DeadLetterLimiter | None = None,
+        limiter: DeadLetterLimiter | None = None,
     ) -> None:
         self._log = log
         self._model = model
         self._method = method
         self._clock = clock
-        self._gate = gate or DeadLetterLimiter(clock)
+        self._limiter = limiter or DeadLetterLimiter(clock)
         self._reflected = Reflected()
         self.playbooks = Playbooks(log)
 
@@ -73,13 +73,13 @@ class ReflectHandler:
         trace = topics.TRACES.read(record)
         if lack := nothing_said(trace):
             raise PoisonError(lack)
-        self._gate.check(trace.playbook)
+        self._limiter.check(trace.playbook)
         content = identity.fingerprint(trace)
         async with self._reflected.only_once(trace, content) as known:
             if known is None:
                 reflection = await self._reflect(trace, content)
                 await write(self._log, topics.REFLECTIONS.record(reflection))
-                self._gate.passed(trace.playbook)
+                self._limiter.passed(trace.playbook)
             elif known not in {"", content}:
                 logger.warning("trace_conflict", playbook=trace.playbook, trace_id=trace.trace_id)
 

@@ -8,7 +8,7 @@ from weakref import WeakValueDictionary
 
 from combee.core import identity
 from combee.ports import Log, Record, TopicPartition
-from combee.worker.restore import oldest_timestamp, read_since
+from combee.worker.lookup import oldest_timestamp, read_since
 from combee_schemas import topics
 from combee_schemas.trace import Trace
 

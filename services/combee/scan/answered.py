@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping
 
 from combee.ports import Log, Record, TopicPartition
-from combee.worker.restore import oldest_timestamp, read_since
+from combee.worker.lookup import oldest_timestamp, read_since
 from combee_schemas import topics
 from combee_schemas.scan import Partial, Planned, Update
 from combee_schemas.topics import Topic

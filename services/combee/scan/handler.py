@@ -27,11 +27,11 @@ from combee.ports import (
 from combee.scan.aggregate import Aggregator
 from combee.scan.answered import Answered
 from combee.scan.outcome import shorter
-from combee.worker import planned
+from combee.settings.methods import method
+from combee.worker import lookup
 from combee.worker.dead_letter_limiter import DeadLetterLimiter
-from combee.worker.methods import method
-from combee.worker.playbooks import Playbooks
 from combee.worker.retry import write
+from combee.worker.views import Playbooks
 from combee_schemas import topics
 from combee_schemas.codec import CodecError
 from combee_schemas.plan import Plan
@@ -71,13 +71,13 @@ class ScanHandler:
         clock: Clock,
         *,
         methods: Callable[[str], Method] = method,
-        gate: DeadLetterLimiter | None = None,
+        limiter: DeadLetterLimiter | None = None,
     ) -> None:
         self._log = log
         self._model = model
         self._methods = methods
         self._told: set[str] = set()
-        self._gate = gate or DeadLetterLimiter(clock)
+        self._limiter = limiter or DeadLetterLimiter(clock)
         self._answered = Answered()
         self._gatherings: dict[GatheringKey, Gathering] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -126,10 +126,10 @@ class ScanHandler:
             raise PoisonError(f"group {group.index} of {group.plan.batch_id} has a foreign node id")
         async with self._lock(group.node_id):
             if not self._over(group, group.node_id):
-                self._gate.check(group.plan.playbook)
+                self._limiter.check(group.plan.playbook)
                 aggregator = await self._aggregator(group)
                 result = await aggregator.group(await self._base(group), group.members)
-                came = self._gate.failed if result.status == "failed" else self._gate.passed
+                came = self._limiter.failed if result.status == "failed" else self._limiter.passed
                 came(group.plan.playbook, len(group.members))
                 await self._emit(group, 0, group.index, result)
 
@@ -157,7 +157,7 @@ class ScanHandler:
 
     async def _siblings(self, gathering: Gathering, child: Partial) -> None:
         """Keep the record open until its parent is done: the log is the only memory of it."""
-        if await self._waited(gathering.done, planned.MANIFEST_S):
+        if await self._waited(gathering.done, lookup.MANIFEST_S):
             return
         try:
             await self._refuse_unplanned(child)
@@ -182,10 +182,10 @@ class ScanHandler:
     async def _refuse_unplanned(self, record: Planned) -> None:
         """Give up what waits for something that will never come, because nobody cut its batch."""
         where = record.plan, record.manifest_offset
-        if await planned.is_planned(self._log, *where):
+        if await lookup.is_planned(self._log, *where):
             return
-        await self._waited(asyncio.Event(), planned.MANIFEST_S)
-        if not await planned.is_planned(self._log, *where):
+        await self._waited(asyncio.Event(), lookup.MANIFEST_S)
+        if not await lookup.is_planned(self._log, *where):
             raise PoisonError(f"{record.plan.batch_id} was never cut: no manifest says so")
 
     async def _check(self, child: Partial, level: int, record: Record) -> int:

@@ -72,4 +72,4 @@ class GatewaySettings(Group):
 
 def listed(text: str) -> tuple[str, ...]:
     """Return what a setting lists, separated by commas."""
-    return tuple(one.strip() for one in text.split(",") if one.strip())
+    return tuple(item.strip() for item in text.split(",") if item.strip())

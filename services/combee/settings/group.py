@@ -101,23 +101,23 @@ def check_trusted(path: Path) -> None:
         _check(path, path.stat())
 
 
-def _check(path: Path, found: os.stat_result) -> None:
+def _check(path: Path, info: os.stat_result) -> None:
     link = path.lstat()
-    reason = distrust(found, user=os.geteuid(), own_group=_own_group())
+    reason = distrust(info, user=os.geteuid(), own_group=_own_group())
     if stat.S_ISLNK(link.st_mode) and link.st_uid not in {os.geteuid(), ROOT}:
         reason = "is a link that somebody else made: replace it"
     if reason:
         raise SettingsError(f"{path} {reason.format(path=path)}")
 
 
-def distrust(found: os.stat_result, *, user: int, own_group: int | None) -> str:
+def distrust(info: os.stat_result, *, user: int, own_group: int | None) -> str:
     """Return why a file is not believed, with the remedy (``{path}`` stands for it); empty: it is."""
-    if found.st_uid not in {user, ROOT}:
-        return f"belongs to user {found.st_uid}, not to you ({user}) or root: 'chown {user} {{path}}' if you trust it"
-    if found.st_mode & stat.S_IWOTH:
+    if info.st_uid not in {user, ROOT}:
+        return f"belongs to user {info.st_uid}, not to you ({user}) or root: 'chown {user} {{path}}' if you trust it"
+    if info.st_mode & stat.S_IWOTH:
         return "can be written by everybody: 'chmod o-w {path}'"
-    if found.st_mode & stat.S_IWGRP and found.st_gid != own_group:
-        return f"can be written by group {found.st_gid}, which is not yours alone: 'chmod g-w {{path}}'"
+    if info.st_mode & stat.S_IWGRP and info.st_gid != own_group:
+        return f"can be written by group {info.st_gid}, which is not yours alone: 'chmod g-w {{path}}'"
     return ""
 
 

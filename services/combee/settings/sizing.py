@@ -32,8 +32,8 @@ class SizingSettings(Group):
         SettingsError
             If no candidate is at most the largest size allowed.
         """
-        listed = sorted({int(one) for one in self.batch_candidates.split(",")})
-        candidates = tuple(one for one in listed if one <= self.batch_max)
+        listed = sorted({int(size) for size in self.batch_candidates.split(",")})
+        candidates = tuple(size for size in listed if size <= self.batch_max)
         if not candidates:
             raise SettingsError(
                 f"COMBEE_BATCH_MAX is {self.batch_max}, and every one of COMBEE_BATCH_CANDIDATES"

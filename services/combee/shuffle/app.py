@@ -12,7 +12,7 @@ import faust
 import structlog
 
 from combee.ports import Record
-from combee.settings.settings import KafkaSettings
+from combee.settings.kafka import KafkaSettings
 from combee.shuffle.partition import COMMANDS, GROUP, REFLECTIONS
 from combee.shuffle.shuffler import Shuffler
 from combee.shuffle.transport import Transport

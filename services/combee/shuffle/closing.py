@@ -8,15 +8,14 @@ from combee.core.batching import plan
 from combee.core.batching.window import Close, Waiting, WindowPolicy, due
 from combee.core.playbook.spend import bounded, total
 from combee.ports import Clock, Log, Outgoing, TopicPartition, Transaction
-from combee.settings.settings import BatchSettings
+from combee.settings.batch import BatchSettings
+from combee.settings.methods import configured_method, plan_settings
 from combee.shuffle import partition
 from combee.shuffle.manifests import InFlight
 from combee.shuffle.misfits import Misfits
 from combee.shuffle.partition import GROUP, REFLECTIONS, PartitionState
 from combee.shuffle.pauses import Pauses
-from combee.worker.methods import chosen, plan_settings
-from combee.worker.playbooks import Playbooks
-from combee.worker.view import View
+from combee.worker.views import Playbooks, View
 from combee_schemas import topics
 from combee_schemas.base import Usage
 from combee_schemas.batch import Batch, Member
@@ -48,7 +47,7 @@ class Closer:
         self._playbooks = playbooks
         self._sizes = sizes
         self._pauses = pauses
-        self._misfits = Misfits(chosen(settings).HOLDS, settings.method, playbooks)
+        self._misfits = Misfits(configured_method(settings).HOLDS, settings.method, playbooks)
         self._pulse_at = float("-inf")
         self._settings_of_plans = plan_settings(settings)
 

@@ -3,7 +3,7 @@
 import structlog
 
 from combee.core.playbook.components import misfit
-from combee.worker.playbooks import Playbooks
+from combee.worker.views import Playbooks
 from combee_schemas.base import Holds
 
 logger = structlog.get_logger()

@@ -6,7 +6,7 @@ from combee.core.playbook import spend
 from combee.core.playbook.spend import Pause, SpendPolicy
 from combee.ports import Clock
 from combee.shuffle.partition import PartitionState
-from combee.worker.playbooks import Playbooks
+from combee.worker.views import Playbooks
 
 logger = structlog.get_logger()
 

@@ -25,15 +25,14 @@ from combee.ports import (
     TopicPartition,
     TransientError,
 )
-from combee.settings.settings import BatchSettings
+from combee.settings.batch import BatchSettings
 from combee.shuffle.attempts import attempt_of
 from combee.shuffle.closing import Closer
 from combee.shuffle.manifests import read_manifests
 from combee.shuffle.partition import COMMANDS, GROUP, REFLECTIONS, PartitionState
 from combee.shuffle.pauses import Pauses
 from combee.worker.dead_letters import dead_letter
-from combee.worker.playbooks import Playbooks
-from combee.worker.view import View
+from combee.worker.views import Playbooks, View
 from combee_schemas import topics
 from combee_schemas.batch import Batch, Member
 from combee_schemas.codec import CodecError

@@ -1,12 +1,22 @@
-"""Whether this process is alive, and whether it is ready: what the health endpoints answer."""
+"""Health of a process: whether it is alive and ready, and the HTTP endpoints that say so.
+
+``/healthz``, ``/readyz`` and ``/metrics`` are served from a thread: a stuck event loop can still be told from a dead
+one.
+"""
 
 import asyncio
+import socket
+import socketserver
+import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Protocol
 
-from combee.ports import Clock
+from combee.ports import Clock, FatalError
 from combee.worker.dead_letter_limiter import named
 
 BEAT_S = 0.5
@@ -16,11 +26,18 @@ IDLE_S = 30.0
 """A work loop that has not come round for so long is waiting for something."""
 MINUTE_S = 60.0
 SHOWN = 5
+REQUEST_S = 5.0
+"""A client slower than this is hung up on."""
+POLL_S = 0.05
+TEXT = "text/plain; charset=utf-8"
+
+Page = tuple[HTTPStatus, str, bytes]
+"""Status, content type, body."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """One thing that must hold, and how it is."""
+    """A condition of health: whether it holds, and what a health page says of it."""
 
     name: str
     good: bool
@@ -43,14 +60,14 @@ class Current(Protocol):
 
 
 class Health:
-    """What a process knows of itself. Written by the event loop, read by the server's threads."""
+    """The health of this process. Written by the event loop, read by the server's threads."""
 
     def __init__(
         self,
         clock: Clock,
         *,
         dead_letters_per_minute: int,
-        away: Callable[[], str | None] = lambda: None,
+        outage: Callable[[], str | None] = lambda: None,
         refusal: Callable[[], str | None] = lambda: None,
         trouble: Callable[[], str | None] = lambda: None,
         paused: Callable[[], Mapping[str, float]] = dict,
@@ -58,9 +75,9 @@ class Health:
         self._clock = clock
         self._beat_at = clock.monotonic()
         self._turned_at: float | None = None
-        self._buried: deque[float] = deque(maxlen=dead_letters_per_minute)
+        self._dead_lettered_at: deque[float] = deque(maxlen=dead_letters_per_minute)
         self.views: Sequence[Current] = ()
-        self.away = away
+        self.outage = outage
         """Why the log cannot be used now, if so."""
         self._refusal = refusal
         self._trouble = trouble
@@ -76,9 +93,9 @@ class Health:
         """The work loop came round, with partitions to work on."""
         self._turned_at = self._clock.monotonic()
 
-    def buried(self) -> None:
+    def dead_lettered(self) -> None:
         """A dead letter was written."""
-        self._buried.append(self._clock.monotonic())
+        self._dead_lettered_at.append(self._clock.monotonic())
 
     def alive(self) -> Condition:
         """Return whether the event loop turns."""
@@ -101,8 +118,8 @@ class Health:
         )
 
     def _broker(self) -> Condition:
-        away = self.away()
-        return Condition(name="broker", good=away is None, says=away or "the broker answers")
+        outage = self.outage()
+        return Condition(name="broker", good=outage is None, says=outage or "the broker answers")
 
     def _assigned(self) -> Condition:
         turned = self._turned_at
@@ -126,9 +143,12 @@ class Health:
         return Condition(name="model", good=refusal is None, says=says, waits=trouble is not None)
 
     def _dead_letters(self) -> Condition:
-        limit = self._buried.maxlen or 0
+        limit = self._dead_lettered_at.maxlen or 0
         # Only whole and single looks at the deque: the event loop may append meanwhile.
-        full = len(self._buried) == limit and self._clock.monotonic() - self._buried[0] < MINUTE_S
+        full = (
+            len(self._dead_lettered_at) == limit
+            and self._clock.monotonic() - self._dead_lettered_at[0] < MINUTE_S
+        )
         says = f"{limit} dead letters or more within a minute" if full else "few dead letters, or none"
         return Condition(name="dead_letters", good=not full, says=says)
 
@@ -139,3 +159,87 @@ class Health:
         )
         more = f" and {len(left) - SHOWN} more" if len(left) > SHOWN else ""
         return Condition(name="flood", good=not left, says=says + more)
+
+
+# ---- the endpoints
+
+
+def pages(health: Health, metrics: Callable[[], tuple[str, bytes]]) -> dict[str, Callable[[], Page]]:
+    """Return the pages by path; ``metrics`` gives content type and body."""
+    return {
+        "/healthz": lambda: _page([health.alive()]),
+        "/readyz": lambda: _page(health.conditions()),
+        "/metrics": lambda: (HTTPStatus.OK, *metrics()),
+    }
+
+
+def _page(conditions: Sequence[Condition]) -> Page:
+    good = all(condition.good for condition in conditions)
+    lines = [f"{condition.mark} {condition.name}: {condition.says}\n" for condition in conditions]
+    status = HTTPStatus.OK if good else HTTPStatus.SERVICE_UNAVAILABLE
+    return status, TEXT, "".join(lines).encode()
+
+
+class _Server(socketserver.ThreadingMixIn, HTTPServer):
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 128
+
+    def __init__(self, host: str, port: int, shown: dict[str, Callable[[], Page]]) -> None:
+        self.pages = shown
+        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        super().__init__((host, port), _Handler)
+
+    def server_bind(self) -> None:
+        # HTTPServer's own asks the name service who we are, which can take seconds.
+        socketserver.TCPServer.server_bind(self)
+        self.server_name, self.server_port = self.server_address[:2]  # type: ignore[assignment]  # typed too wide
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that hangs up is no event."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+
+    def setup(self) -> None:
+        super().setup()
+        self.connection.settimeout(REQUEST_S)
+
+    def do_GET(self) -> None:
+        page = self.server.pages.get(self.path.partition("?")[0])
+        status, kind, body = page() if page else (HTTPStatus.NOT_FOUND, TEXT, b"no such page\n")
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Scrapes are no event."""
+
+
+@asynccontextmanager
+async def serving(host: str, port: int, shown: dict[str, Callable[[], Page]]) -> AsyncIterator[str]:
+    """Serve pages while the context is open; yields the base address (port 0 takes a free one).
+
+    Raises
+    ------
+    FatalError
+        If the address cannot be used.
+    """
+    try:
+        server = _Server(host, port, shown)
+    except OSError as error:
+        raise FatalError(
+            f"{host}:{port} cannot be used for metrics and health ({error.strerror}): set COMBEE_METRICS_HOST and"
+            " COMBEE_METRICS_PORT (--metrics-port), or leave the port out"
+        ) from error
+    thread = threading.Thread(target=server.serve_forever, args=(POLL_S,), daemon=True, name="health")
+    thread.start()
+    shown_host = f"[{host}]" if ":" in host else host
+    try:
+        yield f"http://{shown_host}:{server.server_port}"
+    finally:
+        await asyncio.to_thread(server.shutdown)
+        server.server_close()

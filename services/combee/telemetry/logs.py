@@ -13,11 +13,11 @@ from combee.ports import Clock
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 AWAY, BACK = "log_unavailable", "log_available"
 REPEATED_S = 60.0
-"""Everybody who uses the log notices that it is away, again and again; it is said so often."""
+"""Everybody who uses the log notices an outage again and again; it is logged so often."""
 
 
-class Seldom:
-    """Drops the repeats of ``log_unavailable`` within a minute, whoever says it, until ``log_available``."""
+class OutageRateLimit:
+    """Drops the repeats of ``log_unavailable`` within a minute, whoever logs it, until ``log_available``."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -44,7 +44,7 @@ def configure_logs(level: str, *, json: bool, libraries: int = logging.WARNING) 
     renderer = structlog.processors.JSONRenderer() if json else structlog.dev.ConsoleRenderer(colors=False)
     structlog.configure(
         processors=[
-            Seldom(SystemClock()),
+            OutageRateLimit(SystemClock()),
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),

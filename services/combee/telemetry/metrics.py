@@ -1,4 +1,4 @@
-"""What a process counts and measures, as Prometheus reads it; docs/reference/metrics.md explains every line."""
+"""The metrics of a process, for Prometheus; docs/reference/metrics.md explains every line."""
 
 from collections import Counter as Tally
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -16,9 +16,9 @@ from prometheus_client import (
     generate_latest,
 )
 
-from combee.inspection.lag import Lag
 from combee.ports import Clock, ModelCall, TopicPartition
 from combee.telemetry.health import Condition
+from combee.telemetry.telemetry import Lag
 from combee_schemas.base import Usage
 from combee_schemas.batch import Batch
 from combee_schemas.playbook import Playbook
@@ -29,6 +29,7 @@ MILLION = 1_000_000
 
 CALL_SECONDS = (0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60, 120, 300)
 BATCH_SECONDS = (0.5, 1, 2, 5, 10, 30, 60, 120, 300, 900, 3600)
+HTTP_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60)
 SHARES = (0.25, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99, 1)
 
 
@@ -113,7 +114,7 @@ class Metrics:
         )
 
     def _make_results(self) -> None:
-        self._flying = self._gauge("combee_batches_in_flight", "Batches without a version.")
+        self._in_flight = self._gauge("combee_batches_in_flight", "Batches without a version.")
         age = self._gauge("combee_batch_age_seconds", "Time since the oldest of those was closed; 0: none.")
         age.set_function(lambda: self._age_s(self._batch_closed_ms))
         self._versions = self._counter("combee_versions_total", "Versions published, by origin.", "origin")
@@ -173,7 +174,7 @@ class Metrics:
         """A record was written."""
         self._written.labels(topic).inc()
 
-    def buried(self, origin: str) -> None:
+    def dead_lettered(self, origin: str) -> None:
         """A dead letter was written."""
         self._letters.labels(origin).inc()
 
@@ -204,9 +205,9 @@ class Metrics:
         for topic, count in by_topic.items():
             self._open.labels(topic).set(count)
 
-    def lag(self, found: Mapping[str, Lag]) -> None:
+    def lag(self, lags: Mapping[str, Lag]) -> None:
         """So far is the group behind; ages go on by the clock until the next look."""
-        for topic, lag in found.items():
+        for topic, lag in lags.items():
             self._lag_records.labels(self._service, topic).set(lag.records)
             self._oldest_ms[topic] = lag.oldest_ms
             self._lag_seconds.labels(self._service, topic).set_function(self._lag_age(topic))
@@ -214,20 +215,43 @@ class Metrics:
     def _lag_age(self, topic: str) -> Callable[[], float]:
         return lambda: self._age_s(self._oldest_ms.get(topic))
 
-    def flying(self, batches: Sequence[Batch]) -> None:
+    def in_flight(self, batches: Sequence[Batch]) -> None:
         """These batches have no version yet."""
-        self._flying.set(len(batches))
+        self._in_flight.set(len(batches))
         self._batch_closed_ms = min((batch.plan.closed_at_ms for batch in batches), default=None)
 
     def looked(self) -> None:
         """Lag and batches have just been looked up."""
         self._looked_at = self._clock.monotonic()
 
-    def conditions(self, found: Iterable[Condition]) -> None:
+    def conditions(self, conditions: Iterable[Condition]) -> None:
         """The conditions of ``/readyz``."""
-        for one in found:
-            self._conditions.labels(one.name).set(one.good)
+        for condition in conditions:
+            self._conditions.labels(condition.name).set(condition.good)
 
     def paused(self, playbooks: Collection[str]) -> None:
         """The playbooks that are held back."""
         self._paused.set(len(playbooks))
+
+
+class HttpMetrics:
+    """What the gateway counts of requests, by route; a route is a template of the API, so every label is bounded."""
+
+    def __init__(self, registry: CollectorRegistry, streams: Callable[[], int]) -> None:
+        self._requests = Counter(
+            "combee_http_requests_total", "Requests answered.", ("route", "status"), registry=registry
+        )
+        self._seconds = Histogram(
+            "combee_http_request_seconds",
+            "From a request's head to the head of its answer.",
+            ("route",),
+            buckets=HTTP_SECONDS,
+            registry=registry,
+        )
+        open_now = Gauge("combee_streams_open", "Event streams at this moment.", registry=registry)
+        open_now.set_function(streams)
+
+    def answered(self, route: str, status: int, seconds: float) -> None:
+        """A request was answered."""
+        self._requests.labels(route, str(status)).inc()
+        self._seconds.labels(route).observe(seconds)

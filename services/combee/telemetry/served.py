@@ -1,4 +1,4 @@
-"""Telemetry with a port: health endpoints and metrics."""
+"""Telemetry of a worker with a port: health endpoints and metrics."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -6,15 +6,12 @@ from contextlib import asynccontextmanager
 
 import structlog
 
-from combee.inspection.backlog import INPUTS
-from combee.inspection.lag import Lags
 from combee.ports import Clock, CombeeError, LanguageModel, Log, ModelCall, Outgoing, TopicPartition
-from combee.settings.settings import WorkerSettings
-from combee.telemetry.health import Current, Health
-from combee.telemetry.health_server import pages, serving
+from combee.settings.worker import WorkerSettings
+from combee.telemetry.counted import CountedLog, CountedModel
+from combee.telemetry.health import Current, Health, pages, serving
 from combee.telemetry.metrics import Metrics
-from combee.telemetry.metrics_ports import CountedLog, CountedModel
-from combee.telemetry.telemetry import Telemetry
+from combee.telemetry.telemetry import LookUpLag, Telemetry
 from combee_schemas import topics
 from combee_schemas.batch import Batch
 from combee_schemas.codec import CodecError
@@ -27,7 +24,7 @@ LOOK_TIMEOUT_S = 30.0
 
 
 class ServedTelemetry(Telemetry):
-    """Counts, judges and serves."""
+    """Counts what happens, judges health and serves both."""
 
     def __init__(
         self,
@@ -37,14 +34,14 @@ class ServedTelemetry(Telemetry):
         clock: Clock,
         metrics: Metrics,
         *,
-        away: Callable[[], str | None] = lambda: None,
+        outage: Callable[[], str | None] = lambda: None,
     ) -> None:
-        super().__init__(role, settings.ready_file, away=away)
+        super().__init__(role, settings.ready_file, outage=outage)
         self._address = settings.metrics_host, port
         self._metrics = metrics
         self.health = Health(
             clock,
-            away=away,
+            outage=outage,
             refusal=self.refusal,
             trouble=self.trouble,
             paused=lambda: self.paused(),  # noqa: PLW0108 - it is set after this
@@ -66,8 +63,8 @@ class ServedTelemetry(Telemetry):
     def called(self, call: ModelCall) -> None:
         self._metrics.called(call)
 
-    def watch(self, *views: Current, flying: Callable[[], Sequence[Batch]] = tuple) -> None:
-        super().watch(*views, flying=flying)
+    def watch(self, *views: Current, in_flight: Callable[[], Sequence[Batch]] = tuple) -> None:
+        super().watch(*views, in_flight=in_flight)
         self.health.views = views
 
     def counted(self, log: Log) -> Log:
@@ -77,24 +74,24 @@ class ServedTelemetry(Telemetry):
         return CountedModel(model, self._metrics)
 
     def _written(self, outgoing: Sequence[Outgoing]) -> None:
-        for one in outgoing:
-            self._metrics.written(one.topic)
-            if one.topic == topics.DEAD_LETTERS.name and one.key != HeldBack.type.encode():
-                self.health.buried()
-                self._metrics.buried((one.key or b"").decode(errors="replace"))
-            elif one.topic == topics.HISTORY.name:
-                self._published(one)
+        for record in outgoing:
+            self._metrics.written(record.topic)
+            if record.topic == topics.DEAD_LETTERS.name and record.key != HeldBack.type.encode():
+                self.health.dead_lettered()
+                self._metrics.dead_lettered((record.key or b"").decode(errors="replace"))
+            elif record.topic == topics.HISTORY.name:
+                self._published(record)
 
-    def _published(self, one: Outgoing) -> None:
+    def _published(self, record: Outgoing) -> None:
         try:
-            self._metrics.published(topics.HISTORY.read(one))
+            self._metrics.published(topics.HISTORY.read(record))
         except CodecError as error:
             # Nobody writes what cannot be read; if ever, it is not for the metrics to stop it.
-            logger.error("undecodable", topic=one.topic, error=str(error))
+            logger.error("undecodable", topic=record.topic, error=str(error))
 
     @asynccontextmanager
-    async def served(self, log: Log) -> AsyncIterator[None]:
-        beside = [asyncio.create_task(self.health.beat()), asyncio.create_task(self._look(log))]
+    async def served(self, lag: LookUpLag | None = None) -> AsyncIterator[None]:
+        beside = [asyncio.create_task(self.health.beat()), asyncio.create_task(self._look_up(lag))]
         try:
             async with serving(*self._address, pages(self.health, self._text)) as address:
                 logger.info("serving", service=self.role, address=address)
@@ -109,14 +106,13 @@ class ServedTelemetry(Telemetry):
         self._metrics.paused(self.paused())
         return self._metrics.text()
 
-    async def _look(self, log: Log) -> None:
-        """Look up every few seconds what nobody tells; a log that is away is looked at again."""
-        lags = Lags(log, self.role) if self.role in INPUTS else None
+    async def _look_up(self, lag: LookUpLag | None) -> None:
+        """Look up every few seconds what no hook tells; a log that is away is asked again."""
         while True:
             try:
                 async with asyncio.timeout(LOOK_TIMEOUT_S):
-                    self._metrics.lag(await lags.look() if lags else {})
-                self._metrics.flying(self.flying())
+                    self._metrics.lag(await lag() if lag else {})
+                self._metrics.in_flight(self.in_flight())
                 self._metrics.looked()
             except (CombeeError, TimeoutError) as error:
                 logger.debug("lag_unknown", service=self.role, error=str(error))

@@ -1,6 +1,6 @@
-"""Telemetry: the hooks through which a process tells of itself. Here the ready file alone; the rest costs a port."""
+"""Health and metrics of a worker: the hooks that its services call. Here they serve the ready file alone."""
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Protocol
@@ -9,7 +9,7 @@ import structlog
 
 from combee.clock import SystemClock
 from combee.ports import LanguageModel, Log, ModelCall, TopicPartition
-from combee.settings.settings import Settings, WorkerSettings
+from combee.settings.worker import WorkerSettings
 from combee.telemetry.health import Current
 from combee.worker.dead_letter_limiter import DeadLetterLimiter
 from combee_schemas.batch import Batch
@@ -17,7 +17,23 @@ from combee_schemas.batch import Batch
 logger = structlog.get_logger()
 
 
-class AskedModel(Protocol):
+class Lag(Protocol):
+    """How far a consumer group is behind in a topic."""
+
+    @property
+    def records(self) -> int:
+        """Records that it has not committed."""
+
+    @property
+    def oldest_ms(self) -> int | None:
+        """When the oldest of them was written; None without any."""
+
+
+LookUpLag = Callable[[], Awaitable[Mapping[str, Lag]]]
+"""Returns the lag of a worker's group by topic."""
+
+
+class WatchedModel(Protocol):
     """A model that says how its server answers."""
 
     @property
@@ -30,27 +46,27 @@ class AskedModel(Protocol):
 
 
 class Telemetry:
-    """For the composition root; ``away`` says why the log cannot be used now, if so."""
+    """Telemetry of a worker without a port; ``outage`` says why the log cannot be used now, if so."""
 
     def __init__(
-        self, role: str, ready_file: Path | None, *, away: Callable[[], str | None] = lambda: None
+        self, role: str, ready_file: Path | None, *, outage: Callable[[], str | None] = lambda: None
     ) -> None:
         self.role = role
-        self.away = away
-        self.flying: Callable[[], Sequence[Batch]] = tuple
-        """The batches without a version, where somebody knows them."""
+        self.outage = outage
+        self.in_flight: Callable[[], Sequence[Batch]] = tuple
+        """The batches without a version, where a service knows them."""
         self.paused: Callable[[], Mapping[str, float]] = dict
-        """Which playbooks' records are held back, and for how many seconds still."""
+        """The paused playbooks, and for how many seconds still."""
         self._ready_file = ready_file
         self._ready = False
-        self._asked: AskedModel | None = None
+        self._model: WatchedModel | None = None
 
     def on_turn(self) -> None:
         """A work loop came round with partitions to work on; the first time, the process is ready."""
         self.ready()
 
     def ready(self) -> None:
-        """State readiness; only the first call says so aloud."""
+        """State readiness; only the first call logs it."""
         if self._ready:
             return
         self._ready = True
@@ -64,34 +80,34 @@ class Telemetry:
     def restarted(self, reason: str) -> None:
         """A session ended by trouble."""
 
-    def gate(self, settings: WorkerSettings) -> DeadLetterLimiter:
-        """Return what limits this process's dead letters; from now on it is told what that holds back."""
-        gate = DeadLetterLimiter(SystemClock(), service=self.role, limit=settings.dead_letters_per_minute)
-        self.paused = gate.paused
-        return gate
+    def limiter(self, settings: WorkerSettings) -> DeadLetterLimiter:
+        """Return the limiter of this process's dead letters; what it pauses is shown from now on."""
+        limiter = DeadLetterLimiter(SystemClock(), service=self.role, limit=settings.dead_letters_per_minute)
+        self.paused = limiter.paused
+        return limiter
 
     def called(self, call: ModelCall) -> None:
         """A model call ended."""
 
     def watch(
         self,
-        *views: Current,  # noqa: ARG002 - for those that look at them
-        flying: Callable[[], Sequence[Batch]] = tuple,
+        *views: Current,  # noqa: ARG002 - for telemetry that serves health
+        in_flight: Callable[[], Sequence[Batch]] = tuple,
     ) -> None:
-        """Judge readiness by these views from now on; ``flying`` returns the batches without a version."""
-        self.flying = flying
+        """Judge readiness by these views from now on; ``in_flight`` returns the batches without a version."""
+        self.in_flight = in_flight
 
-    def watch_model(self, model: AskedModel) -> None:
+    def watch_model(self, model: WatchedModel) -> None:
         """Judge readiness by this model, too."""
-        self._asked = model
+        self._model = model
 
     def refusal(self) -> str | None:
         """Return why the model refuses for good, if it does."""
-        return self._asked.refusal if self._asked else None
+        return self._model.refusal if self._model else None
 
     def trouble(self) -> str | None:
         """Return why the model does not answer just now, if it does not."""
-        return self._asked.trouble if self._asked else None
+        return self._model.trouble if self._model else None
 
     def counted(self, log: Log) -> Log:
         """Return the log as one whose writes are counted."""
@@ -102,27 +118,6 @@ class Telemetry:
         return model
 
     @asynccontextmanager
-    async def served(self, log: Log) -> AsyncIterator[None]:  # noqa: ARG002 - for those that look at it
-        """Tell while the context is open."""
+    async def served(self, lag: LookUpLag | None = None) -> AsyncIterator[None]:  # noqa: ARG002 - for a served one
+        """Serve health and metrics while the context is open."""
         yield
-
-
-def telemetry_of(role: str, settings: Settings, away: Callable[[], str | None] = lambda: None) -> Telemetry:
-    """Return how a process tells of itself: with a port for it, by health endpoints and metrics."""
-    worker = settings.worker
-    if worker.metrics_port is None:
-        return Telemetry(role, worker.ready_file, away=away)
-    # Only with a port: the library is slow to load.
-    from combee.telemetry.metrics import Metrics, new_registry  # noqa: PLC0415
-    from combee.telemetry.served import ServedTelemetry  # noqa: PLC0415
-
-    prices = settings.spend.policy(settings.model.model)
-    metrics = Metrics(
-        new_registry(),
-        SystemClock(),
-        service=role,
-        slot=worker.slot,
-        price_in=prices.price_in,
-        price_out=prices.price_out,
-    )
-    return ServedTelemetry(role, worker, worker.metrics_port, SystemClock(), metrics, away=away)

@@ -1,12 +1,12 @@
-"""The dead-letter limiter: it holds back one producer's flood and stops a service that is itself at fault."""
+"""The dead-letter limiter: it pauses the playbook of a flood and stops a service that is itself at fault."""
 
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import structlog
 
 from combee.core.dead_letters.flood import UNREADABLE, Pause, Stop, Tally, judge
-from combee.ports import Clock, CombeeError, FatalError
+from combee.ports import Clock, CombeeError, FatalError, Record, TopicPartition
 
 logger = structlog.get_logger()
 
@@ -16,6 +16,8 @@ LONGEST_S = 3600.0
 """Each further pause of a playbook of which nothing has come since is twice as long, up to this."""
 REMEMBERED = 20_000
 UNLIMITED = 2**62
+MOST_PAUSED = 10_000
+Place = tuple[TopicPartition, int]
 
 
 class HeldBackError(CombeeError):
@@ -108,3 +110,50 @@ class DeadLetterLimiter:
         self._events = deque(kept, maxlen=REMEMBERED)
         self._untold.append((playbook, seconds))
         logger.error("paused", service=self._service, playbook=named(playbook), seconds=seconds)
+
+
+class PausedRecords:
+    """The open records of paused playbooks: only where they stand is kept, the log has the rest.
+
+    By playbook, oldest first, at most so many in all.
+    """
+
+    def __init__(self, most: int = MOST_PAUSED) -> None:
+        self._most = most
+        self._places: dict[str, dict[Place, None]] = {}
+
+    def __len__(self) -> int:
+        """Return how many records are paused."""
+        return sum(map(len, self._places.values()))
+
+    def add(self, playbook: str, record: Record) -> bool:
+        """Pause a record; False if there is no room."""
+        if len(self) >= self._most:
+            return False
+        self._places.setdefault(playbook, {})[record.source, record.offset] = None
+        return True
+
+    def on(self, sources: Collection[TopicPartition]) -> int:
+        """Return how many records of these partitions are paused."""
+        return sum(source in sources for places in self._places.values() for source, _ in places)
+
+    def due(self, paused: Collection[str], room: int) -> dict[TopicPartition, list[int]]:
+        """Return up to ``room`` places of playbooks that are paused no longer; they stay until forgotten."""
+        places: dict[TopicPartition, list[int]] = {}
+        free = [place for name, waiting in self._places.items() if name not in paused for place in waiting]
+        for source, offset in free[: max(0, room)]:
+            places.setdefault(source, []).append(offset)
+        return places
+
+    def forget(self, source: TopicPartition, offsets: Collection[int]) -> None:
+        """Let go of records that are worked on again."""
+        gone = {(source, offset) for offset in offsets}
+        self._keep(lambda place: place not in gone)
+
+    def keep(self, sources: Collection[TopicPartition]) -> None:
+        """Let go of everything on other partitions: it is another worker's."""
+        self._keep(lambda place: place[0] in sources)
+
+    def _keep(self, wanted: Callable[[Place], bool]) -> None:
+        kept = {n: {p: None for p in places if wanted(p)} for n, places in self._places.items()}
+        self._places = {name: places for name, places in kept.items() if places}

@@ -50,7 +50,7 @@ def dead_letter(
 
 
 def held_back(service: str, playbook: str, seconds: float, clock: Clock) -> Outgoing:
-    """Return the record that tells of a pause."""
+    """Return the record that announces a pause."""
     now_ms = clock.now_ms()
-    told = HeldBack(service=service, playbook=playbook, until_ms=now_ms + int(seconds * 1000), at_ms=now_ms)
-    return topics.HELD_BACK.record(told)
+    pause = HeldBack(service=service, playbook=playbook, until_ms=now_ms + int(seconds * 1000), at_ms=now_ms)
+    return topics.HELD_BACK.record(pause)

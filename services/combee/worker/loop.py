@@ -20,10 +20,9 @@ from combee.ports import (
     Record,
     TopicPartition,
 )
-from combee.worker.dead_letter_limiter import DeadLetterLimiter, HeldBackError
+from combee.worker.dead_letter_limiter import DeadLetterLimiter, HeldBackError, PausedRecords
 from combee.worker.dead_letters import dead_letter, held_back
-from combee.worker.held import Held
-from combee.worker.retry import HEALS, patiently, write
+from combee.worker.retry import RETRIABLE, retrying, write
 from combee_schemas.codec import CodecError
 
 logger = structlog.get_logger()
@@ -70,20 +69,20 @@ class Loop:
         *,
         max_open: int,
         on_turn: Callable[[Mapping[TopicPartition, int]], None] = lambda _open: None,
-        gate: DeadLetterLimiter | None = None,
-        held: Held | None = None,
+        limiter: DeadLetterLimiter | None = None,
+        paused: PausedRecords | None = None,
     ) -> None:
         self._log = log
         self._handler = handler
         self._clock = clock
         self._max_open = max_open
         self._on_turn = on_turn
-        self._gate = gate or DeadLetterLimiter(clock)
-        self._held = Held() if held is None else held
+        self._limiter = limiter or DeadLetterLimiter(clock)
+        self._paused = PausedRecords() if paused is None else paused
         self._marks: dict[TopicPartition, Watermark] = {}
         self._tasks: dict[asyncio.Task[None], Record] = {}
         self._committed: dict[TopicPartition, int] = {}
-        self._paused: set[TopicPartition] = set()
+        self._suspended: set[TopicPartition] = set()
         self._fatal: BaseException | None = None
         self._consumer: Consumer | None = None
 
@@ -115,11 +114,11 @@ class Loop:
             for record in await consumer.poll(POLL_S):
                 self._begin(record)
             await self._release()
-            await self._tell()
+            await self._announce_pauses()
             self._balance(consumer)
             await self._commit(consumer)
             self._on_turn({tp: mark.open for tp, mark in self._marks.items()})
-        except HEALS as error:
+        except RETRIABLE as error:
             logger.warning("log_unavailable", service=self._handler.service, error=str(error))
             await asyncio.sleep(POLL_S)
 
@@ -133,23 +132,23 @@ class Loop:
         self._tasks[task] = record
         task.add_done_callback(self._forget)
 
-    async def _tell(self) -> None:
+    async def _announce_pauses(self) -> None:
         """Say in the log what is held back from now on, for 'combee status'."""
-        for playbook, seconds in self._gate.news():
+        for playbook, seconds in self._limiter.news():
             await self._log.produce(held_back(self._handler.service, playbook, seconds, self._clock))
 
     async def _release(self) -> None:
         """Go on with records whose playbook is paused no longer."""
-        # Of bounded topics only: what waits for siblings may be waiting for a record that is held.
+        # Of bounded topics only: what waits for siblings may be waiting for a paused record.
         room = self._max_open - self._busy()
-        due = self._held.due(self._gate.paused(), room) if self._held else {}
+        due = self._paused.due(self._limiter.paused(), room) if self._paused else {}
         for source, offsets in due.items():
-            found = await self._log.read_at(source, offsets)
-            self._held.forget(source, offsets)
+            records = await self._log.read_at(source, offsets)
+            self._paused.forget(source, offsets)
             mark = self._marks[source]
             for offset in offsets:
-                if offset in found:
-                    self._start(found[offset], mark)
+                if offset in records:
+                    self._start(records[offset], mark)
                 else:
                     mark.done(offset)  # it has expired meanwhile
 
@@ -160,7 +159,7 @@ class Loop:
 
     async def _handle(self, record: Record, mark: Watermark) -> None:
         try:
-            async for attempt in patiently():
+            async for attempt in retrying():
                 with attempt:
                     finished = await self._handle_once(record)
         except DrainingError:
@@ -175,12 +174,12 @@ class Loop:
                 await self._handler.handle(record)
             except (PoisonError, CodecError) as error:
                 _, playbook = self._handler.poisoned(record)
-                self._gate.failed(playbook)
+                self._limiter.failed(playbook)
                 reason = str(error)
             else:
                 return True
         except HeldBackError as error:
-            if self._held.add(error.playbook, record):
+            if self._paused.add(error.playbook, record):
                 return False
             # No room: neighbours must not wait for a flood, and 'combee dlq retry' brings it back.
             reason = str(error)
@@ -214,7 +213,7 @@ class Loop:
         await self._cancel(gone)
         # At once: should what follows break off, a partition that comes back meanwhile begins anew.
         self._marks = {tp: mark for tp, mark in self._marks.items() if tp in assigned}
-        self._held.keep(self._marks)
+        self._paused.keep(self._marks)
         starts = {tp: await self._consumer.start_offset(tp) for tp in assigned}
         new = {tp: at for tp, at in starts.items() if tp not in self._marks or at > self._marks[tp].next}
         if new:
@@ -222,8 +221,8 @@ class Loop:
             await self._handler.assigned(new)
         self._marks = {tp: Watermark(starts[tp]) if tp in new else self._marks[tp] for tp in assigned}
         self._committed = dict(starts)
-        self._held.keep(assigned - new.keys())
-        self._paused.clear()
+        self._paused.keep(assigned - new.keys())
+        self._suspended.clear()
         logger.info("assigned", service=self._handler.service, partitions=len(assigned), new=len(new))
 
     def _bounded(self) -> set[TopicPartition]:
@@ -232,16 +231,16 @@ class Loop:
     def _busy(self) -> int:
         """Return how many records of bounded topics are worked on."""
         bounded = self._bounded()
-        return sum(self._marks[tp].open for tp in bounded) - self._held.on(bounded)
+        return sum(self._marks[tp].open for tp in bounded) - self._paused.on(bounded)
 
     def _balance(self, consumer: Consumer) -> None:
         busy = self._busy() >= self._max_open
-        if busy and not self._paused:
-            self._paused = self._bounded()
-            consumer.pause(*self._paused)
-        elif not busy and self._paused:
-            consumer.resume(*self._paused)
-            self._paused = set()
+        if busy and not self._suspended:
+            self._suspended = self._bounded()
+            consumer.pause(*self._suspended)
+        elif not busy and self._suspended:
+            consumer.resume(*self._suspended)
+            self._suspended = set()
 
     async def _commit(self, consumer: Consumer) -> None:
         for tp, position in (await consumer.positions()).items():
@@ -270,7 +269,7 @@ class Loop:
                 if (mark := self._marks.get(record.source)) is not None:
                     mark.begin(record.offset)
             await self._commit(consumer)
-        except HEALS as error:
+        except RETRIABLE as error:
             logger.warning("log_unavailable", service=self._handler.service, error=str(error))
 
     async def _cancel(self, tasks: Sequence[asyncio.Task[None]]) -> None:

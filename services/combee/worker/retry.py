@@ -1,4 +1,4 @@
-"""Work that goes on when the log is back, however long it was away."""
+"""Retries: work goes on when the log is back, however long it was away."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -16,7 +16,7 @@ ASK_S, ASK_AGAIN_S = 2.0, 0.5
 """How often the log is asked whether it answers, and how often while it does not."""
 
 
-class Watch:
+class OutageMonitor:
     """Whether the log answers: asked all the time, and said (once a minute, see ``logs``) while it does not.
 
     ``ask`` returns when the log has answered; ``where`` is its address.
@@ -29,19 +29,19 @@ class Watch:
         self._where = where
         self._why = "it has not been asked yet"
         self._since = clock.monotonic()
-        self._answers = asyncio.Event()
+        self._answering = asyncio.Event()
         self._answered = False
 
-    def away(self) -> str | None:
+    def outage(self) -> str | None:
         """Return why the log cannot be used now, for people; None while it answers."""
-        if self._answers.is_set():
+        if self._answering.is_set():
             return None
         since_s = self._clock.monotonic() - self._since
         return f"waiting for Kafka at {self._where} for {since_s:.0f} s ({self._why})"
 
-    async def back(self) -> None:
+    async def answers(self) -> None:
         """Wait until the log answers."""
-        await self._answers.wait()
+        await self._answering.wait()
 
     async def run(self) -> None:
         """Ask for ever.
@@ -57,36 +57,36 @@ class Watch:
             except ConfigurationError as error:
                 if not self._answered:
                     raise
-                self._lost(str(error))
+                self._unavailable(str(error))
             except TransientError as error:
-                self._lost(str(error))
+                self._unavailable(str(error))
             else:
-                self._found()
-            await asyncio.sleep(ASK_S if self._answers.is_set() else ASK_AGAIN_S)
+                self._available()
+            await asyncio.sleep(ASK_S if self._answering.is_set() else ASK_AGAIN_S)
 
-    def _lost(self, why: str) -> None:
-        if self._answers.is_set():
+    def _unavailable(self, why: str) -> None:
+        if self._answering.is_set():
             self._since = self._clock.monotonic()
-            self._answers.clear()
+            self._answering.clear()
         self._why = why
-        logger.warning("log_unavailable", service=self._service, error=self.away())
+        logger.warning("log_unavailable", service=self._service, error=self.outage())
 
-    def _found(self) -> None:
-        if self._answered and not self._answers.is_set():
+    def _available(self) -> None:
+        if self._answered and not self._answering.is_set():
             away_s = round(self._clock.monotonic() - self._since, 1)
             logger.warning("log_available", service=self._service, after_s=away_s)
         self._answered = True
-        self._answers.set()
+        self._answering.set()
 
 
-HEALS = (TransientError, FencedError)
+RETRIABLE = (TransientError, FencedError)
 """Who owns no transactional id has nothing that a newer owner could take over."""
 
 
-def patiently() -> AsyncIterator[stamina.Attempt]:
-    """Yield attempts until one raises nothing that heals by itself."""
+def retrying() -> AsyncIterator[stamina.Attempt]:
+    """Yield attempts until one raises no retriable error."""
     return stamina.retry_context(
-        on=HEALS, attempts=None, timeout=None, wait_initial=0.2, wait_max=LONGEST_WAIT_S
+        on=RETRIABLE, attempts=None, timeout=None, wait_initial=0.2, wait_max=LONGEST_WAIT_S
     ).__aiter__()
 
 
@@ -95,6 +95,6 @@ async def write(log: Log, *outgoing: Outgoing) -> None:
 
     A record whose acknowledgement was lost is there twice; its id makes the second one a repeat.
     """
-    async for attempt in patiently():
+    async for attempt in retrying():
         with attempt:
             await log.produce(*outgoing)

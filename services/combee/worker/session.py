@@ -1,18 +1,22 @@
-"""Sessions of transactional services: trouble ends one, the next restores itself from the log."""
+"""The life of a process: sessions that follow one another after trouble, and a stop in good order and in time."""
 
 import asyncio
+import os
+import signal
+import threading
 from collections.abc import Awaitable, Callable
 
 import structlog
 
 from combee.ports import Clock, FatalError, FencedError, TransientError
-from combee.worker.stopping import unless
 
 logger = structlog.get_logger()
 
 RETRY_S = 0.5
 FENCED_WINDOW_S = 60.0
 FENCED_LIMIT = 10
+TOO_LATE = 1
+"""Exit code of a process that had to be ended."""
 
 
 async def at_once() -> None:
@@ -25,9 +29,11 @@ async def run_sessions(
     stop: asyncio.Event,
     clock: Clock,
     on_restart: Callable[[str], None] = lambda _reason: None,
-    back: Callable[[], Awaitable[None]] = at_once,
+    log_answers: Callable[[], Awaitable[None]] = at_once,
 ) -> None:
-    """Run ``session`` until ``stop``, each after ``back``; ``on_restart`` hears why one ended.
+    """Run ``session`` until ``stop``, each after ``log_answers``; ``on_restart`` hears why one ended.
+
+    Trouble ends a session; the next one restores itself from the log.
 
     Raises
     ------
@@ -35,7 +41,7 @@ async def run_sessions(
         If it is fenced again and again: two processes claim the same work.
     """
     fenced: list[float] = []
-    while not stop.is_set() and await unless(stop, back()):
+    while not stop.is_set() and await unless(stop, log_answers()):
         try:
             await session(stop)
         except FencedError as error:
@@ -53,3 +59,43 @@ async def run_sessions(
             on_restart("transient")
         if not stop.is_set():
             await asyncio.sleep(RETRY_S)
+
+
+# ---- stopping
+
+
+def stop_on_signals(stop: asyncio.Event, *, within_s: float) -> None:
+    """Set ``stop`` on SIGTERM or SIGINT; a process that has not ended ``within_s`` later is ended.
+
+    A client library may wait for ever for a broker that is gone, whatever is cancelled. Ending hard is what every
+    crash test does: nothing is lost by it.
+    """
+    loop = asyncio.get_running_loop()
+
+    def on_signal() -> None:
+        stop.set()
+        timer = threading.Timer(within_s, _end)
+        timer.daemon = True
+        timer.start()
+
+    for sign in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(sign, on_signal)
+
+
+async def unless(stop: asyncio.Event, work: Awaitable[None]) -> bool:
+    """Wait for ``work``; give it up when told to stop. Return whether it was done."""
+    working, stopping = asyncio.ensure_future(work), asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            await working
+        return working.done()
+    finally:
+        for task in (working, stopping):
+            task.cancel()
+        await asyncio.gather(working, stopping, return_exceptions=True)
+
+
+def _end() -> None:
+    logger.error("not_stopped_in_time", remedy="nothing is lost; is the broker away?")
+    os._exit(TOO_LATE)

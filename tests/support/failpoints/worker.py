@@ -6,7 +6,7 @@ from pathlib import Path
 
 from combee.compose import run_worker
 from combee.local.supervisor import die_with_parent
-from combee.settings.settings import load_settings
+from combee.settings.loading import load_settings
 from combee.telemetry.logs import configure_logs
 from support.failpoints.points import ExitFailpoint
 from support.failpoints.ports import FaultInjectingLog, FaultInjectingModel

@@ -12,6 +12,7 @@ import aiokafka
 
 from combee.core import identity
 from combee.core.batching import tree
+from combee.core.dead_letters.subject import reflection_of
 from combee.core.playbook import versions
 from combee.core.playbook.apply import empty
 from combee.inspection.audit import audit
@@ -111,12 +112,7 @@ def _acknowledged(found: Dump, acked: Mapping[str, Place]) -> Iterator[str]:
         for m in one.members
     }
     letters = [one for _, one in found.messages(topics.DEAD_LETTERS) if isinstance(one, DeadLetter)]
-    buried = {
-        identity.reflection_id(one.playbook, one.record_id)
-        if one.origin_topic == topics.TRACES.name
-        else one.record_id
-        for one in letters
-    }
+    buried = {about[1] for about in map(reflection_of, letters) if about}
     for reflection_id, place in acked.items():
         if held.get(place) != reflection_id:
             yield f"acknowledged: {reflection_id} is not at {place}"

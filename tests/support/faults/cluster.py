@@ -12,12 +12,12 @@ from typing import Any
 
 from aiokafka.admin import AIOKafkaAdminClient
 
-from combee import compose
+from combee import backends
 from combee.adapters.kafka import KafkaLog
 from combee.clock import SystemClock
 from combee.local.stack import StackOptions, child_environment, model_environment, stack
 from combee.local.supervisor import Process, Supervisor
-from combee.settings.settings import Settings, load_settings
+from combee.settings.loading import Settings, load_settings
 
 TESTS = Path(__file__).parents[2]
 FAULTY_WORKER = (sys.executable, "-m", "support.failpoints.worker")
@@ -79,7 +79,7 @@ class Cluster:
 
     def log(self) -> KafkaLog:
         """Return a new client."""
-        return KafkaLog(compose.connection(self.settings, self.scenario.bootstrap_servers))
+        return KafkaLog(backends.connection(self.settings, self.scenario.bootstrap_servers))
 
     def calls(self) -> list[dict[str, Any]]:
         """Return what the stand-in wrote about its calls."""
@@ -167,7 +167,7 @@ def _name(role: str, slot: int) -> str:
 async def running_cluster(scenario: Scenario) -> AsyncIterator[Cluster]:
     """Create the topics and run every service while the context is open."""
     settings = scenario.load()
-    await compose.create_topics(settings, compose.connection(settings, scenario.bootstrap_servers))
+    await backends.create_topics(settings, backends.connection(settings, scenario.bootstrap_servers))
     call_log = scenario.folder / "calls.jsonl"
     options = StackOptions(
         settings=settings,

@@ -6,8 +6,8 @@ from random import Random
 from uuid import uuid4
 
 from combee.adapters.kafka import KafkaLog
-from combee.cli.learn.learning import outgoing
 from combee.core import identity
+from combee.core.formats.items import outgoing
 from combee.ports import FencedError, Outgoing, TransientError
 from combee.sim.family.family import questions
 from combee.sim.family.insights import insight

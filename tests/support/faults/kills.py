@@ -5,8 +5,8 @@ import signal
 from pathlib import Path
 from random import Random
 
-from combee.cli.learn.learning import outgoing
 from combee.clock import SystemClock
+from combee.core.formats.items import outgoing
 from combee.inspection.audit import audit
 from combee.inspection.tracker import Tracker
 from combee_schemas import topics

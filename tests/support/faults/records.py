@@ -6,7 +6,7 @@ from typing import Any
 
 import msgpack
 
-from combee.cli.learn.learning import outgoing
+from combee.core.formats.items import outgoing
 from combee.ports import Outgoing
 from combee_schemas import topics
 from combee_schemas.codec import encode

@@ -4,7 +4,7 @@ import pytest
 from typer.testing import CliRunner
 
 from combee.cli.__main__ import app
-from combee.local import log as cli_log
+from combee.local import log as local_log
 from combee.ports import FatalError
 from support.ledger import NAME
 from support.reading import learned_from, publish_with, run_json
@@ -57,17 +57,17 @@ def test_versions_and_labels_of_that_playbook_are_offered() -> None:
 def test_without_a_running_broker_nothing_is_started_and_nothing_is_offered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def never(*_: object) -> None:
+    def never(*_: object, **__: object) -> None:
         raise AssertionError("a TAB must not start a broker")
 
-    monkeypatch.setattr(cli_log, "open_log", never)
+    monkeypatch.setattr(local_log, "open_log", never)
     assert offered("combee playbook show ") == []
 
 
 def test_a_broker_that_is_away_is_no_noise(monkeypatch: pytest.MonkeyPatch) -> None:
-    def away(*_: object) -> None:
+    def away(*_: object, **__: object) -> None:
         raise FatalError("no Kafka answers")
 
     monkeypatch.setenv("COMBEE_BOOTSTRAP_SERVERS", "127.0.0.1:1")
-    monkeypatch.setattr(cli_log, "open_log", away)
+    monkeypatch.setattr(local_log, "open_log", away)
     assert offered("combee playbook show ") == []

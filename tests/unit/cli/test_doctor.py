@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from combee.cli.doctor import checks as doctor_checks
-from combee.cli.doctor import surroundings as doctor_surroundings
+from combee.cli.doctor import examine as doctor_checks
+from combee.cli.doctor import examine as doctor_surroundings
+from combee.cli.doctor.examine import settings_checks
 from combee.cli.doctor.probes import within
-from combee.cli.doctor.surroundings import settings_checks
 from combee.core.diagnosis import Check, failed
 from combee.core.diagnosis.cluster import (
     BrokerFound,
@@ -28,7 +28,7 @@ from combee.core.diagnosis.surroundings import (
     strangers,
 )
 from combee.ports import FatalError
-from combee.settings.settings import Settings, load_settings
+from combee.settings.loading import Settings, load_settings
 from support.reading import run, run_json
 
 MODERN = {1: 18, 11: 9, 22: 5, 24: 5, 25: 4, 26: 5, 28: 5}

@@ -1,6 +1,8 @@
 """0 good, 1 failed, 2 usage or settings: on every verb, with one line and no traceback."""
 
+import re
 import ssl
+import sys
 from collections.abc import Iterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
@@ -13,9 +15,9 @@ from typer.main import get_command
 
 from combee.adapters.kafka.errors import translated
 from combee.cli.__main__ import app
-from combee.cli.errors import USAGE
+from combee.cli.console import USAGE, remark
 from combee.local import extras
-from combee.local import log as cli_log
+from combee.local import log as local_log
 from combee.ports import CombeeError, ConfigurationError, FatalError, TransientError
 from combee_schemas.topics import REFLECTIONS, TOPICS
 from support.reading import run, run_json
@@ -25,7 +27,7 @@ from support.reading import run, run_json
 def no_broker(monkeypatch: pytest.MonkeyPatch) -> None:
     """Point at a port of loopback where nobody listens."""
     monkeypatch.setenv("COMBEE_BOOTSTRAP_SERVERS", "127.0.0.1:1")
-    monkeypatch.setattr(cli_log, "CONNECT_S", 0.0)
+    monkeypatch.setattr(local_log, "CONNECT_S", 0.0)
 
 
 READING = [
@@ -124,9 +126,21 @@ def test_a_cluster_that_refuses_a_verb_exits_2(monkeypatch: pytest.MonkeyPatch) 
         raise ConfigurationError("wrong password")
         yield
 
-    monkeypatch.setattr(cli_log, "open_log", refused)
+    monkeypatch.setattr(local_log, "open_log", refused)
     result = run("status")
     assert (result.exit_code, result.stdout, result.stderr) == (2, "", "combee: wrong password\n")
+
+
+@pytest.mark.parametrize("name", ["list", "overload"])
+def test_where_only_the_product_is_installed_the_experiments_name_their_checkout_and_exit_2(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setitem(sys.modules, "combee_experiments", None)
+    result = run("experiment", name)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert re.fullmatch(
+        r"combee: the experiments are no part of .*'make setup' in a checkout.*\n", result.stderr
+    )
 
 
 @pytest.mark.parametrize("error", [FatalError("act"), TransientError("wait"), TimeoutError()], ids=repr)
@@ -138,7 +152,7 @@ def test_errors_on_purpose_exit_1_without_a_traceback(
         raise error
         yield
 
-    monkeypatch.setattr(cli_log, "open_log", failing)
+    monkeypatch.setattr(local_log, "open_log", failing)
     result = run("status")
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.startswith("combee: ")
@@ -148,14 +162,14 @@ def test_errors_on_purpose_exit_1_without_a_traceback(
 async def test_a_verb_says_what_it_waits_for_and_goes_on_when_the_broker_answers(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(cli_log, "ASK_AGAIN_S", 0.001)
+    monkeypatch.setattr(local_log, "ASK_AGAIN_S", 0.001)
     refusals = [TransientError("connection refused")] * 3
 
     async def ask() -> None:
         if refusals:
             raise refusals.pop()
 
-    await cli_log._answered(ask, "kafka:9092")
+    await local_log._answered(ask, "kafka:9092", remark)
     assert refusals == []
     assert capsys.readouterr().err == "waiting up to 20 s for Kafka at kafka:9092 (connection refused)\n"
 
@@ -163,14 +177,14 @@ async def test_a_verb_says_what_it_waits_for_and_goes_on_when_the_broker_answers
 async def test_a_verb_waits_for_the_broker_no_longer_than_its_deadline(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(cli_log, "ASK_AGAIN_S", 0.001)
-    monkeypatch.setattr(cli_log, "CONNECT_S", 0.05)
+    monkeypatch.setattr(local_log, "ASK_AGAIN_S", 0.001)
+    monkeypatch.setattr(local_log, "CONNECT_S", 0.05)
 
     async def ask() -> None:
         raise TransientError("connection refused")
 
     with pytest.raises(FatalError, match=r"no Kafka answers at kafka:9092 \(connection refused\): start it"):
-        await cli_log._answered(ask, "kafka:9092")
+        await local_log._answered(ask, "kafka:9092", remark)
 
 
 def unknown_issuer() -> ssl.SSLCertVerificationError:

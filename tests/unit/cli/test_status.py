@@ -6,7 +6,8 @@ import pytest
 
 from combee.cli.status import log_status
 from combee.inspection.audit import audit
-from combee.inspection.backlog import backlog, newest_batches
+from combee.inspection.batches import newest_batches
+from combee.inspection.lag import backlog
 from combee.ports import Outgoing
 from combee_schemas import topics
 from combee_schemas.batch import Batch
@@ -111,7 +112,7 @@ async def test_a_stopped_service_has_a_backlog_with_an_age() -> None:
 async def test_beyond_the_limit_offsets_are_counted_instead_of_records(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("combee.inspection.backlog.COUNTED", 5)
+    monkeypatch.setattr("combee.inspection.lag.COUNTED", 5)
     deployment = Deployment()
     await deployment.log.produce(*(outgoing(reflection(n)) for n in range(12)))
     assert (await backlog(deployment.log, "shuffle", deployment.clock)).lag == 12

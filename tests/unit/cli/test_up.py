@@ -8,7 +8,7 @@ from combee import compose
 from combee.cli import up, worker
 from combee.local import extras
 from combee.local.stack import StackOptions, child_environment
-from combee.settings.settings import load_settings
+from combee.settings.loading import load_settings
 from support.reading import run
 
 

@@ -7,12 +7,13 @@ from combee.control.controller import Controller
 from combee.core.playbook.apply import empty
 from combee.core.sizing.policy import SizingPolicy
 from combee.ports import Outgoing
+from combee.wiring import together
 from combee_schemas import topics
 from combee_schemas.codec import encode
 from combee_schemas.control import BatchSize
 from combee_schemas.playbook import Playbook
 from support import ledger
-from support.deployment import Deployment, together
+from support.deployment import Deployment
 from support.flat import flat
 from support.ledger import NAME, outgoing, reflection
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from combee.settings.settings import ModelSettings
+from combee.settings.model import ModelSettings
 from combee.sim.inprocess import SimulatedModel
 from combee.sim.law.naive import reflections_on, task_traces
 from combee.sim.server.latency import Latency

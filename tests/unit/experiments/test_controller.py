@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from combee.core.sizing.policy import SizingPolicy
 from combee.ports import FatalError
-from combee.settings.settings import ModelSettings
+from combee.settings.model import ModelSettings
 from combee.sim.inprocess import SimulatedModel
 from combee.sim.law.naive import reflections_on, task_traces
 from combee.sim.server.latency import Latency

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from combee.ports import FatalError
-from combee.settings.settings import ModelSettings
+from combee.settings.model import ModelSettings
 from combee.sim.server.latency import Latency
 from combee_experiments.data.samples import family
 from combee_experiments.running import plot, results

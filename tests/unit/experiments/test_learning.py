@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from combee.core.batching.plan import Base, deal_batch
 from combee.core.playbook.apply import empty
 from combee.ports import LanguageModel, PoisonError
-from combee.settings.settings import BatchSettings, ModelSettings
+from combee.settings.batch import BatchSettings
+from combee.settings.model import ModelSettings
 from combee.sim.family.lessons import key
 from combee.sim.inprocess import SimulatedModel
 from combee.sim.law.naive import run_naive

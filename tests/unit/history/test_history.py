@@ -16,7 +16,7 @@ from combee.history import SPAN, History, newest_playbook, newest_snapshot
 from combee.ports import FatalError, Outgoing, Record, TopicPartition, TransientError
 from combee.publish.publisher import Publisher
 from combee.sdk.transport import LogTransport
-from combee.worker.playbooks import Playbooks
+from combee.worker.views import Playbooks
 from combee_schemas import topics
 from combee_schemas.command import Command
 from combee_schemas.playbook import Label, Playbook

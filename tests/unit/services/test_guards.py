@@ -16,7 +16,8 @@ from combee.core import identity
 from combee.core.sizing.policy import SizingPolicy
 from combee.ports import Outgoing, Record
 from combee.publish import publisher
-from combee.worker import planned
+from combee.wiring import together
+from combee.worker import lookup
 from combee_schemas import topics
 from combee_schemas.base import Usage
 from combee_schemas.codec import encode
@@ -29,7 +30,7 @@ from combee_schemas.scan import Group, GroupMember, NodeResult, Partial, Update
 from combee_schemas.topics import TOPICS, AnyTopic
 from combee_schemas.trace import Trace
 from support import ledger
-from support.deployment import Deployment, together
+from support.deployment import Deployment
 from support.flat import flat
 from support.hostile import payloads
 from support.ledger import NAME, dead_letters, outgoing, reflection
@@ -219,7 +220,7 @@ FORGED: Mapping[str, Callable[[], Sequence[Outgoing]]] = {
 async def test_what_belongs_to_no_batch_holds_nothing_up(
     forged: Callable[[], Sequence[Outgoing]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(planned, "MANIFEST_S", 0.02)
+    monkeypatch.setattr(lookup, "MANIFEST_S", 0.02)
     async with everything() as deployment:
         await learn(deployment, 0, 9)
         await deployment.log.produce(*forged())
@@ -231,7 +232,7 @@ async def test_a_child_that_names_another_manifest_takes_no_sibling_s_place(
     first: bool,  # noqa: FBT001 - one of two orders
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(planned, "MANIFEST_S", 0.02)
+    monkeypatch.setattr(lookup, "MANIFEST_S", 0.02)
     deployment = Deployment(batch_size=9)
     await deployment.log.produce(*(outgoing(reflection(n)) for n in range(9)))
     async with deployment.running(["shuffle"]):
@@ -277,7 +278,7 @@ GIVEN_UP = {("shuffle", "writes", "updates")}
 async def test_the_services_read_and_write_what_the_map_says_and_nothing_else(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(planned, "MANIFEST_S", 0.02)
+    monkeypatch.setattr(lookup, "MANIFEST_S", 0.02)
     whole = Deployment(batch_size=29, fan_in=2, max_levels=4)
     await whole.log.produce(group_of(plan(**LOST_BASE)))
     async with whole.running():

@@ -9,7 +9,7 @@ from combee.adapters.memory import MemoryLog
 from combee.inspection.audit import audit
 from combee.inspection.tracker import Tracker
 from combee.sdk.transport import LogTransport, Sink
-from combee.worker.playbooks import Playbooks
+from combee.worker.views import Playbooks
 from combee_schemas import topics
 from combee_schemas.errors import ConfigurationError, NewerVersionError
 from combee_schemas.playbook import Label, Playbook

@@ -9,7 +9,7 @@ from combee.core.formats.intake import read_line
 from combee.core.methods import ace
 from combee.core.methods.templates import templates_hash
 from combee.scan import handler
-from combee.worker.methods import as_configured, plan_settings
+from combee.settings.methods import as_configured, plan_settings
 from combee_schemas import topics
 from combee_schemas.base import Source
 from combee_schemas.batch import Member

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from combee.local.deployment import deployment
-from combee.local.stack import data_dir, stack_file, stack_is_running
+from combee.local.stack_file import data_dir, stack_file, stack_is_running
 from combee.settings import group
 from combee.settings.group import SettingsError, distrust, read_trusted
-from combee.settings.settings import load_settings
+from combee.settings.loading import load_settings
 
 ME, OTHER, MINE, SHARED = 1000, 1001, 1000, 100
 KEY = "sk-of-the-environment"

@@ -19,12 +19,12 @@ from combee.ports import (
 )
 from combee.telemetry.health import IDLE_S, STUCK_S, Health
 from combee.telemetry.logs import AWAY as AWAY_EVENT
-from combee.telemetry.logs import BACK, REPEATED_S, Seldom
-from combee.worker import retry as patience
-from combee.worker import view as view_module
+from combee.telemetry.logs import BACK, REPEATED_S, OutageRateLimit
+from combee.worker import retry
+from combee.worker import views as view_module
 from combee.worker.loop import Loop
 from combee.worker.session import run_sessions
-from combee.worker.view import View
+from combee.worker.views import View
 from combee_schemas import topics
 from combee_schemas.playbook import Playbook
 from support.clock import ManualClock
@@ -109,12 +109,12 @@ def test_dead_letters_make_it_red_only_while_there_are_many_within_a_minute(
     health: Health, clock: ManualClock
 ) -> None:
     for _ in range(2):
-        health.buried()
+        health.dead_lettered()
     clock.advance(50)
     health._beat_at = clock.monotonic()
     health.turned()
     assert red(health) == []
-    health.buried()
+    health.dead_lettered()
     assert red(health) == ["dead_letters"]
     clock.advance(11)
     health._beat_at = clock.monotonic()
@@ -241,20 +241,20 @@ class Asked:
 AWAY = TransientError("connection refused")
 
 
-def watch(asked: Asked, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> patience.Watch:
-    monkeypatch.setattr(patience, "ASK_S", 0.0)
-    monkeypatch.setattr(patience, "ASK_AGAIN_S", 0.0)
-    return patience.Watch(asked, clock, service="scan", where="kafka:9092")
+def monitored(asked: Asked, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> retry.OutageMonitor:
+    monkeypatch.setattr(retry, "ASK_S", 0.0)
+    monkeypatch.setattr(retry, "ASK_AGAIN_S", 0.0)
+    return retry.OutageMonitor(asked, clock, service="scan", where="kafka:9092")
 
 
 async def test_a_worker_whose_broker_is_away_is_not_ready_and_says_why(
     health: Health, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = Asked(AWAY)
-    watched = watch(asked, clock, monkeypatch)
-    health.away = watched.away
+    watched = monitored(asked, clock, monkeypatch)
+    health.outage = watched.outage
     running = asyncio.create_task(watched.run())
-    await _until(lambda: "refused" in (watched.away() or ""))
+    await _until(lambda: "refused" in (watched.outage() or ""))
     clock.advance(90)
     health._beat_at = clock.monotonic()
     health.turned()
@@ -262,7 +262,7 @@ async def test_a_worker_whose_broker_is_away_is_not_ready_and_says_why(
     says = next(one.says for one in health.conditions() if one.name == "broker")
     assert says == "waiting for Kafka at kafka:9092 for 90 s (connection refused)"
     asked.errors = [None]
-    await watched.back()
+    await watched.answers()
     assert red(health) == []
     running.cancel()
 
@@ -272,13 +272,13 @@ async def test_a_refusal_ends_a_worker_at_its_start_and_is_waited_for_later(
 ) -> None:
     refused = ConfigurationError("wrong password")
     with pytest.raises(ConfigurationError):
-        await watch(Asked(AWAY, refused), clock, monkeypatch).run()
+        await monitored(Asked(AWAY, refused), clock, monkeypatch).run()
     asked = Asked(None, refused)
-    later = watch(asked, clock, monkeypatch)
+    later = monitored(asked, clock, monkeypatch)
     running = asyncio.create_task(later.run())
-    await _until(lambda: "wrong password" in (later.away() or ""))
+    await _until(lambda: "wrong password" in (later.outage() or ""))
     asked.errors = [None]
-    await later.back()
+    await later.answers()
     running.cancel()
 
 
@@ -295,13 +295,13 @@ async def test_a_session_begins_when_the_broker_is_back_and_a_stop_does_not_wait
     async def returned() -> None:
         await back.wait()
 
-    running = asyncio.create_task(run_sessions("scan", session, stop, clock, back=returned))
+    running = asyncio.create_task(run_sessions("scan", session, stop, clock, log_answers=returned))
     await asyncio.sleep(0)
     back.set()
     await running
     assert begun == [True]
     stop, back = asyncio.Event(), asyncio.Event()
-    running = asyncio.create_task(run_sessions("scan", session, stop, clock, back=returned))
+    running = asyncio.create_task(run_sessions("scan", session, stop, clock, log_answers=returned))
     await asyncio.sleep(0)
     stop.set()
     await running
@@ -309,7 +309,7 @@ async def test_a_session_begins_when_the_broker_is_back_and_a_stop_does_not_wait
 
 
 def test_that_the_broker_is_away_is_said_once_a_minute_whoever_notices(clock: ManualClock) -> None:
-    seldom, said = Seldom(clock), []
+    seldom, said = OutageRateLimit(clock), []
 
     def say(event: str, error: str) -> None:
         with suppress(structlog.DropEvent):

@@ -12,11 +12,11 @@ from prometheus_client import REGISTRY, CollectorRegistry
 from combee.adapters.memory import MemoryLog
 from combee.inspection.lag import Lags
 from combee.ports import ModelCall, Outgoing, PoisonError, TopicPartition
-from combee.settings.settings import WorkerSettings
+from combee.settings.worker import WorkerSettings
 from combee.telemetry import metrics as module
+from combee.telemetry.counted import CountedLog, CountedModel
 from combee.telemetry.health import Condition
 from combee.telemetry.metrics import Metrics, new_registry
-from combee.telemetry.metrics_ports import CountedLog, CountedModel
 from combee.telemetry.served import ServedTelemetry
 from combee.telemetry.telemetry import Telemetry
 from combee_schemas import topics
@@ -79,7 +79,7 @@ def in_registry(registry: CollectorRegistry) -> dict[str, tuple[str, frozenset[s
 def feed_everything(rig: Rig) -> None:
     rig.metrics.called(ModelCall(outcome="answered", seconds=1.0, attempt=1, tokens_in=1, tokens_out=1))
     rig.metrics.written("updates")
-    rig.metrics.buried("traces")
+    rig.metrics.dead_lettered("traces")
     rig.metrics.restarted("fenced")
     rig.metrics.published(version())
     rig.metrics.open({TopicPartition(topic="scan.0", partition=0): 1})
@@ -284,10 +284,10 @@ def test_playbooks_beyond_the_limit_have_no_label_of_their_own(
 def test_the_oldest_batch_in_flight_ages(rig: Rig) -> None:
     closed = rig.clock.now_ms()
     rig.clock.advance(5)
-    rig.metrics.flying([batch(1, closed), batch(2, closed + 1000)])
+    rig.metrics.in_flight([batch(1, closed), batch(2, closed + 1000)])
     assert rig.value("combee_batches_in_flight") == 2
     assert rig.value("combee_batch_age_seconds") == 5
-    rig.metrics.flying([])
+    rig.metrics.in_flight([])
     assert rig.value("combee_batch_age_seconds") == 0
 
 

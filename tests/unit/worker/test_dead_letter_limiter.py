@@ -13,8 +13,8 @@ from combee.ports import FatalError, Outgoing, PoisonError, Record
 from combee.reflect.handler import ReflectHandler
 from combee.scan.handler import ScanHandler
 from combee.telemetry.health import Health
-from combee.worker.dead_letter_limiter import DeadLetterLimiter, HeldBackError
-from combee.worker.held import Held
+from combee.wiring import together
+from combee.worker.dead_letter_limiter import DeadLetterLimiter, HeldBackError, PausedRecords
 from combee.worker.loop import Loop
 from combee_schemas import topics
 from combee_schemas.codec import encode
@@ -24,7 +24,7 @@ from combee_schemas.reflection import Reflection
 from combee_schemas.trace import Trace
 from support import ledger
 from support.clock import ManualClock
-from support.deployment import Deployment, together
+from support.deployment import Deployment
 from support.ledger import NAME, outgoing, records, reflection
 from support.models import ModelClient, ScriptedModel, echo, is_combine
 
@@ -77,63 +77,63 @@ def test_a_second_playbook_that_would_be_paused_stops_the_service_unless_others_
 
 
 def flooded(clock: ManualClock) -> DeadLetterLimiter:
-    """Return a gate that has just paused playbook a."""
-    gate = DeadLetterLimiter(clock, limit=LIMIT)
-    gate.passed("b")
+    """Return a limiter that has just paused playbook a."""
+    limiter = DeadLetterLimiter(clock, limit=LIMIT)
+    limiter.passed("b")
     for _ in range(LIMIT - 1):
-        gate.failed("a")
+        limiter.failed("a")
     with pytest.raises(HeldBackError):
-        gate.failed("a")
-    return gate
+        limiter.failed("a")
+    return limiter
 
 
-def flood(gate: DeadLetterLimiter) -> None:
+def flood(limiter: DeadLetterLimiter) -> None:
     """Let playbook a fail until it is paused."""
     with suppress(HeldBackError):
         for _ in range(2 * LIMIT):
-            gate.failed("a")
+            limiter.failed("a")
 
 
 def test_a_paused_playbook_waits_and_resumes_by_itself_after_the_window() -> None:
     clock = ManualClock()
-    gate = flooded(clock)
+    limiter = flooded(clock)
     with pytest.raises(HeldBackError):
-        gate.check("a")
-    gate.check("b")
-    assert gate.paused() == {"a": 60.0}
+        limiter.check("a")
+    limiter.check("b")
+    assert limiter.paused() == {"a": 60.0}
     clock.advance(60)
-    gate.check("a")
-    gate.failed("a")
-    assert gate.paused() == {}
+    limiter.check("a")
+    limiter.failed("a")
+    assert limiter.paused() == {}
 
 
 def test_each_further_pause_is_longer_until_something_comes_of_the_playbook() -> None:
     clock = ManualClock()
-    gate = flooded(clock)
+    limiter = flooded(clock)
     lengths = []
     for _ in range(8):
-        clock.advance(gate.paused()["a"])
-        flood(gate)
-        lengths.append(gate.paused()["a"])
+        clock.advance(limiter.paused()["a"])
+        flood(limiter)
+        lengths.append(limiter.paused()["a"])
     assert lengths == pytest.approx([120, 240, 480, 960, 1920, 3600, 3600, 3600])
     clock.advance(3600)
-    gate.passed("a")
-    flood(gate)
-    assert gate.paused() == {"a": 60.0}
+    limiter.passed("a")
+    flood(limiter)
+    assert limiter.paused() == {"a": 60.0}
 
 
 def test_what_is_older_than_the_window_does_not_count() -> None:
     clock = ManualClock()
-    gate = DeadLetterLimiter(clock, limit=LIMIT)
+    limiter = DeadLetterLimiter(clock, limit=LIMIT)
     for _ in range(3 * LIMIT):
         clock.advance(60 / (LIMIT - 1) + 0.1)
-        gate.failed("a")
+        limiter.failed("a")
 
 
 def test_readiness_names_what_is_held_back() -> None:
     clock = ManualClock()
-    gate = flooded(clock)
-    health = Health(clock, dead_letters_per_minute=30, paused=gate.paused)
+    limiter = flooded(clock)
+    health = Health(clock, dead_letters_per_minute=30, paused=limiter.paused)
     (found,) = (one for one in health.conditions() if one.name == "flood")
     assert (found.good, found.says) == (False, "too many dead letters, held back: a (60 s left)")
     clock.advance(60)
@@ -144,37 +144,37 @@ def record(partition: int, offset: int) -> Record:
     return Record(topic="traces", partition=partition, offset=offset, timestamp_ms=0, key=None, value=b"x")
 
 
-def test_held_records_are_places_let_go_by_lot_by_partition_and_never_too_many() -> None:
-    held = Held(most=4)
+def test_paused_records_are_places_let_go_by_lot_by_partition_and_never_too_many() -> None:
+    paused = PausedRecords(most=4)
     for offset in range(3):
-        assert held.add("a", record(0, offset))
-    assert held.add("b", record(1, 7))
-    assert not held.add("b", record(1, 8)), "there is no more room"
+        assert paused.add("a", record(0, offset))
+    assert paused.add("b", record(1, 7))
+    assert not paused.add("b", record(1, 8)), "there is no more room"
     first, second = record(0, 0).source, record(1, 0).source
-    assert (held.on({first}), held.on({second})) == (3, 1)
-    assert held.due({"a"}, 10) == {second: [7]}
-    assert held.due((), 2) == {first: [0, 1]}
-    assert held.due((), -1) == {}
-    held.forget(first, [0, 1])
-    assert held.due((), 10) == {first: [2], second: [7]}
-    held.keep({second})
-    assert held.due((), 10) == {second: [7]}
+    assert (paused.on({first}), paused.on({second})) == (3, 1)
+    assert paused.due({"a"}, 10) == {second: [7]}
+    assert paused.due((), 2) == {first: [0, 1]}
+    assert paused.due((), -1) == {}
+    paused.forget(first, [0, 1])
+    assert paused.due((), 10) == {first: [2], second: [7]}
+    paused.keep({second})
+    assert paused.due((), 10) == {second: [7]}
 
 
-async def test_a_held_record_that_expired_meanwhile_holds_up_nothing() -> None:
+async def test_a_paused_record_that_expired_meanwhile_holds_up_nothing() -> None:
     service = Service(Deployment(model=ScriptedModel(hostile)))
     log = service.deployment.log
     async with service.running():
         await log.produce(trace(0, "good"))
         await service.until(lambda: service.reflected() == names("good", 1))
         await log.produce(*(trace(n, "hostile") for n in range(20)))
-        await service.until(lambda: len(service.held) == 20 - (LIMIT - 1))
+        await service.until(lambda: len(service.paused) == 20 - (LIMIT - 1))
         log.expire(record(0, 0).source, 21)
         service.deployment.clock.advance(60)
         await service.until(lambda: service.committed() == 21)
 
 
-# ---- a service behind a gate
+# ---- a service behind a limiter
 
 
 def trace(number: int, playbook: str) -> Outgoing:
@@ -195,22 +195,22 @@ def nothing_works(_: Prompt) -> Mapping[str, Any]:
 
 
 class Service:
-    """One service of a deployment with a gate before its dead letters."""
+    """One service of a deployment with a limiter before its dead letters."""
 
-    def __init__(self, deployment: Deployment, *, held: Held | None = None) -> None:
+    def __init__(self, deployment: Deployment, *, paused: PausedRecords | None = None) -> None:
         self.deployment = deployment
-        self.gate = DeadLetterLimiter(deployment.clock, service="a service", limit=LIMIT)
-        self.held = Held() if held is None else held
+        self.limiter = DeadLetterLimiter(deployment.clock, service="a service", limit=LIMIT)
+        self.paused = PausedRecords() if paused is None else paused
 
     @asynccontextmanager
     async def running(self, role: str = "reflect", *, max_open: int = 8) -> AsyncIterator[asyncio.Task[None]]:
         log, clock, model = self.deployment.log, self.deployment.clock, ModelClient(self.deployment.model)
         handler = (
-            ReflectHandler(log, model, clock, gate=self.gate)
+            ReflectHandler(log, model, clock, limiter=self.limiter)
             if role == "reflect"
-            else ScanHandler(log, model, clock, gate=self.gate)
+            else ScanHandler(log, model, clock, limiter=self.limiter)
         )
-        loop = Loop(log, handler, clock, max_open=max_open, gate=self.gate, held=self.held)
+        loop = Loop(log, handler, clock, max_open=max_open, limiter=self.limiter, paused=self.paused)
         work = together(loop.run(asyncio.Event(), drain_s=0.1), handler.playbooks.view.run())
         task = asyncio.create_task(work)
         try:
@@ -245,7 +245,7 @@ async def test_one_producers_flood_waits_while_its_neighbours_go_on_and_then_res
         await log.produce(*(trace(n, "good") for n in range(3)))
         await service.until(lambda: service.reflected() == names("good", 3))
         await log.produce(*(trace(n, "hostile") for n in range(50)))
-        await service.until(lambda: len(service.held) == 50 - (LIMIT - 1))
+        await service.until(lambda: len(service.paused) == 50 - (LIMIT - 1))
         asked = service.deployment.model.calls
         await log.produce(*(trace(n, "good") for n in range(3, 40)))
         await service.until(lambda: service.reflected() == names("good", 40))
@@ -259,7 +259,7 @@ async def test_one_producers_flood_waits_while_its_neighbours_go_on_and_then_res
         service.deployment.clock.advance(60)
         await service.until(lambda: len(service.reflected()) == 90 - (LIMIT - 1))
         await service.until(lambda: service.committed() == 90)
-    assert len(service.held) == 0
+    assert len(service.paused) == 0
 
 
 async def test_what_is_held_back_is_the_next_workers_after_a_kill() -> None:
@@ -267,7 +267,7 @@ async def test_what_is_held_back_is_the_next_workers_after_a_kill() -> None:
     first = Service(deployment)
     async with first.running():
         await deployment.log.produce(trace(0, "good"), *(trace(n, "hostile") for n in range(20)))
-        await first.until(lambda: len(first.held) == 20 - (LIMIT - 1))
+        await first.until(lambda: len(first.paused) == 20 - (LIMIT - 1))
     deployment.model.answer = echo
     second = Service(deployment)
     async with second.running():
@@ -283,12 +283,12 @@ async def test_a_flood_of_what_cannot_be_read_waits_and_readable_records_go_on()
         await log.produce(*(Outgoing(topic="traces", value=b"\xc1", partition=0) for _ in range(40)))
         await log.produce(*(trace(n, "good") for n in range(20)))
         await service.until(lambda: service.reflected() == names("good", 20))
-        await service.until(lambda: len(service.held) == 40 - (LIMIT - 1))
+        await service.until(lambda: len(service.paused) == 40 - (LIMIT - 1))
         assert service.letters() == LIMIT - 1
 
 
 async def test_where_no_more_can_be_held_the_rest_is_dead_lettered_and_neighbours_go_on() -> None:
-    service = Service(Deployment(model=ScriptedModel(hostile)), held=Held(most=5))
+    service = Service(Deployment(model=ScriptedModel(hostile)), paused=PausedRecords(most=5))
     log = service.deployment.log
     async with service.running():
         await log.produce(trace(0, "good"), *(trace(n, "hostile") for n in range(30)), trace(1, "good"))
@@ -343,12 +343,12 @@ async def test_scan_holds_back_the_groups_of_a_paused_playbook_only() -> None:
     for name in (NAME, "other"):
         await deployment.log.produce(*(outgoing(reflection(n, name)) for n in range(40)))
     service = Service(deployment)
-    service.gate._until["other"] = 1e9
+    service.limiter._until["other"] = 1e9
     async with deployment.running(["shuffle", "publish"]), service.running("scan"):
         await service.until(lambda: ledger.applied(deployment.log) == 40)
-        await service.until(lambda: len(service.held) == 6)
+        await service.until(lambda: len(service.paused) == 6)
         assert ledger.applied(deployment.log, "other") == 0
-        service.gate._until.clear()
+        service.limiter._until.clear()
         await service.until(lambda: ledger.applied(deployment.log, "other") == 40)
 
 
@@ -362,14 +362,14 @@ async def test_a_group_held_back_goes_on_though_more_children_wait_for_it_than_r
         leaves += not is_combine(prompt)
         if leaves == 6:
             leaves += 1
-            service.gate._until[NAME] = 1e9
+            service.limiter._until[NAME] = 1e9
             raise PoisonError("no use")
         return echo(prompt)
 
     deployment.model.answer = last_leaf_floods
     await deployment.log.produce(*(outgoing(reflection(n)) for n in range(40)))
     async with deployment.running(["shuffle", "publish"]), service.running("scan", max_open=2):
-        await service.until(lambda: len(service.held) == 1)
+        await service.until(lambda: len(service.paused) == 1)
         await service.until(lambda: len(records(deployment.log, topics.SCAN[1])) == 5)
-        service.gate._until.clear()
+        service.limiter._until.clear()
         await service.until(lambda: ledger.applied(deployment.log) == 40)

@@ -6,9 +6,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from combee.cli.learn.learning import Report
 from combee.core.formats.files import natural_form, write_playbook
 from combee.core.ledger import LedgerReport
+from combee.inspection.learned import Report
 from combee.sim.fleet import Accuracy
 from combee_schemas.batch import Batch
 from combee_schemas.playbook import Playbook

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from combee.cli.console import clean, output, print_json, reading
+from combee.cli.console import REJECTED, clean, output, print_json, reading
 from combee.cli.dlq.view import decision, place_text
-from combee.cli.errors import REJECTED
+from combee.cli.log import open_log
 from combee.cli.options import AsJson, Servers
 from combee.clock import SystemClock
 from combee.commands import dead_letters
@@ -18,7 +18,7 @@ from combee.commands.dead_letters import Decided, Filters
 from combee.core.commands import RefusedError
 from combee.core.redact import redacted
 from combee.ports import FatalError
-from combee.settings.settings import Settings, load_settings
+from combee.settings.loading import Settings, load_settings
 from combee_schemas.dead_letter import LetterId, Resolution, letter_id
 
 Service = Annotated[str | None, typer.Option(help="only those of this service, such as reflect")]
@@ -74,8 +74,6 @@ def drop(
 
 
 async def _retry(settings: Settings, chosen: Sequence[LetterId] | Filters) -> Decided:
-    from combee.local.log import open_log  # noqa: PLC0415 - --help stays quick
-
     async with open_log(settings) as (log, _):
         with reading() as progress, _known_letters():
             return await dead_letters.retry(
@@ -84,8 +82,6 @@ async def _retry(settings: Settings, chosen: Sequence[LetterId] | Filters) -> De
 
 
 async def _drop(settings: Settings, wanted: Sequence[LetterId], note: str) -> Decided:
-    from combee.local.log import open_log  # noqa: PLC0415 - --help stays quick
-
     async with open_log(settings) as (log, _):
         with _known_letters():
             return await dead_letters.drop(log, SystemClock(), wanted, note)

@@ -12,12 +12,13 @@ from combee.cli.console import clean, output, print_json, reading
 from combee.cli.dlq import decide
 from combee.cli.dlq.decide import Reason, Service, checked_id
 from combee.cli.dlq.view import in_full, place_text, summary
+from combee.cli.log import open_log
 from combee.cli.options import AsJson, Servers
 from combee.clock import moment
 from combee.commands.dead_letters import Filters
-from combee.inspection import letters
+from combee.inspection import dead_letters
 from combee.ports import FatalError
-from combee.settings.settings import Settings, load_settings
+from combee.settings.loading import Settings, load_settings
 from combee_schemas.dead_letter import LetterId
 
 dlq = typer.Typer(help="Dead letters: list, show, retry, drop.", no_args_is_help=True)
@@ -70,14 +71,14 @@ def _print(rows: list[dict[str, Any]], *, everything: bool) -> None:
 
 
 async def _list(settings: Settings, limit: int, filters: Filters) -> tuple[int, list[dict[str, Any]]]:
-    from combee.local.log import open_log  # noqa: PLC0415 - --help stays quick
-
     total = 0
     kept: deque[dict[str, Any]] = deque(maxlen=limit)
     async with open_log(settings) as (log, _):
         with reading() as progress:
-            decided = await letters.resolutions(log)
-            async for found in letters.letters(log, lambda read, of: progress(letters.TOPIC, read, of)):
+            decided = await dead_letters.resolutions(log)
+            async for found in dead_letters.letters(
+                log, lambda read, of: progress(dead_letters.TOPIC, read, of)
+            ):
                 resolution = decided.get(found.id)
                 if filters.match(found, resolution):
                     total += 1
@@ -105,10 +106,8 @@ def show(
 
 
 async def _show(settings: Settings, wanted: LetterId) -> dict[str, Any]:
-    from combee.local.log import open_log  # noqa: PLC0415 - --help stays quick
-
     async with open_log(settings) as (log, _):
-        found = (await letters.letters_at(log, [wanted])).get(wanted)
+        found = (await dead_letters.letters_at(log, [wanted])).get(wanted)
         if found is None:
             raise FatalError(f"there is no dead letter {wanted}; 'combee dlq list --all' shows what there is")
-        return in_full(found, (await letters.resolutions(log)).get(wanted))
+        return in_full(found, (await dead_letters.resolutions(log)).get(wanted))

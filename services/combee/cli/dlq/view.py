@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from combee.core.redact import redacted, redacted_deep
-from combee.inspection.letters import Found
+from combee.inspection.dead_letters import Found
 from combee_schemas import topics
 from combee_schemas.codec import CodecError, decode
 from combee_schemas.dead_letter import DeadLetter, Resolution

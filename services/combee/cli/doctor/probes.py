@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-from combee import compose
+from combee import backends
 from combee.adapters.kafka import KafkaAdmin, KafkaLog
 from combee.adapters.kafka.connection import Connection
 from combee.adapters.kafka.probe import abilities, replicas, skew
@@ -14,13 +14,13 @@ from combee.core.diagnosis import surroundings as around
 from combee.core.methods import ace
 from combee.core.redact import redacted
 from combee.history import newest_playbooks
-from combee.inspection.backlog import INPUTS, unpublished
-from combee.inspection.lag import Lags
-from combee.inspection.letters import as_found
-from combee.ports import CombeeError, Log, TopicPartition
-from combee.settings.settings import ModelSettings, Settings
+from combee.inspection.batches import unpublished
+from combee.inspection.dead_letters import recent_letters
+from combee.inspection.lag import INPUTS, Lags
+from combee.ports import CombeeError, Log
+from combee.settings.loading import Settings
+from combee.settings.model import ModelSettings
 from combee_schemas import topics
-from combee_schemas.dead_letter import LetterId
 from combee_schemas.trace import Trace
 
 GRACE_S = 1.0
@@ -73,7 +73,7 @@ async def broker(connected: Connection) -> list[Check]:
 
 async def layout(settings: Settings, connected: Connection) -> list[Check]:
     """Compare the topics with what they should be."""
-    problems = await compose.topic_problems(settings, connected)
+    problems = await backends.topic_problems(settings, connected)
     found = {
         name: cluster.TopicFound(
             replication_factor=one.replication_factor,
@@ -114,20 +114,11 @@ async def lag(log: Log, connected: Connection, group: str) -> list[Check]:
 
 async def dead_letters(log: Log) -> list[Check]:
     """Look how many records there are, how many dead letters are new and open, and what the last one says."""
-    name = topics.DEAD_LETTERS.name
-    beginnings, ends = await log.beginnings(name), await log.ends(name)
-    recently = await log.offsets_at(name, SystemClock().now_ms() - DAY_MS)
-    reasons: dict[LetterId, str] = {}
-    for partition, end in ends.items():
-        source = TopicPartition(topic=name, partition=partition)
-        async for record in log.read(source, max(recently[partition], end - LAST_LETTERS), end):
-            if (resolution := topics.RESOLUTIONS.read_or_none(record)) is not None:
-                reasons.pop(resolution.letter, None)
-            elif (found := as_found(record)) is not None:
-                reason = found.letter.reason if found.letter else "a dead letter that cannot be read"
-                reasons[found.id] = redacted(reason)
-    total = sum(ends.values()) - sum(beginnings.values())
-    return [flow.judge_dead_letters(total=total, recent=len(reasons), reasons=list(reasons.values()))]
+    total, letters = await recent_letters(log, SystemClock().now_ms() - DAY_MS, LAST_LETTERS)
+    reasons = [
+        found.letter.reason if found.letter else "a dead letter that cannot be read" for found in letters
+    ]
+    return [flow.judge_dead_letters(total=total, recent=len(letters), reasons=list(map(redacted, reasons)))]
 
 
 async def batches(log: Log, settings: Settings) -> list[Check]:

@@ -9,13 +9,13 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from combee.cli.console import clean, output, print_json
-from combee.cli.errors import FAILED
+from combee.cli.console import FAILED, clean, output, print_json
 from combee.cli.options import AsJson, Servers
 from combee.core.diagnosis import Check, failed
 from combee.core.redact import HIDDEN, redacted
+from combee.local.deployment import beside, deployment
 from combee.settings.group import SettingsError
-from combee.settings.settings import Settings, load_settings
+from combee.settings.loading import Settings, load_settings
 
 COLOURS = {"ok": "green", "warn": "yellow", "fail": "red", "skip": "dim"}
 SHORTEST_SECRET = 4
@@ -46,8 +46,7 @@ def doctor(
         remedy = "correct it; docs/reference/settings.md has every setting"
         checks = [Check(name="settings", verdict="fail", says=redacted(str(error)), remedy=remedy)]
     else:
-        from combee.cli.doctor.checks import examine  # noqa: PLC0415
-        from combee.local.deployment import beside, deployment  # noqa: PLC0415 - --help stays quick
+        from combee.cli.doctor.examine import examine  # noqa: PLC0415
 
         up = deployment(settings)
         settings = beside(up, settings, model=model, base_url=base_url)

@@ -2,58 +2,28 @@
 
 import asyncio
 import json
-import tempfile
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from combee.cli.console import clean, remark
-from combee.cli.errors import REJECTED, USAGE, told
+from combee.cli.console import REJECTED, USAGE, clean, failure, remark
+from combee.cli.learn.run import LearnOptions, learn_items
 from combee.cli.options import as_format, checked_form, checked_name
 from combee.cli.playbook.files import read_text, save, written
-from combee.core.diagnosis import flow
 from combee.core.formats.files import Format, natural_form
-from combee.core.formats.intake import Item, Sample, Unknown, ignored_told
-from combee.core.methods.method import Method
+from combee.core.formats.intake import Unknown, ignored_told
+from combee.core.formats.items import read_items
 from combee.core.playbook import retention
-from combee.core.playbook.components import misfit
-from combee.history import newest_playbook
-from combee.local.preflight import check, model_flag, require_model, stands_in
-from combee.ports import CombeeError, ConfigurationError, FatalError, Log, TransientError
-from combee.settings.settings import Settings, load_settings
+from combee.local.deployment import beside, deployment
+from combee.local.preflight import model_flag, stands_in
+from combee.ports import ConfigurationError
+from combee.settings.loading import load_settings
 from combee_schemas.playbook import Playbook
 
-if TYPE_CHECKING:
-    from combee.adapters.kafka import KafkaAdmin
-    from combee.cli.learn.learning import Progress as Moved
-
-SERVICES = ("reflect", "shuffle", "scan", "publish")
 NAMED = 3
-LOOK_S = 0.5
-QUIET_S = 2.0
-"""Nothing has moved for so long: a run says what it waits for."""
-COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LearnOptions:
-    """Where services come from and how patient to be."""
-
-    settings: Settings
-    simulated: bool
-    sim_arguments: tuple[str, ...]
-    ours: bool
-    """Whether this run starts the services."""
-    workers: Mapping[str, str]
-    """Where the workers of 'combee up' tell of themselves, by name."""
-    stall_s: float
 
 
 def register(app: typer.Typer) -> None:
@@ -106,8 +76,6 @@ def learn(
         method=method,
         bootstrap_servers=bootstrap_servers,
     )
-    from combee.local.deployment import beside, deployment  # noqa: PLC0415 - --help stays quick
-
     running = deployment(settings)
     settings = beside(
         running,
@@ -136,8 +104,6 @@ def learn(
         workers=running.workers if running else {},
         stall_s=stall_timeout,
     )
-    from combee.cli.learn.learning import read_items  # noqa: PLC0415 - --help stays quick
-
     err = Console(stderr=True)
     name = file if file != "-" else "standard input"
     ignored: dict[str, Unknown] = {}
@@ -149,8 +115,8 @@ def learn(
         remark(f"{name}: {ignored_told(ignored)}")
     if not items:
         why = f"all {rejected} lines of {name} were rejected" if rejected else f"{name} is empty"
-        raise told(f"{why}: nothing to learn", REJECTED if rejected else USAGE)
-    report, learned = asyncio.run(_learn(options, items, playbook, err))
+        raise failure(f"{why}: nothing to learn", REJECTED if rejected else USAGE)
+    report, learned = asyncio.run(learn_items(options, items, playbook, err))
     _print(
         report | {"reflections": {**_counts(report), "rejected": rejected}},
         learned,
@@ -178,169 +144,6 @@ def learn(
 def _counts(report: dict[str, object]) -> dict[str, int]:
     counts = report["reflections"]
     return dict(counts) if isinstance(counts, dict) else {}
-
-
-async def _learn(
-    options: LearnOptions, items: Sequence[Item], playbook: str, err: Console
-) -> tuple[dict[str, object], Playbook]:
-    from combee.adapters.kafka import KafkaAdmin  # noqa: PLC0415
-    from combee.cli.learn.learning import Learning  # noqa: PLC0415
-    from combee.clock import SystemClock  # noqa: PLC0415
-    from combee.compose import connection, language_model  # noqa: PLC0415
-    from combee.local.log import open_log  # noqa: PLC0415
-    from combee.worker.methods import chosen  # noqa: PLC0415
-
-    settings = options.settings
-    method = chosen(settings.batch)
-    asks = any(isinstance(item, Sample) for item in items)
-    ours = options.ours
-    if ours:
-        await check(settings, simulated=options.simulated)
-    elif asks:
-        require_model(settings.model)
-    concurrency = settings.model.llm_concurrency
-    async with open_log(settings, create=ours) as (log, bootstrap):
-        known = await Learning(log, None, SystemClock(), concurrency=concurrency).known(items, playbook)
-        if known is not None:
-            return known.as_json(), known.playbook
-        if ours:
-            await _require_fit(settings, log, playbook, method)
-        else:
-            await _require_services(settings, bootstrap)
-        async with _workers(options, bootstrap) as (where, workers):
-            chosen_model = settings.model.model_copy(update=where)
-            model = language_model(chosen_model) if asks else None
-            admin = KafkaAdmin(connection(settings, bootstrap))
-            whom = f"its model {chosen_model.model or ''}".rstrip()
-            learning = Learning(
-                log,
-                model,
-                SystemClock(),
-                concurrency=concurrency,
-                spending=settings.spend.caps(),
-                method=method,
-            )
-            with Progress(*COLUMNS, console=err, transient=True) as progress:
-                bars = _Bars(progress)
-
-                async def look() -> str:
-                    if bars.moved is None and model is not None:
-                        return f"waiting for answers to the samples: {model.trouble or chosen_model.model}"
-                    return await _waited_for(admin, whom, bars.moved, workers)
-
-                watching = asyncio.create_task(_tell_waits(bars, look))
-                try:
-                    report = await learning.run(
-                        items, playbook, stall_s=options.stall_s, on_progress=bars.show
-                    )
-                finally:
-                    watching.cancel()
-                    await asyncio.gather(watching, return_exceptions=True)
-            if model is not None:
-                await model.close()
-    return report.as_json(), report.playbook
-
-
-async def _tell_waits(bars: "_Bars", look: Callable[[], Awaitable[str]]) -> None:
-    """Say what the run waits for, whenever nothing has moved for a while; the same only once."""
-    said = ""
-    while True:
-        await asyncio.sleep(LOOK_S)
-        if time.monotonic() - bars.moved_at < QUIET_S:
-            continue
-        text = await look()
-        if text != said:
-            bars.console.print(text, markup=False, soft_wrap=True)
-            said = text
-
-
-async def _waited_for(
-    admin: "KafkaAdmin", model: str, moved: "Moved | None", workers: Mapping[str, str]
-) -> str:
-    from combee.local.deployment import complaints  # noqa: PLC0415
-
-    if moved is None:
-        return "waiting for the broker to answer"
-    asked = asyncio.create_task(complaints(workers))  # meanwhile: who waits is told within five seconds
-    try:
-        async with asyncio.timeout(QUIET_S):
-            members = {role: await admin.members(role) for role in SERVICES}
-    except (TransientError, TimeoutError):
-        return "waiting for the broker, which does not answer"
-    except CombeeError as error:
-        return f"waiting, and who works cannot be looked up: {error}"
-    said = {name: (*one.red, *one.waits) for name, one in (await asked).items()}
-    return flow.waited_for(moved.left, members, said, model)
-
-
-async def _require_fit(settings: Settings, log: Log, playbook: str, method: Method) -> None:
-    """Refuse a method that would destroy the playbook there is; the services would let it wait for ever."""
-    current = await newest_playbook(log, playbook)
-    why = current and misfit(current, method.HOLDS, settings.batch.method)
-    if why:
-        raise FatalError(why)
-
-
-async def _require_services(settings: Settings, bootstrap: str) -> None:
-    """Refuse to wait where no service runs at all; one that is away may come back."""
-    from combee.adapters.kafka import KafkaAdmin  # noqa: PLC0415
-    from combee.compose import connection  # noqa: PLC0415
-
-    admin = KafkaAdmin(connection(settings, bootstrap))
-    for group in SERVICES:
-        if await admin.members(group):
-            return
-    raise FatalError(
-        f"nobody runs {', '.join(SERVICES)} on {bootstrap}: start 'combee up' or 'combee worker ROLE' there,"
-        " or add --start-workers to start them for this run"
-    )
-
-
-class _Bars:
-    """How far a run is, and when it last moved."""
-
-    def __init__(self, progress: Progress) -> None:
-        self.console = progress.console
-        self.moved: Moved | None = None
-        self.moved_at = time.monotonic()
-        self._progress = progress
-        self._bars = {stage: progress.add_task(stage, total=None) for stage in flow.STAGES}
-
-    def show(self, moved: "Moved") -> None:
-        """Show how far it is now."""
-        if moved == self.moved:
-            return
-        self.moved, self.moved_at = moved, time.monotonic()
-        for stage, bar in self._bars.items():
-            self._progress.update(bar, total=moved.total, completed=getattr(moved, stage))
-
-
-@asynccontextmanager
-async def _workers(
-    options: LearnOptions, bootstrap: str
-) -> AsyncIterator[tuple[Mapping[str, str], Mapping[str, str]]]:
-    """Run the services if they are ours to run; yield where the stand-in is, if one was started, and the workers."""
-    from combee.local.stack import StackOptions, model_environment, sole_stack, stack  # noqa: PLC0415
-
-    if not options.ours:
-        yield {}, options.workers
-        return
-    settings = options.settings
-    if settings.worker.metrics_port is None:
-        settings = replace(settings, worker=settings.worker.model_copy(update={"metrics_port": 0}))
-    with tempfile.TemporaryDirectory(prefix="combee-learn-") as folder:
-        stack_options = StackOptions(
-            settings=settings,
-            bootstrap_servers=bootstrap,
-            folder=Path(folder),
-            simulated=options.simulated,
-            sim_arguments=options.sim_arguments,
-        )
-        async with (
-            sole_stack(options.settings, "combee learn", Path(folder), wait_s=options.stall_s),
-            stack(stack_options) as supervisor,
-        ):
-            yield (model_environment(supervisor) if options.simulated else {}), supervisor.addresses()
 
 
 def _print(

@@ -8,16 +8,16 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from combee.cli.completing import refs
 from combee.cli.console import clean, output, print_json
-from combee.cli.options import AsJson, Name, Servers
+from combee.cli.log import open_log
+from combee.cli.options import AsJson, Name, Servers, refs
 from combee.cli.playbook.lookup import resolved, wanted
 from combee.core.formats.text import split_lines
 from combee.core.playbook.apply import empty
 from combee.core.playbook.comparison import Comparison, Counted, Reworded, compare
 from combee.history import History
 from combee.ports import Log
-from combee.settings.settings import Settings, load_settings
+from combee.settings.loading import Settings, load_settings
 from combee_schemas.playbook import Playbook
 
 COLOURS = {"+": "green", "-": "red", " ": "dim", "~": "yellow"}
@@ -50,8 +50,6 @@ def diff(
 
 
 async def _diff(settings: Settings, name: str, before: str | None, after: str | None) -> Comparison:
-    from combee.local.log import open_log  # noqa: PLC0415 - --help stays quick
-
     async with open_log(settings) as (log, _):
         newer = await resolved(log, name, after) if after else await wanted(log, name)
         older = await resolved(log, name, before) if before else await _before(log, newer)

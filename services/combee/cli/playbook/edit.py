@@ -18,7 +18,7 @@ from combee.cli.sending import carried_out
 from combee.commands.playbook import Commands, Decision
 from combee.core.formats.editing import editable, edited_version
 from combee.ports import FatalError, Log
-from combee.settings.settings import environment
+from combee.settings.loading import environment
 
 DEFAULT_EDITOR = "vi"
 

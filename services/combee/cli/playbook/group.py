@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from combee.cli.console import output, print_json
+from combee.cli.log import open_log
 from combee.cli.options import AsJson, FormOrNone, Label, Name, Servers, Version, as_format
 from combee.cli.playbook import diff, edit, import_export, undo, watch
 from combee.cli.playbook import labels as label_verbs
@@ -14,7 +15,7 @@ from combee.cli.playbook.lookup import chosen, labels, wanted
 from combee.cli.playbook.view import full_view, history_table, list_row, list_table, version_row
 from combee.core.playbook.retention import is_falling
 from combee.history import History, newest_playbooks
-from combee.settings.settings import Settings, load_settings
+from combee.settings.loading import Settings, load_settings
 
 playbook = typer.Typer(
     help="Playbooks: read, compare, export, import, edit, label, undo.", no_args_is_help=True
@@ -42,8 +43,6 @@ def list_(*, bootstrap_servers: Servers = None, as_json: AsJson = False) -> None
 
 
 async def _list(settings: Settings) -> list[dict[str, Any]]:
-    from combee.local.log import open_log  # noqa: PLC0415 - --help stays quick
-
     async with open_log(settings) as (log, _):
         pointing = await labels(log)
         found = await newest_playbooks(log)
@@ -83,8 +82,6 @@ def show(
 
 
 async def _history(settings: Settings, name: str) -> list[dict[str, Any]]:
-    from combee.local.log import open_log  # noqa: PLC0415 - --help stays quick
-
     async with open_log(settings) as (log, _):
         rows = [version_row(version) async for version in History(log).between(name, 0)]
         if not rows:

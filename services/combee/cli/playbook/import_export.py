@@ -27,7 +27,7 @@ from combee.cli.sending import carried_out
 from combee.commands.playbook import Commands, Decision
 from combee.core.formats.files import natural_form
 from combee.ports import Log
-from combee.settings.settings import load_settings
+from combee.settings.loading import load_settings
 
 
 def register(app: typer.Typer) -> None:

@@ -7,9 +7,9 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from combee.cli.completing import label_names
 from combee.cli.console import clean, output, print_json
-from combee.cli.options import AsJson, CommandId, MaybeName, Name, Patience, Ref, Servers
+from combee.cli.log import open_log
+from combee.cli.options import AsJson, CommandId, MaybeName, Name, Patience, Ref, Servers, label_names
 from combee.cli.playbook.lookup import number
 from combee.cli.sending import Change, carried_out
 from combee.clock import moment
@@ -17,7 +17,7 @@ from combee.commands.playbook import Commands, Decision
 from combee.core.commands import label_fault
 from combee.history import all_labels, newest_playbooks
 from combee.ports import Log
-from combee.settings.settings import Settings, load_settings
+from combee.settings.loading import Settings, load_settings
 from combee_schemas.playbook import LATEST
 
 
@@ -85,8 +85,6 @@ def labels(name: MaybeName = None, *, bootstrap_servers: Servers = None, as_json
 
 
 async def _labels(settings: Settings, name: str | None) -> list[dict[str, Any]]:
-    from combee.local.log import open_log  # noqa: PLC0415 - --help stays quick
-
     async with open_log(settings) as (log, _):
         known = await all_labels(log)
         newest = await newest_playbooks(log)

@@ -2,10 +2,11 @@
 
 import typer
 
+from combee.cli.log import open_log
 from combee.core.commands import absence, is_deleted, no_version
 from combee.history import History, all_labels, newest_playbook, newest_snapshots
 from combee.ports import FatalError, Log
-from combee.settings.settings import Settings
+from combee.settings.loading import Settings
 from combee_schemas.playbook import LATEST, Playbook
 
 
@@ -30,8 +31,6 @@ async def wanted(log: Log, name: str, version: int | None = None) -> Playbook:
 
 async def chosen(settings: Settings, name: str, version: int | None, label: str | None) -> Playbook:
     """Return the version that the options of a reading verb choose."""
-    from combee.local.log import open_log  # noqa: PLC0415 - --help stays quick
-
     if version is not None and label is not None:
         raise typer.BadParameter("--version and --label name two versions: give one of them")
     async with open_log(settings) as (log, _):

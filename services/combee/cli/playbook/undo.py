@@ -13,7 +13,7 @@ from combee.cli.sending import Change, carried_out
 from combee.commands.playbook import Commands, Decision
 from combee.core.commands import is_deleted, no_version
 from combee.history import newest_snapshot
-from combee.inspection.backlog import newest_batches
+from combee.inspection.batches import newest_batches
 from combee.ports import FatalError, Log
 from combee_schemas.playbook import Playbook
 

@@ -8,10 +8,11 @@ from typing import Annotated
 import typer
 
 from combee.cli.console import output, print_json, remark
+from combee.cli.log import open_log
 from combee.cli.options import Name, Servers
 from combee.cli.playbook.view import diff_lines, version_row, version_title
 from combee.ports import FatalError, Log, TransientError
-from combee.settings.settings import Settings, load_settings
+from combee.settings.loading import Settings, load_settings
 from combee_schemas import topics
 from combee_schemas.playbook import Playbook
 
@@ -44,8 +45,6 @@ def watch(
 async def _watch(
     settings: Settings, name: str, count: int | None, timeout_s: float | None, *, as_json: bool
 ) -> None:
-    from combee.local.log import open_log  # noqa: PLC0415 - --help stays quick
-
     left = count
     try:
         async with (

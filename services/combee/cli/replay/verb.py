@@ -7,23 +7,24 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.progress import Progress
 
-from combee.cli.console import COLUMNS, diagnostics, output, print_json
-from combee.cli.errors import FAILED
+from combee.backends import connection, create_topics, opened
+from combee.cli.console import COLUMNS, FAILED, diagnostics, output, print_json
+from combee.cli.log import open_log
 from combee.cli.options import AsJson, Name, Servers
+from combee.cli.replay.replaying import Replay, Replayed
+from combee.local.deployment import beside, deployment
 from combee.local.preflight import check, model_flag, stands_in
+from combee.local.stack import StackOptions, stack
 from combee.ports import Log
-from combee.settings.settings import Settings, load_settings
-from combee.worker.methods import as_configured
+from combee.settings.loading import Settings, load_settings
+from combee.settings.methods import as_configured
 from combee_schemas import topics
 from combee_schemas.batch import Batch
-
-if TYPE_CHECKING:
-    from combee.cli.replay.replaying import Replayed
 
 PREFIX = re.compile(r"[A-Za-z0-9._-]{1,80}")
 NO_CAP = 10**15
@@ -64,8 +65,6 @@ def replay(
     if to == settings.kafka.topic_prefix:
         raise typer.BadParameter("--to names the prefix to replay from: choose another")
     if flag is None:
-        from combee.local.deployment import beside, deployment  # noqa: PLC0415 - --help stays quick
-
         settings = beside(deployment(settings), settings)
     elif not ask:
         raise typer.BadParameter("--model and --simulated choose whom --ask asks: add --ask")
@@ -90,7 +89,7 @@ def replay(
         raise typer.Exit(FAILED)
 
 
-def _told(name: str, to: str, found: "Replayed") -> str:
+def _told(name: str, to: str, found: Replayed) -> str:
     plans = f"other plans for batches {found.plans_differ}" if found.plans_differ else "identical plans"
     contents = (
         f"versions {found.contents_differ} say something else"
@@ -103,11 +102,7 @@ def _told(name: str, to: str, found: "Replayed") -> str:
 
 async def _replay(
     settings: Settings, name: str, to: str, timeout_s: float, *, ask: bool, simulated: bool
-) -> "Replayed":
-    from combee.cli.replay.replaying import Replay  # noqa: PLC0415
-    from combee.compose import connection, create_topics, opened  # noqa: PLC0415
-    from combee.local.log import open_log  # noqa: PLC0415 - --help stays quick
-
+) -> Replayed:
     simulated = ask and stands_in(settings.model, simulated=simulated)
     if ask:
         await check(settings, simulated=simulated)
@@ -144,8 +139,6 @@ async def _settings(settings: Settings, log: Log, to: str, batches: Sequence[Bat
 
 @asynccontextmanager
 async def _services(settings: Settings, servers: str, *, ask: bool, simulated: bool) -> AsyncIterator[None]:
-    from combee.local.stack import StackOptions, stack  # noqa: PLC0415 - --help stays quick
-
     with tempfile.TemporaryDirectory(prefix="combee-replay-") as folder:
         options = StackOptions(
             settings=settings,

@@ -12,8 +12,12 @@ from rich.console import RenderableType
 from rich.live import Live as Screen
 
 from combee.cli.console import output, print_json
+from combee.cli.log import open_log
 from combee.cli.options import AsJson, Servers
-from combee.settings.settings import Settings, load_settings
+from combee.cli.top.view import fitted, frame
+from combee.clock import SystemClock
+from combee.inspection.live import Live
+from combee.settings.loading import Settings, load_settings
 
 CURRENT_S = 30.0
 FRAME_S = 0.1
@@ -45,11 +49,6 @@ def top(
 
 
 async def _top(settings: Settings, interval: float, *, once: bool, as_json: bool) -> None:
-    from combee.cli.top.view import fitted, frame  # noqa: PLC0415
-    from combee.clock import SystemClock  # noqa: PLC0415
-    from combee.inspection.live import Live  # noqa: PLC0415
-    from combee.local.log import open_log  # noqa: PLC0415 - --help stays quick
-
     clock = SystemClock()
     async with open_log(settings) as (log, servers):
         live = Live(log, clock, batch_size=settings.batch.batch_size)

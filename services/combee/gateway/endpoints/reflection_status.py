@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Path, Query
 
+from combee.core.dead_letters.subject import reflection_of
 from combee.gateway import playbooks
 from combee.gateway.access.access import allowed, check_touch
 from combee.gateway.access.keys import Caller
@@ -18,10 +19,8 @@ from combee.ports import Record, TopicPartition
 from combee_schemas import topics
 from combee_schemas.base import PlaybookName, Value
 from combee_schemas.batch import Batch, Member
-from combee_schemas.codec import CodecError, decode
 from combee_schemas.dead_letter import DeadLetter, Resolution, claimed_attempt
 from combee_schemas.playbook import Playbook
-from combee_schemas.reflection import Reflection
 
 LOOKUP_S = 10.0
 AT_ONCE = 4
@@ -237,16 +236,8 @@ def _decoded(record: Record) -> DeadLetter | Resolution | None:
 
 
 def _is_about(letter: DeadLetter, name: str, one: str) -> bool:
-    """Return whether a letter is about this reflection; of a record that was refused unread its bytes say it."""
-    if letter.record_id:
-        return (letter.record_id, letter.playbook) == (one, name)
-    if letter.origin_topic != topics.REFLECTIONS.name or letter.truncated:
-        return False
-    try:
-        found = decode(letter.value, Reflection)
-    except CodecError:
-        return False
-    return (found.reflection_id, found.playbook) == (one, name)
+    """Return whether a letter is about this reflection; what became of a trace is not told here."""
+    return letter.origin_topic != topics.TRACES.name and reflection_of(letter) == (name, one)
 
 
 def router(context: Context) -> APIRouter:

@@ -14,7 +14,7 @@ from combee.gateway.context import Context
 from combee.gateway.problems import not_found, problems, unavailable
 from combee.gateway.values import LedgerAccount
 from combee.inspection.audit import audit
-from combee.telemetry.health_server import Page, pages
+from combee.telemetry.health import Page, pages
 
 LEDGER_S = 120.0
 KEPT_S = 5.0

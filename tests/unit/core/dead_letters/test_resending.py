@@ -10,8 +10,8 @@ from combee.commands import dead_letters
 from combee.commands.dead_letters import Refused
 from combee.core.dead_letters.resending import refusal
 from combee.core.ledger import LedgerReport
-from combee.inspection import audit, letters
-from combee.inspection.letters import Found
+from combee.inspection import audit
+from combee.inspection.dead_letters import Found, letters, resolutions
 from combee.ports import Outgoing, PoisonError
 from combee.shuffle import shuffler
 from combee_schemas import topics
@@ -73,8 +73,8 @@ async def buried(deployment: Deployment) -> None:
 
 
 async def open_letters(deployment: Deployment) -> list[Found]:
-    decided = await letters.resolutions(deployment.log)
-    found = letters.letters(deployment.log, lambda _read, _total: None)
+    decided = await resolutions(deployment.log)
+    found = letters(deployment.log, lambda _read, _total: None)
     return [one async for one in found if one.id not in decided]
 
 

@@ -9,12 +9,15 @@ from typing import Any
 import msgpack
 import pytest
 
-from combee.cli.learn.learning import Learning, Report, outgoing
+from combee.cli.learn.learning import Learning
 from combee.commands import dead_letters
 from combee.core import identity
 from combee.core.formats.intake import Item, Sample
+from combee.core.formats.items import outgoing
 from combee.core.ledger import LedgerReport
-from combee.inspection import audit, letters
+from combee.inspection import audit
+from combee.inspection.dead_letters import letters
+from combee.inspection.learned import Report
 from combee.inspection.lineage import lineage
 from combee.inspection.tracker import GAP, Tracker, _runs
 from combee.ports import Outgoing, PoisonError, TopicPartition
@@ -108,8 +111,12 @@ async def test_nobody_takes_the_place_of_another_playbook_s_trace_or_marks_it_as
         return echo(prompt)
 
     async with Deployment(model=ScriptedModel(answer)).running() as running:
-        await send(running, *(note(ONE, one) for one in ids), trace(ONE, answer="of no use"))
+        await send(
+            running, trace(ONE, "run-0", answer="of no use")
+        )  # reflect has begun: it restores nothing of this
         await running.until(lambda: len(ledger.dead_letters(running.log)) == 1)
+        await send(running, *(note(ONE, one) for one in ids), trace(ONE, answer="of no use"))
+        await running.until(lambda: len(ledger.dead_letters(running.log)) == 2)
         report = await learn(running, [trace(TWO, answer="mine"), note(TWO, "run-1")], TWO)
     assert (report.applied, report.dead_lettered) == (2, 0)
     assert lessons(running, TWO) == {"learned: mine", "a note"}
@@ -381,7 +388,7 @@ async def test_every_retained_trace_is_reflected_pending_dead_lettered_or_a_dupl
         "lost": 0,
     }
 
-    found = [one async for one in letters.letters(deployment.log, lambda _read, _total: None)]
+    found = [one async for one in letters(deployment.log, lambda _read, _total: None)]
     await dead_letters.resend(deployment.log, deployment.clock, found, {})
     assert (await judged(deployment)).traces.pending == 2
     deployment.model.answer = echo

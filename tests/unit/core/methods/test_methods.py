@@ -12,9 +12,9 @@ from combee.core.methods import ace, gepa
 from combee.core.playbook.apply import empty
 from combee.core.playbook.components import misfit
 from combee.ports import FatalError, Outgoing
+from combee.settings.batch import BatchSettings
 from combee.settings.group import SettingsError
-from combee.settings.settings import BatchSettings
-from combee.worker.methods import GROUP, chosen, method, names
+from combee.settings.methods import GROUP, configured_method, method, names
 from combee_schemas.base import Holds
 from combee_schemas.codec import encode
 from combee_schemas.command import Command
@@ -115,9 +115,9 @@ def test_a_plug_in_that_is_no_method_is_refused_by_name(
 
 def test_batches_of_a_method_that_does_not_rebase_must_not_overlap() -> None:
     with pytest.raises(SettingsError, match=r"COMBEE_MAX_INFLIGHT_BATCHES is 2.*gepa.*set it to 1"):
-        chosen(BatchSettings(method="gepa", max_inflight_batches=2))
-    assert chosen(BatchSettings(method="gepa", max_inflight_batches=1)) is gepa
-    assert chosen(BatchSettings(method="ace", max_inflight_batches=4)) is ace
+        configured_method(BatchSettings(method="gepa", max_inflight_batches=2))
+    assert configured_method(BatchSettings(method="gepa", max_inflight_batches=1)) is gepa
+    assert configured_method(BatchSettings(method="ace", max_inflight_batches=4)) is ace
 
 
 async def test_a_shuffler_refuses_to_start_with_such_settings() -> None:

@@ -6,7 +6,7 @@ from contextlib import suppress
 import pytest
 
 from combee.inspection.audit import audit
-from combee.worker.playbooks import Playbooks
+from combee.worker.views import Playbooks
 from combee_schemas import topics
 from combee_schemas.codec import encode
 from combee_schemas.command import Command

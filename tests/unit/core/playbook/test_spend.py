@@ -27,7 +27,7 @@ from combee.inspection.audit import audit
 from combee.inspection.tracker import PausedError
 from combee.ports import Outgoing
 from combee.settings.group import SettingsError
-from combee.settings.settings import load_settings
+from combee.settings.loading import load_settings
 from combee_schemas import topics
 from combee_schemas.base import Usage
 from combee_schemas.codec import encode

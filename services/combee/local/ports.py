@@ -1,4 +1,4 @@
-"""Which ports are free, and on which each worker of a stack tells of itself."""
+"""Ports on this machine: which are free, and on which the workers of a stack serve health and metrics."""
 
 import socket
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ def port_option(port: int | None) -> tuple[str, ...]:
 
 
 def address(host: str, port: int | None) -> str:
-    """Return where a worker tells of itself; empty if nowhere."""
+    """Return where a worker serves health and metrics; empty if nowhere."""
     shown = f"[{host}]" if ":" in host else host
     return "" if port is None else f"http://{shown}:{port}"
 

@@ -1,21 +1,28 @@
 """``combee controller NAME``: the batch size that stands, why, and the delays behind it."""
 
 import asyncio
+from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from combee.cli.console import clean, output, print_json
-from combee.cli.controller.plot import draw, drawn
+from combee.cli.log import open_log
 from combee.cli.options import AsJson, Name, Servers
 from combee.clock import moment
-from combee.core.sizing.plateau import PowerLaw, fitted
+from combee.core.sizing.plateau import EPOCH, PowerLaw, epoch_s, fitted
 from combee.history import newest_playbooks, whole
 from combee.ports import FatalError
-from combee.settings.settings import Settings, load_settings
+from combee.settings.loading import Settings, load_settings
 from combee_schemas import topics
 from combee_schemas.control import BatchSize
+
+STEPS = 40
+COLUMNS, ROWS = 72, 18
+TITLE = "seconds per {:,} reflections, by batch size"
+NO_LIBRARY = "this picture needs {}: pip install 'combee[experiments]'"
 
 
 def register(app: typer.Typer) -> None:
@@ -44,8 +51,6 @@ def controller(
 
 
 async def _standing(settings: Settings, name: str) -> BatchSize:
-    from combee.local.log import open_log  # noqa: PLC0415 - --help stays quick
-
     async with open_log(settings) as (log, _):
         found = list(topics.BATCH_SIZES.under(name, await whole(log, topics.BATCH_SIZES)))
         if found:
@@ -84,3 +89,75 @@ def _print(stands: BatchSize, law: PowerLaw | None) -> None:
         console.print(f"  a batch of {one.batch_size} took {one.delay_s:.2f} s{expected}", markup=False)
     if len(stands.observations) > 1:
         typer.echo(draw(stands, law))
+
+
+# ---- pictures
+
+
+def _library(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise FatalError(NO_LIBRARY.format(name.partition(".")[0])) from error
+
+
+def _points(stands: BatchSize) -> tuple[list[int], list[float]]:
+    sizes = [one.batch_size for one in stands.observations]
+    return sizes, [epoch_s(one.batch_size, one.delay_s) for one in stands.observations]
+
+
+def _curve(law: PowerLaw, sizes: Sequence[int], chosen: int) -> tuple[list[float], list[float]]:
+    low, high = min(*sizes, chosen), max(*sizes, chosen)
+    at = [low * (high / low) ** (step / (STEPS - 1)) for step in range(STEPS)]
+    return at, [law.at(one) for one in at]
+
+
+def draw(stands: BatchSize, law: PowerLaw | None) -> str:
+    """Return a plot in characters.
+
+    Raises
+    ------
+    FatalError
+        If plotext is not installed.
+    """
+    plot = _library("plotext")
+    plot.clear_figure()
+    plot.theme("clear")
+    plot.plotsize(COLUMNS, ROWS)
+    plot.title(TITLE.format(EPOCH))
+    sizes, seconds = _points(stands)
+    if law is not None:
+        plot.plot(*_curve(law, sizes, stands.batch_size), marker="dot", label="fit")
+        plot.scatter([stands.batch_size], [law.at(stands.batch_size)], marker="X", label="chosen")
+    plot.scatter(sizes, seconds, marker="o", label="measured")
+    return str(plot.build())
+
+
+def drawn(stands: BatchSize, law: PowerLaw | None, path: Path) -> None:
+    """Write the same as a PNG.
+
+    Raises
+    ------
+    FatalError
+        If matplotlib is not installed, or the file cannot be written.
+    """
+    backend, figure = (
+        _library("matplotlib.backends.backend_agg"),
+        _library("matplotlib.figure").Figure(figsize=(7, 4.5)),
+    )
+    backend.FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    sizes, seconds = _points(stands)
+    axes.scatter(sizes, seconds, color="black", zorder=3, label="measured")
+    if law is not None and sizes:
+        fitted = f"fit: α {law.alpha:.2f}, R² {law.r_squared:.2f}"
+        axes.plot(*_curve(law, sizes, stands.batch_size), label=fitted)
+    axes.axvline(stands.batch_size, color="tab:red", linestyle="--", label=f"chosen: {stands.batch_size}")
+    title = f"{stands.playbook}: {TITLE.format(EPOCH)}"
+    # Linear: that the curve flattens is the point.
+    axes.set(title=title, xlabel="batch size", ylabel="seconds", ylim=(0, None))
+    axes.legend()
+    try:
+        figure.savefig(path, dpi=110, format="png")
+    except OSError as error:
+        raise FatalError(f"{path} cannot be written: {error.strerror}") from error

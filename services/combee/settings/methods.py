@@ -9,8 +9,8 @@ from combee.core.methods import ace, gepa
 from combee.core.methods.method import Method
 from combee.core.methods.templates import templates_hash
 from combee.ports import FatalError
+from combee.settings.batch import BatchSettings
 from combee.settings.group import SettingsError
-from combee.settings.settings import BatchSettings
 from combee_schemas.plan import PlanSettings
 
 GROUP = "combee.methods"
@@ -44,18 +44,18 @@ def method(name: str) -> Method:
 
 def _loaded(point: EntryPoint) -> Method:
     try:
-        found = point.load()
+        loaded = point.load()
     except (ImportError, AttributeError) as error:
         raise FatalError(f"the method {point.name!r} ({point.value}) cannot be loaded: {error}") from error
-    missing = [name for name in PARTS if not hasattr(found, name)]
+    missing = [name for name in PARTS if not hasattr(loaded, name)]
     if missing:
         raise FatalError(
             f"{point.value} is no method, it lacks {', '.join(missing)}: see docs/guide/own-method.md"
         )
-    return cast("Method", found)
+    return cast("Method", loaded)
 
 
-def chosen(settings: BatchSettings) -> Method:
+def configured_method(settings: BatchSettings) -> Method:
     """Return the configured method.
 
     Raises
@@ -63,13 +63,13 @@ def chosen(settings: BatchSettings) -> Method:
     FatalError
         If there is none of this name, or batches may overlap and it cannot have that.
     """
-    found = method(settings.method)
-    if settings.max_inflight_batches > 1 and not found.REBASES:
+    configured = method(settings.method)
+    if settings.max_inflight_batches > 1 and not configured.REBASES:
         raise SettingsError(
             f"COMBEE_MAX_INFLIGHT_BATCHES is {settings.max_inflight_batches}, and what the method {settings.method}"
             " makes of one version cannot be applied to a later one: set it to 1, or choose another COMBEE_METHOD"
         )
-    return found
+    return configured
 
 
 def plan_settings(settings: BatchSettings) -> PlanSettings:
@@ -78,13 +78,13 @@ def plan_settings(settings: BatchSettings) -> PlanSettings:
     Raises
     ------
     FatalError
-        As for ``chosen``.
+        As for ``configured_method``.
     """
-    found = chosen(settings)
+    configured = configured_method(settings)
     return PlanSettings(
         method=settings.method,
-        templates=templates_hash(found),
-        holds=found.HOLDS,
+        templates=templates_hash(configured),
+        holds=configured.HOLDS,
         copies=settings.copies,
         carry=settings.carry,
         fan_in=settings.fan_in,

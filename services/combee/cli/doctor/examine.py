@@ -1,21 +1,34 @@
-"""The order of ``combee doctor``: what can be asked at once is, and what rests on something broken is skipped."""
+"""The checks of ``combee doctor``, in their order: settings and disk, broker, topics, services, model, workers.
+
+What can be asked at once is, and what rests on something broken is skipped.
+"""
 
 import asyncio
+import shutil
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 
-from combee import compose
+from pydantic import AliasChoices
+
+from combee import backends
 from combee.adapters.kafka import KafkaLog
 from combee.adapters.kafka.connection import Connection
 from combee.cli.doctor import probes
-from combee.cli.doctor import surroundings as around
+from combee.cli.log import open_broker
 from combee.core.diagnosis import Check, failed, skipped
 from combee.core.diagnosis.cluster import NONE_YET
-from combee.local.deployment import Deployment
-from combee.local.log import open_broker
+from combee.core.diagnosis.surroundings import judge_disk, judge_settings, judge_workers, strangers
+from combee.local.deployment import Deployment, complaints
+from combee.local.stack_file import data_dir
 from combee.ports import CombeeError
-from combee.settings.settings import Settings
+from combee.sdk.address import VARIABLES
+from combee.settings.group import NAMED_BY, file_values
+from combee.settings.loading import GROUPS, Settings, environment
 from combee.telemetry.logs import configure_logs
 
+SECRETS = ("api_key", "sasl_password")
+READ_ELSEWHERE = ("COMBEE_JAVA", NAMED_BY, *VARIABLES)
+PREFIX = "COMBEE_"
 START_S = 90.0
 """For the embedded broker, which may have to be fetched."""
 CLOSE_S = 2.0
@@ -32,15 +45,15 @@ START_IT = (
 async def examine(settings: Settings, up: Deployment | None, timeout_s: float) -> list[Check]:
     """Look at everything; no check takes longer than ``timeout_s``, the start of an embedded broker START_S."""
     configure_logs("error", json=False, libraries=SILENT)
-    checks = around.settings_checks()
+    checks = settings_checks()
     if settings.kafka.bootstrap_servers is None:
-        checks.append(around.disk_check(settings))
+        checks.append(disk_check(settings))
     model = asyncio.ensure_future(
         probes.within(timeout_s, "model", lambda: probes.model(settings.model, timeout_s))
     )
     checks += await _kafka(settings, timeout_s)
     if up is not None and (workers := up.workers):
-        checks += await probes.within(timeout_s, "workers", lambda: around.worker_checks(workers))
+        checks += await probes.within(timeout_s, "workers", lambda: worker_checks(workers))
     return checks + await model
 
 
@@ -59,7 +72,7 @@ async def _kafka(settings: Settings, timeout_s: float) -> list[Check]:
 
 
 async def _cluster(settings: Settings, servers: str, timeout_s: float) -> list[Check]:
-    connected = compose.connection(settings, servers)
+    connected = backends.connection(settings, servers)
     checks = await probes.within(timeout_s, "broker", lambda: probes.broker(connected), remedy=START_IT)
     if failed(checks):
         return checks + _skipped("the broker does not answer", "topics", "clock", *ON_TOPICS)
@@ -83,3 +96,35 @@ async def _flows(settings: Settings, connected: Connection, timeout_s: float) ->
 
 def _skipped(because: str, *names: str) -> list[Check]:
     return [skipped(name, because) for name in names]
+
+
+# ---- this machine
+
+
+def settings_checks() -> list[Check]:
+    """Look for settings that nobody reads, and for secrets in the file."""
+    fields = {name: info for group in GROUPS.values() for name, info in group.model_fields.items()}
+    known = [f"{PREFIX}{name.upper()}" for name in fields] + list(READ_ELSEWHERE)
+    for info in fields.values():
+        if isinstance(info.validation_alias, AliasChoices):
+            known += [one for one in info.validation_alias.choices if isinstance(one, str)]
+    given = [name for name in environment() if name.startswith(PREFIX)]
+    in_file = file_values(environment().get(NAMED_BY))
+    unknown = strangers(given, known) | strangers(in_file, list(fields))
+    return judge_settings(unknown, [name for name in SECRETS if name in in_file])
+
+
+def disk_check(settings: Settings) -> Check:
+    """Look at the disk of the embedded broker."""
+    folder = data_dir(settings).absolute()
+    there = next(one for one in (folder, *folder.parents) if one.is_dir())
+    usage = shutil.disk_usage(there)
+    return judge_disk(free_bytes=usage.free, total_bytes=usage.total)
+
+
+async def worker_checks(workers: Mapping[str, str]) -> list[Check]:
+    """Ask every worker whether it is ready."""
+    told = await complaints(workers)
+    return judge_workers(
+        {name: one.red for name, one in told.items()}, {name: one.waits for name, one in told.items()}
+    )

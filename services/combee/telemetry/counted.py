@@ -1,4 +1,4 @@
-"""The log and the model as a process sees them whose writes and questions are counted."""
+"""Counting wrappers around the log (records written) and the model (questions asked)."""
 
 from collections.abc import Callable, Sequence
 from types import TracebackType

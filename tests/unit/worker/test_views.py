@@ -1,4 +1,4 @@
-"""A view that is connected again: it neither goes back nor keeps what is gone."""
+"""A views that is connected again: it neither goes back nor keeps what is gone."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -7,8 +7,8 @@ from typing import Any, cast
 import pytest
 
 from combee.ports import Log, Record, TransientError
-from combee.worker import view
-from combee.worker.playbooks import Playbooks
+from combee.worker import views
+from combee.worker.views import Playbooks
 from combee_schemas import topics
 from combee_schemas.codec import encode
 from combee_schemas.playbook import Playbook, deleted_key
@@ -72,7 +72,7 @@ async def reread(first: Sequence[Record], second: Sequence[Record]) -> tuple[lis
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(view, "RETRY_S", 0.0)
+    monkeypatch.setattr(views, "RETRY_S", 0.0)
 
 
 LIFE = [

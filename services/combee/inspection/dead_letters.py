@@ -34,20 +34,38 @@ def as_found(record: Record) -> Found | None:
 
 async def resolutions(log: Log) -> dict[LetterId, Resolution]:
     """Return every decision, by the dead letter it is about; the first one holds."""
-    found: dict[LetterId, Resolution] = {}
+    decisions: dict[LetterId, Resolution] = {}
     async for record in _records(log, lambda _read, _total: None):
         resolution = topics.RESOLUTIONS.read_or_none(record)
         if resolution is not None:
-            found.setdefault(resolution.letter, resolution)
-    return found
+            decisions.setdefault(resolution.letter, resolution)
+    return decisions
 
 
 async def letters(log: Log, on_read: OnRead) -> AsyncIterator[Found]:
     """Yield every dead letter, oldest first; ``on_read`` gets how many records were read, of about how many."""
     async for record in _records(log, on_read):
-        found = as_found(record)
-        if found is not None:
-            yield found
+        letter = as_found(record)
+        if letter is not None:
+            yield letter
+
+
+async def recent_letters(log: Log, since_ms: int, most: int) -> tuple[int, list[Found]]:
+    """Return how many records the topic holds, and which dead letters since a moment are open.
+
+    Of each partition the last ``most`` records are looked at: there may be a flood of them.
+    """
+    beginnings, ends = await log.beginnings(TOPIC), await log.ends(TOPIC)
+    starts = await log.offsets_at(TOPIC, since_ms)
+    open_letters: dict[LetterId, Found] = {}
+    for partition, end in ends.items():
+        source = TopicPartition(topic=TOPIC, partition=partition)
+        async for record in log.read(source, max(starts[partition], end - most), end):
+            if (resolution := topics.RESOLUTIONS.read_or_none(record)) is not None:
+                open_letters.pop(resolution.letter, None)
+            elif (letter := as_found(record)) is not None:
+                open_letters[letter.id] = letter
+    return sum(ends.values()) - sum(beginnings.values()), list(open_letters.values())
 
 
 async def _records(log: Log, on_read: OnRead) -> AsyncIterator[Record]:
@@ -62,21 +80,21 @@ async def _records(log: Log, on_read: OnRead) -> AsyncIterator[Record]:
 
 async def letters_at(log: Log, ids: Sequence[LetterId]) -> dict[LetterId, Found]:
     """Return the dead letters with these ids, as far as there are any."""
-    found: dict[LetterId, Found] = {}
+    letters: dict[LetterId, Found] = {}
     for partition in range(await log.partitions(TOPIC)):
-        offsets = [one.offset for one in ids if one.partition == partition]
+        offsets = [identity.offset for identity in ids if identity.partition == partition]
         records = await log.read_at(TopicPartition(topic=TOPIC, partition=partition), offsets)
-        found |= {one.id: one for one in map(as_found, records.values()) if one is not None}
-    return found
+        letters |= {letter.id: letter for letter in map(as_found, records.values()) if letter is not None}
+    return letters
 
 
 async def held_back(log: Log, clock: Clock) -> list[HeldBack]:
     """Return what services said of late that they hold back now."""
     now_ms = clock.now_ms()
-    found: dict[tuple[str, str], HeldBack] = {}
+    latest: dict[tuple[str, str], HeldBack] = {}
     for partition, start in (await log.offsets_at(TOPIC, now_ms - RECENT_MS)).items():
         async for record in log.read(TopicPartition(topic=TOPIC, partition=partition), start):
-            told = topics.HELD_BACK.read_or_none(record)
-            if told is not None:
-                found[told.service, told.playbook] = told
-    return [one for _, one in sorted(found.items()) if one.until_ms > now_ms]
+            pause = topics.HELD_BACK.read_or_none(record)
+            if pause is not None:
+                latest[pause.service, pause.playbook] = pause
+    return [pause for _, pause in sorted(latest.items()) if pause.until_ms > now_ms]

@@ -1,0 +1,118 @@
+"""The backends that the settings name: the Kafka cluster with its topics, and the language model."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from combee.adapters.kafka import KafkaAdmin, KafkaLog
+from combee.adapters.kafka.connection import Connection, security_options
+from combee.core import layout
+from combee.ports import ConfigurationError, OnModelCall
+from combee.settings.loading import Settings
+from combee.settings.model import ModelSettings
+
+if TYPE_CHECKING:
+    from combee.adapters.openai.model import OpenAIModel
+
+NO_MODEL = (
+    "no model is configured: set COMBEE_MODEL or --model (and COMBEE_BASE_URL, OPENAI_API_KEY as your server needs),"
+    " or use --simulated for the stand-in model"
+)
+
+
+def connection(settings: Settings, bootstrap_servers: str) -> Connection:
+    """Return how this process reaches the cluster."""
+    kafka = settings.kafka
+    return Connection(
+        bootstrap_servers=bootstrap_servers,
+        prefix=kafka.topic_prefix,
+        slot=settings.worker.slot,
+        session_timeout_ms=int(kafka.session_timeout_s * 1000),
+        security=security_options(
+            kafka.security_protocol,
+            mechanism=kafka.sasl_mechanism,
+            username=kafka.sasl_username,
+            password=kafka.sasl_password.get_secret_value() if kafka.sasl_password else None,
+            cafile=kafka.ssl_cafile,
+        ),
+    )
+
+
+def language_model(settings: ModelSettings, on_call: OnModelCall = lambda _call: None) -> "OpenAIModel":
+    """Return the configured model.
+
+    Raises
+    ------
+    ConfigurationError
+        If none is configured, or it cannot be asked.
+    """
+    from combee.adapters.openai.model import OpenAIModel  # noqa: PLC0415 - only workers that ask load the SDK
+
+    if settings.model is None:
+        raise ConfigurationError(NO_MODEL)
+    return OpenAIModel(
+        model=settings.model,
+        base_url=settings.base_url,
+        api_key=settings.api_key.get_secret_value() if settings.api_key else None,
+        timeout_s=settings.model_timeout_s,
+        concurrency=settings.llm_concurrency,
+        requests_per_minute=settings.requests_per_minute,
+        tokens_per_minute=settings.tokens_per_minute,
+        max_output_tokens=settings.max_output_tokens,
+        on_call=on_call,
+    )
+
+
+async def topic_problems(settings: Settings, connected: Connection) -> list[str]:
+    """Return what is wrong with the topics, each with its remedy."""
+    want = layout.wanted(settings.kafka.partitions, settings.kafka.scan_partitions)
+    have = await KafkaAdmin(connected).describe(wanted.topic.name for wanted in want)
+    current = {n: layout.Found(partitions=t.partitions, config=t.config) for n, t in have.items()}
+    return layout.problems(want, current, settings.kafka.topic_prefix)
+
+
+async def create_topics(settings: Settings, connected: Connection) -> list[str]:
+    """Create the topics that are missing; return their names."""
+    admin = KafkaAdmin(connected)
+    want = layout.wanted(settings.kafka.partitions, settings.kafka.scan_partitions)
+    replication = settings.kafka.replication_factor
+    made = [
+        wanted.topic.name
+        for wanted in want
+        if await admin.create(wanted.topic.name, wanted.partitions, replication, wanted.topic.config())
+    ]
+    await admin.wait_created(
+        {wanted.topic.name: wanted.partitions for wanted in want if wanted.topic.name in made}
+    )
+    return made
+
+
+async def check_topics(settings: Settings, connected: Connection) -> None:
+    """Refuse to work on topics that would lose data.
+
+    Raises
+    ------
+    ConfigurationError
+        If one is missing or wrong; the message lists the remedies.
+    """
+    wrong = await topic_problems(settings, connected)
+    if wrong:
+        raise ConfigurationError("the topics are not as they must be:\n  " + "\n  ".join(wrong))
+
+
+@asynccontextmanager
+async def opened(settings: Settings, bootstrap_servers: str) -> AsyncIterator[KafkaLog]:
+    """Yield the log after checking its topics.
+
+    Raises
+    ------
+    FatalError
+        If a topic is missing or wrong; the message lists the remedies.
+    """
+    connected = connection(settings, bootstrap_servers)
+    await check_topics(settings, connected)
+    log = KafkaLog(connected)
+    try:
+        yield log
+    finally:
+        await log.close()

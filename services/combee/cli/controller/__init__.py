@@ -1,1 +1,0 @@
-"""``combee controller``: batch sizes and why."""

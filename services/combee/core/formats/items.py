@@ -1,0 +1,63 @@
+"""Items that are learned from: read from lines, known by the reflection that each is or becomes."""
+
+from collections.abc import Callable, Iterable
+
+from combee.core.formats.intake import Item, LineError, Unknown, read_line
+from combee.core.identity import earlier_reflection_id, reflection_id
+from combee_schemas import topics
+from combee_schemas.base import Message
+from combee_schemas.codec import CodecError, encode
+from combee_schemas.records import Outgoing
+from combee_schemas.reflection import Reflection
+from combee_schemas.trace import Trace
+
+
+def read_items(
+    lines: Iterable[str],
+    playbook: str,
+    on_bad_line: Callable[[int, str], None],
+    ignored: dict[str, Unknown] | None = None,
+) -> tuple[list[Item], int]:
+    """Return the usable items and how many lines were rejected; bad lines are reported and passed over."""
+    items: list[Item] = []
+    rejected = 0
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            item = read_line(line, playbook, ignored)
+            if isinstance(item, Message):
+                encode(item)
+            items.append(item)
+        except (LineError, CodecError) as error:
+            rejected += 1
+            on_bad_line(number, str(error))
+    return items, rejected
+
+
+def own_id(item: Item) -> str:
+    """Return the id under which an item was given."""
+    return item.reflection_id if isinstance(item, Reflection) else item.trace_id
+
+
+def learned_id(item: Item) -> str:
+    """Return the id of the reflection that an item is or becomes."""
+    return item.reflection_id if isinstance(item, Reflection) else reflection_id(item.playbook, item.trace_id)
+
+
+def earlier_ids(items: Iterable[Item]) -> dict[str, str]:
+    """Return what a file that was learned before ids were scoped by playbook is known by: see Tracker."""
+    return {
+        earlier_reflection_id(item.trace_id): learned_id(item)
+        for item in items
+        if not isinstance(item, Reflection)
+    }
+
+
+def outgoing(item: Item) -> Outgoing:
+    """Return the record of a trace or a reflection."""
+    if isinstance(item, Reflection):
+        return topics.REFLECTIONS.record(item)
+    if isinstance(item, Trace):
+        return topics.TRACES.record(item)
+    raise TypeError("a sample has to be answered first")

@@ -1,0 +1,40 @@
+"""Settings of batches."""
+
+from pydantic import Field
+
+from combee.settings.group import Group
+
+
+class BatchSettings(Group):
+    """When windows close and how a batch is cut (paper defaults: p = 2, k = ⌊√n⌋)."""
+
+    batch_size: int = Field(40, ge=1, le=2000, description="original reflections per batch")
+    copies: int = Field(2, ge=1, le=8, description="p: copies of each reflection")
+    method: str = Field(
+        "ace", min_length=1, description="how prompts are written and read: ace, gepa or one installed"
+    )
+    aggregate_tokens: int = Field(
+        32_000, ge=500, description="reflections or proposals that one aggregator call may read (tokens)"
+    )
+    carry: bool = Field(
+        True, description="pass on proposals that a combine neither used nor dropped by name (recorded)"
+    )
+    fan_in: int = Field(32, ge=2, description="children per node above level 0")
+    max_levels: int = Field(4, ge=2, le=4, description="levels of the scan tree at most")
+    max_wait_s: float = Field(30, gt=0, description="an unfilled window closes after this (s)")
+    max_span: int = Field(100_000, ge=1, description="records a window's oldest reflection may lag (records)")
+    max_batch_bytes: int = Field(8 << 20, ge=1 << 18, description="reflections per batch (bytes)")
+    max_group_bytes: int = Field(
+        700 << 10, ge=1 << 10, le=700 << 10, description="reflections per group (bytes)"
+    )
+    window_memory_bytes: int = Field(
+        64 << 20, ge=0, description="bodies held in memory by all windows (bytes)"
+    )
+    max_inflight_batches: int = Field(1, ge=1, le=16, description="unpublished batches per playbook")
+    batch_timeout_s: float = Field(900, gt=0, description="re-emit a batch without a version after this (s)")
+    batch_retries: int = Field(3, ge=0, description="re-emissions before a batch is closed degraded")
+    duplicate_horizon: int = Field(
+        2000,
+        ge=1,
+        description="how far back in 'batches' a repeat is recognised, per partition; a batch takes two (offsets)",
+    )

@@ -1,0 +1,34 @@
+"""Settings of the log."""
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, SecretStr
+
+from combee.settings.group import Group
+
+
+class KafkaSettings(Group):
+    """Where the log is and how its topics are laid out."""
+
+    bootstrap_servers: str | None = Field(None, description="Kafka brokers; empty: the embedded broker")
+    topic_prefix: str = Field(
+        "combee", pattern=r"^[A-Za-z0-9._-]{1,80}$", description="name space of all topics"
+    )
+    partitions: int = Field(
+        4, ge=1, description="partitions of the topics keyed by playbook; fixed at creation"
+    )
+    scan_partitions: int = Field(
+        8, ge=1, description="partitions of traces and scan topics; fixed at creation"
+    )
+    replication_factor: int = Field(1, ge=1, description="replicas of each topic")
+    session_timeout_s: float = Field(10, gt=0, description="a silent worker is replaced after this (s)")
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(
+        "PLAINTEXT", description="how to connect"
+    )
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = Field(
+        "SCRAM-SHA-512", description="with SASL_*"
+    )
+    sasl_username: str | None = Field(None, description="with SASL_*")
+    sasl_password: SecretStr | None = Field(None, description="with SASL_*; environment only")
+    ssl_cafile: Path | None = Field(None, description="CA certificates for SSL and SASL_SSL")

@@ -1,0 +1,102 @@
+"""Loading every setting once at start: flag over environment (``COMBEE_*``) over ``combee.toml`` over default."""
+
+import os
+from dataclasses import dataclass
+
+from pydantic import AliasChoices, ValidationError
+from pydantic_settings import SettingsError as UnparsedError
+
+from combee.settings.batch import BatchSettings
+from combee.settings.gateway import GatewaySettings
+from combee.settings.group import NAMED_BY, TOML_FILE, Group, SettingsError, file_values, stands_in
+from combee.settings.kafka import KafkaSettings
+from combee.settings.model import ModelSettings
+from combee.settings.playbook import PlaybookSettings
+from combee.settings.sizing import SizingSettings
+from combee.settings.spending import SpendSettings
+from combee.settings.worker import WorkerSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """All groups."""
+
+    kafka: KafkaSettings
+    model: ModelSettings
+    batch: BatchSettings
+    sizing: SizingSettings
+    playbook: PlaybookSettings
+    spend: SpendSettings
+    gateway: GatewaySettings
+    worker: WorkerSettings
+
+
+def environment() -> dict[str, str]:
+    """Return a copy of the environment, for child processes and for finding Java."""
+    return dict(os.environ)  # noqa: TID251 - the one place
+
+
+GROUPS: dict[str, type[Group]] = {
+    "kafka": KafkaSettings,
+    "model": ModelSettings,
+    "batch": BatchSettings,
+    "sizing": SizingSettings,
+    "playbook": PlaybookSettings,
+    "spend": SpendSettings,
+    "gateway": GatewaySettings,
+    "worker": WorkerSettings,
+}
+
+
+def load_settings(**flags: object) -> Settings:
+    """Read all settings once; ``flags`` (those that are not None) win over the environment and the file.
+
+    Raises
+    ------
+    SettingsError
+        If a value is wrong; the message names the variable.
+    """
+    given = {name: value for name, value in flags.items() if value is not None}
+    settings = Settings(**{name: _load(group, given) for name, group in GROUPS.items()})  # type: ignore[arg-type]
+    for group, address, secret in SENT_TO:
+        _check_address(GROUPS[group], address, secret, given)
+    return settings
+
+
+SENT_TO = (("model", "base_url", "api_key"), ("kafka", "bootstrap_servers", "sasl_password"))
+"""Group, address and the secret that goes there."""
+
+
+def _check_address(group: type[Group], address: str, secret: str, given: dict[str, object]) -> None:
+    """Refuse to send a secret of the environment where a file that merely lies in the working directory says."""
+    environment_values = {name: value for name, value in environment().items() if value}
+    if environment_values.get(NAMED_BY) or not stands_in(_names(group, secret), environment_values):
+        return
+    if address in given or stands_in(_names(group, address), environment_values):
+        return
+    if not stands_in(_names(group, address), file_values(None)):
+        return
+    raise SettingsError(
+        f"{address} stands in the working directory's {TOML_FILE}, and secrets of the environment are not sent where"
+        f" that says: set COMBEE_{address.upper()}, or name the file if it is yours: {NAMED_BY}={TOML_FILE}"
+    )
+
+
+def _names(group: type[Group], field: str) -> set[str]:
+    """Return the names by which a setting is given, in lower case."""
+    alias = group.model_fields[field].validation_alias
+    others = alias.choices if isinstance(alias, AliasChoices) else [f"combee_{field}"]
+    return {field, *(str(name).lower() for name in others)}
+
+
+def _load(group: type[Group], given: dict[str, object]) -> Group:
+    try:
+        return group(**{name: value for name, value in given.items() if name in group.model_fields})  # type: ignore[arg-type]
+    except ValidationError as error:
+        problems = "; ".join(
+            f"COMBEE_{'_'.join(map(str, problem['loc'])).upper()}: {problem['msg']}"
+            for problem in error.errors(include_url=False, include_input=False)
+        )
+        raise SettingsError(f"wrong setting: {problems} (environment or {TOML_FILE})") from error
+    except UnparsedError as error:
+        raise SettingsError(f"wrong setting: {error} (a table in the environment is JSON)") from error

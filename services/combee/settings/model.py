@@ -1,0 +1,26 @@
+"""Settings of the language model."""
+
+from pydantic import AliasChoices, Field, SecretStr
+
+from combee.settings.group import Group
+
+
+class ModelSettings(Group):
+    """Which model, and how hard it may be worked."""
+
+    model: str | None = Field(None, description="such as openai/gpt-4.1-mini, ollama/llama3 or a plain name")
+    base_url: str | None = Field(
+        None,
+        validation_alias=AliasChoices("base_url", "COMBEE_BASE_URL", "OPENAI_BASE_URL"),
+        description="any OpenAI-compatible server",
+    )
+    api_key: SecretStr | None = Field(
+        None,
+        validation_alias=AliasChoices("COMBEE_API_KEY", "OPENAI_API_KEY"),
+        description="environment only",
+    )
+    model_timeout_s: float = Field(120, gt=0, description="one model call (s)")
+    llm_concurrency: int = Field(8, ge=1, description="model calls at once per worker")
+    requests_per_minute: int | None = Field(None, ge=1, description="rate limit per worker")
+    tokens_per_minute: int | None = Field(None, ge=1, description="rate limit per worker")
+    max_output_tokens: int | None = Field(None, ge=1, description="asked of the model per call")

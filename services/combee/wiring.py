@@ -1,0 +1,154 @@
+"""The services, put together from ports and settings: the same on Kafka, in experiments and in tests.
+
+Nothing here knows Kafka, Faust or a server: ``compose`` brings them. A service is built first, so that its views can
+be watched, and then run; whatever runs beside it ends with it.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from contextlib import closing, suppress
+from typing import Any
+
+from combee.control.controller import Controller
+from combee.core.playbook.spend import UNCAPPED, SpendPolicy
+from combee.core.sizing.policy import SizingPolicy
+from combee.ports import Clock, LanguageModel, Log, TopicPartition
+from combee.publish.publisher import Publisher
+from combee.reflect.handler import ReflectHandler
+from combee.scan.handler import ScanHandler
+from combee.settings.batch import BatchSettings
+from combee.settings.methods import configured_method
+from combee.shuffle.shuffler import Shuffler
+from combee.worker.dead_letter_limiter import DeadLetterLimiter
+from combee.worker.loop import Loop
+from combee.worker.session import unless
+from combee_schemas import topics
+
+CURRENT_S = 60.0
+"""A view that takes longer to read is given up, and the session with it."""
+MAX_OPEN = 1_000
+"""Records that a service of an experiment or a test holds open; a worker has its own limit."""
+DELIVERED = (topics.REFLECTIONS.name, topics.COMMANDS.name)
+
+OnTurn = Callable[[], None]
+
+
+def no_hook(*_: object) -> None:
+    """Do nothing."""
+
+
+async def together(*work: Coroutine[Any, Any, None]) -> None:
+    """Run coroutines until one ends; the others are cancelled, its error is raised."""
+    tasks = [asyncio.create_task(coroutine) for coroutine in work]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    for task in done:
+        task.result()
+
+
+# ---- reflect and scan: they ask a model
+
+
+def build_reflect(
+    log: Log,
+    model: LanguageModel,
+    clock: Clock,
+    batch: BatchSettings,
+    limiter: DeadLetterLimiter | None = None,
+) -> ReflectHandler:
+    """Return the reflect service."""
+    return ReflectHandler(log, model, clock, configured_method(batch), limiter)
+
+
+def build_scan(
+    log: Log, model: LanguageModel, clock: Clock, limiter: DeadLetterLimiter | None = None
+) -> ScanHandler:
+    """Return the scan service; what shapes its prompts stands in the manifests."""
+    return ScanHandler(log, model, clock, limiter=limiter)
+
+
+async def run_handler(
+    log: Log,
+    handler: ReflectHandler | ScanHandler,
+    clock: Clock,
+    stop: asyncio.Event,
+    *,
+    max_open: int = MAX_OPEN,
+    drain_s: float = 0.0,
+    limiter: DeadLetterLimiter | None = None,
+    on_ready: OnTurn = no_hook,
+    on_turn: Callable[[Mapping[TopicPartition, int]], None] = no_hook,
+) -> None:
+    """Run the consume loop of a handler from when its view of the playbooks is current until ``stop``."""
+    view = handler.playbooks.view
+    loop = Loop(log, handler, clock, max_open=max_open, on_turn=on_turn, limiter=limiter)
+
+    async def consume() -> None:
+        with closing(loop.run(stop, drain_s=drain_s)) as work:
+            if await unless(stop, view.wait_current(CURRENT_S)):
+                on_ready()
+                await work
+
+    await together(consume(), view.run())
+
+
+# ---- shuffle: something delivers to it
+
+
+def build_shuffle(log: Log, clock: Clock, batch: BatchSettings, spending: SpendPolicy = UNCAPPED) -> Shuffler:
+    """Return the shuffle service."""
+    return Shuffler(log, clock, batch, spending)
+
+
+async def run_shuffle(shuffler: Shuffler, delivery: Coroutine[Any, Any, None]) -> None:
+    """Run the shuffle service with what delivers its records: a Faust app, or ``delivery_without_faust``."""
+    await together(delivery, shuffler.playbooks.view.run(), shuffler.sizes.run())
+
+
+async def delivery_without_faust(
+    log: Log, shuffler: Shuffler, partitions: Iterable[int], *, look_s: float | None = None
+) -> None:
+    """Deliver as Faust does, everything and in order per partition; the windows are looked at every ``look_s``."""
+
+    async def deliver(topic: str) -> None:
+        async for records in log.follow(topic):
+            for record in records or ():
+                await shuffler.deliver(record)
+
+    async def turn() -> None:
+        await shuffler.assign(partitions)
+        while True:
+            shuffler.wake.clear()
+            await shuffler.turn()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(look_s):
+                    await shuffler.wake.wait()
+
+    await together(turn(), *map(deliver, DELIVERED))
+
+
+# ---- publish
+
+
+def build_publish(
+    log: Log, clock: Clock, *, budget_tokens: int, spending: SpendPolicy = UNCAPPED
+) -> Publisher:
+    """Return the publish service; its ``session`` runs it."""
+    return Publisher(log, clock, budget_tokens=budget_tokens, spending=spending)
+
+
+# ---- control
+
+
+def build_control(log: Log, clock: Clock, policy: SizingPolicy) -> Controller:
+    """Return the control service."""
+    return Controller(log, clock, policy)
+
+
+async def run_control(controller: Controller, stop: asyncio.Event, on_turn: OnTurn = no_hook) -> None:
+    """Run the control service until ``stop``."""
+    await together(controller.session(stop, on_turn), controller.playbooks.view.run(), controller.sizes.run())
