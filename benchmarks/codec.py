@@ -1,4 +1,4 @@
-"""The codec's share of the processor time of a deployment's services (docs/adr/0014)."""
+"""The codec's share of the processor time of a deployment's services (docs/design/adr/0014-codec.md)."""
 
 import time
 from collections import Counter

@@ -15,6 +15,7 @@ import pytest
 import stamina
 
 import combee
+import combee_schemas
 from combee.cli.learn.learning import Learning
 from combee.control.controller import Controller
 from combee.core.formats.intake import Sample
@@ -61,6 +62,7 @@ FATES: Mapping[str, str] = {
     "UnusableReplyError": "poison",
     "FatalError": "fatal",
     "ConfigurationError": "fatal",
+    "NewerVersionError": "fatal",
     "SettingsError": "fatal",
     "EmbeddedKafkaError": "fatal",
     "BrokerStartError": "fatal",
@@ -88,7 +90,8 @@ CLASS = re.compile(r"^class (\w+)\(([\w, ]+)\):", re.MULTILINE)
 
 def errors() -> dict[str, set[str]]:
     """Return every error of ours, however deep, with all that it descends from."""
-    sources = (path.read_text() for path in Path(str(combee.__file__)).parent.rglob("*.py"))
+    roots = (Path(str(one.__file__)).parent for one in (combee, combee_schemas))
+    sources = (path.read_text() for root in roots for path in root.rglob("*.py"))
     classes = (found for text in sources for found in CLASS.findall(text))
     bases = {name: set(above.split(", ")) for name, above in classes}
     found: dict[str, set[str]] = {"CombeeError": set()}

@@ -22,6 +22,7 @@ from combee_schemas.scan import Group, Operation, OperationKind, Update
 from support import ledger
 from support.clock import ManualClock
 from support.deployment import DEADLINE_S, Deployment
+from support.flat import flat
 from support.ledger import (
     NAME,
     batch_of,
@@ -144,14 +145,8 @@ async def test_what_rests_on_an_entry_that_vanished_meanwhile_is_dropped_and_the
 
 def update(sequence: int, *operations: Operation) -> Update:
     plan = {"batch_id": f"b{sequence}", "playbook": NAME, "sequence": sequence, "widths": (1,)}
-    return Update.model_validate(
-        {
-            "plan": {**plan, "base_version": 1, "reflections": 1},
-            "node_id": "n",
-            "status": "ok",
-            "operations": operations,
-        }
-    )
+    whole = {**plan, "base_version": 1, "reflections": 1}
+    return flat(Update, plan=whole, node_id="n", status="ok", operations=operations)
 
 
 async def test_a_stuck_batch_is_emitted_again_while_later_ones_wait_and_no_call_is_paid_twice() -> None:
@@ -276,7 +271,7 @@ STEPS = st.lists(st.sampled_from(["publish", "apply", "restart", "command"]), mi
 @given(limit=st.integers(1, 4), steps=STEPS)
 def test_no_batch_is_ever_staler_than_the_batches_in_flight_allow(limit: int, steps: list[str]) -> None:
     made = asyncio.run(story(limit, steps))
-    stale = [one.sequence - 1 - one.base_sequence for one in made]
+    stale = [one.plan.staleness for one in made]
     assert all(0 <= one < limit for one in stale)
 
 
