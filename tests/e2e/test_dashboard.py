@@ -19,6 +19,7 @@ from combee.adapters.memory import MemoryLog
 from combee.clock import SystemClock
 from combee.compose import FRONTS, ROLES
 from combee.core.formats.items import outgoing
+from combee.core.identity import batch_id
 from combee.dashboard import mount
 from combee.gateway.app import build
 from combee.gateway.context import Context, context_of
@@ -26,9 +27,10 @@ from combee.gateway.server import serve
 from combee.ports import Outgoing, TransientError
 from combee.settings.loading import load_settings
 from combee_schemas.playbook import ACE_SECTIONS, Entry
-from combee_schemas.topics import HISTORY, REFLECTIONS
+from combee_schemas.topics import BATCHES, HISTORY, REFLECTIONS
 from support.broker import Broker
 from support.gateway import ADMIN, CONFIGURED, READER, WRITER, GuardedLog, published, publishing, version
+from support.pictures import MANIFEST
 from support.running import Running, running_stack, traces
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -269,6 +271,7 @@ async def test_keys_keep_others_out_what_is_chosen_survives_a_reload_and_what_is
                 await look_through_a_long_playbook(page, base)
                 await search_everything(page, base)
                 await choose_a_theme(page)
+                await see_one_batch_after_another(page, base, log)
                 publisher = asyncio.create_task(publishing(log))
                 await give_commands(page, base, context)
                 publisher.cancel()
@@ -346,6 +349,23 @@ async def ask_for_a_key(page: Page, base: str) -> None:
     await page.goto(f"{base}playbook?name={PLAYBOOK}")
     await page.get_by_role("button", name="Roll back").click()
     await expect(page.get_by_role("dialog")).to_be_visible(timeout=PATIENCE_MS)
+    await expect(page.locator("[class*=-enter-active]")).to_have_count(0, timeout=PATIENCE_MS)  # it fades in
+
+
+async def see_one_batch_after_another(page: Page, base: str, log: MemoryLog) -> None:
+    """See the tree of a batch give way to that of the next one, which has another shape."""
+    await page.goto(f"{base}batches")
+    for sequence, widths in ((1, (6, 2, 1)), (2, (3, 1)), (3, (9, 3, 1))):
+        again = {"sequence": sequence, "widths": widths, "batch_id": batch_id(MANIFEST.playbook, sequence)}
+        await log.produce(BATCHES.record(MANIFEST.model_copy(update=again)))
+        if sequence > 1:
+            before = version(
+                MANIFEST.playbook, sequence - 1, batch_id=batch_id(MANIFEST.playbook, sequence - 1)
+            )
+            await published(log, before)
+        levels = " → ".join(map(str, widths))
+        tree = page.get_by_role("img", name=f"A tree of {sum(widths)} model calls in levels of {levels}")
+        await expect(tree.locator("svg text", has_text="…")).to_have_count(widths[0], timeout=PATIENCE_MS)
 
 
 async def give_commands(page: Page, base: str, context: Context) -> None:

@@ -72,6 +72,8 @@ class Drawn:
 
     options: Options
     words: str
+    shape: str = ""
+    """A drawing of another shape is begun anew: changed into it, the library's tree loses nodes."""
 
 
 def flow(stages: Iterable[Stage]) -> Drawn:
@@ -86,25 +88,16 @@ def flow(stages: Iterable[Stage]) -> Drawn:
     axes = {"xAxis": _axis(columns), "yAxis": _axis(rows) | {"inverse": True}}
     turned = {"xAxis": _axis(rows), "yAxis": _axis(columns) | {"inverse": True}}
     grid: Options = {"left": 60, "right": 60, "top": 40, "bottom": 66}
-    options: Options = {
-        "animation": False,
-        "grid": grid,
-        **axes,
-        "series": [
-            series | wide | {"links": main + aside, "edgeSymbol": ["none", "arrow"], "edgeSymbolSize": 9}
-        ],
-        "media": [
-            {
-                "query": {"maxWidth": NARROW_PX},
-                "option": {
-                    "grid": {"left": 30, "right": 30, "top": 24, "bottom": 24},
-                    **turned,
-                    "series": [tall | {"links": main}],
-                },
-            },
-            {"option": {"grid": grid, **axes, "series": [wide | {"links": main + aside}]}},
-        ],
-    }
+    links: Options = {"links": main + aside, "edgeSymbol": ["none", "arrow"], "edgeSymbolSize": 9}
+    options = _responsive(
+        {"animation": False, "grid": grid, **axes, "series": [series | wide | links]},
+        wide={"grid": grid, **axes, "series": [wide | {"links": main + aside}]},
+        narrow={
+            "grid": {"left": 30, "right": 30, "top": 24, "bottom": 24},
+            **turned,
+            "series": [tall | {"links": main}],
+        },
+    )
     cards = (card(one) for one in found.values())
     told = "; ".join(f"{one.name}: {one.rate} {one.lag}".strip() for one in cards)
     return Drawn(options, f"The flow of records. {told}")
@@ -216,22 +209,29 @@ def tree(batch: LiveBatch) -> Drawn:
         "lineStyle": {"color": EDGE, "width": 1.5, "curveness": 0.5},
         "label": _mark(size),
     }
-    options: Options = {
-        "animation": False,
-        "tooltip": {"renderMode": "richText", "formatter": "{b}", "confine": True},
-        "series": [series],
-        "media": [
-            {
-                "query": {"maxWidth": NARROW_PX},
-                "option": {"series": [{"symbolSize": narrow, "label": _mark(narrow)}]},
-            },
-            {"option": {"series": [{"symbolSize": size, "label": _mark(size)}]}},
-        ],
-    }
+    options = _responsive(
+        {
+            "animation": False,
+            "tooltip": {"renderMode": "richText", "formatter": "{b}", "confine": True},
+            "series": [series],
+        },
+        wide={"series": [{"symbolSize": size, "label": _mark(size)}]},
+        narrow={"series": [{"symbolSize": narrow, "label": _mark(narrow)}]},
+    )
     counts = {kind: sum(kind_of(node, is_over=is_over) == kind for node in batch.nodes) for kind in KINDS}
     told = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
     levels = " → ".join(map(str, batch.widths))
-    return Drawn(options, f"A tree of {len(batch.nodes)} model calls in levels of {levels}: {told}")
+    return Drawn(
+        options, f"A tree of {len(batch.nodes)} model calls in levels of {levels}: {told}", batch.batch_id
+    )
+
+
+def _responsive(base: Options, *, wide: Options, narrow: Options) -> Options:
+    """Return options that follow the width of the page."""
+    return {
+        "baseOption": base,
+        "media": [{"query": {"maxWidth": NARROW_PX}, "option": narrow}, {"option": wide}],
+    }
 
 
 def _mark(size: int) -> Options:

@@ -26,6 +26,13 @@ ROW = """
   </div>
 </div>
 """
+SCROLL = """(async () => {
+  for (let tries = 0; tries < 100; tries++) {
+    const list = getElement(%(list)d);
+    if (list?.$props?.items?.length > %(row)d) return list.scrollTo(%(row)d, "start-force");
+    await new Promise(resolve => setTimeout(resolve, 100));
+  }
+})()"""
 
 
 class Listing:
@@ -49,5 +56,5 @@ class Listing:
         self._element.update()
 
     def scroll_to(self, row: int) -> None:
-        """Bring a row to the top."""
-        self._element.run_method("scrollTo", row, "start-force")
+        """Bring a row to the top, as soon as the browser has it: parts of a page arrive one after the other."""
+        ui.run_javascript(SCROLL % {"list": self._element.id, "row": row})

@@ -24,7 +24,7 @@ a.nav[aria-current] { background: #3a414d; color: #fff; box-shadow: inset 0 -2px
 .page h2 { font-size: 16px; font-weight: 600; margin: 20px 0 2px; line-height: 1.3; overflow-wrap: anywhere; }
 .page, .q-dialog, .q-menu { --q-primary: #1f66d0; }
 .body--dark .page, .body--dark .q-dialog, .body--dark .q-menu { --q-primary: #86b4ff; }
-.body--dark .q-btn.bg-primary { color: #121212 !important; }
+.body--dark .q-dialog .q-btn.bg-primary { --q-primary: #1f66d0; }
 .q-dialog .title { font-size: 17px; font-weight: 600; } .q-dialog .wide { width: min(1000px, 94vw); max-width: 94vw; }
 .edited textarea { font-family: ui-monospace, monospace; font-size: 13px; height: 55vh !important; }
 .wrong { color: #b3261e; } .body--dark .wrong { color: #ff9c94; } .wrong:empty { display: none; }
@@ -33,6 +33,7 @@ a.nav[aria-current] { background: #3a414d; color: #fff; box-shadow: inset 0 -2px
 .page a:not(:hover) { text-decoration-color: rgba(79,143,247,.4); }
 .q-table a { color: #2f6fd0; text-decoration: underline; }
 .body--dark .q-table a, .body--dark .page a { color: #7fb0ff; }
+.q-field .q-field__focusable-action { opacity: 1; color: inherit; }
 .quiet { opacity: .76; font-size: 13px; overflow-wrap: anywhere; }
 .unreadable { color: #20242b; background: #f5b942; border-radius: 10px; padding: 4px 10px; white-space: pre-line; }
 .told { display: flex; flex-direction: column; gap: 2px; }

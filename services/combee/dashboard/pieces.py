@@ -7,7 +7,6 @@ from copy import deepcopy
 from nicegui import ui
 
 from combee.core.live.values import LiveBatch
-from combee.dashboard.charts import Options
 from combee.dashboard.graphs import Drawn, tree
 from combee.dashboard.views import KINDS, Row, headline
 from combee.gateway.context import Context
@@ -102,22 +101,32 @@ class Graph:
     """A drawing that changes; what is on it is also said in words, and in a table beside it."""
 
     def __init__(self, kind: str) -> None:
-        self._drawn = ui.echart({}, renderer="svg").classes(f"graph {kind}").props("role=img")
-        self._shown: Options = {}
+        self._kind = kind
+        self._place = ui.element("div").classes("w-full")
+        self._shown: Drawn | None = None
+        self._chart: ui.echart | None = None
 
     def set_visibility(self, *, shown: bool) -> None:
         """Show it or hide it."""
-        self._drawn.set_visibility(shown)
+        self._place.set_visibility(shown)
 
     def show(self, drawn: Drawn) -> None:
         """Draw it anew, if it is another one."""
-        if self._shown == drawn.options:
+        if self._shown == drawn:
             return
-        self._shown = drawn.options
-        self._drawn.props["aria-label"] = drawn.words
-        self._drawn.options.clear()
-        self._drawn.options.update(deepcopy(drawn.options))
-        self._drawn.update()
+        options = deepcopy(drawn.options)
+        if self._chart is None or self._shown is None or self._shown.shape != drawn.shape:
+            self._place.clear()
+            with self._place:
+                self._chart = (
+                    ui.echart(options, renderer="svg").classes(f"graph {self._kind}").props("role=img")
+                )
+        else:
+            self._chart.options.clear()
+            self._chart.options.update(options)
+        self._chart.props["aria-label"] = drawn.words
+        self._chart.update()
+        self._shown = drawn
 
 
 class BatchTree:

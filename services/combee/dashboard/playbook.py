@@ -195,12 +195,16 @@ def _counted(listed: EntryList, found: Playbook, *, is_filtered: bool, only: boo
     return "The words are the same as in the version before." if only else "This version has no entries."
 
 
-def _about(version: Playbook) -> str:
-    batch = kept = ""
-    if version.batch and version.origin == "batch":
-        batch = f", batch {version.batch_sequence} of {version.reflections} reflections"
-        kept = f", retention {percent(version.batch.retention[-1])}" if version.batch.retention else ""
-    by = f" by {version.issued_by}" if version.issued_by else ""
-    when = moment(version.created_at_ms)
-    count = f"{len(version.entries)} {'entry' if len(version.entries) == 1 else 'entries'}"
-    return f"{when} UTC, from {version.origin}{by}{batch}, {count}{kept}"
+def _about(found: Playbook) -> str:
+    batch = (
+        f", batch {found.batch_sequence} of {found.reflections} reflections"
+        if found.origin == "batch"
+        else ""
+    )
+    by = f" by {found.issued_by}" if found.issued_by else ""
+    kept = (
+        f", retention {percent(found.retention[-1])}" if found.origin == "batch" and found.retention else ""
+    )
+    when = moment(found.created_at_ms)
+    count = f"{len(found.entries)} {'entry' if len(found.entries) == 1 else 'entries'}"
+    return f"{when} UTC, from {found.origin}{by}{batch}, {count}{kept}"

@@ -121,8 +121,7 @@ class _Lessons:
             if place.is_deleted:
                 return  # a newer picture took its place meanwhile
             known = [self._quoted[key][one] for one in reversed(entry.evidence) if one in self._quoted[key]]
+            said = dict.fromkeys(redacted(one.key_insight or one.reasoning) for one in known)
             with place:
-                for reflection in known[:QUOTED]:
-                    said = redacted(reflection.key_insight or reflection.reasoning)
-                    if said:
-                        ui.label(shorten(said, SHORT, placeholder=" …")).classes("quiet quote")
+                for text in [one for one in said if one][:QUOTED]:
+                    ui.label(shorten(text, SHORT, placeholder=" …")).classes("quiet quote")

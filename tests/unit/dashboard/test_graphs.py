@@ -48,7 +48,7 @@ def test_an_edge_is_coloured_while_records_go_along_it_and_a_topic_says_what_wai
             Stage(name="updates", offsets=1),
         ]
     )
-    (series,) = drawn.options["series"]
+    (series,) = drawn.options["baseOption"]["series"]
     flowing = {
         (one["source"], one["target"]) for one in series["links"] if "flowing" in one["lineStyle"]["color"]
     }
@@ -66,7 +66,7 @@ def test_an_edge_is_coloured_while_records_go_along_it_and_a_topic_says_what_wai
 
 
 def test_a_batch_is_drawn_as_its_tree_with_a_shape_and_a_mark_for_what_went_wrong() -> None:
-    (root,) = graphs.tree(batch(6, 2, 1)).options["series"][0]["data"]
+    (root,) = graphs.tree(batch(6, 2, 1)).options["baseOption"]["series"][0]["data"]
     assert below(root) == [[[], [], []], [[], [], []]]
     leaves = [leaf for middle in root["children"] for leaf in middle["children"]]
     assert [leaf["symbol"] for leaf in leaves] == ["circle", "rect", *["circle"] * 4]
@@ -77,6 +77,6 @@ def test_a_batch_is_drawn_as_its_tree_with_a_shape_and_a_mark_for_what_went_wron
 
 
 def test_nodes_get_smaller_where_there_are_many_and_then_have_no_room_for_a_mark() -> None:
-    series = [graphs.tree(batch(width, 1)).options["series"][0] for width in (3, 50, 100, 5000)]
+    series = [graphs.tree(batch(width, 1)).options["baseOption"]["series"][0] for width in (3, 50, 100, 5000)]
     assert [one["symbolSize"] for one in series] == [22, 15, 9, 3]
     assert [one["label"]["show"] for one in series] == [True, True, False, False]
