@@ -248,19 +248,25 @@ class History:
             start = area.next_start(version)
             is_first = True
             async with aclosing(self.between(name, start, area.high)) as versions:
-                async for found in versions:
-                    known.offsets[found.version] = found.history_offset
-                    if found.version == version:
-                        self._keep(name, version, found)
-                        return found
-                    if found.version > version:
+                async for other_version in versions:
+                    known.offsets[other_version.version] = other_version.history_offset
+                    if other_version.version == version:
+                        self._keep(name, version, other_version)
+                        return other_version
+                    if other_version.version > version:
                         if not is_first:
                             return None
-                        area.above, area.high = (found.version, found.history_offset), start
+                        area.above, area.high = (other_version.version, other_version.history_offset), start
                         break
                     is_first = False
-                    area.below, area.low = (found.version, found.history_offset), found.history_offset + 1
-                    if version - found.version > SPAN or found.history_offset - start > 2 * SPAN:
+                    area.below, area.low = (
+                        (other_version.version, other_version.history_offset),
+                        other_version.history_offset + 1,
+                    )
+                    if (
+                        version - other_version.version > SPAN
+                        or other_version.history_offset - start > 2 * SPAN
+                    ):
                         break
                 else:
                     area.high = start if is_first else area.low

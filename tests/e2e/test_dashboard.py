@@ -29,6 +29,7 @@ from combee.settings.loading import load_settings
 from combee_schemas.playbook import ACE_SECTIONS, Entry
 from combee_schemas.topics import BATCHES, HISTORY, REFLECTIONS
 from support.broker import Broker
+from support.flat import changed
 from support.gateway import ADMIN, CONFIGURED, READER, WRITER, GuardedLog, published, publishing, version
 from support.pictures import MANIFEST
 from support.running import Running, running_stack, traces
@@ -356,11 +357,15 @@ async def see_one_batch_after_another(page: Page, base: str, log: MemoryLog) -> 
     """See the tree of a batch give way to that of the next one, which has another shape."""
     await page.goto(f"{base}batches")
     for sequence, widths in ((1, (6, 2, 1)), (2, (3, 1)), (3, (9, 3, 1))):
-        again = {"sequence": sequence, "widths": widths, "batch_id": batch_id(MANIFEST.playbook, sequence)}
-        await log.produce(BATCHES.record(MANIFEST.model_copy(update=again)))
+        again = {
+            "sequence": sequence,
+            "widths": widths,
+            "batch_id": batch_id(MANIFEST.plan.playbook, sequence),
+        }
+        await log.produce(BATCHES.record(changed(MANIFEST, **again)))
         if sequence > 1:
             before = version(
-                MANIFEST.playbook, sequence - 1, batch_id=batch_id(MANIFEST.playbook, sequence - 1)
+                MANIFEST.plan.playbook, sequence - 1, batch_id=batch_id(MANIFEST.plan.playbook, sequence - 1)
             )
             await published(log, before)
         levels = " → ".join(map(str, widths))

@@ -71,10 +71,10 @@ class Learnt:
     def _retention(self) -> Numbers:
         """Return the audit's shares over all reflections: after the groups, after the root, in the playbook."""
         batches = self._batches()
-        total = sum(one.plan.reflections for one in batches)
+        total = sum(batch.plan.reflections for batch in batches)
         places = {"kept_by_groups": 0, "kept_by_root": -2, "kept": -1}
         return {
-            name: sum(one.retention[place] * one.plan.reflections for one in batches) / total
+            name: sum(batch.retention[place] * batch.plan.reflections for batch in batches) / total
             for name, place in places.items()
         }
 

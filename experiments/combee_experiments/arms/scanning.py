@@ -32,7 +32,10 @@ class Scan:
         self._plan: Plan = batch.plan
         first = batch.members[0].offset
         self._groups = [
-            tuple(GroupMember(offset=one.offset, reflection=bodies[one.offset - first]) for one in members)
+            tuple(
+                GroupMember(offset=member.offset, reflection=bodies[member.offset - first])
+                for member in members
+            )
             for members in arm.dealt(batch)
         ]
 

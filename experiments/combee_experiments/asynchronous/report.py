@@ -44,7 +44,9 @@ def report_on(setup: Setup, data: Data, measured: Measured) -> Report:
     return Report(
         tables=tuple(_table(f"{data.name}: {agents} agents at once", found) for agents, found in fleets),
         verdicts=tuple(
-            one for agents, found in fleets for one in _verdicts(f"{data.name}, {agents} agents", found)
+            verdict
+            for agents, found in fleets
+            for verdict in _verdicts(f"{data.name}, {agents} agents", found)
         ),
         panels=tuple(_panel(f"{data.name}, {agents} agents", found) for agents, found in fleets),
         remarks=(TIMES, MODES, STALE, HARMLESS, OPEN) if setup.simulated else (REAL, MODES, STALE, OPEN),

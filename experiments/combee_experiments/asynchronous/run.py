@@ -52,11 +52,11 @@ class Run:
 
     def numbers(self) -> dict[str, float]:
         """Return times, in seconds, and staleness, in versions and in batches."""
-        at = {one.batch_sequence: one.version for one in self.versions}
-        members = [(batch, one.reflection_id) for batch in self.batches for one in batch.members]
+        at = {version.batch_sequence: version.version for version in self.versions}
+        members = [(batch, member.reflection_id) for batch in self.batches for member in batch.members]
         behind = [at[batch.plan.sequence] - 1 - self.shown[name] for batch, name in members]
-        stale = [one.plan.staleness for one in self.batches]
-        usage = sum((one.usage for one in self.versions), Usage())
+        stale = [batch.plan.staleness for batch in self.batches]
+        usage = sum((version.usage for version in self.versions), Usage())
         return {
             "seconds": self._applied_s(1.0),
             "most_s": self._applied_s(MOST),
@@ -73,7 +73,7 @@ class Run:
 
     def _applied_s(self, share: float) -> float:
         """Return after how long versions held this share of all reflections."""
-        held = list(accumulate(one.reflections for one in self.versions))
+        held = list(accumulate(version.reflections for version in self.versions))
         pairs = zip(self.versions, held, strict=True)
         return next((v.created_at_ms - self.started_ms) / 1000 for v, n in pairs if n >= share * held[-1])
 

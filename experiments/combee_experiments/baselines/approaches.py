@@ -54,8 +54,8 @@ def whole(texts: Sequence[str], usage: Usage) -> Learned:
 
 def top_k(reflections: Sequence[Reflection], k: int) -> Learned:
     """Keep the raw reflections; an agent gets the k whose insight is most like its question (no model call)."""
-    insights = [default_process(one.key_insight) for one in reflections]
-    raw = ["\n".join(getattr(one, name) for name in LESSON_FIELDS) for one in reflections]
+    insights = [default_process(reflection.key_insight) for reflection in reflections]
+    raw = ["\n".join(getattr(reflection, name) for name in LESSON_FIELDS) for reflection in reflections]
 
     def given(question: str) -> Playbook:
         query = default_process(question[-QUERY_CHARS:])
@@ -121,7 +121,7 @@ SCHEMA: dict[str, Any] = {
 
 def summarise_reflections(reflections: Sequence[Reflection], before: Sequence[str] = ()) -> Prompt:
     """Ask for one summary of reflections, and of the lines of an earlier summary if there is one."""
-    texts = [one.model_dump(include=set(LESSON_FIELDS)) for one in reflections]
+    texts = [reflection.model_dump(include=set(LESSON_FIELDS)) for reflection in reflections]
     told = [{name: text for name, text in one.items() if text} for one in texts]
     return _ask([{"content": line} for line in before] + told)
 

@@ -42,7 +42,7 @@ def report_on(setup: Setup, data: Data, measured: Measured) -> Report:
     table = Table(
         title=f"{data.name}: what each approach keeps, and what it costs",
         columns=COLUMNS,
-        rows=tuple(_row(found) for found in _ways(measured)),
+        rows=tuple(_row(way) for way in _ways(measured)),
         note=COUNTED,
     )
     remarks = (RETRIEVAL, SUMMARIES, READERS) if setup.simulated else (RETRIEVAL,)
@@ -69,8 +69,8 @@ def _verdicts(data: Data, measured: Measured) -> Iterator[Verdict]:
     """Decide, for each batch size, whether any other approach makes agents better."""
     for size in measured.where(ADAPTIVE.name).values("batch_size"):
         ours = measured.where(ADAPTIVE.name, batch_size=size).spread("accuracy")
-        others = [one for one in _ways(measured) if one.values("batch_size")[0] in (size, ALL)]
-        rivals = [one for one in others if not one.arms()[0].startswith("Combee")]
+        others = [way for way in _ways(measured) if way.values("batch_size")[0] in (size, ALL)]
+        rivals = [other for other in others if not other.arms()[0].startswith("Combee")]
         best = max(rivals, key=lambda one: one.spread("accuracy").mean)
         its = best.spread("accuracy")
         yield Verdict(
@@ -86,22 +86,22 @@ def _ways(measured: Measured) -> list[Measured]:
     return [measured.where(arm, batch_size=size) for arm, size in ways]
 
 
-def _row(found: Measured) -> tuple[str, ...]:
-    size = int(found.values("batch_size")[0])
+def _row(measured: Measured) -> tuple[str, ...]:
+    size = int(measured.values("batch_size")[0])
     return (
-        found.arms()[0],
+        measured.arms()[0],
         str(size) if size else "–",
-        found.spread("lessons").told(),
-        found.spread("accuracy").told(2),
-        *(found.spread(name).told(0) for name in ("calls", "tokens_in", "tokens_out", "stored")),
-        found.spread("prompt_tokens").told(0),
+        measured.spread("lessons").told(),
+        measured.spread("accuracy").told(2),
+        *(measured.spread(name).told(0) for name in ("calls", "tokens_in", "tokens_out", "stored")),
+        measured.spread("prompt_tokens").told(0),
     )
 
 
 def _panel(data: Data, measured: Measured) -> Panel:
     series: dict[str, list[tuple[float, Spread]]] = {}
-    for found in _ways(measured):
-        place = found.spread("prompt_tokens").mean
-        series.setdefault(found.arms()[0], []).append((place, found.spread("accuracy")))
+    for way in _ways(measured):
+        place = way.spread("prompt_tokens").mean
+        series.setdefault(way.arms()[0], []).append((place, way.spread("accuracy")))
     points = tuple(Series(name=name, points=tuple(some), style="points") for name, some in series.items())
     return Panel(title=data.name, x="prompt tokens per question", y="accuracy", series=points, log_x=True)

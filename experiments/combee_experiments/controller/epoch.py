@@ -41,11 +41,11 @@ class Epoch:
     @property
     def seconds(self) -> float:
         """All of it, on the loop's clock."""
-        return sum(one.delay_s for one in self.iterations)
+        return sum(iteration.delay_s for iteration in self.iterations)
 
     def delay_of(self, batch_size: int) -> float:
         """Return what a full iteration of this size took on average: the paper's d(b)."""
-        return fmean(one.delay_s for one in self.iterations if one.batch_size == batch_size)
+        return fmean(iteration.delay_s for iteration in self.iterations if iteration.batch_size == batch_size)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -78,12 +78,12 @@ def rivals(choice: Point, points: Sequence[Point]) -> tuple[Rival, ...]:
     """Return the points that beat a choice, and those that may: none of the former if it lies on the front."""
     compared = (
         Rival(
-            name=one.name,
-            delay_s=Difference.of(one.delay_s, choice.delay_s),
-            accuracy=Difference.of(one.accuracy, choice.accuracy),
-            beats=one.beats(choice),
+            name=point.name,
+            delay_s=Difference.of(point.delay_s, choice.delay_s),
+            accuracy=Difference.of(point.accuracy, choice.accuracy),
+            beats=point.beats(choice),
         )
-        for one in points
+        for point in points
     )
     return tuple(one for one in compared if one.beats or _may_beat(one))
 
@@ -96,5 +96,5 @@ def _may_beat(rival: Rival) -> bool:
 
 def front(points: Sequence[Point]) -> tuple[Point, ...]:
     """Return the points that none beats on the means, fastest first."""
-    best = (one for one in points if not any(other.beats(one) for other in points))
+    best = (point for point in points if not any(other.beats(point) for other in points))
     return tuple(sorted(best, key=lambda one: one.delay_s.mean))

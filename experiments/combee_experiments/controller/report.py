@@ -55,7 +55,7 @@ def report_on(setup: Setup, data: Data, measured: Measured) -> Report:
             *(_sweep(f"{data.name}, {way}: fixed batch sizes", found) for way, found in ways),
             *_published(data),
         ),
-        verdicts=tuple(one for way, found in ways for one in verdicts(f"{data.name}, {way}", found)),
+        verdicts=tuple(verdict for way, found in ways for verdict in verdicts(f"{data.name}, {way}", found)),
         panels=tuple(_panel(f"{data.name}, {way}", found) for way, found in ways),
         remarks=(TIMES if setup.simulated else REAL, EPOCHS, ARMS, NOISY),
     )
@@ -104,7 +104,7 @@ def _published(data: Data) -> Iterator[Table]:
 def _panel(title: str, measured: Measured) -> Panel:
     swept = measured.where(FIXED)
     sizes = [swept.where(batch_size=size) for size in swept.values("batch_size")]
-    line = tuple((one.spread("seconds").mean, one.spread("accuracy")) for one in sizes)
+    line = tuple((size.spread("seconds").mean, size.spread("accuracy")) for size in sizes)
     chosen = tuple(
         Series(name=arm, points=((found.spread("seconds").mean, found.spread("accuracy")),), style="points")
         for arm, found in arms(measured)

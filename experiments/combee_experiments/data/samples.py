@@ -128,7 +128,7 @@ def kind_of(samples: Sequence[Sample]) -> Kind:
         ("formula", FORMULA.search),
         ("finer", _TAGGING.search),
     )
-    return next((kind for kind, sign in signs if all(sign(one.question) for one in samples)), "text")
+    return next((kind for kind, sign in signs if all(sign(sample.question) for sample in samples)), "text")
 
 
 def subset(samples: Sequence[Sample], count: int | None, seed: int) -> tuple[Sample, ...]:

@@ -70,10 +70,10 @@ def joined(parts: Iterable[Report]) -> Report:
     """Return the reports on several sets of data as one; a remark that all make is made once."""
     found = tuple(parts)
     return Report(
-        tables=tuple(one for part in found for one in part.tables),
-        verdicts=tuple(one for part in found for one in part.verdicts),
-        panels=tuple(one for part in found for one in part.panels),
-        remarks=tuple(dict.fromkeys(one for part in found for one in part.remarks)),
+        tables=tuple(table for part in found for table in part.tables),
+        verdicts=tuple(verdict for part in found for verdict in part.verdicts),
+        panels=tuple(panel for part in found for panel in part.panels),
+        remarks=tuple(dict.fromkeys(remark for part in found for remark in part.remarks)),
     )
 
 
@@ -85,7 +85,7 @@ def markdown(table: Table) -> str:
 
 
 def _row(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(one.replace("|", r"\|") for one in cells) + " |"
+    return "| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |"
 
 
 def told(verdict: Verdict) -> str:

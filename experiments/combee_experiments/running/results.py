@@ -52,8 +52,8 @@ def as_json(name: str, setup: Setup, measured: Measured, report: Report) -> dict
         "experiment": name,
         **summary(setup),
         "environment": environment(),
-        "verdicts": [{**asdict(one), "verdict": one.word} for one in report.verdicts],
-        "tables": [asdict(one) for one in report.tables],
+        "verdicts": [{**asdict(verdict), "verdict": verdict.word} for verdict in report.verdicts],
+        "tables": [asdict(table) for table in report.tables],
         "remarks": list(report.remarks),
         "cells": [{**cell.as_json(), "numbers": dict(numbers)} for cell, numbers in measured],
     }

@@ -117,7 +117,7 @@ def parse_seeds(text: str) -> tuple[int, ...]:
         if dash:
             seeds = tuple(range(int(first), int(last) + 1))
         elif "," in text:
-            seeds = tuple(dict.fromkeys(int(one) for one in text.split(",")))
+            seeds = tuple(dict.fromkeys(int(part) for part in text.split(",")))
         else:
             seeds = tuple(range(int(text)))
     except ValueError:

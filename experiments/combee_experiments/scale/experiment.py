@@ -54,7 +54,7 @@ WHOLE = [name for name, tree in TREES.items() if tree.most == WIDE]
 def cells(setup: Setup) -> Iterator[Cell]:
     """Every tree at every size, on lessons that stay as many and on lessons that grow."""
     for family in (FIXED, GROWING):
-        for size in (one for one in SIZES if setup.samples is None or one <= setup.samples):
+        for size in (size for size in SIZES if setup.samples is None or size <= setup.samples):
             # Seeds outside: the arms share what the stand-in's reflector said.
             for seed in setup.seeds:
                 for tree in TREES if size > MOST else WHOLE:
@@ -72,7 +72,7 @@ def measure(setup: Setup, cell: Cell) -> Numbers:
     about = asked(cell.text("family"), size)
     learnt = setup.run(_learn(setup, reflections(about, size, cell.seed), TREES[cell.arm], cell.seed))
     evicted = set(evictions(learnt.playbook.entries, BUDGET_TOKENS))
-    within = [one.content for one in learnt.playbook.entries if one.id not in evicted]
+    within = [entry.content for entry in learnt.playbook.entries if entry.id not in evicted]
     widths = learnt.playbook.batch.plan.widths if learnt.playbook.batch else (0,)
     return {
         **learnt.numbers(),

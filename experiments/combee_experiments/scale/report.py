@@ -72,19 +72,19 @@ def _table(family: str, measured: Measured) -> Table:
     )
 
 
-def _row(size: int, arm: str, found: Measured) -> tuple[str, ...]:
-    cut = "*" if found.spread("shortened").high else ""
+def _row(size: int, arm: str, measured: Measured) -> tuple[str, ...]:
+    cut = "*" if measured.spread("shortened").high else ""
     return (
         f"{size:,}",
         arm,
-        found.spread("groups").told(0),
-        found.spread("levels").told(0),
-        found.spread("calls").told(0),
-        found.spread("seconds").told(0),
-        found.spread("lessons").told(3) + cut,
-        found.spread("kept_by_groups").told(2),
-        found.spread("kept_by_root").told(2),
-        found.spread("lessons_within_budget").told(2),
+        measured.spread("groups").told(0),
+        measured.spread("levels").told(0),
+        measured.spread("calls").told(0),
+        measured.spread("seconds").told(0),
+        measured.spread("lessons").told(3) + cut,
+        measured.spread("kept_by_groups").told(2),
+        measured.spread("kept_by_root").told(2),
+        measured.spread("lessons_within_budget").told(2),
     )
 
 

@@ -59,8 +59,8 @@ def score_formula(answer: str, target: str) -> Score:
 
 def score_finer(answer: str, target: str) -> Score:
     """Compare tag by tag, position by position; what is missing is wrong, what is too much is ignored."""
-    wanted = [_tag(one) for one in target.split(",")]
-    given = [_tag(one) for one in answer.split(",")]
+    wanted = [_tag(part) for part in target.split(",")]
+    given = [_tag(part) for part in answer.split(",")]
     right = sum(one == other != "" for one, other in zip(given, wanted, strict=False))
     return Score(right=right, asked=len(wanted))
 

@@ -48,7 +48,7 @@ async def examine(
     """
     books = [given(one.question) for one in data.exam]
     prompts = [asked(book, one.question) for book, one in zip(books, data.exam, strict=True)]
-    tokens = sum(estimate_tokens(one.system) + estimate_tokens(one.user) for one in prompts)
+    tokens = sum(estimate_tokens(prompt.system) + estimate_tokens(prompt.user) for prompt in prompts)
     if simulated and data.kind != "family":
         # Most ways give every agent the same playbook, and looking for lessons in it is what takes long.
         held = {

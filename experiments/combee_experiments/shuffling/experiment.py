@@ -70,9 +70,11 @@ def by_topic(reflections: Sequence[Reflection], *, batch_size: int) -> list[Refl
     """Return the same batches, in each of which reflections with one lesson came one after the other."""
     starts = range(0, len(reflections), batch_size)
     return [
-        one
+        reflection
         for start in starts
-        for one in sorted(reflections[start : start + batch_size], key=lambda made: key(made.key_insight))
+        for reflection in sorted(
+            reflections[start : start + batch_size], key=lambda made: key(made.key_insight)
+        )
     ]
 
 

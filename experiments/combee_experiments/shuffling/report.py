@@ -116,6 +116,6 @@ def _groups_panel(name: str, measured: Measured) -> Panel:
     for carry, told in ((0, "carry off"), (1, "carry on")):
         found = swept.where(carry=carry)
         places = sorted(map(int, found.values("groups")))
-        points = tuple((float(one), found.where(groups=one).spread("lessons")) for one in places)
+        points = tuple((float(place), found.where(groups=place).spread("lessons")) for place in places)
         series.append(Series(name=told, points=points))
     return Panel(title=f"{name}: groups", x="groups", y="lessons kept", series=tuple(series), log_x=True)

@@ -74,7 +74,9 @@ def report(setup: Setup, measured: Measured) -> Report:
     ours = tuple(_table(setup, data, measured.where(data=data.name)) for data in setup.data)
     return Report(
         tables=(*ours, _paper()),
-        verdicts=tuple(one for data in setup.data for one in _verdicts(data, measured.where(data=data.name))),
+        verdicts=tuple(
+            verdict for data in setup.data for verdict in _verdicts(data, measured.where(data=data.name))
+        ),
         panels=tuple(_panel(data, measured.where(data=data.name)) for data in setup.data),
         remarks=(WHOLE,),
     )
@@ -99,21 +101,21 @@ def _arms(measured: Measured) -> list[tuple[str, int]]:
     return list(dict.fromkeys((cell.arm, cell.number("batch_size")) for cell, _ in measured))
 
 
-def _row(setup: Setup, found: Measured, arm: str, size: int, alone: float) -> tuple[str, ...]:
-    tokens_in, tokens_out, prices = found.spread("tokens_in"), found.spread("tokens_out"), setup.prices
+def _row(setup: Setup, measured: Measured, arm: str, size: int, alone: float) -> tuple[str, ...]:
+    tokens_in, tokens_out, prices = measured.spread("tokens_in"), measured.spread("tokens_out"), setup.prices
     cost = (tokens_in.mean * prices.price_in + tokens_out.mean * prices.price_out) / MILLION
     return (
         arm,
         str(size),
-        found.spread("seconds").told(0),
-        f"{alone / found.spread('seconds').mean:.1f} ×",
-        found.spread("calls").told(0),
-        found.spread("update_calls").told(0),
+        measured.spread("seconds").told(0),
+        f"{alone / measured.spread('seconds').mean:.1f} ×",
+        measured.spread("calls").told(0),
+        measured.spread("update_calls").told(0),
         tokens_in.told(0),
         tokens_out.told(0),
         f"{cost:,.2f}" if cost else "–",
-        found.spread("lessons").told(),
-        found.spread("accuracy").told(2),
+        measured.spread("lessons").told(),
+        measured.spread("accuracy").told(2),
     )
 
 

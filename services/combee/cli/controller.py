@@ -68,7 +68,7 @@ def as_dict(stands: BatchSize, law: PowerLaw | None) -> dict[str, Any]:
     chosen = stands.model_dump(include={"playbook", "batch_size", "policy", "phase", "reason", "numbers"})
     return {
         **chosen,
-        "observations": [one.model_dump() for one in stands.observations],
+        "observations": [observation.model_dump() for observation in stands.observations],
         "fit": {"a": law.a, "alpha": law.alpha, "r_squared": law.r_squared} if law else None,
         "waiting": stands.waiting,
         "decided_at_ms": stands.decided_at_ms,
@@ -84,9 +84,11 @@ def _print(stands: BatchSize, law: PowerLaw | None) -> None:
     console.print(clean(stands.reason), markup=False, soft_wrap=True)
     for name, value in stands.numbers.items():
         console.print(f"  {clean(name):<16} {value:,.4g}", markup=False)
-    for one in stands.observations:
-        expected = f"; by the fit {law.delay_s(one.batch_size):.2f} s" if law else ""
-        console.print(f"  a batch of {one.batch_size} took {one.delay_s:.2f} s{expected}", markup=False)
+    for observation in stands.observations:
+        expected = f"; by the fit {law.delay_s(observation.batch_size):.2f} s" if law else ""
+        console.print(
+            f"  a batch of {observation.batch_size} took {observation.delay_s:.2f} s{expected}", markup=False
+        )
     if len(stands.observations) > 1:
         typer.echo(draw(stands, law))
 
@@ -102,8 +104,10 @@ def _library(name: str) -> Any:
 
 
 def _points(stands: BatchSize) -> tuple[list[int], list[float]]:
-    sizes = [one.batch_size for one in stands.observations]
-    return sizes, [epoch_s(one.batch_size, one.delay_s) for one in stands.observations]
+    sizes = [observation.batch_size for observation in stands.observations]
+    return sizes, [
+        epoch_s(observation.batch_size, observation.delay_s) for observation in stands.observations
+    ]
 
 
 def _curve(law: PowerLaw, sizes: Sequence[int], chosen: int) -> tuple[list[float], list[float]]:

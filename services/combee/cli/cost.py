@@ -50,7 +50,7 @@ async def _histories(log: Log, name: str | None) -> dict[str, list[Playbook]]:
     topic = topics.HISTORY.name
     ends, first = await log.ends(topic), await log.beginnings(topic)
     numbers = [(await partition_of(log, topics.HISTORY, name)).partition] if name else sorted(ends)
-    total, read = sum(ends[one] - first[one] for one in numbers), 0
+    total, read = sum(ends[number] - first[number] for number in numbers), 0
     found: dict[str, list[Playbook]] = {}
     with reading() as show:
         for number in numbers:
@@ -58,10 +58,10 @@ async def _histories(log: Log, name: str | None) -> dict[str, list[Playbook]]:
                 read += 1
                 if read % TOLD_EVERY == 0:
                     show(topic, read, total)
-                for one in topics.HISTORY.under(key_of(record), [record]):
-                    if name in {None, one.name}:
-                        bare = one.model_copy(update={"entries": (), "changes": ()})
-                        found.setdefault(one.name, []).append(bare)
+                for version in topics.HISTORY.under(key_of(record), [record]):
+                    if name in {None, version.name}:
+                        bare = version.model_copy(update={"entries": (), "changes": ()})
+                        found.setdefault(version.name, []).append(bare)
     return found
 
 
@@ -90,7 +90,7 @@ def cost_row(name: str, made: Iterable[Playbook]) -> dict[str, Any]:
         "tokens_per_reflection": round(tokens / reflections, 1) if reflections else None,
         "model_seconds": round(used.seconds, 3),
         "cost": round(sum(day["cost"] for day in days.values()), 6),
-        "days": [days[one] for one in sorted(days)],
+        "days": [days[day] for day in sorted(days)],
     }
 
 
@@ -101,7 +101,7 @@ def _print(rows: list[dict[str, Any]]) -> None:
         each = row["tokens_per_reflection"]
         table.add_row(
             row["name"],
-            *(f"{row[one]:,}" for one in counts),
+            *(f"{row[count]:,}" for count in counts),
             *(f"{one:,}" for one in row["tokens"].values()),
             "" if each is None else f"{each:,.0f}",
             f"{row['cost']:,.4f}",

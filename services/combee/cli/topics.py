@@ -87,16 +87,16 @@ def topic_map(settings: Settings) -> list[dict[str, object]]:
     """Return every topic in flow order."""
     return [
         {
-            "name": one.topic.name,
-            "key": one.topic.key,
-            "message": one.topic.message.type,
-            "partitions": one.partitions,
-            "cleanup": one.topic.cleanup,
-            "retention_ms": one.topic.retention_ms if one.topic.cleanup == "delete" else None,
-            "written_by": list(one.topic.written_by),
-            "read_by": list(one.topic.read_by),
+            "name": topic.topic.name,
+            "key": topic.topic.key,
+            "message": topic.topic.message.type,
+            "partitions": topic.partitions,
+            "cleanup": topic.topic.cleanup,
+            "retention_ms": topic.topic.retention_ms if topic.topic.cleanup == "delete" else None,
+            "written_by": list(topic.topic.written_by),
+            "read_by": list(topic.topic.read_by),
         }
-        for one in wanted(settings.kafka.partitions, settings.kafka.scan_partitions)
+        for topic in wanted(settings.kafka.partitions, settings.kafka.scan_partitions)
     ]
 
 

@@ -94,7 +94,7 @@ def as_document(found: Lineage) -> dict[str, Any]:
             }
             for version, change in found.changes
         ],
-        "reflections": [_source(one) for one in found.sources],
+        "reflections": [_source(source) for source in found.sources],
     }
 
 

@@ -87,11 +87,11 @@ async def retry(
     decided, known = Decided(), await dead_letters.resolutions(log)
     ids = await _matching(log, chosen, known) if isinstance(chosen, Filters) else chosen
     done = 0
-    async for found in _lots(log, ids, known, decided):
-        decisions, refused = await resend(log, clock, found, await _published(log, found))
+    async for lot in _lots(log, ids, known, decided):
+        decisions, refused = await resend(log, clock, lot, await _published(log, lot))
         decided.done += decisions
         decided.refused += refused
-        done += len(found)
+        done += len(lot)
         on_progress(done, len(ids))
     return decided
 
@@ -105,10 +105,8 @@ async def drop(log: Log, clock: Clock, ids: Sequence[LetterId], note: str) -> De
         If there is no such dead letter.
     """
     decided = Decided()
-    async for found in _lots(log, ids, await dead_letters.resolutions(log), decided):
-        decisions = [
-            _decision(letter, "dropped", clock).model_copy(update={"note": note}) for letter in found
-        ]
+    async for lot in _lots(log, ids, await dead_letters.resolutions(log), decided):
+        decisions = [_decision(letter, "dropped", clock).model_copy(update={"note": note}) for letter in lot]
         await _record(log, decisions)
         decided.done += decisions
     return decided

@@ -31,7 +31,7 @@ class LogStore:
         return await self._history.exactly(name, number, self._newest.get(name))
 
     async def labels(self, name: str) -> Mapping[str, Label]:
-        return {found.label: found for found in await all_labels(self._log) if found.playbook == name}
+        return {label.label: label for label in await all_labels(self._log) if label.playbook == name}
 
     async def write(self, outgoing: Outgoing) -> int:
         for topic in (topics.HISTORY, topics.LABELS, topics.DEAD_LETTERS):

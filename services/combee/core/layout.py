@@ -34,15 +34,15 @@ def wanted(partitions: int, scan_partitions: int) -> tuple[Wanted, ...]:
 def problems(want: Sequence[Wanted], have: Mapping[str, Found], prefix: str) -> list[str]:
     """Return what is wrong, each with its remedy; empty if all is well."""
     found: list[str] = []
-    for one in want:
-        name = f"{prefix}.{one.topic.name}"
-        state = have.get(one.topic.name)
+    for topic in want:
+        name = f"{prefix}.{topic.topic.name}"
+        state = have.get(topic.topic.name)
         if state is None:
             found.append(f"{name} is missing: run 'combee topics create'")
             continue
-        if state.partitions != one.partitions:
-            found.append(_partitions(name, one, state))
-        found += _config(name, one.topic, state.config)
+        if state.partitions != topic.partitions:
+            found.append(_partitions(name, topic, state))
+        found += _config(name, topic.topic, state.config)
     return found
 
 

@@ -14,8 +14,8 @@ Points = Sequence[tuple[int, float]]
 
 def batch_sizes(playbook: LivePlaybook) -> Options:
     """Return the size asked for, batch by batch, and what each batch held."""
-    asked = [(one.at_ms, one.batch_size) for one in playbook.versions if one.batch_size]
-    held = [(one.at_ms, one.reflections) for one in playbook.versions if one.reflections]
+    asked = [(version.at_ms, version.batch_size) for version in playbook.versions if version.batch_size]
+    held = [(version.at_ms, version.reflections) for version in playbook.versions if version.reflections]
     return _over_time(
         ("reflections per batch", ""),
         [_line("batch size", asked, BLUE, step="end"), _line("reflections", held, GREY, dots=True)],
@@ -24,7 +24,11 @@ def batch_sizes(playbook: LivePlaybook) -> Options:
 
 def retention(playbook: LivePlaybook) -> Options:
     """Return the share of each batch's reflections that has evidence in the playbook."""
-    points = [(one.at_ms, 100 * one.retention) for one in playbook.versions if one.retention is not None]
+    points = [
+        (version.at_ms, 100 * version.retention)
+        for version in playbook.versions
+        if version.retention is not None
+    ]
     options = _over_time(
         ("reflections with evidence in the playbook", "%"), [_line("retention", points, GREEN)]
     )
@@ -34,9 +38,11 @@ def retention(playbook: LivePlaybook) -> Options:
 
 def cost(playbook: LivePlaybook) -> Options:
     """Return what each version took: money where prices are set, else tokens."""
-    priced = any(one.cost for one in playbook.versions)
+    priced = any(version.cost for version in playbook.versions)
     points = [
-        (one.at_ms, one.cost if priced else one.tokens) for one in playbook.versions if one.origin == "batch"
+        (version.at_ms, version.cost if priced else version.tokens)
+        for version in playbook.versions
+        if version.origin == "batch"
     ]
     told = ("cost per batch", "") if priced else ("tokens per batch", "")
     return _over_time(told, [_line(told[0], points, AMBER)])
@@ -70,7 +76,7 @@ def _line(name: str, points: Points, colour: str, *, step: str | None = None, do
     return {
         "name": name,
         "type": "scatter" if dots else "line",
-        "data": [list(one) for one in points],
+        "data": [list(point) for point in points],
         "symbolSize": 6,
         "color": colour,
         **({"step": step} if step else {}),

@@ -39,7 +39,7 @@ def newest_lessons(
     for version, name in recent:
         if len(found) == most:
             break
-        entries = [one for one in latest(name).entries if one.updated_version == version.version]
+        entries = [entry for entry in latest(name).entries if entry.updated_version == version.version]
         if entries:
             entries.sort(key=lambda entry: (entry.created_version != version.version, -entry.evidence_count))
             kept = tuple(entries[:LESSONS])

@@ -144,7 +144,7 @@ class _Browser:
         self._list()
 
     async def _evidence(self, row: Row) -> None:
-        if entry := next((one for one in self._found.entries if one.id == row["id"]), None):
+        if entry := next((entry for entry in self._found.entries if entry.id == row["id"]), None):
             await open_evidence(self._context, self._name, entry)
 
     async def _moved(self) -> None:
@@ -187,24 +187,20 @@ class _Facts:
                 shown.classes("pill here" if is_here else "pill")
 
 
-def _counted(listed: EntryList, found: Playbook, *, is_filtered: bool, only: bool) -> str:
+def _counted(listed: EntryList, playbook: Playbook, *, is_filtered: bool, only: bool) -> str:
     if listed.shown and not is_filtered:
         return ""
     if is_filtered:
-        return f"{listed.shown} of {len(found.entries)} entries have these words"
+        return f"{listed.shown} of {len(playbook.entries)} entries have these words"
     return "The words are the same as in the version before." if only else "This version has no entries."
 
 
-def _about(found: Playbook) -> str:
-    batch = (
-        f", batch {found.batch_sequence} of {found.reflections} reflections"
-        if found.origin == "batch"
-        else ""
-    )
-    by = f" by {found.issued_by}" if found.issued_by else ""
-    kept = (
-        f", retention {percent(found.retention[-1])}" if found.origin == "batch" and found.retention else ""
-    )
-    when = moment(found.created_at_ms)
-    count = f"{len(found.entries)} {'entry' if len(found.entries) == 1 else 'entries'}"
-    return f"{when} UTC, from {found.origin}{by}{batch}, {count}{kept}"
+def _about(version: Playbook) -> str:
+    batch = kept = ""
+    if version.batch and version.origin == "batch":
+        batch = f", batch {version.batch_sequence} of {version.reflections} reflections"
+        kept = f", retention {percent(version.batch.retention[-1])}" if version.batch.retention else ""
+    by = f" by {version.issued_by}" if version.issued_by else ""
+    when = moment(version.created_at_ms)
+    count = f"{len(version.entries)} {'entry' if len(version.entries) == 1 else 'entries'}"
+    return f"{when} UTC, from {version.origin}{by}{batch}, {count}{kept}"

@@ -34,7 +34,7 @@ def page(context: Context, playbook: str = "") -> None:
     told: list[str] = []
 
     def show() -> None:
-        known = {one.name: one for one in context.live.shared().playbooks}
+        known = {playbook.name: playbook for playbook in context.live.shared().playbooks}
         if list(known) != select.options:
             select.set_options(
                 list(known),
@@ -48,7 +48,7 @@ def page(context: Context, playbook: str = "") -> None:
             drawn[name].options.clear()
             drawn[name].options.update(plot(chosen))
             drawn[name].update()
-        lines = [f"{moment(one.at_ms)}  {one.batch_size}: {one.reason}" for one in reversed(chosen.sizes)]
+        lines = [f"{moment(size.at_ms)}  {size.batch_size}: {size.reason}" for size in reversed(chosen.sizes)]
         if lines != told:
             told[:] = lines
             decisions.clear()

@@ -25,7 +25,7 @@ def page(context: Context, text: str = "") -> None:
 
     async def evidence(row: Row) -> None:
         entries = context.playbooks.latest(row["playbook"]).entries
-        if entry := next((one for one in entries if one.id == row["id"]), None):
+        if entry := next((entry for entry in entries if entry.id == row["id"]), None):
             await open_evidence(context, row["playbook"], entry)
 
     wanted = ui.input("Words in entries and names of playbooks", value=text).classes("w-full")

@@ -39,10 +39,10 @@ def page(context: Context) -> None:
             shown[:] = wanted
             tiles.clear()
             with tiles:
-                for one in wanted:
-                    with ui.link(target=one.address).classes(f"tile {one.state}"):
-                        ui.label(one.number).classes("number")
-                        ui.label(one.what)
+                for topic in wanted:
+                    with ui.link(target=topic.address).classes(f"tile {topic.state}"):
+                        ui.label(topic.number).classes("number")
+                        ui.label(topic.what)
         lessons.show(newest_lessons(now.playbooks, context.playbooks.latest))
 
     following(context, show)
@@ -111,7 +111,7 @@ class _Lessons:
         """Say below each lesson what its newest reflections found; without the log the page stands as it is."""
         key = (learned.playbook, learned.version.version)
         if key not in self._quoted:
-            wanted = {one for entry in learned.lessons for one in entry.evidence}
+            wanted = {reflection_id for entry in learned.lessons for reflection_id in entry.evidence}
             latest = self._context.playbooks.latest(learned.playbook)
             try:
                 self._quoted[key] = await last_taught(self._context.log, latest, wanted)
@@ -120,7 +120,11 @@ class _Lessons:
         for place, entry in zip(places, learned.lessons, strict=True):
             if place.is_deleted:
                 return  # a newer picture took its place meanwhile
-            known = [self._quoted[key][one] for one in reversed(entry.evidence) if one in self._quoted[key]]
+            known = [
+                self._quoted[key][reflection_id]
+                for reflection_id in reversed(entry.evidence)
+                if reflection_id in self._quoted[key]
+            ]
             said = dict.fromkeys(redacted(one.key_insight or one.reasoning) for one in known)
             with place:
                 for text in [one for one in said if one][:QUOTED]:

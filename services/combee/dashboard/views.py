@@ -52,8 +52,8 @@ def card(stage: Stage) -> Card:
 def stage_rows(stages: Iterable[Stage]) -> list[Row]:
     """Return a table of topics in flow order."""
     return [
-        {"name": one.name, "rate": one.rate, "offsets": one.offsets, "lag": one.lag or "–"}
-        for one in map(card, stages)
+        {"name": stage.name, "rate": stage.rate, "offsets": stage.offsets, "lag": stage.lag or "–"}
+        for stage in map(card, stages)
     ]
 
 
@@ -64,7 +64,7 @@ def share_full(playbook: LivePlaybook) -> float:
 
 def current_batch(batches: Sequence[LiveBatch]) -> LiveBatch | None:
     """Return the oldest batch in flight; where none is, the newest."""
-    flying = [one for one in batches if one.version is None]
+    flying = [batch for batch in batches if batch.version is None]
     return flying[-1] if flying else next(iter(batches), None)
 
 
@@ -119,12 +119,12 @@ class Figure:
 def figures(now: Snapshot, playbooks: Iterable[Playbook]) -> list[Figure]:
     """Return what there is at a glance."""
     books = list(playbooks)
-    flying = sum(one.version is None for one in now.batches)
+    flying = sum(batch.version is None for batch in now.batches)
     return [
         Figure(number=f"{len(books):,}", what="playbooks", address="/playbooks"),
-        Figure(number=f"{sum(len(one.entries) for one in books):,}", what="lessons", address="/search"),
+        Figure(number=f"{sum(len(book.entries) for book in books):,}", what="lessons", address="/search"),
         Figure(
-            number=f"{sum(one.waiting for one in now.playbooks):,}",
+            number=f"{sum(playbook.waiting for playbook in now.playbooks):,}",
             what="reflections waiting",
             address="/flow",
         ),
@@ -179,21 +179,21 @@ def batch_rows(batches: Iterable[LiveBatch]) -> list[Row]:
     """Return a table of batches."""
     return [
         {
-            "name": f"{one.playbook} · {one.sequence}",
-            "id": one.batch_id,
-            "reflections": one.reflections,
-            "tree": " → ".join(map(str, one.widths)),
-            "closed": moment(one.closed_at_ms),
-            "took": f"{(one.done_at_ms - one.closed_at_ms) / 1000:.1f} s" if one.done_at_ms else "–",
-            "version": one.version if one.version is not None else "in flight",
+            "name": f"{batch.playbook} · {batch.sequence}",
+            "id": batch.batch_id,
+            "reflections": batch.reflections,
+            "tree": " → ".join(map(str, batch.widths)),
+            "closed": moment(batch.closed_at_ms),
+            "took": f"{(batch.done_at_ms - batch.closed_at_ms) / 1000:.1f} s" if batch.done_at_ms else "–",
+            "version": batch.version if batch.version is not None else "in flight",
         }
-        for one in batches
+        for batch in batches
     ]
 
 
 def version_rows(snapshot: Snapshot, most: int = 8) -> list[Row]:
     """Return the newest versions of all playbooks."""
-    found = [(one, book.name) for book in snapshot.playbooks for one in book.versions]
+    found = [(version, book.name) for book in snapshot.playbooks for version in book.versions]
     newest = sorted(found, key=lambda pair: pair[0].at_ms, reverse=True)[:most]
     return [
         {

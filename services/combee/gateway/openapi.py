@@ -58,7 +58,7 @@ def _document(app: FastAPI, *, keys: bool) -> dict[str, Any]:
 def _ours() -> dict[str, Any]:
     """Return the schemas that only bodies read by hand and prepared responses refer to."""
     sent = [kind.topic.message for kind in KINDS]
-    modes: list[Any] = [(one, "validation") for one in sent]
+    modes: list[Any] = [(message, "validation") for message in sent]
     _, bodies = models_json_schema(modes, ref_template=PREFIX.replace("{", "New{"))
     _, answers = models_json_schema(
         [(Problem, "serialization"), (Playbook, "serialization")], ref_template=PREFIX

@@ -42,7 +42,8 @@ def absent(context: Context, name: str) -> Refusal:
     reason = absence(current)
     waiting, flying, until_ms = picture.windows.count(name), picture.flying(name), None
     told = [
-        f"batch {one.sequence} with {counted(one.reflections, 'reflection')} is under way" for one in flying
+        f"batch {batch.sequence} with {counted(batch.reflections, 'reflection')} is under way"
+        for batch in flying
     ]
     if waiting:
         until_ms = closes_ms(context, name)

@@ -122,7 +122,8 @@ async def serve(
         As ``listening`` does, or if the log is not as it must be.
     """
     work = [
-        asyncio.create_task(one) for one in (*context.work(), _serving(context, stop, app, on_ready, on_turn))
+        asyncio.create_task(coroutine)
+        for coroutine in (*context.work(), _serving(context, stop, app, on_ready, on_turn))
     ]
     try:
         done, _ = await asyncio.wait(work, return_when=asyncio.FIRST_COMPLETED)

@@ -70,7 +70,7 @@ async def lineage(log: Log, name: str, entry_id: str, *, traces: bool, on_progre
     newest, ids, is_live = None, dict[str, None](), False
     changes: list[tuple[Playbook, Change]] = []
     async for version in messages(log, topics.HISTORY, name):
-        entry = next((one for one in version.entries if one.id == entry_id), None)
+        entry = next((entry for entry in version.entries if entry.id == entry_id), None)
         is_live = entry is not None
         if entry is not None:
             newest = version
@@ -78,11 +78,16 @@ async def lineage(log: Log, name: str, entry_id: str, *, traces: bool, on_progre
         changes += [(version, change) for change in version.changes if change.entry_id == entry_id]
     if newest is None:
         raise FatalError(f"{name} has and had no entry {entry_id}; 'combee playbook show {name}' lists them")
-    (entry,) = (one for one in newest.entries if one.id == entry_id)
+    (entry,) = (entry for entry in newest.entries if entry.id == entry_id)
     if entry.evidence_count > len(entry.evidence):
         whole = await with_evidence(log, newest)
         ids = (
-            dict.fromkeys(one for found in whole.entries if found.id == entry_id for one in found.evidence)
+            dict.fromkeys(
+                reflection_id
+                for entry in whole.entries
+                if entry.id == entry_id
+                for reflection_id in entry.evidence
+            )
             | ids
         )
     return Lineage(
@@ -130,10 +135,10 @@ async def _in_time(version: Playbook) -> AsyncIterator[None]:
 async def _followed(log: Log, version: Playbook) -> Playbook:
     before, whole = {0: 0}, {0}
     async with aclosing(_versions(log, version)) as past:
-        async for one in past:
-            before[one.version] = evidence.began_with(one)
-            if evidence.is_whole(one):
-                whole.add(one.version)
+        async for other_version in past:
+            before[other_version.version] = evidence.began_with(other_version)
+            if evidence.is_whole(other_version):
+                whole.add(other_version.version)
     path = frozenset(evidence.ancestry(version.version, before, whole))
     found = empty(version.name) if 0 in path else None
     async with aclosing(_versions(log, version)) as past, aclosing(_Updates(log, version.name)) as updates:
@@ -146,9 +151,9 @@ async def _followed(log: Log, version: Playbook) -> Playbook:
 
 async def _versions(log: Log, upto: Playbook) -> AsyncGenerator[Playbook, None]:
     async with aclosing(messages(log, topics.HISTORY, upto.name)) as versions:
-        async for one in versions:
-            yield one
-            if one.version == upto.version:
+        async for version in versions:
+            yield version
+            if version.version == upto.version:
                 return
 
 
@@ -186,15 +191,18 @@ async def unknown(log: Log, current: Playbook, ids: Collection[str]) -> list[str
     PoisonError
         If looking them up takes longer than a minute.
     """
-    known = {*current.revoked, *(one for entry in current.entries for one in entry.evidence)}
-    left = dict.fromkeys(one for one in ids if one not in known)
+    known = {
+        *current.revoked,
+        *(reflection_id for entry in current.entries for reflection_id in entry.evidence),
+    }
+    left = dict.fromkeys(identity for identity in ids if identity not in known)
     if not left:
         return []
     async with _in_time(current):
         batched = await _places(log, current.name, left)
         waiting = messages(log, topics.REFLECTIONS, current.name, current.through_offset + 1)
         async with aclosing(waiting) as reflections:
-            there = {one.reflection_id async for one in reflections}
+            there = {reflection.reflection_id async for reflection in reflections}
     return [one for one in left if one not in batched and one not in there]
 
 
@@ -225,17 +233,24 @@ async def _sources(
     places = await _places(log, name, ids)
     source = await partition_of(log, topics.REFLECTIONS, name)
     records = await log.read_at(source, sorted(offset for offset, _ in places.values()))
-    reflections = {one.reflection_id: one for one in topics.REFLECTIONS.under(name, records.values())}
-    wanted = {one.trace_id: one.trace_digest for one in reflections.values() if one.trace_id}
+    reflections = {
+        reflection.reflection_id: reflection
+        for reflection in topics.REFLECTIONS.under(name, records.values())
+    }
+    wanted = {
+        reflection.trace_id: reflection.trace_digest
+        for reflection in reflections.values()
+        if reflection.trace_id
+    }
     told = await _traces(log, name, wanted, on_progress) if traces else {}
     return [
         Source(
-            reflection_id=one,
-            sequence=places[one][1] if one in places else None,
-            reflection=(reflection := reflections.get(one)),
+            reflection_id=identity,
+            sequence=places[identity][1] if identity in places else None,
+            reflection=(reflection := reflections.get(identity)),
             trace=told.get(reflection.trace_id or "") if reflection else None,
         )
-        for one in ids
+        for identity in ids
     ]
 
 
@@ -248,18 +263,22 @@ async def last_taught(log: Log, version: Playbook, ids: Collection[str]) -> dict
     manifests = topics.BATCHES.under(
         version.name, (await log.read_at(source, [version.manifest_offset])).values()
     )
-    offsets = sorted(one.offset for batch in manifests for one in batch.members if one.reflection_id in ids)
+    offsets = sorted(
+        member.offset for batch in manifests for member in batch.members if member.reflection_id in ids
+    )
     number = await log.partition_for(topics.REFLECTIONS.name, version.name.encode())
     source = TopicPartition(topic=topics.REFLECTIONS.name, partition=number)
     records = (await log.read_at(source, offsets)).values() if offsets else ()
-    return {one.reflection_id: one for one in topics.REFLECTIONS.under(version.name, records)}
+    return {
+        reflection.reflection_id: reflection for reflection in topics.REFLECTIONS.under(version.name, records)
+    }
 
 
 async def _places(log: Log, name: str, ids: Collection[str]) -> dict[str, tuple[int, int]]:
     """Return where reflections stand and in which batch they are: the manifests say it."""
     found: dict[str, tuple[int, int]] = {}
     async for batch in messages(log, topics.BATCHES, name):
-        here = (one for one in batch.members if one.reflection_id in ids)
+        here = (member for member in batch.members if member.reflection_id in ids)
         found |= {one.reflection_id: (one.offset, batch.plan.sequence) for one in here}
     return found
 
@@ -270,9 +289,9 @@ async def _traces(log: Log, name: str, ids: Mapping[str, str], on_progress: OnPr
     ``ids`` has the fingerprint of each, empty if unknown: then the first trace under the id is the one.
     """
     topic = topics.TRACES.name
-    numbers = {(await partition_of(log, topics.TRACES, one)).partition for one in ids}
+    numbers = {(await partition_of(log, topics.TRACES, identity)).partition for identity in ids}
     first, ends = await log.beginnings(topic), await log.ends(topic)
-    total, read = sum(ends[one] - first[one] for one in numbers), 0
+    total, read = sum(ends[number] - first[number] for number in numbers), 0
     found: dict[str, Trace] = {}
     for number in sorted(numbers):
         async for record in log.read(TopicPartition(topic=topic, partition=number), 0, ends[number]):
@@ -281,8 +300,8 @@ async def _traces(log: Log, name: str, ids: Mapping[str, str], on_progress: OnPr
                 on_progress(topic, read, total)
             key = key_of(record)
             if key in ids:
-                for one in topics.TRACES.under(key, [record]):
-                    mine = (one.playbook, one.trace_id) == (name, key)
-                    if mine and ids[key] in {"", fingerprint(one)}:
-                        found.setdefault(key, one)
+                for trace in topics.TRACES.under(key, [record]):
+                    mine = (trace.playbook, trace.trace_id) == (name, key)
+                    if mine and ids[key] in {"", fingerprint(trace)}:
+                        found.setdefault(key, trace)
     return found

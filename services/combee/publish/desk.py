@@ -53,7 +53,7 @@ class Desk:
 
     def ended(self, playbook: Playbook) -> Playbook:
         """Return a playbook that remembers its labels' commands too: it outlives them."""
-        moved = (one for label in self.labels_of(playbook.name).values() for one in label.commands)
+        moved = (command for label in self.labels_of(playbook.name).values() for command in label.commands)
         return playbook.model_copy(update={"commands": (*moved, *playbook.commands)})
 
     def snapshots(self, placed: Playbook) -> list[Outgoing]:

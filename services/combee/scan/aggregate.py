@@ -110,14 +110,14 @@ class Aggregator:
         results = [child.result for child in children]
         below = NodeResult(
             status="passed",
-            reason=reasons(one.reason for one in results),
-            seen=ops.merge_seen(one.seen for one in results),
-            echoes=tuple(chain.from_iterable(one.echoes for one in results)),
-            carried=sum(one.carried for one in results),
-            usage=sum((one.usage for one in results), NOTHING_SPENT),
+            reason=reasons(result.reason for result in results),
+            seen=ops.merge_seen(result.seen for result in results),
+            echoes=tuple(chain.from_iterable(result.echoes for result in results)),
+            carried=sum(result.carried for result in results),
+            usage=sum((result.usage for result in results), NOTHING_SPENT),
         )
-        echoed = frozenset(one for echo in below.echoes for one in echo.evidence)
-        proposals = [one.operations for one in results if one.operations]
+        echoed = frozenset(reflection_id for echo in below.echoes for reflection_id in echo.evidence)
+        proposals = [result.operations for result in results if result.operations]
         if len(proposals) < 2:  # noqa: PLR2004 - there is nothing to combine
             status: NodeStatus = "passed" if proposals else "empty"
             only = tuple(chain.from_iterable(proposals))
@@ -192,10 +192,10 @@ def _passed(items: Sequence[Operation], status: NodeStatus, *, usage: Usage, rea
 
 def _by_age(proposals: Iterable[Operation], seen: Sequence[Seen]) -> tuple[Operation, ...]:
     """Return proposals in the order of their newest evidence, oldest first, as the prompt says."""
-    offsets = {one.reflection_id: one.offset for one in seen}
+    offsets = {reflection.reflection_id: reflection.offset for reflection in seen}
 
     def newest(operation: Operation) -> int:
-        return max((offsets.get(one, -1) for one in operation.evidence), default=-1)
+        return max((offsets.get(reflection_id, -1) for reflection_id in operation.evidence), default=-1)
 
     return tuple(sorted(proposals, key=newest))
 

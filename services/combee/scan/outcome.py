@@ -25,7 +25,7 @@ def spent(error: PoisonError) -> Usage:
 
 def reasons(parts: Iterable[str]) -> str:
     """Return each different reason once."""
-    return "; ".join(dict.fromkeys(one for one in parts if one))
+    return "; ".join(dict.fromkeys(part for part in parts if part))
 
 
 def shorter(result: NodeResult, level: int) -> Iterator[NodeResult]:
@@ -44,7 +44,7 @@ def shorter(result: NodeResult, level: int) -> Iterator[NodeResult]:
         yield _noted(
             result.model_copy(update={"operations": cut}), "evidence that others have too left out for size"
         )
-    bare = tuple(one.model_copy(update={"tags": (), "source": None}) for one in result.seen)
+    bare = tuple(reflection.model_copy(update={"tags": (), "source": None}) for reflection in result.seen)
     note = "evidence that others have too, tags and sources left out for size"
     result = result.model_copy(update={"operations": cut, "seen": bare})
     yield _noted(result, note)
@@ -61,12 +61,12 @@ def _noted(result: NodeResult, note: str) -> NodeResult:
 
 def _only(result: NodeResult, level: int, left: Sequence[Operation]) -> NodeResult:
     held = set(map(id, left))
-    kept = tuple(one for one in result.operations if id(one) in held)
+    kept = tuple(operation for operation in result.operations if id(operation) in held)
     lost = ops.rests(result.operations) - ops.rests(kept)
     seen = tuple(
-        one.model_copy(update={"ok": False, "tags": (), "survived": min(one.survived, level)})
-        if one.reflection_id in lost
-        else one
-        for one in result.seen
+        reflection.model_copy(update={"ok": False, "tags": (), "survived": min(reflection.survived, level)})
+        if reflection.reflection_id in lost
+        else reflection
+        for reflection in result.seen
     )
     return result.model_copy(update={"operations": kept, "seen": seen})

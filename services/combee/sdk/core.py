@@ -77,7 +77,7 @@ class ClientCore:
                 self._pid = os.getpid()
                 background = Background()
                 work = (self._sender.run, self._reader.run, self._publish_overdue)
-                self._tasks = [background.submit(self._forever(one)) for one in work]
+                self._tasks = [background.submit(self._forever(coroutine)) for coroutine in work]
                 self._background = background
                 close_at_exit(self)
         return self._background

@@ -80,11 +80,11 @@ class Run:
 
     def recorded(self, messages: list[Mapping[str, Any]], answer: str, metadata: Mapping[str, str]) -> None:
         """Record one call of a model: what is new among its messages, and its answer."""
-        steps = [f"{one.get('role', 'message')}: {content(one)}" for one in messages]
+        steps = [f"{message.get('role', 'message')}: {content(message)}" for message in messages]
         known = set(self._steps)
         self._steps += [step for step in steps if step not in known]
         if not self.task:
-            self.task = next((content(one) for one in messages if one.get("role") == "user"), "")
+            self.task = next((content(message) for message in messages if message.get("role") == "user"), "")
         self._steps.append(f"assistant: {answer}")
         self.answer = answer
         self.metadata.update(metadata)

@@ -48,12 +48,12 @@ class MemoryTransport(LogTransport):
     @property
     def traces(self) -> list[Trace]:
         """The traces that were delivered so far."""
-        return [one for one in self._sent if isinstance(one, Trace)]
+        return [message for message in self._sent if isinstance(message, Trace)]
 
     @property
     def reflections(self) -> list[Reflection]:
         """The reflections that were delivered so far."""
-        return [one for one in self._sent if isinstance(one, Reflection)]
+        return [message for message in self._sent if isinstance(message, Reflection)]
 
     # ---- what is to be read
 

@@ -26,8 +26,8 @@ PRIVATE_KEY = re.compile(r"-----BEGIN ([A-Z ]{0,30}PRIVATE KEY)-----[^-]{0,20000
 
 def is_card(digits: str) -> bool:
     """Return whether the check digit of a payment card's number is right (Luhn, ISO/IEC 7812-1)."""
-    numbers = [int(one) for one in digits if one.isdigit()][::-1]
-    doubled = (sum(divmod(2 * one, 10)) for one in numbers[1::2])
+    numbers = [int(digit) for digit in digits if digit.isdigit()][::-1]
+    doubled = (sum(divmod(2 * number, 10)) for number in numbers[1::2])
     return (sum(numbers[::2]) + sum(doubled)) % 10 == 0
 
 

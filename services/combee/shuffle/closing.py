@@ -168,7 +168,7 @@ class Closer:
     def _usages(self, members: Sequence[Reflection]) -> list[Usage]:
         """Return what the reflections took, as far as that is believed; what is not is said aloud."""
         most = self._pauses.policy.reflection_tokens
-        usages = [bounded(one.usage, most) for one in members]
+        usages = [bounded(member.usage, most) for member in members]
         beyond = [
             one.reflection_id
             for one, usage in zip(members, usages, strict=True)

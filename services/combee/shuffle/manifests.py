@@ -79,7 +79,7 @@ class Manifests:
     @property
     def oldest_unpublished(self) -> int:
         """The offset of the oldest batch in flight; −1 if there is none."""
-        offsets = [one.offset for flying in self.in_flight.values() for one in flying.values()]
+        offsets = [batch.offset for flying in self.in_flight.values() for batch in flying.values()]
         return min(offsets, default=-1)
 
 

@@ -84,8 +84,8 @@ class PartitionState:
         name = reflection.playbook
         # Without the attempt: one that waits makes any other of its id a repeat, even of a lower attempt.
         return any(
-            (name, one) in self._waiting or self.manifests.knows(name, one, attempt)
-            for one in known_ids(reflection)
+            (name, known_id) in self._waiting or self.manifests.knows(name, known_id, attempt)
+            for known_id in known_ids(reflection)
         )
 
     def release(self, playbook: str, taken: Sequence[Waiting]) -> None:

@@ -72,7 +72,7 @@ class Shuffler:
 
     def flying(self) -> list[Batch]:
         """Return the batches of these partitions that have no version yet."""
-        flights = [one for state in self._states.values() for one in state.manifests.in_flight.values()]
+        flights = [batch for state in self._states.values() for batch in state.manifests.in_flight.values()]
         return [flight.batch for flying in flights for flight in flying.values()]
 
     @property

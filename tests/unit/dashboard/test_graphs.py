@@ -9,13 +9,14 @@ from combee.dashboard import graphs
 from combee.inspection.live import STAGES
 from combee_schemas import topics
 from combee_schemas.batch import Batch
+from support.flat import changed
 from support.pictures import FAILED, MANIFEST, picture
 
 BY_NAME = {topic.name: topic for topic in topics.TOPICS} | {graphs.SCAN: topics.GROUPS}
 
 
 def batch(*widths: int) -> LiveBatch:
-    manifest: Batch = MANIFEST.model_copy(update={"widths": widths})
+    manifest: Batch = changed(MANIFEST, widths=widths)
     (shown,) = picture(manifest, FAILED).snapshot(0).batches
     return shown
 

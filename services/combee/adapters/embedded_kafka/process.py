@@ -60,10 +60,10 @@ class BrokerProcess:
 def listener(port: int) -> str | None:
     """Return which process listens on a port, as far as this user may know."""
     with suppress(OSError, psutil.Error):
-        for one in psutil.net_connections("tcp"):
-            if one.status == psutil.CONN_LISTEN and one.laddr.port == port and one.pid:
+        for connection in psutil.net_connections("tcp"):
+            if connection.status == psutil.CONN_LISTEN and connection.laddr.port == port and connection.pid:
                 # Not its arguments: there may be a secret among them.
-                return f"{psutil.Process(one.pid).name()}, process {one.pid}, listens there"
+                return f"{psutil.Process(connection.pid).name()}, process {connection.pid}, listens there"
     return None
 
 

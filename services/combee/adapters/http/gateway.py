@@ -93,7 +93,7 @@ class GatewayTransport:
     async def send(self, messages: Sequence[Trace | Reflection]) -> None:
         """The gateway answers when Kafka has acknowledged."""
         for path, kind in (("/v1/traces", Trace), ("/v1/reflections", Reflection)):
-            chosen = [one for one in messages if isinstance(one, kind)]
+            chosen = [message for message in messages if isinstance(message, kind)]
             for start in range(0, len(chosen), MOST_AT_ONCE):
                 await self._post(path, chosen[start : start + MOST_AT_ONCE])
 

@@ -81,7 +81,7 @@ class KafkaConsumer:
                 return ()
         if self._listener.changed:
             return ()
-        return [self._connection.record(found) for records in fetched.values() for found in records]
+        return [self._connection.record(record) for records in fetched.values() for record in records]
 
     async def _reassign(self) -> None:
         self._listener.changed = False

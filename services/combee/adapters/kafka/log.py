@@ -77,7 +77,7 @@ class KafkaLog:
         return self._producer
 
     async def produce(self, *outgoing: Outgoing) -> Sequence[int]:
-        need = self._connection.need("Write", *(one.topic for one in outgoing))
+        need = self._connection.need("Write", *(record.topic for record in outgoing))
         with translated("writing", need):
             producer = await self._started_producer()
         try:
@@ -142,9 +142,9 @@ class KafkaLog:
                 return
             reader.seek(tp, max(start, first))
             async for records in self._until(reader, tp, stop):
-                for found in records:
-                    if found.offset < stop:
-                        yield self._connection.record(found)
+                for record in records:
+                    if record.offset < stop:
+                        yield self._connection.record(record)
 
     async def _until(self, reader: Any, tp: Any, stop: int) -> AsyncIterator[Sequence[Any]]:
         position, need = -1, self._connection.need("Read", self._connection.ours(tp).topic)

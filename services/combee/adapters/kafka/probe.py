@@ -72,9 +72,9 @@ async def replicas(connection: Connection) -> dict[str, Replicas]:
 
 def _replicas(partitions: list[dict[str, Any]]) -> Replicas:
     return Replicas(
-        replication_factor=min(len(one["replicas"]) for one in partitions),
-        leaderless=sum(one["leader"] < 0 for one in partitions),
-        under_replicated=sum(len(one["isr"]) < len(one["replicas"]) for one in partitions),
+        replication_factor=min(len(partition["replicas"]) for partition in partitions),
+        leaderless=sum(partition["leader"] < 0 for partition in partitions),
+        under_replicated=sum(len(partition["isr"]) < len(partition["replicas"]) for partition in partitions),
     )
 
 

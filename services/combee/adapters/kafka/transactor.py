@@ -15,16 +15,16 @@ TRANSACTION_TIMEOUT_MS = 15_000
 
 async def send(producer: Any, connection: Connection, outgoing: Sequence[Outgoing]) -> Sequence[int]:
     """Write records; return their offsets once the broker has acknowledged all of them."""
-    with translated("writing", connection.need("Write", *(one.topic for one in outgoing))):
+    with translated("writing", connection.need("Write", *(record.topic for record in outgoing))):
         sent = [
             await producer.send(
-                connection.full(one.topic),
-                value=one.value,
-                key=one.key,
-                partition=one.partition,
-                headers=list(one.headers),
+                connection.full(record.topic),
+                value=record.value,
+                key=record.key,
+                partition=record.partition,
+                headers=list(record.headers),
             )
-            for one in outgoing
+            for record in outgoing
         ]
         return [found.offset for found in await asyncio.gather(*sent)]
 

@@ -24,7 +24,7 @@ class MemoryLog:
     async def produce(self, *outgoing: Outgoing) -> Sequence[int]:
         await asyncio.sleep(0)  # others run while a broker would answer
         try:
-            return [self._store.write(one) for one in outgoing]
+            return [self._store.write(record) for record in outgoing]
         finally:
             self._store.notify()
 
@@ -52,7 +52,7 @@ class MemoryLog:
     ) -> AsyncGenerator[Sequence[Record] | None, None]:
         partitions = self._store.partitions(topic)
         positions = [max(one.first, (starts or {}).get(n, 0)) for n, one in enumerate(partitions)]
-        ends = [one.stable for one in partitions]
+        ends = [partition.stable for partition in partitions]
         current = False
         while True:
             changed = self._store.changed

@@ -18,7 +18,7 @@ class MemoryTransaction:
 
     async def send(self, *outgoing: Outgoing) -> Sequence[int]:
         self._store.check(self._name, self._epoch)
-        return [self._store.write(one, self._pending) for one in outgoing]
+        return [self._store.write(record, self._pending) for record in outgoing]
 
     async def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         self._store.check(self._name, self._epoch)

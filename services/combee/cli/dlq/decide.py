@@ -53,7 +53,7 @@ def retry(
         raise typer.BadParameter("give ids, or --all")
     if ids and (service or reason):
         raise typer.BadParameter("--service and --reason choose among --all")
-    wanted = [checked_id(one) for one in ids or ()]
+    wanted = [checked_id(identity) for identity in ids or ()]
     settings = load_settings(bootstrap_servers=bootstrap_servers)
     chosen = wanted or Filters(service=service, reason=reason)
     decided = asyncio.run(_retry(settings, chosen))
@@ -68,7 +68,7 @@ def drop(
     as_json: AsJson = False,
 ) -> None:
     """Let dead letters go, for the record: nothing is deleted, they are open no longer."""
-    wanted = [checked_id(one) for one in ids]
+    wanted = [checked_id(identity) for identity in ids]
     settings = load_settings(bootstrap_servers=bootstrap_servers)
     _show(asyncio.run(_drop(settings, wanted, note)), "dropped", as_json=as_json)
 

@@ -76,13 +76,13 @@ async def _list(settings: Settings, limit: int, filters: Filters) -> tuple[int, 
     async with open_log(settings) as (log, _):
         with reading() as progress:
             decided = await dead_letters.resolutions(log)
-            async for found in dead_letters.letters(
+            async for letter in dead_letters.letters(
                 log, lambda read, of: progress(dead_letters.TOPIC, read, of)
             ):
-                resolution = decided.get(found.id)
-                if filters.match(found, resolution):
+                resolution = decided.get(letter.id)
+                if filters.match(letter, resolution):
                     total += 1
-                    kept.append(summary(found, resolution))
+                    kept.append(summary(letter, resolution))
     return total, list(reversed(kept))
 
 

@@ -88,7 +88,7 @@ def in_full(found: Found, resolution: Resolution | None) -> dict[str, Any]:
 
 
 def _body(letter: DeadLetter) -> object:
-    kind = next((one.message for one in topics.TOPICS if one.name == letter.origin_topic), None)
+    kind = next((topic.message for topic in topics.TOPICS if topic.name == letter.origin_topic), None)
     if kind is None or letter.truncated:
         return None
     try:

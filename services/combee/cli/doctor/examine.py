@@ -107,7 +107,7 @@ def settings_checks() -> list[Check]:
     known = [f"{PREFIX}{name.upper()}" for name in fields] + list(READ_ELSEWHERE)
     for info in fields.values():
         if isinstance(info.validation_alias, AliasChoices):
-            known += [one for one in info.validation_alias.choices if isinstance(one, str)]
+            known += [choice for choice in info.validation_alias.choices if isinstance(choice, str)]
     given = [name for name in environment() if name.startswith(PREFIX)]
     in_file = file_values(environment().get(NAMED_BY))
     unknown = strangers(given, known) | strangers(in_file, list(fields))

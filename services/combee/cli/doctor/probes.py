@@ -116,7 +116,7 @@ async def dead_letters(log: Log) -> list[Check]:
     """Look how many records there are, how many dead letters are new and open, and what the last one says."""
     total, letters = await recent_letters(log, SystemClock().now_ms() - DAY_MS, LAST_LETTERS)
     reasons = [
-        found.letter.reason if found.letter else "a dead letter that cannot be read" for found in letters
+        letter.letter.reason if letter.letter else "a dead letter that cannot be read" for letter in letters
     ]
     return [flow.judge_dead_letters(total=total, recent=len(letters), reasons=list(map(redacted, reasons)))]
 

@@ -79,8 +79,8 @@ class Learning:
             report = self.report(tracker, new)
             report.left_nothing = await reasons_for_nothing(self._log, base, since, new)
             conflicts = await conflicting(items, tracker)
-        report.conflicts = tuple(own_id(one) for one in conflicts)
-        report.applied -= sum(new.get(learned_id(one)) is one for one in conflicts)
+        report.conflicts = tuple(own_id(conflict) for conflict in conflicts)
+        report.applied -= sum(new.get(learned_id(conflict)) is conflict for conflict in conflicts)
         report.duplicates = len(items) - len(new)
         report.seconds = self._clock.monotonic() - began
         return report

@@ -87,15 +87,15 @@ def lines(found: Comparison) -> Iterator[Text]:
         yield from map(_counts, found.counted)
 
 
-def _section(found: Comparison, section: str) -> Iterator[Text]:
-    for gone in found.removed:
+def _section(comparison: Comparison, section: str) -> Iterator[Text]:
+    for gone in comparison.removed:
         if gone.section == section:
             remark = "" if gone.told == "removed" else f" ({gone.told})"
             yield from _whole("-", gone.id, gone.content, remark)
-    for change in found.changed:
+    for change in comparison.changed:
         if change.section == section:
             yield from _change(change)
-    for one in found.added:
+    for one in comparison.added:
         if one.section == section:
             yield from _whole("+", one.id, one.content)
 
@@ -120,9 +120,9 @@ def _change(change: Reworded) -> Iterator[Text]:
         yield _line(line[0] if line[0] in "+-" else " ", f"  {line[1:] if line[0] in '+- ' else line}")
 
 
-def _counts(one: Counted) -> Text:
-    parts = ((one.helpful, "helpful"), (one.harmful, "harmful"), (one.evidence, "evidence"))
-    return _line("~", f"[{one.id}] " + ", ".join(f"{count:+d} {name}" for count, name in parts if count))
+def _counts(counted: Counted) -> Text:
+    parts = ((counted.helpful, "helpful"), (counted.harmful, "harmful"), (counted.evidence, "evidence"))
+    return _line("~", f"[{counted.id}] " + ", ".join(f"{count:+d} {name}" for count, name in parts if count))
 
 
 def _line(sign: str, text: str) -> Text:

@@ -44,7 +44,9 @@ async def missing(log: Log, name: str) -> FatalError:
     if gone is not None:
         back = f"'combee playbook rollback {name} {gone.version - 1}' brings it back"
         return FatalError(f"{absence(gone)}; {back}")
-    known = ", ".join(found.name for found in snapshots.values() if not is_deleted(found)) or "none yet"
+    known = (
+        ", ".join(snapshot.name for snapshot in snapshots.values() if not is_deleted(snapshot)) or "none yet"
+    )
     return FatalError(f"there is no playbook {name}; there are: {known}")
 
 

@@ -73,7 +73,7 @@ class Replay:
         FatalError
             If there is nothing to replay, or it has expired.
         """
-        self.steps = [_step(one) async for one in History(self._source).between(self._name, 0)]
+        self.steps = [_step(version) async for version in History(self._source).between(self._name, 0)]
         if not self.steps:
             raise FatalError(
                 f"{self._name} has no version to replay; 'combee playbook list' names those that have"
@@ -116,7 +116,7 @@ class Replay:
             on_step(done, len(self.steps))
         return found
 
-    async def _batch(self, sequence: int, found: Replayed) -> None:
+    async def _batch(self, sequence: int, replayed: Replayed) -> None:
         """Publish a batch's members, close their window, and compare the plan that follows."""
         original = self._batches[sequence]
         records = await self._members(original)
@@ -127,9 +127,9 @@ class Replay:
         )
         await self._target.produce(topics.COMMANDS.record(flush))
         place, made = await self._next(topics.BATCHES, since, lambda one: one.plan.sequence == sequence)
-        found.batches += 1
+        replayed.batches += 1
         if not same_plan(made, original, templates=not self._recorded):
-            found.plans_differ.append(sequence)
+            replayed.plans_differ.append(sequence)
         if self._recorded:
             await self._target.produce(topics.UPDATES.record(self._answer(made, place)))
 
@@ -142,15 +142,15 @@ class Replay:
             )
         offsets = {member.reflection_id: member.offset for member in batch.members}
         seen = (
-            one.model_copy(update={"offset": offsets.get(one.reflection_id, -1)})
-            for one in update.result.seen
+            reflection.model_copy(update={"offset": offsets.get(reflection.reflection_id, -1)})
+            for reflection in update.result.seen
         )
         result = update.result.model_copy(update={"seen": tuple(seen)})
         return update.model_copy(update={"plan": batch.plan, "manifest_offset": place, "result": result})
 
     async def _members(self, batch: Batch) -> list[Record]:
         source = await partition_of(self._source, topics.REFLECTIONS, self._name)
-        found = await self._source.read_at(source, sorted(one.offset for one in batch.members))
+        found = await self._source.read_at(source, sorted(member.offset for member in batch.members))
         if len(found) < len(batch.members):
             missing = len(batch.members) - len(found)
             raise FatalError(
@@ -197,8 +197,8 @@ def _step(version: Playbook) -> Step:
     )
 
 
-def _is_version(number: int, found: Playbook) -> bool:
-    return found.version == number
+def _is_version(number: int, playbook: Playbook) -> bool:
+    return playbook.version == number
 
 
 def _again(record: Record) -> Outgoing:

@@ -89,15 +89,15 @@ def replay(
         raise typer.Exit(FAILED)
 
 
-def _told(name: str, to: str, found: Replayed) -> str:
-    plans = f"other plans for batches {found.plans_differ}" if found.plans_differ else "identical plans"
+def _told(name: str, to: str, replayed: Replayed) -> str:
+    plans = f"other plans for batches {replayed.plans_differ}" if replayed.plans_differ else "identical plans"
     contents = (
-        f"versions {found.contents_differ} say something else"
-        if found.contents_differ
+        f"versions {replayed.contents_differ} say something else"
+        if replayed.contents_differ
         else "identical contents"
     )
-    made = f"{found.versions} versions of {name} from {found.batches} batches under {to}"
-    return f"{made}: {plans}, {contents}; {found.model_calls} model calls"
+    made = f"{replayed.versions} versions of {name} from {replayed.batches} batches under {to}"
+    return f"{made}: {plans}, {contents}; {replayed.model_calls} model calls"
 
 
 async def _replay(
@@ -126,7 +126,7 @@ async def _settings(settings: Settings, log: Log, to: str, batches: Sequence[Bat
         "partitions": await log.partitions(topics.REFLECTIONS.name),
         "scan_partitions": await log.partitions(topics.SCAN[0].name),
     }
-    largest = max((len(one.members) for one in batches), default=1)
+    largest = max((len(batch.members) for batch in batches), default=1)
     batch = {"batch_size": largest + 1, **(as_configured(batches[-1].plan.settings) if batches else {})}
     caps = {name: NO_CAP for name in ("daily_tokens", "daily_cost") if getattr(settings.spend, name)}
     return replace(

@@ -124,7 +124,7 @@ async def _set(event: asyncio.Event) -> None:
 
 async def _until_first(*work: Coroutine[Any, Any, None]) -> None:
     """Run coroutines until one ends; the others are cancelled, its error is raised."""
-    tasks = [asyncio.create_task(one) for one in work]
+    tasks = [asyncio.create_task(coroutine) for coroutine in work]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:

@@ -112,16 +112,16 @@ def playbooks(snapshot: Snapshot, room: Room = ROOMS[0], *, narrow: bool = False
         table.add_column(title.removesuffix(" today") if narrow else title)
     if not narrow:
         table.add_column("why this batch size")
-    for one in snapshot.playbooks[: room.playbooks]:
+    for playbook in snapshot.playbooks[: room.playbooks]:
         table.add_row(
-            Text(clean(one.name)),
-            str(one.version),
-            *(() if narrow else (str(one.entries),)),
-            window(one, SHORT_BAR if narrow else BAR),
-            percent(one.retention),
-            f"{one.spend_tokens:,}",
-            f"{one.spend_cost:,.2f}",
-            *(() if narrow else (Text(_short(one.batch_size_reason)),)),
+            Text(clean(playbook.name)),
+            str(playbook.version),
+            *(() if narrow else (str(playbook.entries),)),
+            window(playbook, SHORT_BAR if narrow else BAR),
+            percent(playbook.retention),
+            f"{playbook.spend_tokens:,}",
+            f"{playbook.spend_cost:,.2f}",
+            *(() if narrow else (Text(_short(playbook.batch_size_reason)),)),
         )
     hidden = snapshot.playbooks_total - len(snapshot.playbooks[: room.playbooks])
     if hidden > 0:
@@ -149,7 +149,7 @@ def window(playbook: LivePlaybook, bar: int = BAR) -> Text:
 
 def running_batch(batches: Sequence[LiveBatch]) -> LiveBatch | None:
     """Return the oldest batch in flight, the newest done one where none is."""
-    flying = [one for one in batches if one.version is None]
+    flying = [other_batch for other_batch in batches if other_batch.version is None]
     return flying[-1] if flying else next(iter(batches), None)
 
 
@@ -223,7 +223,7 @@ def versions(
     books: Iterable[LivePlaybook], room: Room = ROOMS[0], *, narrow: bool = False
 ) -> Iterator[RenderableType]:
     """Yield the newest versions of all playbooks."""
-    made = [(one.at_ms, book.name, one) for book in books for one in book.versions]
+    made = [(version.at_ms, book.name, version) for book in books for version in book.versions]
     newest = sorted(made, key=lambda found: found[0], reverse=True)[: room.versions]
     if not newest:
         return

@@ -62,7 +62,7 @@ def waited_for(
     ``left`` says how many are to pass each stage, ``members`` how many workers each service has, ``complaints``
     what workers (``scan-1`` is one of scan) say against themselves, ``model`` whom they ask.
     """
-    stage = next((one for one in STAGES if left[one]), "applied")
+    stage = next((stage for stage in STAGES if left[stage]), "applied")
     roles = STAGES[stage]
     absent = [nobody(role) for role in roles if not members[role]]
     said = [

@@ -241,7 +241,9 @@ def carried_over(current: Playbook, given: Playbook, form: Format) -> tuple[Entr
         return given.entries
     if form == "gepa":
         ids = {entry.section: entry.id for entry in current.entries}
-        renamed = (one.model_copy(update={"id": ids.get(one.section, one.id)}) for one in given.entries)
+        renamed = (
+            entry.model_copy(update={"id": ids.get(entry.section, entry.id)}) for entry in given.entries
+        )
         given = given.model_copy(update={"entries": tuple(renamed)})
     known = {entry.id: entry for entry in current.entries}
     kept = {"evidence", "evidence_count"} | (set() if given.counters else {"helpful", "harmful"})

@@ -105,7 +105,7 @@ def _part(annotation: Any) -> type[BaseModel] | None:
     """Return the model that a field consists of, alone, in a list, or with others."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
-    return next((found for one in get_args(annotation) if (found := _part(one))), None)
+    return next((found for arg in get_args(annotation) if (found := _part(arg))), None)
 
 
 class LineError(ValueError):
@@ -206,7 +206,9 @@ def _text(value: object) -> str:
     if isinstance(value, str):
         return value
     turns = value if isinstance(value, list) else [value]
-    return "\n".join(one if isinstance(one, str) else json.dumps(one, ensure_ascii=False) for one in turns)
+    return "\n".join(
+        turn if isinstance(turn, str) else json.dumps(turn, ensure_ascii=False) for turn in turns
+    )
 
 
 def verdict(answer: str, target: object) -> str:

@@ -40,7 +40,9 @@ def kayba_text(playbook: Playbook) -> str:
     sections = section_order(playbook.sections, playbook.entries)
     book = {
         "skills": {entry.id: _skill(entry) for entry in playbook.entries},
-        "sections": {one: [e.id for e in playbook.entries if e.section == one] for one in sections},
+        "sections": {
+            section: [e.id for e in playbook.entries if e.section == section] for section in sections
+        },
         "next_id": playbook.next_id,
         "similarity_decisions": {},
         "name": playbook.name,
@@ -59,7 +61,7 @@ def _skill(entry: Entry) -> dict[str, Any]:
         "harmful": entry.harmful,
         "neutral": 0,
         "status": "active",
-        "sources": [{"reflection_id": one} for one in entry.evidence],
+        "sources": [{"reflection_id": reflection_id} for reflection_id in entry.evidence],
     }
 
 
@@ -80,7 +82,9 @@ def parse_kayba(source: str) -> dict[str, Any]:
 
 def _entry(skill: _Skill) -> Entry:
     evidence = tuple(
-        str(one["reflection_id"]) for one in skill.sources if isinstance(one, dict) and "reflection_id" in one
+        str(source["reflection_id"])
+        for source in skill.sources
+        if isinstance(source, dict) and "reflection_id" in source
     )
     return Entry(
         id=skill.id,

@@ -82,7 +82,7 @@ class Reading:
         ValueError
             If an entry cannot be: its id is taken or too long.
         """
-        entries = tuple(_entry(one) for one in self._entries)
+        entries = tuple(_entry(entry) for entry in self._entries)
         refuse_twins((f"line {one.line}", entry) for one, entry in zip(self._entries, entries, strict=True))
         return tuple(dict.fromkeys(self.sections)), entries, self._counted or not entries
 

@@ -72,7 +72,7 @@ class Traces:
 
     def _fate(self, key: Key, is_reflected: Callable[[str, str], bool]) -> Fate:
         name, trace_id = key
-        if any(is_reflected(name, one) for one in derived_ids(name, trace_id)):
+        if any(is_reflected(name, identity) for identity in derived_ids(name, trace_id)):
             return Fate.APPLIED
         grave = self.burials.after(key, 0) or self.burials.unread(key)
         fate = self.burials.fate(grave) if grave else Fate.LOST

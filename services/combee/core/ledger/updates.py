@@ -37,7 +37,9 @@ class Updates:
 
     def _evidence(self, where: str, update: Update) -> None:
         name, sequence = update.plan.playbook, update.plan.sequence
-        named = {one for operation in update.result.operations for one in operation.evidence}
+        named = {
+            reflection_id for operation in update.result.operations for reflection_id in operation.evidence
+        }
         foreign = sorted(one for one in named if not self.batches.has_member(name, sequence, one))
         if foreign:
             text = f"{where} rests on {len(foreign)} reflections that are not members, such as {foreign[0]}"
@@ -45,8 +47,8 @@ class Updates:
 
     def _seen(self, where: str, update: Update) -> None:
         name, sequence = update.plan.playbook, update.plan.sequence
-        ids = [one.reflection_id for one in update.result.seen]
-        foreign = [one for one in ids if not self.batches.has_member(name, sequence, one)]
+        ids = [reflection.reflection_id for reflection in update.result.seen]
+        foreign = [identity for identity in ids if not self.batches.has_member(name, sequence, identity)]
         missing = self.batches.sizes[name, sequence] - (len(set(ids)) - len(set(foreign)))
         if len(set(ids)) < len(ids):
             self.findings.add("seen", f"{where} counts a reflection twice")
@@ -54,4 +56,8 @@ class Updates:
             self.findings.add("seen", f"{where} saw {foreign[0]}, which is not a member")
         if missing > 0 and update.result.status != "failed":
             self.findings.add("seen", f"{where} did not see {missing} of its members")
-        self.failed |= {(name, sequence, one.reflection_id) for one in update.result.seen if not one.ok}
+        self.failed |= {
+            (name, sequence, reflection.reflection_id)
+            for reflection in update.result.seen
+            if not reflection.ok
+        }

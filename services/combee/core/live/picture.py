@@ -122,7 +122,7 @@ class Picture:
 
     def flying(self, playbook: str) -> Sequence[LiveBatch]:
         """Return the batches of a playbook that have no version yet, oldest first, of the last 50."""
-        found = (one.shown for one in self._batches.values() if one.batch.playbook == playbook)
+        found = (batch.shown for batch in self._batches.values() if batch.batch.playbook == playbook)
         return [one for one in found if one.version is None]
 
     @property
@@ -132,8 +132,8 @@ class Picture:
 
     def snapshot(self, now_ms: int) -> Snapshot:
         """Return everything at this moment: the newest 20 batches, the 200 playbooks that changed last."""
-        newest = [one.shown for one in reversed(self._batches.values())][:BATCHES_SHOWN]
-        flying = {one.batch.playbook for one in self._batches.values() if one.batch.version is None}
+        newest = [batch.shown for batch in reversed(self._batches.values())][:BATCHES_SHOWN]
+        flying = {batch.batch.playbook for batch in self._batches.values() if batch.batch.version is None}
         return Snapshot(
             revision=self.revision,
             at_ms=now_ms,

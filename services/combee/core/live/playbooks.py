@@ -79,7 +79,7 @@ class Shelf:
     def became(self, name: str, batch_id: str) -> LiveVersion | None:
         """Return the version that a batch became, if it is among those kept."""
         versions = reversed(self._versions.get(name, {}).values())
-        return next((one for one in versions if batch_id and one.batch_id == batch_id), None)
+        return next((version for version in versions if batch_id and version.batch_id == batch_id), None)
 
     def forget(self, name: str) -> None:
         """Forget a deleted playbook."""

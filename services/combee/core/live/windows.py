@@ -34,7 +34,7 @@ class Windows:
         self._ahead.get(playbook, {}).pop(offset, None)
         waiting = self._waiting.get(playbook)
         if waiting and waiting[0][0] <= offset <= waiting[-1][0]:
-            self._waiting[playbook] = deque(one for one in waiting if one[0] != offset)
+            self._waiting[playbook] = deque(reflection for reflection in waiting if reflection[0] != offset)
 
     def closed(self, playbook: str, through_offset: int) -> None:
         """Note a manifest: everything up to this offset is in a batch."""

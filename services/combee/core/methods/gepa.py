@@ -146,12 +146,12 @@ def component(base: Playbook) -> tuple[str, Entry | None]:
 
 def aggregate_prompt(base: Playbook, reflections: Sequence[Reflection]) -> Prompt:
     """Ask for a full new text that one group's records support."""
-    return _write(REWRITE, base, (as_line(_record(one)) for one in reflections))
+    return _write(REWRITE, base, (as_line(_record(reflection)) for reflection in reflections))
 
 
 def combine_prompt(base: Playbook, proposals: Sequence[Operation]) -> Prompt:
     """Ask for one full new text out of the children's."""
-    return _write(COMBINE, base, (as_line({"version": one.content}) for one in proposals))
+    return _write(COMBINE, base, (as_line({"version": proposal.content}) for proposal in proposals))
 
 
 def _write(template: str, base: Playbook, data: Iterable[str]) -> Prompt:
@@ -170,7 +170,9 @@ def _write(template: str, base: Playbook, data: Iterable[str]) -> Prompt:
 def answer_prompt(playbook: Playbook, question: str) -> Prompt:
     """Ask an agent one question with the playbook's components before it."""
     several = len(playbook.entries) > 1
-    texts = (f"## {one.section}\n{one.content}\n" if several else one.content for one in playbook.entries)
+    texts = (
+        f"## {entry.section}\n{entry.content}\n" if several else entry.content for entry in playbook.entries
+    )
     return Prompt(
         system=f"{ANSWER}\n{fence(COMPONENT, texts)}",
         user=fence("task", [as_line({"question": question})]),

@@ -66,15 +66,15 @@ def begin(
     """Return a draft in which tags are counted, and the operations to apply to it, in order."""
     draft = Draft.of(base)
     gone = frozenset(revoked)
-    seen = [one for one in seen if one.reflection_id not in gone]
-    _count(draft, (one for one in seen if one.ok))
+    seen = [reflection for reflection in seen if reflection.reflection_id not in gone]
+    _count(draft, (reflection for reflection in seen if reflection.ok))
     _note_echoes(draft, echoes, gone)
     usable = list(_sound(draft, operations, gone))
-    offsets = {one.reflection_id: one.offset for one in seen}
+    offsets = {reflection.reflection_id: reflection.offset for reflection in seen}
     winners, losers = contest(usable, draft.entries, offsets)
-    for one in losers:
-        text = f"{one.operation.kind}: {one.operation.content}"
-        draft.note("duplicate" if one.is_repeat else "superseded", one.entry_id, text)
+    for loser in losers:
+        text = f"{loser.operation.kind}: {loser.operation.content}"
+        draft.note("duplicate" if loser.is_repeat else "superseded", loser.entry_id, text)
     return draft, winners
 
 
@@ -105,7 +105,7 @@ def evictions(entries: Sequence[Entry], budget_tokens: int) -> tuple[str, ...]:
 def _sound(draft: Draft, operations: Iterable[Operation], gone: frozenset[str]) -> Iterator[Operation]:
     """Yield the operations that can be applied, without evidence that is ``gone``."""
     for operation in operations:
-        evidence = tuple(one for one in operation.evidence if one not in gone)
+        evidence = tuple(reflection_id for reflection_id in operation.evidence if reflection_id not in gone)
         if operation.evidence and not evidence:
             draft.note("dropped", "", f"{operation.kind}: all of its evidence is revoked")
         elif len(operation.entry_ids) < TARGETS[operation.kind]:
@@ -125,13 +125,13 @@ def _note_echoes(draft: Draft, echoes: Iterable[Echo], gone: frozenset[str]) -> 
 
 def _count(draft: Draft, seen: Iterable[Seen]) -> None:
     """Count each reflection's last tag of an entry, if the version that it says was shown had that entry."""
-    for one in seen:
-        for tag in {tag.id: tag for tag in one.tags}.values():
+    for reflection in seen:
+        for tag in {tag.id: tag for tag in reflection.tags}.values():
             entry = draft.entries.get(tag.id)
             if (
                 entry is not None
                 and tag.tag != "neutral"
-                and _was_in(entry, one.shown_version, draft.version)
+                and _was_in(entry, reflection.shown_version, draft.version)
             ):
                 draft.entries[tag.id] = entry.model_copy(update={tag.tag: getattr(entry, tag.tag) + 1})
 
@@ -208,7 +208,7 @@ def _remove(draft: Draft, operation: Operation) -> None:
 
 def rest_on(entry: Entry, evidence: Sequence[str], version: int) -> Entry:
     """Return the entry, changed in ``version``, with more evidence; what it had counts once."""
-    fresh = [one for one in evidence if one not in entry.evidence]
+    fresh = [reflection_id for reflection_id in evidence if reflection_id not in entry.evidence]
     return entry.model_copy(
         update={
             "evidence_count": entry.evidence_count + len(fresh),

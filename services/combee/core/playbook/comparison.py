@@ -96,7 +96,9 @@ def compare(before: Playbook, after: Playbook, between: Iterable[Playbook] = ())
     The versions ``between`` the two say how entries left that ``after`` itself did not take.
     """
     versions = (*between, after) if after.version > before.version else ()
-    how = {one.entry_id: one.kind for made in versions for one in made.changes if one.kind in LEAVING}
+    how = {
+        change.entry_id: change.kind for made in versions for change in made.changes if change.kind in LEAVING
+    }
     old = {entry.id: entry for entry in before.entries}
     new = {entry.id: entry for entry in after.entries}
     both = [(old[one], new[one]) for one in new if one in old]

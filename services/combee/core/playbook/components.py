@@ -67,7 +67,7 @@ def applied(
 def clash(entries: Iterable[Entry]) -> str | None:
     """Return why entries are no components, because a section has two texts; None: they are."""
     sections = [entry.section for entry in entries]
-    twice = sorted({one for one in sections if sections.count(one) > 1})
+    twice = sorted({section for section in sections if sections.count(section) > 1})
     return f"components have one text each, and there are several for {', '.join(twice)}" if twice else None
 
 
@@ -95,7 +95,9 @@ def _write(draft: Draft, entry: Entry, operation: Operation, budget_tokens: int)
     written = rest_on(
         entry.model_copy(update={"content": operation.content}), operation.evidence, draft.version
     )
-    others = sum(entry_tokens(one) for one in draft.entries.values() if one.id != entry.id)
+    others = sum(
+        entry_tokens(other_entry) for other_entry in draft.entries.values() if other_entry.id != entry.id
+    )
     if entry_tokens(written) > max(budget_tokens - others, entry_tokens(entry)):
         size = f"{entry_tokens(written)} tokens beside {others} exceed the budget of {budget_tokens}"
         draft.note("dropped", entry.id, f"{operation.kind}: {size}")

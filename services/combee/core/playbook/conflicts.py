@@ -31,12 +31,12 @@ def contest(
     holder: dict[str, int] = {}
 
     def age(n: int) -> tuple[int, int]:
-        return max(offsets.get(one, -1) for one in operations[n].evidence), n
+        return max(offsets.get(reflection_id, -1) for reflection_id in operations[n].evidence), n
 
     contenders = [n for n, one in kept.items() if one.evidence and one.kind != OperationKind.ADD]
     for n in sorted(contenders, key=age, reverse=True):
-        targets = [one for one in operations[n].entry_ids if one in live]
-        held = next((one for one in targets if one in holder), None)
+        targets = [identity for identity in operations[n].entry_ids if identity in live]
+        held = next((target for target in targets if target in holder), None)
         if held is None:
             holder.update(dict.fromkeys(targets, n))
             continue
@@ -49,7 +49,7 @@ def contest(
     return list(kept.values()), losers
 
 
-def _agree(one: Operation, other: Operation) -> bool:
-    if one.kind != other.kind or set(one.entry_ids) != set(other.entry_ids):
+def _agree(operation: Operation, other: Operation) -> bool:
+    if operation.kind != other.kind or set(operation.entry_ids) != set(other.entry_ids):
         return False
-    return one.kind == OperationKind.REMOVE or same_lesson(one.content, other.content)
+    return operation.kind == OperationKind.REMOVE or same_lesson(operation.content, other.content)

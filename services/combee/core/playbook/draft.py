@@ -63,7 +63,7 @@ class Draft:
         for entry_id in self._reworded:
             told.add(entry_id)
             rivals = self._index.at_odds_with(entry_id)
-            others = [one for one in rivals if one not in told]
+            others = [rival for rival in rivals if rival not in told]
             if others and len(rivals) <= MOST_IN_CONFLICT:
                 content = self.entries[others[0]].content
                 self.note(

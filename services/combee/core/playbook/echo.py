@@ -19,7 +19,7 @@ def without_echoes(
     An operation that also rests on reflections that were not shown the entry keeps those. A correction is
     no echo: it says something else.
     """
-    shown = {one.reflection_id: one.shown for one in reflections if one.shown}
+    shown = {reflection.reflection_id: reflection.shown for reflection in reflections if reflection.shown}
     if not shown:
         return tuple(operations), ()
     known = _Known(base)
@@ -28,12 +28,12 @@ def without_echoes(
     for operation in operations:
         fresh: list[str] = []
         saying = known.saying(operation)
-        for one in operation.evidence:
-            entry_id = known.shown(saying, shown.get(one))
+        for reflection_id in operation.evidence:
+            entry_id = known.shown(saying, shown.get(reflection_id))
             if entry_id:
-                echoes[entry_id] = union(echoes[entry_id], (one,))
+                echoes[entry_id] = union(echoes[entry_id], (reflection_id,))
             else:
-                fresh.append(one)
+                fresh.append(reflection_id)
         if len(fresh) == len(operation.evidence):
             news.append(operation)
         elif fresh:
@@ -68,12 +68,16 @@ class _Known:
         if operation.kind == OperationKind.ADD:
             return self._index.saying(operation.content)
         if operation.kind == OperationKind.UPDATE:
-            return tuple(one for one in self._index.saying(operation.content) if one in operation.entry_ids)
+            return tuple(
+                entry for entry in self._index.saying(operation.content) if entry in operation.entry_ids
+            )
         return ()
 
     def shown(self, saying: Sequence[str], shown: Shown | None) -> str:
         """Return the entry among those that an agent was shown, or nothing; version 0 is an unknown one."""
         if shown is None:
             return ""
-        seen = (one for one in saying if one in shown.entry_ids)
-        return next((one for one in seen if not 0 < shown.version < self._since.get(one, 0)), "")
+        seen = (entry for entry in saying if entry in shown.entry_ids)
+        return next(
+            (reflection for reflection in seen if not 0 < shown.version < self._since.get(reflection, 0)), ""
+        )

@@ -47,7 +47,7 @@ def followed(before: Playbook, version: Playbook, update: Update | None) -> Play
     touched = {entry.id for entry in version.entries if entry.updated_version == version.version}
     known = {entry.id: entry for entry in before.entries}
     merged = any(change.kind == "merge" for change in version.changes)
-    hiding = (one for one in version.entries if one.id in touched and not _has_all(one))
+    hiding = (entry for entry in version.entries if entry.id in touched and not _has_all(entry))
     if update is not None and any(merged or not _shows_news(one, known.get(one.id)) for one in hiding):
         draft, _, _ = applied(
             before,
@@ -60,23 +60,25 @@ def followed(before: Playbook, version: Playbook, update: Update | None) -> Play
         # An entry that this version did not change has not got what was refused for size.
         known |= {one: entry for one, entry in draft.entries.items() if one in touched}
     elif version.origin == "import":
-        known = {one.id: known[one.id] for one in version.entries if _is_same(known.get(one.id), one)}
+        known = {
+            entry.id: known[entry.id] for entry in version.entries if _is_same(known.get(entry.id), entry)
+        }
     entries = (
-        _completed(one, known.get(one.id), is_all=update is not None or one.id not in touched)
-        for one in version.entries
+        _completed(entry, known.get(entry.id), is_all=update is not None or entry.id not in touched)
+        for entry in version.entries
     )
     return version.model_copy(update={"entries": tuple(entries)})
 
 
 def resting_on(entries: Iterable[Entry], gone: Collection[str]) -> list[Entry]:
     """Return the entries that rest on nothing but ``gone``; what rests on nothing at all is none."""
-    left = ((one, without(one, gone)) for one in entries if one.evidence)
+    left = ((entry, without(entry, gone)) for entry in entries if entry.evidence)
     return [one for one, rest in left if not rest.evidence and not rest.evidence_count]
 
 
 def without(entry: Entry, gone: Collection[str]) -> Entry:
     """Return an entry without evidence that is ``gone``."""
-    left = tuple(one for one in entry.evidence if one not in gone)
+    left = tuple(reflection_id for reflection_id in entry.evidence if reflection_id not in gone)
     lost = len(entry.evidence) - len(left)
     update = {"evidence": left, "evidence_count": max(0, entry.evidence_count - lost)}
     return entry.model_copy(update=update) if lost else entry
@@ -85,23 +87,23 @@ def without(entry: Entry, gone: Collection[str]) -> Entry:
 def kept(entries: Iterable[Entry]) -> tuple[Entry, ...]:
     """Return entries as a snapshot keeps them: with the last ids."""
     return tuple(
-        one.model_copy(update={"evidence": one.evidence[-EVIDENCE_KEPT:]})
-        if len(one.evidence) > EVIDENCE_KEPT
-        else one
-        for one in entries
+        entry.model_copy(update={"evidence": entry.evidence[-EVIDENCE_KEPT:]})
+        if len(entry.evidence) > EVIDENCE_KEPT
+        else entry
+        for entry in entries
     )
 
 
 def with_sources(entries: Iterable[Entry], seen: Iterable[Seen]) -> tuple[Entry, ...]:
     """Return entries with the names of those whose reflections they rest on now, the newest last."""
-    names = {one.reflection_id: one.source.name for one in seen if one.source}
+    names = {reflection.reflection_id: reflection.source.name for reflection in seen if reflection.source}
     return tuple(
-        one.model_copy(
-            update={"sources": last_sources(one.sources, (names[e] for e in one.evidence if e in names))}
+        entry.model_copy(
+            update={"sources": last_sources(entry.sources, (names[e] for e in entry.evidence if e in names))}
         )
-        if any(e in names for e in one.evidence)
-        else one
-        for one in entries
+        if any(e in names for e in entry.evidence)
+        else entry
+        for entry in entries
     )
 
 

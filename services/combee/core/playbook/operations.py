@@ -47,12 +47,14 @@ def read_operations(body: Mapping[str, Any], sources: Sources) -> Answer:
         return Answer(operations=())
     everything = union(*sources)
     read = (_read(item, sources, everything) for item in items[:MAX_OPERATIONS])
-    usable = tuple(_bounded(one for one in read if one is not None))
-    mentioned = frozenset(_numbers(body.get("dropped"), sources)).union(*{one.mentions for one in usable})
-    guesses = any(one.guessed for one in usable)
-    named = rests(one.operation for one in usable if not one.guessed)
+    usable = tuple(_bounded(record for record in read if record is not None))
+    mentioned = frozenset(_numbers(body.get("dropped"), sources)).union(
+        *{answer.mentions for answer in usable}
+    )
+    guesses = any(answer.guessed for answer in usable)
+    named = rests(answer.operation for answer in usable if not answer.guessed)
     return Answer(
-        operations=merge(one.operation for one in usable),
+        operations=merge(answer.operation for answer in usable),
         unusable=len(items) - len(usable),
         mentioned=mentioned,
         guessed=frozenset(everything) - named if guesses else frozenset(),
@@ -68,11 +70,11 @@ class _Read:
 
 def _bounded(read: Iterable[_Read]) -> Iterator[_Read]:
     chars = 0
-    for one in read:
-        chars += len(one.operation.content)
+    for record in read:
+        chars += len(record.operation.content)
         if chars > MAX_REPLY_CHARS:
             return
-        yield one
+        yield record
 
 
 def _read(item: object, sources: Sources, everything: tuple[str, ...]) -> _Read | None:
@@ -132,7 +134,7 @@ def merge(operations: Iterable[Operation]) -> tuple[Operation, ...]:
 
 def rests(operations: Iterable[Operation]) -> frozenset[str]:
     """Return the reflections that at least one of the operations rests on."""
-    return frozenset(one for operation in operations for one in operation.evidence)
+    return frozenset(reflection_id for operation in operations for reflection_id in operation.evidence)
 
 
 def cut_evidence(operations: Sequence[Operation], kept: int) -> tuple[Operation, ...]:
@@ -140,8 +142,8 @@ def cut_evidence(operations: Sequence[Operation], kept: int) -> tuple[Operation,
     cut: list[Operation] = []
     held: set[str] = set()
     for operation in operations:
-        known = [one for one in operation.evidence if one in held]
-        fresh = [one for one in operation.evidence if one not in held]
+        known = [reflection_id for reflection_id in operation.evidence if reflection_id in held]
+        fresh = [reflection_id for reflection_id in operation.evidence if reflection_id not in held]
         held.update(fresh)
         evidence = (*fresh, *known[: max(0, kept - len(fresh))])
         cut.append(operation.model_copy(update={"evidence": evidence}))

@@ -21,10 +21,10 @@ def surviving(seen: Iterable[Seen], level: int, kept: Collection[str]) -> tuple[
     Only what got through all levels below can get through this one.
     """
     return tuple(
-        one.model_copy(update={"survived": level + 1})
-        if one.survived == level and one.reflection_id in kept
-        else one
-        for one in seen
+        reflection.model_copy(update={"survived": level + 1})
+        if reflection.survived == level and reflection.reflection_id in kept
+        else reflection
+        for reflection in seen
     )
 
 
@@ -35,8 +35,8 @@ def shares(seen: Collection[Seen], levels: int, landed: Collection[str]) -> tupl
     """
     if not seen:
         return ()
-    through = [sum(one.survived > level for one in seen) for level in range(levels)]
-    last = sum(one.survived >= levels and one.reflection_id in landed for one in seen)
+    through = [sum(reflection.survived > level for reflection in seen) for level in range(levels)]
+    last = sum(reflection.survived >= levels and reflection.reflection_id in landed for reflection in seen)
     return tuple(round(count / len(seen), 4) for count in (*through, last))
 
 

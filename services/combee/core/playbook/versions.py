@@ -101,7 +101,12 @@ def left_nothing(before: Playbook, update: Update, after: Playbook) -> dict[str,
         echoes=update.result.echoes,
     )
     live = {entry.id for entry in entries}
-    echoed = {one for echo in update.result.echoes if echo.entry_id in live for one in echo.evidence}
+    echoed = {
+        reflection_id
+        for echo in update.result.echoes
+        if echo.entry_id in live
+        for reflection_id in echo.evidence
+    }
     landed = draft.landing.reflections()
     for change in after.changes:
         if change.kind == "evict":
@@ -109,17 +114,21 @@ def left_nothing(before: Playbook, update: Update, after: Playbook) -> dict[str,
     stayed = draft.landing.reflections() | echoed
     levels = len(update.plan.widths)
     why: dict[str, str] = {}
-    for one in update.result.seen:
-        if not one.ok or (one.survived >= levels and one.reflection_id in stayed):
+    for reflection in update.result.seen:
+        if not reflection.ok or (reflection.survived >= levels and reflection.reflection_id in stayed):
             continue
-        if one.survived == 0:
-            why[one.reflection_id] = "the model proposed nothing for it"
-        elif one.survived < levels:
-            why[one.reflection_id] = f"left out when proposals were combined (level {one.survived})"
-        elif one.reflection_id in landed:
-            why[one.reflection_id] = "evicted at once: the playbook's token budget is used up"
+        if reflection.survived == 0:
+            why[reflection.reflection_id] = "the model proposed nothing for it"
+        elif reflection.survived < levels:
+            why[reflection.reflection_id] = (
+                f"left out when proposals were combined (level {reflection.survived})"
+            )
+        elif reflection.reflection_id in landed:
+            why[reflection.reflection_id] = "evicted at once: the playbook's token budget is used up"
         else:
-            why[one.reflection_id] = "its proposal lost to one with newer evidence, or no longer applied"
+            why[reflection.reflection_id] = (
+                "its proposal lost to one with newer evidence, or no longer applied"
+            )
     return why
 
 
@@ -205,10 +214,10 @@ def fitted(version: Playbook) -> Playbook:
         try:
             encode(version)
         except CodecError:
-            bare = tuple(one.model_copy(update={"detail": ""}) for one in version.changes)
+            bare = tuple(change.model_copy(update={"detail": ""}) for change in version.changes)
             entries = tuple(
-                one.model_copy(update={"evidence": one.evidence[-kept:] if kept else ()})
-                for one in version.entries
+                entry.model_copy(update={"evidence": entry.evidence[-kept:] if kept else ()})
+                for entry in version.entries
             )
             left = version.retired[-kept:] if kept else ()
             version = version.model_copy(update={"changes": bare, "entries": entries, "retired": left})
@@ -270,8 +279,10 @@ def _refuse_stale(current: Playbook, operations: Sequence[Operation], base: Play
     """Raise InapplicableError if an entry that an edit names is not as it was in ``base``; None: nothing changed."""
     if base is None:
         return
-    then, now = ({one.id: (one.section, one.content) for one in book.entries} for book in (base, current))
-    named = {one for operation in operations for one in operation.entry_ids}
+    then, now = (
+        {entry.id: (entry.section, entry.content) for entry in book.entries} for book in (base, current)
+    )
+    named = {identity for operation in operations for identity in operation.entry_ids}
     changed = sorted(one for one in named if then.get(one) != now.get(one))
     if changed:
         raise InapplicableError(
@@ -305,11 +316,13 @@ def _revoked(current: Playbook, ids: Sequence[str]) -> Playbook:
     lost = {entry.id for entry in evidence.resting_on(current.entries, gone)}
     return current.model_copy(
         update={
-            "entries": tuple(evidence.without(one, gone) for one in current.entries if one.id not in lost),
+            "entries": tuple(
+                evidence.without(entry, gone) for entry in current.entries if entry.id not in lost
+            ),
             "changes": tuple(
-                Change(kind="remove", entry_id=one.id, detail="all of its evidence is revoked")
-                for one in current.entries
-                if one.id in lost
+                Change(kind="remove", entry_id=entry.id, detail="all of its evidence is revoked")
+                for entry in current.entries
+                if entry.id in lost
             ),
             "revoked": revoked,
         }

@@ -86,13 +86,16 @@ QUIET = 20
 
 def fitted(state: BatchSize) -> PowerLaw | None:
     """Return the fit through the observations."""
-    points = [(one.batch_size, epoch_s(one.batch_size, one.delay_s)) for one in state.observations]
+    points = [
+        (observation.batch_size, epoch_s(observation.batch_size, observation.delay_s))
+        for observation in state.observations
+    ]
     return fit_power_law(points)
 
 
 def observed(state: BatchSize, seen: Iteration) -> tuple[Observation, ...]:
     """Return the observations with this one, if it is the first fair one of a candidate."""
-    known = {one.batch_size for one in state.observations}
+    known = {observation.batch_size for observation in state.observations}
     if not seen.is_fair or seen.asked not in state.candidates or seen.asked in known:
         return state.observations
     made = Observation(batch_size=seen.asked, delay_s=seen.delay_s)
@@ -102,7 +105,7 @@ def observed(state: BatchSize, seen: Iteration) -> tuple[Observation, ...]:
 def missing(state: BatchSize) -> list[int]:
     """Return the candidates without an observation."""
     known = {one.batch_size for one in state.observations}
-    return [one for one in state.candidates if one not in known]
+    return [candidate for candidate in state.candidates if candidate not in known]
 
 
 def slowness_after(known: float, fit: PowerLaw | None, seen: Iteration) -> float:
@@ -128,5 +131,8 @@ def profile_again(state: BatchSize, fit: PowerLaw | None) -> str:
 
 def has_drifted(state: BatchSize, fit: PowerLaw) -> bool:
     """Return whether delays are no longer what the fit says, beyond what it missed from the start."""
-    missed = max(abs(math.log(one.delay_s / fit.delay_s(one.batch_size))) for one in state.observations)
+    missed = max(
+        abs(math.log(observation.delay_s / fit.delay_s(observation.batch_size)))
+        for observation in state.observations
+    )
     return abs(math.log(state.slowness)) > math.log(DRIFT) + min(missed, math.log(DRIFT))

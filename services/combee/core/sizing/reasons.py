@@ -28,7 +28,11 @@ def profiling(state: BatchSize) -> str:
 
 def flattened(state: BatchSize, fit: PowerLaw | None, flat: int, policy: SizingPolicy) -> str:
     """Say where the power law has flattened, or why the smallest candidate stands."""
-    unmeasured = [one for one in state.candidates if one not in {o.batch_size for o in state.observations}]
+    unmeasured = [
+        candidate
+        for candidate in state.candidates
+        if candidate not in {o.batch_size for o in state.observations}
+    ]
     unfilled = f"; batches of {unmeasured[0]} did not fill" if unmeasured else ""
     if fit is None:
         measured = f"{len(state.observations)} of {len(state.candidates)} candidates measured, two are needed"

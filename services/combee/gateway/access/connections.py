@@ -87,7 +87,7 @@ class Connections:
 
     def _shorten(self, waiting: Collection[Connection], most: int, reason: str) -> None:
         # One whose request is being answered waits for us, not we for it.
-        idle = [one for one in waiting if not one.is_busy]
+        idle = [reflection for reflection in waiting if not reflection.is_busy]
         for one in idle[: max(len(waiting) - most, 0)]:
             self.end(one, reason)
 

@@ -93,8 +93,9 @@ class Caller:
     def may_touch(self, playbook: str) -> bool:
         """Return whether a playbook is in one of the caller's name spaces."""
         return self.sees_all or any(
-            playbook == one or playbook.startswith(one if one.endswith("/") else f"{one}/")
-            for one in self.namespaces
+            playbook == namespace
+            or playbook.startswith(namespace if namespace.endswith("/") else f"{namespace}/")
+            for namespace in self.namespaces
         )
 
     @property
@@ -134,9 +135,9 @@ class Keyring:
         if self._callers is None:
             return ANYBODY
         digest, found = _digest(given or ""), None
-        for one in self._callers:
-            if hmac.compare_digest(one.digest, digest):
-                found = one
+        for caller in self._callers:
+            if hmac.compare_digest(caller.digest, digest):
+                found = caller
         return found if found and self.holds(found, now_ms) else None
 
     def holds(self, caller: Caller, now_ms: int) -> bool:
@@ -215,8 +216,8 @@ def _checked(text: str, source: str, *, empty: bool = False) -> Sequence[Caller]
     # A file without a letter is one that is being written.
     if not keys and not (empty and text.strip()):
         raise SettingsError(f"{source}: no key is in it")
-    callers = [one.caller() for one in keys]
-    if len({one.digest for one in callers}) < len(callers):
+    callers = [key.caller() for key in keys]
+    if len({caller.digest for caller in callers}) < len(callers):
         raise SettingsError(f"{source}: one key is there twice")
     return callers
 

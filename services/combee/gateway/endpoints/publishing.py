@@ -84,9 +84,9 @@ class Publishing:
         repeated = await self._write(kind, list(good.values()))
         items = [self._item(kind, at, one, repeated) for at, one in enumerate(found)]
         receipt = Receipt(
-            accepted=sum(one.status == "accepted" for one in items),
-            repeated=sum(one.status == "repeated" for one in items),
-            refused=sum(one.status == "refused" for one in items),
+            accepted=sum(item.status == "accepted" for item in items),
+            repeated=sum(item.status == "repeated" for item in items),
+            refused=sum(item.status == "refused" for item in items),
             items=tuple(items),
         )
         return (HTTPStatus.MULTI_STATUS if receipt.refused else HTTPStatus.ACCEPTED), receipt
@@ -150,7 +150,7 @@ class Publishing:
 
     async def _write(self, kind: Kind, messages: Sequence[Message]) -> Mapping[Place, bool]:
         """Write what was not acknowledged before; return by place which was."""
-        places = {self._place(kind, one): one for one in messages}
+        places = {self._place(kind, message): message for message in messages}
         known = {place for place in places if place in self._acknowledged}
         fresh = [one for place, one in places.items() if place not in known]
         if fresh:
@@ -170,11 +170,13 @@ class Publishing:
             elif isinstance(message, Trace):
                 self._context.traced[message.playbook] += 1
 
-    def _item(self, kind: Kind, index: int, found: Message | Refusal, repeated: Mapping[Place, bool]) -> Item:
-        if isinstance(found, Refusal):
-            return Item(index=index, status="refused", problem=found.problem)
-        status = "repeated" if repeated[self._place(kind, found)] else "accepted"
-        return Item(index=index, id=_id(kind, found), status=status)
+    def _item(
+        self, kind: Kind, index: int, message: Message | Refusal, repeated: Mapping[Place, bool]
+    ) -> Item:
+        if isinstance(message, Refusal):
+            return Item(index=index, status="refused", problem=message.problem)
+        status = "repeated" if repeated[self._place(kind, message)] else "accepted"
+        return Item(index=index, id=_id(kind, message), status=status)
 
     def _place(self, kind: Kind, message: Message) -> Place:
         return kind.topic.name, str(getattr(message, "playbook", "")), _id(kind, message)

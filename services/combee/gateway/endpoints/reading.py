@@ -83,7 +83,7 @@ class Reading:
         """List the versions of a playbook, newest first."""
         await playbooks.wanted(self._context, caller, name)
         places = sorted(await self._context.history.places(name), reverse=True)
-        first = [one for one in places if before is None or one < before][: limit + 1]
+        first = [place for place in places if before is None or place < before][: limit + 1]
         found = [await self._context.history.exactly(name, one) for one in first[:limit]]
         rows = tuple(version_row(one) for one in found if one is not None)
         return Versions(name=name, versions=rows, next=first[limit - 1] if len(first) > limit else None)
@@ -113,7 +113,7 @@ def tag(playbook: Playbook, form: Format) -> str:
 
 def matches(if_none_match: str | None, etag: str) -> bool:
     """Return whether a client has this already (RFC 9110: weak comparison)."""
-    given = [one.strip().removeprefix("W/") for one in (if_none_match or "").split(",")]
+    given = [part.strip().removeprefix("W/") for part in (if_none_match or "").split(",")]
     return etag in given or "*" in given
 
 

@@ -121,7 +121,9 @@ class ReflectionStatusLookup:
         """Yield the records of a reflection that no batch has covered yet."""
         source = await partition_of(self._context.log, topics.REFLECTIONS, name)
         async for record in self._context.log.read(source, start):
-            if any(found.reflection_id == one for found in topics.REFLECTIONS.under(name, [record])):
+            if any(
+                reflection.reflection_id == one for reflection in topics.REFLECTIONS.under(name, [record])
+            ):
                 yield record
 
     async def _buried(self, name: str, one: str, since_ms: int, attempt: int) -> ReflectionStatus | None:

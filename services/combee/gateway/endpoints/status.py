@@ -64,20 +64,20 @@ class Status:
         return self._account[1]
 
 
-def _narrowed(found: Snapshot, caller: Caller) -> Snapshot:
+def _narrowed(snapshot: Snapshot, caller: Caller) -> Snapshot:
     """Return what a caller may see of a snapshot; stages are about all playbooks, and are counts alone."""
-    playbooks = tuple(one for one in found.playbooks if caller.may_touch(one.name))
+    playbooks = tuple(playbook for playbook in snapshot.playbooks if caller.may_touch(playbook.name))
     letters = tuple(
-        one for one in found.dead_letters_recent if one.playbook and caller.may_touch(one.playbook)
+        one for one in snapshot.dead_letters_recent if one.playbook and caller.may_touch(one.playbook)
     )
     shown = {
         "playbooks": playbooks,
         "playbooks_total": len(playbooks),
-        "batches": tuple(one for one in found.batches if caller.may_touch(one.playbook)),
+        "batches": tuple(batch for batch in snapshot.batches if caller.may_touch(batch.playbook)),
         "dead_letters": len(letters),
         "dead_letters_recent": letters,
     }
-    return found.model_copy(update=shown)
+    return snapshot.model_copy(update=shown)
 
 
 def router(context: Context, metrics: MetricsText) -> APIRouter:

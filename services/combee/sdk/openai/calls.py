@@ -85,7 +85,7 @@ def answer_text(reply: Any) -> str:
         items = getattr(reply, "output", None) or ()
         return _joined(
             getattr(reply, "output_text", None) or _output_text(items),
-            [one for one in items if getattr(one, "type", "") == "function_call"],
+            [item for item in items if getattr(item, "type", "") == "function_call"],
         )
     if not choices:
         return ""
@@ -93,7 +93,7 @@ def answer_text(reply: Any) -> str:
     calls = getattr(message, "tool_calls", None) or ()
     return _joined(
         getattr(message, "content", None) or getattr(message, "refusal", None),
-        [getattr(one, "function", None) for one in calls],
+        [getattr(call, "function", None) for call in calls],
     )
 
 
@@ -104,7 +104,7 @@ def _output_text(items: Sequence[Any]) -> str:
 
 
 def _joined(said: Any, functions: Sequence[Any]) -> str:
-    calls = [_function(one) for one in functions]
+    calls = [_function(function) for function in functions]
     parts = [str(said) if said else "", json.dumps(calls, ensure_ascii=False) if calls else ""]
     return "\n".join(part for part in parts if part)
 

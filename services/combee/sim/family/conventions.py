@@ -112,4 +112,4 @@ def infer(quantity: str, operands: dict[str, float], target: str) -> Convention 
     if len(operands) != 2 or decimals > MAX_DECIMALS:  # noqa: PLR2004  (a quantity has two operands)
         return None
     candidates = possible(quantity, tuple(operands), decimals)
-    return next((one for one in candidates if one.answer(operands) == target.strip()), None)
+    return next((candidate for candidate in candidates if candidate.answer(operands) == target.strip()), None)

@@ -83,7 +83,7 @@ def ask(quantity: Quantity, rng: Random) -> Question:
 
 def _ambiguous(convention: Convention, operands: dict[str, float], target: str) -> bool:
     candidates = possible(convention.quantity, tuple(operands), convention.decimals)
-    return sum(one.answer(operands) == target for one in candidates) > 1
+    return sum(candidate.answer(operands) == target for candidate in candidates) > 1
 
 
 def read_question(text: str) -> Asked | None:

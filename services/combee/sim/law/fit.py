@@ -93,7 +93,9 @@ def _search(loss: Callable[[Law], float], law: Law) -> Law:
             for a in (-step, 0, step)
             for b in (-step, 0, step)
         ]
-        score, nearest = min(((loss(one), one) for one in neighbours), key=lambda pair: pair[0])
+        score, nearest = min(
+            ((loss(neighbour), neighbour) for neighbour in neighbours), key=lambda pair: pair[0]
+        )
         if score < best:
             best, law = score, nearest
         else:

@@ -118,7 +118,7 @@ def _update(base: Playbook, batch: Sequence[Reflection], seed: int, law: Law) ->
         proposals += _call(aggregate_prompt(base, members), sources, seed, law)
     if groups == 1 or not proposals:
         return tuple(proposals)
-    return _call(combine_prompt(base, proposals), [one.evidence for one in proposals], seed, law)
+    return _call(combine_prompt(base, proposals), [proposal.evidence for proposal in proposals], seed, law)
 
 
 def _call(prompt: Prompt, sources: Sequence[tuple[str, ...]], seed: int, law: Law) -> tuple[Operation, ...]:
