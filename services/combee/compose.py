@@ -20,7 +20,7 @@ from combee.settings.loading import Settings
 from combee.telemetry.telemetry import Telemetry
 from combee.worker.dead_letter_limiter import DeadLetterLimiter
 from combee.worker.retry import OutageMonitor
-from combee.worker.session import run_sessions, stop_on_signals
+from combee.worker.session import run_sessions, stop_on_signals, together
 
 logger = structlog.get_logger()
 
@@ -208,7 +208,7 @@ async def run_worker(
     try:
         async with telemetry.served(Lags(log, role).look if role in INPUTS else None):
             work = run_sessions(role, session, stop, clock, telemetry.restarted, monitor.answers)
-            await wiring.together(work, monitor.run())
+            await together(work, monitor.run())
     finally:
         await reachability.close()
         await log.close()

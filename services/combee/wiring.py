@@ -21,7 +21,7 @@ from combee.settings.methods import configured_method
 from combee.shuffle.shuffler import Shuffler
 from combee.worker.dead_letter_limiter import DeadLetterLimiter
 from combee.worker.loop import Loop
-from combee.worker.session import unless
+from combee.worker.session import together, unless
 from combee_schemas import topics
 
 CURRENT_S = 60.0
@@ -35,19 +35,6 @@ OnTurn = Callable[[], None]
 
 def no_hook(*_: object) -> None:
     """Do nothing."""
-
-
-async def together(*work: Coroutine[Any, Any, None]) -> None:
-    """Run coroutines until one ends; the others are cancelled, its error is raised."""
-    tasks = [asyncio.create_task(coroutine) for coroutine in work]
-    try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-    for task in done:
-        task.result()
 
 
 # ---- reflect and scan: they ask a model

@@ -17,7 +17,7 @@ from combee.adapters.memory.store import Partition, Store
 from combee.control.controller import Controller
 from combee.core.sizing.policy import SizingPolicy
 from combee.ports import Clock, Outgoing, Record, TopicPartition
-from combee.wiring import together
+from combee.worker.session import together
 from combee_schemas import topics
 from combee_schemas.base import Shown
 from combee_schemas.command import Command

@@ -3,7 +3,7 @@
 from nicegui import ui
 
 from combee.dashboard.pieces import BatchTree, fill, following, heading, table, unreadable
-from combee.dashboard.views import batch_rows, current_batch, node_rows
+from combee.dashboard.views.rows import batch_rows, current_batch, node_rows
 from combee.gateway.context import Context
 from combee_schemas import topics
 

@@ -3,7 +3,7 @@
 from nicegui import ui
 
 from combee.dashboard.pieces import fill, following, heading, table, unreadable
-from combee.dashboard.views import dead_rows
+from combee.dashboard.views.rows import dead_rows
 from combee.gateway.context import Context
 from combee_schemas import topics
 

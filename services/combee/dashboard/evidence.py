@@ -3,7 +3,7 @@
 from nicegui import ui
 
 from combee.core.redact import redacted
-from combee.dashboard.wording import moment
+from combee.dashboard.views.wording import moment
 from combee.gateway.context import Context
 from combee.inspection.lineage import Lineage, Source, lineage
 from combee.ports import FatalError, TransientError

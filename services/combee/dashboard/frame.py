@@ -9,7 +9,7 @@ from combee.dashboard import batches, dead_letters, flow, playbook, playbooks, p
 from combee.dashboard.admin import Admin
 from combee.dashboard.look import CSS, LOST
 from combee.dashboard.pieces import heading
-from combee.dashboard.wording import moment
+from combee.dashboard.views.wording import moment
 from combee.gateway.context import Context
 
 PAGES = (

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from nicegui import ui
 
-from combee.dashboard.views import Row
+from combee.dashboard.views.rows import Row
 
 ROW_PX = 76
 """About how high a row is; the component measures those that it shows."""

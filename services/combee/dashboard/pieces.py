@@ -7,8 +7,8 @@ from copy import deepcopy
 from nicegui import ui
 
 from combee.core.live.values import LiveBatch
-from combee.dashboard.graphs import Drawn, tree
-from combee.dashboard.views import KINDS, Row, headline
+from combee.dashboard.views.graphs import Drawn, tree
+from combee.dashboard.views.rows import KINDS, Row, headline
 from combee.gateway.context import Context
 from combee_schemas.topics import AnyTopic
 

@@ -6,12 +6,12 @@ from combee.core.playbook.apply import empty
 from combee.core.playbook.comparison import Comparison, compare
 from combee.dashboard.actions import Actions
 from combee.dashboard.admin import Admin
-from combee.dashboard.entries import EntryList, entry_list
 from combee.dashboard.evidence import open_evidence
 from combee.dashboard.listing import Listing
 from combee.dashboard.pieces import TURN_S, heading, replace_address
-from combee.dashboard.views import Row
-from combee.dashboard.wording import address, moment, percent, prompt_tokens, title
+from combee.dashboard.views.entries import EntryList, entry_list
+from combee.dashboard.views.rows import Row
+from combee.dashboard.views.wording import address, moment, percent, prompt_tokens, title
 from combee.gateway import playbooks
 from combee.gateway.context import Context
 from combee.ports import FatalError, TransientError

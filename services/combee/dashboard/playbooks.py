@@ -5,8 +5,8 @@ from collections import defaultdict
 from nicegui import ui
 
 from combee.dashboard.pieces import fill, following, heading, table, unreadable
-from combee.dashboard.views import playbook_rows
-from combee.dashboard.wording import address
+from combee.dashboard.views.rows import playbook_rows
+from combee.dashboard.views.wording import address
 from combee.gateway import playbooks
 from combee.gateway.context import Context
 from combee_schemas import topics

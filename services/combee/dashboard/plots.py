@@ -3,9 +3,9 @@
 from nicegui import ui
 
 from combee.core.live.values import LivePlaybook
-from combee.dashboard import charts
 from combee.dashboard.pieces import following, heading, unreadable
-from combee.dashboard.wording import moment
+from combee.dashboard.views import charts
+from combee.dashboard.views.wording import moment
 from combee.gateway.context import Context
 from combee_schemas import topics
 

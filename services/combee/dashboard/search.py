@@ -4,12 +4,12 @@ import asyncio
 
 from nicegui import ui
 
-from combee.dashboard.entries import search
 from combee.dashboard.evidence import open_evidence
 from combee.dashboard.listing import Listing
 from combee.dashboard.pieces import heading, replace_address
-from combee.dashboard.views import Row
-from combee.dashboard.wording import address, search_address
+from combee.dashboard.views.entries import search
+from combee.dashboard.views.rows import Row
+from combee.dashboard.views.wording import address, search_address
 from combee.gateway import playbooks
 from combee.gateway.context import Context
 

@@ -6,10 +6,10 @@ from nicegui import ui
 
 from combee.core.redact import redacted
 from combee.dashboard.evidence import open_evidence
-from combee.dashboard.lessons import Learned, newest_lessons
 from combee.dashboard.pieces import following, heading, unreadable
-from combee.dashboard.views import Figure, figures
-from combee.dashboard.wording import address, moment, percent
+from combee.dashboard.views.lessons import Learned, newest_lessons
+from combee.dashboard.views.rows import Figure, figures
+from combee.dashboard.views.wording import address, moment, percent
 from combee.gateway import playbooks
 from combee.gateway.context import Context
 from combee.gateway.playbooks import counted

@@ -4,7 +4,8 @@ import asyncio
 import os
 import signal
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
 
 import structlog
 
@@ -99,3 +100,16 @@ async def unless(stop: asyncio.Event, work: Awaitable[None]) -> bool:
 def _end() -> None:
     logger.error("not_stopped_in_time", remedy="nothing is lost; is the broker away?")
     os._exit(TOO_LATE)
+
+
+async def together(*work: Coroutine[Any, Any, None]) -> None:
+    """Run coroutines until one ends; the others are cancelled, its error is raised."""
+    tasks = [asyncio.create_task(coroutine) for coroutine in work]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    for task in done:
+        task.result()

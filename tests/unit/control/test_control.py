@@ -7,7 +7,7 @@ from combee.control.controller import Controller
 from combee.core.playbook.apply import empty
 from combee.core.sizing.policy import SizingPolicy
 from combee.ports import Outgoing
-from combee.wiring import together
+from combee.worker.session import together
 from combee_schemas import topics
 from combee_schemas.codec import encode
 from combee_schemas.control import BatchSize

@@ -2,7 +2,8 @@
 
 from combee.core import identity
 from combee.core.live.values import LivePlaybook, LiveVersion, Snapshot, Stage
-from combee.dashboard import charts, frame, graphs, views, wording
+from combee.dashboard import frame
+from combee.dashboard.views import charts, graphs, rows, wording
 from combee_schemas.dead_letter import DeadLetter
 from combee_schemas.playbook import Playbook
 from support.flat import changed, flat
@@ -11,17 +12,20 @@ from support.pictures import BATCH, FAILED, MANIFEST, picture
 
 def test_the_nodes_of_a_batch_are_listed_root_first_with_a_mark_and_words_for_each() -> None:
     (batch,) = picture(MANIFEST, FAILED).snapshot(0).batches
-    rows = views.node_rows(batch)
-    assert [row["node"] for row in rows] == [
+    listed = rows.node_rows(batch)
+    assert [row["node"] for row in listed] == [
         "level 1 · root · 0",
         "level 0 · 0",
         "level 0 · 1",
         "level 0 · 2",
     ]
-    assert [row["kind"] for row in rows] == ["waiting", "ready", "failed", "ready"]
-    assert [row["state"] for row in rows[:2]] == ["waits for its children", "asks the model, or is about to"]
-    assert all(row["icon"] for row in rows)
-    assert views.headline(batch) == "a · batch 1 · 4 reflections, closed by size · 1 of 4 nodes done"
+    assert [row["kind"] for row in listed] == ["waiting", "ready", "failed", "ready"]
+    assert [row["state"] for row in listed[:2]] == [
+        "waits for its children",
+        "asks the model, or is about to",
+    ]
+    assert all(row["icon"] for row in listed)
+    assert rows.headline(batch) == "a · batch 1 · 4 reflections, closed by size · 1 of 4 nodes done"
 
 
 def test_secrets_are_not_shown() -> None:
@@ -34,9 +38,9 @@ def test_secrets_are_not_shown() -> None:
         reason=FAILED.result.reason,
     )
     shown = [
-        str(views.node_rows(batch)),
+        str(rows.node_rows(batch)),
         str(graphs.tree(batch)),
-        str(views.dead_rows(picture(letter).snapshot(0))),
+        str(rows.dead_rows(picture(letter).snapshot(0))),
     ]
     assert "password=***" in shown[0]
     assert all("hunter2" not in one for one in shown)
@@ -54,9 +58,9 @@ def test_a_batch_that_became_a_version_is_done_whatever_was_read_of_it() -> None
         created_at_ms=5,
     )
     (batch,) = picture(MANIFEST, version).snapshot(0).batches
-    assert {row["kind"] for row in views.node_rows(batch)} == {"done"}
+    assert {row["kind"] for row in rows.node_rows(batch)} == {"done"}
     assert graphs.tree(batch).words.endswith("3 → 1: 4 done")
-    assert views.headline(batch).endswith("version 1")
+    assert rows.headline(batch).endswith("version 1")
 
 
 def test_the_oldest_batch_in_flight_is_the_running_one() -> None:
@@ -66,7 +70,7 @@ def test_the_oldest_batch_in_flight_is_the_running_one() -> None:
     )
     flying = picture(MANIFEST, later).snapshot(0).batches
     landed = picture(MANIFEST, later, version).snapshot(0).batches
-    assert [getattr(views.current_batch(one), "sequence", None) for one in (flying, landed, ())] == [
+    assert [getattr(rows.current_batch(one), "sequence", None) for one in (flying, landed, ())] == [
         1,
         2,
         None,
@@ -75,7 +79,7 @@ def test_the_oldest_batch_in_flight_is_the_running_one() -> None:
 
 def test_a_topic_says_whether_its_readers_are_behind_and_for_how_long() -> None:
     behind, done, unread = map(
-        views.card,
+        rows.card,
         (
             Stage(name="a", offsets=9, lag=1200, lag_s=61),
             Stage(name="b", offsets=9, lag=0),
@@ -91,8 +95,8 @@ def test_the_newest_versions_of_all_playbooks_come_first() -> None:
         LivePlaybook(name="a", versions=(LiveVersion(version=1, at_ms=1), LiveVersion(version=2, at_ms=9))),
         LivePlaybook(name="b", versions=(LiveVersion(version=7, at_ms=5),)),
     )
-    rows = views.version_rows(Snapshot(revision=0, at_ms=0, playbooks=books), most=2)
-    assert [(row["name"], row["version"]) for row in rows] == [("a", 2), ("b", 7)]
+    listed = rows.version_rows(Snapshot(revision=0, at_ms=0, playbooks=books), most=2)
+    assert [(row["name"], row["version"]) for row in listed] == [("a", 2), ("b", 7)]
 
 
 def test_plots_show_what_was_measured_and_money_only_where_there_are_prices() -> None:

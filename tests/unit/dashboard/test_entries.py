@@ -4,10 +4,10 @@ from combee.core.live.picture import Picture
 from combee.core.live.values import LivePlaybook, LiveVersion, Snapshot
 from combee.core.playbook.apply import empty
 from combee.core.playbook.comparison import compare
-from combee.dashboard.entries import entry_list, search
-from combee.dashboard.lessons import LESSONS, newest_lessons
-from combee.dashboard.views import figures, playbook_rows
-from combee.dashboard.wording import prompt_tokens
+from combee.dashboard.views.entries import entry_list, search
+from combee.dashboard.views.lessons import LESSONS, newest_lessons
+from combee.dashboard.views.rows import figures, playbook_rows
+from combee.dashboard.views.wording import prompt_tokens
 from combee_schemas.playbook import Entry, Playbook
 
 STRATEGIES, MISTAKES = "STRATEGIES & INSIGHTS", "COMMON MISTAKES TO AVOID"

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from combee.core.live.values import LiveBatch, Stage
-from combee.dashboard import graphs
+from combee.dashboard.views import graphs
 from combee.inspection.live import STAGES
 from combee_schemas import topics
 from combee_schemas.batch import Batch

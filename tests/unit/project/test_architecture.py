@@ -75,7 +75,7 @@ MAY_IMPORT: Mapping[str, set[str]] = {
             "ports",
             "schemas",
         ),
-        *("sdk", "settings", "sim", "telemetry", "experiments"),
+        *("sdk", "settings", "sim", "telemetry", "experiments", "worker"),
         *("adapters/embedded_kafka", "adapters/kafka", "adapters/openai"),
     },
     "experiments": {

@@ -32,9 +32,8 @@ from combee.ports import (
     PromptTooLongError,
     TransientError,
 )
-from combee.wiring import together
 from combee.worker import session
-from combee.worker.session import run_sessions
+from combee.worker.session import run_sessions, together
 from combee_schemas import topics
 from combee_schemas.codec import encode
 from combee_schemas.control import BatchSize

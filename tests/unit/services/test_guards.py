@@ -16,8 +16,8 @@ from combee.core import identity
 from combee.core.sizing.policy import SizingPolicy
 from combee.ports import Outgoing, Record
 from combee.publish import publisher
-from combee.wiring import together
 from combee.worker import lookup
+from combee.worker.session import together
 from combee_schemas import topics
 from combee_schemas.base import Usage
 from combee_schemas.codec import encode

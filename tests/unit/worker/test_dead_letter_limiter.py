@@ -13,9 +13,9 @@ from combee.ports import FatalError, Outgoing, PoisonError, Record
 from combee.reflect.handler import ReflectHandler
 from combee.scan.handler import ScanHandler
 from combee.telemetry.health import Health
-from combee.wiring import together
 from combee.worker.dead_letter_limiter import DeadLetterLimiter, HeldBackError, PausedRecords
 from combee.worker.loop import Loop
+from combee.worker.session import together
 from combee_schemas import topics
 from combee_schemas.codec import encode
 from combee_schemas.dead_letter import HeldBack

@@ -18,6 +18,7 @@ from combee.cli.top.view import fitted, frame
 from combee.clock import SystemClock
 from combee.inspection.live import Live
 from combee.settings.loading import Settings, load_settings
+from combee.worker.session import together
 
 CURRENT_S = 30.0
 FRAME_S = 0.1
@@ -72,7 +73,7 @@ async def _top(settings: Settings, interval: float, *, once: bool, as_json: bool
             else:
                 await _screen(live.changed, seen, interval)
 
-        await _until_first(live.run(), show())
+        await together(live.run(), show())
 
 
 async def _screen(
@@ -95,7 +96,7 @@ async def _screen(
                 nonlocal revision
                 revision = await changed(revision, interval_s)
 
-            await _until_first(news(), _set(stop))
+            await together(news(), _set(stop))
 
 
 @contextmanager
@@ -120,16 +121,3 @@ def _keys(on_key: Callable[[str], None]) -> Iterator[None]:
 
 async def _set(event: asyncio.Event) -> None:
     await event.wait()
-
-
-async def _until_first(*work: Coroutine[Any, Any, None]) -> None:
-    """Run coroutines until one ends; the others are cancelled, its error is raised."""
-    tasks = [asyncio.create_task(coroutine) for coroutine in work]
-    try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-    for task in done:
-        task.result()

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from combee.core.live.values import LiveBatch, LiveNode, Stage
-from combee.dashboard.charts import Options
-from combee.dashboard.views import KINDS, Card, card, kind_of, node_words
+from combee.dashboard.views.charts import Options
+from combee.dashboard.views.rows import KINDS, Card, card, kind_of, node_words
 from combee_schemas import topics
 
 TEXT, EDGE, QUIET = "currentColor", "var(--edge)", "var(--quiet)"

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 from combee.core.formats.render import section_order
 from combee.core.playbook.comparison import Comparison
-from combee.dashboard.views import Row
-from combee.dashboard.wording import Matches, address, matching, title
+from combee.dashboard.views.rows import Row
+from combee.dashboard.views.wording import Matches, address, matching, title
 from combee_schemas.playbook import Entry, Playbook
 
 SIGNS = {"added": "+ ", "removed": "− ", "changed": "+ "}

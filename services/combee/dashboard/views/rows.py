@@ -6,7 +6,7 @@ from typing import Any
 
 from combee.core.live.values import LiveBatch, LiveNode, LivePlaybook, Snapshot, Stage
 from combee.core.redact import redacted
-from combee.dashboard.wording import matching, moment, percent, prompt_tokens
+from combee.dashboard.views.wording import matching, moment, percent, prompt_tokens
 from combee_schemas.playbook import Playbook, Spend
 
 KINDS = {

@@ -1,0 +1,1 @@
+"""What the pages show, worked out from values: pure, so that it is tested without a browser."""
