@@ -82,6 +82,17 @@ def test_a_path_or_name_that_is_gone_would_be_noticed() -> None:
     assert not shown.is_in_code(*unknown)
 
 
+def test_the_map_in_the_readme_has_every_room_of_the_package_once_and_no_other() -> None:
+    package = shown.ROOT / "services" / "combee"
+    rooms = [room.name for room in package.iterdir() if (room / "__init__.py").exists()]
+    modules = [module.name for module in package.glob("*.py") if module.name != "__init__.py"]
+    _, tree = (shown.ROOT / "README.md").read_text("utf-8").split("## The source tree")
+    targets = [Path(link.target) for link in shown.links(tree)]
+    named = [target.name for target in targets if target.parent == Path("services", "combee")]
+
+    assert sorted(named) == sorted(rooms + modules)
+
+
 def test_every_page_that_the_code_names_is_there() -> None:
     named = {name for file in shown.texts() for name in shown.pages_named(file.read_text("utf-8"))}
     assert "docs/guide/http.md" in named
