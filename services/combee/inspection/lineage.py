@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 from combee.core.identity import fingerprint
 from combee.core.playbook import evidence
-from combee.core.playbook.apply import empty
+from combee.core.playbook.versions import empty
 from combee.history import messages, partition_of
 from combee.ports import FatalError, Log, PoisonError, TopicPartition
 from combee_schemas import topics

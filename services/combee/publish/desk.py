@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import structlog
 
-from combee.core.playbook.apply import empty
+from combee.core.playbook.versions import empty
 from combee.core.watermark import Watermark
 from combee.ports import Log, Outgoing, Record, TopicPartition, Transactor
 from combee_schemas import topics

@@ -2,7 +2,7 @@
 
 import structlog
 
-from combee.core.playbook.components import misfit
+from combee.core.playbook.apply import misfit
 from combee.worker.views import Playbooks
 from combee_schemas.base import Holds
 

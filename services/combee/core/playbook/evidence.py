@@ -3,7 +3,7 @@
 import re
 from collections.abc import Collection, Iterable, Mapping
 
-from combee.core.playbook.components import applied
+from combee.core.playbook.apply import applied
 from combee.core.playbook.operations import union
 from combee_schemas.playbook import EVIDENCE_KEPT, SOURCES_KEPT, Entry, Playbook
 from combee_schemas.scan import Seen, Update
