@@ -89,7 +89,7 @@ MAY_IMPORT: Mapping[str, set[str]] = {
 ONLY_IN: Mapping[str, tuple[str, ...]] = {
     "aiokafka": ("adapters/kafka/",),
     "openai": ("adapters/openai/",),
-    "faust": ("shuffle/app.py", "shuffle/transport.py"),
+    "faust": ("shuffle/app.py",),
     "msgpack": ("codec.py",),
     "pydantic_settings": ("settings/",),
     "jgo": ("adapters/embedded_kafka/",),
