@@ -48,7 +48,9 @@ def shorter(result: NodeResult, level: int) -> Iterator[NodeResult]:
     note = "evidence that others have too, tags and sources left out for size"
     result = result.model_copy(update={"operations": cut, "seen": bare})
     yield _noted(result, note)
-    left = sorted(result.operations, key=lambda one: len(one.content) / (1 + len(one.evidence)))
+    left = sorted(
+        result.operations, key=lambda operation: len(operation.content) / (1 + len(operation.evidence))
+    )
     while left:
         left = left[: len(left) * 3 // 4]
         yield _noted(_only(result, level, left), f"{len(result.operations) - len(left)} operations, {note}")

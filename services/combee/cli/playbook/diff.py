@@ -90,7 +90,7 @@ def lines(found: Comparison) -> Iterator[Text]:
 def _section(comparison: Comparison, section: str) -> Iterator[Text]:
     for gone in comparison.removed:
         if gone.section == section:
-            remark = "" if gone.told == "removed" else f" ({gone.told})"
+            remark = "" if gone.word == "removed" else f" ({gone.word})"
             yield from _whole("-", gone.id, gone.content, remark)
     for change in comparison.changed:
         if change.section == section:

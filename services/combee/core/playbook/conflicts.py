@@ -33,7 +33,9 @@ def contest(
     def age(n: int) -> tuple[int, int]:
         return max(offsets.get(reflection_id, -1) for reflection_id in operations[n].evidence), n
 
-    contenders = [n for n, one in kept.items() if one.evidence and one.kind != OperationKind.ADD]
+    contenders = [
+        n for n, operation in kept.items() if operation.evidence and operation.kind != OperationKind.ADD
+    ]
     for n in sorted(contenders, key=age, reverse=True):
         targets = [identity for identity in operations[n].entry_ids if identity in live]
         held = next((target for target in targets if target in holder), None)
