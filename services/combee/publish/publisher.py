@@ -35,7 +35,7 @@ INPUTS = (topics.UPDATES.name, topics.COMMANDS.name)
 POLL_S = 0.2
 NOT_OURS = "flush"
 UNUSABLE = (CodecError, PoisonError, versions.InapplicableError)
-"""What is wrong with one record: it is dead-lettered, and the next one is done."""
+"""Errors of one record: it is dead-lettered, and the next one is taken."""
 UNPLANNED = "an update of a batch that nobody cut: no manifest says so"
 
 
@@ -141,7 +141,7 @@ class Publisher:
         return batch in state.early
 
     async def _apply_early(self, state: PartitionState, record: Record) -> None:
-        """Apply one update; what is wrong with it must not be blamed on the one that released it."""
+        """Apply an early update; an error in it must not be blamed on the update that it waited for."""
         try:
             await self._apply(state, record, topics.UPDATES.read(record))
         except UNUSABLE as error:
@@ -255,7 +255,7 @@ class Publisher:
     async def _write(
         self, state: PartitionState, record: Record, version: Playbook, letters: Iterable[Outgoing]
     ) -> None:
-        """Write history first and its place into the snapshot; all of it becomes visible at once."""
+        """Write the version to history and, with its offset there, as snapshot: one transaction."""
         version = versions.fitted(version)
         async with state.transactor.transaction() as transaction:
             version = await self._send_version(transaction, state, version)

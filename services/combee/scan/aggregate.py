@@ -1,4 +1,4 @@
-"""One node's work: ask the model for operations; everything around the reply is code."""
+"""One node's work: ask the model for operations and check, complete and count what it answers."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -36,7 +36,7 @@ class Combined:
 
 
 class Aggregator:
-    """Asks one model in a method's words."""
+    """Asks a model with the prompts of one method."""
 
     def __init__(
         self, model: LanguageModel, method: Method = ace, *, carry: bool = True, note: str = ""
@@ -44,9 +44,9 @@ class Aggregator:
         self._model = model
         self._method = method
         self._carry = carry
-        """Pass on by code what a combine neither used nor dropped by name: the overloaded model's loss."""
+        """Whether code passes on what a combine neither used nor dropped by name, as an overloaded model does."""
         self._note = note
-        """What every result of a call is to say."""
+        """A note that every result of a call carries."""
 
     async def group(self, base: Playbook, members: Sequence[GroupMember]) -> NodeResult:
         """Return a level-0 node's outcome; a reply that stays unusable is a failed outcome, not an error."""

@@ -1,4 +1,4 @@
-"""The scan service: ready nodes are asked, children are gathered, results rise to the next level."""
+"""The scan service: it runs the nodes that are ready, gathers children, and writes results for the next level."""
 
 import asyncio
 from collections.abc import Callable
@@ -45,7 +45,7 @@ LOGGED_KEPT = 100
 LEAVES = topics.GROUPS.name
 LEVELS = {topic.name: level for level, topic in enumerate(topics.SCAN)}
 GatheringKey = tuple[str, str, int, int, tuple[int, ...]]
-"""A node, and which batch its children say they belong to: what names another manifest is no sibling."""
+"""A node, and the batch that its children name: a partial that names another manifest is no sibling."""
 
 
 @dataclass(slots=True)
@@ -180,7 +180,7 @@ class ScanHandler:
         return event.is_set()
 
     async def _refuse_unplanned(self, record: Planned) -> None:
-        """Give up what waits for something that will never come, because nobody cut its batch."""
+        """Raise PoisonError if no manifest planned the batch: what the record waits for will never come."""
         where = record.plan, record.manifest_offset
         if await lookup.is_planned(self._log, *where):
             return
@@ -251,7 +251,7 @@ class ScanHandler:
             raise
 
     async def _emit(self, record: Planned, level: int, index: int, result: NodeResult) -> None:
-        """Write a node's result; one too large for a record is made shorter, so that the tree completes."""
+        """Write a node's result; if it is too large for a record it is made shorter, so that the tree completes."""
         for candidate in chain([result], shorter(result, level)):
             try:
                 outgoing = await self._result(record, level, index, candidate)

@@ -31,7 +31,7 @@ STOP_TIMEOUT_S = 10.0
 FETCH_BYTES = 256 * 1024
 """Fetched ahead of each partition, whatever the backlog; a larger record still comes, alone."""
 METADATA_AGE_MS = 5_000
-"""A topic that the group's leader could not see when it dealt the partitions is dealt as soon as it sees it."""
+"""How soon the group's leader sees a topic that was not there when it assigned the partitions."""
 
 
 class _Thread(driver.AIOKafkaConsumerThread):

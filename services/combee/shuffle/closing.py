@@ -29,11 +29,11 @@ from combee_schemas.scan import NodeResult, Seen, Update
 logger = structlog.get_logger()
 
 PULSE_S = 60.0
-"""So long after an answer the model still counts as answering."""
+"""How long after an answer the model still counts as answering."""
 
 
 class Closer:
-    """Cuts and writes batches as ``core`` decides; what is known of a partition is in its ``PartitionState``."""
+    """Cuts and writes batches as ``core`` decides; what it knows of a partition is in its ``PartitionState``."""
 
     def __init__(
         self,

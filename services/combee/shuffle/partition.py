@@ -60,7 +60,7 @@ class PartitionState:
         batch_size: int = WINDOW_KEPT,
         again: bool = False,
     ) -> None:
-        """Put a reflection into its window, or note it as a repeat; of a full window only where it stands.
+        """Put a reflection into its window, or note it as a repeat; if the window is full, note its offset only.
 
         ``again``: it was noted so before, and now there is room.
         """
