@@ -62,8 +62,8 @@ def _noted(result: NodeResult, note: str) -> NodeResult:
 
 
 def _only(result: NodeResult, level: int, left: Sequence[Operation]) -> NodeResult:
-    held = set(map(id, left))
-    kept = tuple(operation for operation in result.operations if id(operation) in held)
+    kept_ids = set(map(id, left))
+    kept = tuple(operation for operation in result.operations if id(operation) in kept_ids)
     lost = ops.rests(result.operations) - ops.rests(kept)
     seen = tuple(
         reflection.model_copy(update={"ok": False, "tags": (), "survived": min(reflection.survived, level)})

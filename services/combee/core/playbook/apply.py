@@ -43,9 +43,9 @@ def applied(
     echoes: Iterable[Echo] = (),
 ) -> Changed:
     """Apply operations made for a playbook that ``holds`` this; on another kind they are dropped, and recorded."""
-    held = holds_after(base, holds)
-    usable = operations if held == holds else ()
-    if held == "components":
+    kind = holds_after(base, holds)
+    usable = operations if kind == holds else ()
+    if kind == "components":
         draft = components.apply_operations(
             base, usable, seen, budget_tokens=budget_tokens, revoked=revoked, echoes=echoes
         )
@@ -53,7 +53,7 @@ def applied(
     else:
         draft = entries.apply_operations(base, usable, seen, revoked=revoked, echoes=echoes)
         sections, remaining = entries.finish(base, draft, budget_tokens)
-    if held != holds:
+    if kind != holds:
         for operation in operations:
-            draft.note("dropped", "", f"{operation.kind}: made for {holds}, and the playbook holds {held}")
+            draft.note("dropped", "", f"{operation.kind}: made for {holds}, and the playbook holds {kind}")
     return draft, sections, remaining

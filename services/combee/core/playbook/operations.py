@@ -142,11 +142,11 @@ def rests(operations: Iterable[Operation]) -> frozenset[str]:
 def cut_evidence(operations: Sequence[Operation], kept: int) -> tuple[Operation, ...]:
     """Return the operations with ``kept`` ids each, and all those that no operation before has."""
     cut: list[Operation] = []
-    held: set[str] = set()
+    named: set[str] = set()
     for operation in operations:
-        known = [reflection_id for reflection_id in operation.evidence if reflection_id in held]
-        fresh = [reflection_id for reflection_id in operation.evidence if reflection_id not in held]
-        held.update(fresh)
+        known = [reflection_id for reflection_id in operation.evidence if reflection_id in named]
+        fresh = [reflection_id for reflection_id in operation.evidence if reflection_id not in named]
+        named.update(fresh)
         evidence = (*fresh, *known[: max(0, kept - len(fresh))])
         cut.append(operation.model_copy(update={"evidence": evidence}))
     return tuple(cut)
