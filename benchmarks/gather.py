@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from combee.core.batching import plan
 from combee.core.methods import ace
 from combee.core.playbook import operations
-from combee.core.playbook.apply import empty
+from combee.core.playbook.versions import empty
 from combee.ports import LanguageModel
 from combee_experiments.arms.arms import PRODUCT
 from combee_schemas.batch import Member

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from combee.adapters.openai.limits import PrioritySlots
-from combee.core.playbook.apply import empty
+from combee.core.playbook.versions import empty
 from combee.sim.inprocess import SimulatedModel, as_request
 from combee.sim.roles.respond import respond
 from combee_experiments.arms.arms import ADAPTIVE

@@ -13,8 +13,9 @@ from pathlib import Path
 from rapidfuzz import fuzz
 
 from combee.core.formats.render import parse_ace
-from combee.core.playbook.apply import apply_operations, empty, finish
+from combee.core.playbook.entries import apply_operations, finish
 from combee.core.playbook.similarity import same_lesson
+from combee.core.playbook.versions import empty
 from combee.core.playbook.wording import wording
 from combee.sim.family.conventions import possible
 from combee.sim.family.family import lessons

@@ -95,7 +95,7 @@ async def _shuffle(worker: Worker) -> None:
     supervised = settings.worker.ready_file.parent if settings.worker.ready_file else None
     with tempfile.TemporaryDirectory(prefix="combee-shuffle-", dir=supervised) as folder:
         shuffler = wiring.build_shuffle(worker.log, worker.clock, settings.batch, spending)
-        telemetry.watch(shuffler.playbooks.view, shuffler.sizes, in_flight=shuffler.flying)
+        telemetry.watch(shuffler.playbooks.view, shuffler.sizes, in_flight=shuffler.in_flight)
         servers = worker.bootstrap_servers
         security = connection(settings, servers).security
         app = faust_app.build_app(settings.kafka, servers, settings.worker.slot, Path(folder), security)

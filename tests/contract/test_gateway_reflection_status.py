@@ -97,7 +97,7 @@ async def test_a_missing_playbook_tells_of_traces_and_of_batches_on_their_way() 
         assert "1 trace came in here; each becomes a reflection" in answer.json()["detail"]
         await post(gateway, 1)
         assert not (await flush(gateway, 0))["done"]
-        await deployment.until(lambda: bool(gateway.context.live.picture.flying(NAME)))
+        await deployment.until(lambda: bool(gateway.context.live.picture.in_flight(NAME)))
         answer = await gateway.client.get(PATH)
         assert answer.json()["detail"].endswith("yet: batch 1 with 1 reflection is under way")
         assert answer.headers["retry-after"] == "1"
@@ -154,7 +154,7 @@ async def test_a_reflection_is_followed_from_its_window_into_the_entries_that_re
         assert (waiting["state"], waiting["repeats"]) == ("waiting", 0)
         assert waiting["until_ms"] > 0
         await flush(gateway, 0)
-        await deployment.until(lambda: bool(gateway.context.live.picture.flying(NAME)))
+        await deployment.until(lambda: bool(gateway.context.live.picture.in_flight(NAME)))
         flying = await fate(gateway, "r-1")
         assert (flying["state"], flying["batch_sequence"], flying["level"]) == ("in_batch", 1, 0)
         assert flying["detail"] == "it is in batch 1: level 0 of 1"

@@ -13,7 +13,7 @@ import pytest
 from openai import AsyncOpenAI
 
 from combee.core.methods.ace import aggregate_prompt, answer_prompt, combine_prompt, reflect_prompt
-from combee.core.playbook.apply import empty
+from combee.core.playbook.versions import empty
 from combee.ports import FatalError
 from combee.sim.inprocess import as_request
 from combee.sim.law.naive import family_traces

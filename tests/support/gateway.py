@@ -13,7 +13,7 @@ import httpx
 
 from combee.adapters.memory import MemoryLog
 from combee.clock import SystemClock
-from combee.core.playbook.apply import empty
+from combee.core.playbook.versions import empty
 from combee.gateway.app import build
 from combee.gateway.context import Context, context_of
 from combee.gateway.server import serve

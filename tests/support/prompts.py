@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from combee.core.methods import ace, gepa
-from combee.core.playbook.apply import empty
+from combee.core.playbook.versions import empty
 from combee_schemas.model import Prompt
 from combee_schemas.playbook import ACE_SECTIONS, Entry, Playbook
 from combee_schemas.reflection import BulletTag, Reflection

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from combee.core.batching.plan import Base
 from combee.core.formats.render import ace_text
 from combee.core.playbook import versions
-from combee.core.playbook.apply import empty
+from combee.core.playbook.versions import empty
 from combee.core.prompt import estimate_tokens
 from combee.ports import LanguageModel
 from combee.settings.playbook import PlaybookSettings

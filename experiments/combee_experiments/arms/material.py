@@ -9,7 +9,7 @@ from random import Random
 from pydantic import ValidationError
 
 from combee.core.formats.intake import Sample
-from combee.core.playbook.apply import empty
+from combee.core.playbook.versions import empty
 from combee.ports import LanguageModel
 from combee.sim.inprocess import SimulatedModel
 from combee_experiments.arms.agents import reflect_all

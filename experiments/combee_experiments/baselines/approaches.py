@@ -10,8 +10,8 @@ from rapidfuzz import fuzz, process
 from rapidfuzz.utils import default_process
 
 from combee.core.methods.ace import DATA_WARNING, MAX_FIELD_CHARS
-from combee.core.playbook.apply import empty
 from combee.core.playbook.operations import MAX_OPERATIONS, clean
+from combee.core.playbook.versions import empty
 from combee.core.prompt import as_line, fence
 from combee.ports import LanguageModel, PoisonError
 from combee_experiments.scoring.exam import Given

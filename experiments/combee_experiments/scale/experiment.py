@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from combee.core.playbook.apply import evictions
+from combee.core.playbook.entries import evictions
 from combee.sim.family.quantities import QUANTITIES, Quantity
 from combee.sim.law.naive import FAMILY_SIZE
 from combee_experiments.arms.arms import ADAPTIVE, PLAIN, WIDE, Arm, bounded

@@ -16,7 +16,7 @@ from combee.cli.console import REJECTED, output, print_json, remark
 from combee.cli.log import open_log
 from combee.cli.options import AsJson, Servers, checked_name, playbook_names
 from combee.cli.playbook.files import STDIN, read_text
-from combee.core.formats.intake import Item, Sample, Unknown, ignored_told
+from combee.core.formats.intake import Item, Sample, Unknown, ignored_text
 from combee.core.formats.items import outgoing, read_items
 from combee.ports import Log
 from combee.settings.loading import Settings, load_settings
@@ -68,7 +68,7 @@ async def _publish(settings: Settings, lines: Iterable[str], playbook: str, sour
             await _send(log, list(_items(chunk, playbook, source, counts, ignored)), counts)
             # A stream may never end: each field is told of when it first comes.
             if news := {name: one for name, one in ignored.items() if name not in told}:
-                remark(f"{source}: {ignored_told(news)}")
+                remark(f"{source}: {ignored_text(news)}")
                 told |= news
     return counts
 

@@ -11,8 +11,8 @@ from combee.cli.options import AsJson, Name, Patience, Ref, Servers, label_names
 from combee.cli.playbook.diff import as_document, compared, lines
 from combee.cli.playbook.labels import checked_label, promoted
 from combee.cli.playbook.lookup import labels, resolved, wanted
-from combee.core.playbook.apply import empty
 from combee.core.playbook.comparison import Comparison
+from combee.core.playbook.versions import empty
 from combee.settings.loading import Settings, load_settings
 from combee_schemas.playbook import LATEST
 

@@ -11,9 +11,9 @@ from combee.cli.cost import pause_lines, spend_row, spend_text
 from combee.cli.log import brokers, open_log
 from combee.cli.options import AsJson, Servers
 from combee.clock import SystemClock, moment
-from combee.core.playbook.apply import empty
 from combee.core.playbook.retention import falling, is_falling, percent
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
+from combee.core.playbook.versions import empty
 from combee.history import newest_snapshots, whole
 from combee.inspection.batches import newest_batches
 from combee.inspection.dead_letters import held_back

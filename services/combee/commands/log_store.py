@@ -5,7 +5,7 @@ from contextlib import aclosing
 
 from combee.commands.playbook import Effect, Sent
 from combee.core.commands import has_taken_effect
-from combee.core.playbook.apply import empty
+from combee.core.playbook.versions import empty
 from combee.history import History, all_labels, newest_snapshot
 from combee.ports import Log, Outgoing
 from combee_schemas import topics

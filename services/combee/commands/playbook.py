@@ -21,8 +21,8 @@ from typing import Protocol
 from combee.core import commands as decide
 from combee.core.commands import RefusedError
 from combee.core.formats.files import Format
+from combee.evidence import labels_serving, unknown_reflections
 from combee.history import messages, partition_of
-from combee.inspection import lineage
 from combee.ports import Clock, Log, Outgoing
 from combee_schemas import topics
 from combee_schemas.codec import CodecError
@@ -138,7 +138,7 @@ class Commands:
         """
         current = await self._store.newest(name)
         decide.check_live(current)
-        unknown = await lineage.unknown(self._log, current, ids)
+        unknown = await unknown_reflections(self._log, current, ids)
         command = decide.revoke(current, ids, unknown, command_id)
         labels = await self._serving(current, {*current.revoked, *ids})
         return Decision(command=command, current=current, version=current.version, labels=labels)
@@ -167,7 +167,7 @@ class Commands:
         async def version(number: int) -> Playbook | None:
             return await self._version(current, number)
 
-        return await lineage.labels_serving(self._log, labels, version, gone)
+        return await labels_serving(self._log, labels, version, gone)
 
     async def _flushed(self, name: str, command_id: str) -> int | None:
         """Return how far a flush of this id went."""

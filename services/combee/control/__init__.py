@@ -1,1 +1,1 @@
-"""Batch sizes are published."""
+"""The control service: it publishes batch sizes."""

@@ -1,4 +1,4 @@
-"""The control service: what stands in ``batch-sizes`` and a new version give the next batch size."""
+"""The control service: each new version may change the batch size that stands in ``batch-sizes``."""
 
 import asyncio
 from collections.abc import Callable
@@ -20,7 +20,7 @@ CURRENT_TIMEOUT_S = 60.0
 
 
 class Controller:
-    """Says which batch size and why. The decision is all the state there is: a restart reads it back."""
+    """Decides batch sizes. The last decision is all its state: a restart reads it back."""
 
     def __init__(self, log: Log, clock: Clock, policy: SizingPolicy) -> None:
         self._log = log

@@ -17,7 +17,7 @@ def canonical(message: Message) -> bytes:
 
 def _kept(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _kept(one) for name, one in value.items() if not name.endswith(LEFT_OUT_ENDINGS)}
+        return {name: _kept(part) for name, part in value.items() if not name.endswith(LEFT_OUT_ENDINGS)}
     if isinstance(value, list):
-        return [_kept(one) for one in value]
+        return [_kept(part) for part in value]
     return value

@@ -220,13 +220,13 @@ def flush(current: Playbook, newest: int, again: int | None, command_id: str | N
     return _command("flush", current, command_id or own, through_offset=through)
 
 
-def has_taken_effect(command: Command, found: Playbook | Label | None) -> bool:
+def has_taken_effect(command: Command, newest: Playbook | Label | None) -> bool:
     """Return whether a command had its effect, given the newest version, or the label, that it is about."""
-    if found is None or isinstance(found, Label) != (command.kind == "promote"):
+    if newest is None or isinstance(newest, Label) != (command.kind == "promote"):
         return False
     if command.kind == "flush":
-        return isinstance(found, Playbook) and found.through_offset >= command.through_offset
-    return command.command_id in found.commands
+        return isinstance(newest, Playbook) and newest.through_offset >= command.through_offset
+    return command.command_id in newest.commands
 
 
 def _own(kind: CommandKind, current: Playbook, *parts: str) -> str:

@@ -33,27 +33,27 @@ def wanted(partitions: int, scan_partitions: int) -> tuple[Wanted, ...]:
 
 def problems(want: Sequence[Wanted], have: Mapping[str, Found], prefix: str) -> list[str]:
     """Return what is wrong, each with its remedy; empty if all is well."""
-    found: list[str] = []
+    wrong: list[str] = []
     for topic in want:
         name = f"{prefix}.{topic.topic.name}"
         state = have.get(topic.topic.name)
         if state is None:
-            found.append(f"{name} is missing: run 'combee topics create'")
+            wrong.append(f"{name} is missing: run 'combee topics create'")
             continue
         if state.partitions != topic.partitions:
-            found.append(_partitions(name, topic, state))
-        found += _config(name, topic.topic, state.config)
-    return found
+            wrong.append(_partitions(name, topic, state))
+        wrong += _config(name, topic.topic, state.config)
+    return wrong
 
 
-def _partitions(name: str, one: Wanted, state: Found) -> str:
-    setting = "COMBEE_SCAN_PARTITIONS" if one.topic.spread in {"scan", "traces"} else "COMBEE_PARTITIONS"
+def _partitions(name: str, want: Wanted, state: Found) -> str:
+    setting = "COMBEE_SCAN_PARTITIONS" if want.topic.spread in {"scan", "traces"} else "COMBEE_PARTITIONS"
     remedy = (
         "it must have one: recreate it"
-        if one.topic.spread == "single"
+        if want.topic.spread == "single"
         else f"set {setting}={state.partitions}, or use a new COMBEE_TOPIC_PREFIX (the count is fixed for ever)"
     )
-    return f"{name} has {state.partitions} partitions instead of {one.partitions}: {remedy}"
+    return f"{name} has {state.partitions} partitions instead of {want.partitions}: {remedy}"
 
 
 def _config(name: str, topic: AnyTopic, config: Mapping[str, str]) -> list[str]:

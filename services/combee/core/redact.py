@@ -54,9 +54,9 @@ def redacted_deep(value: object) -> object:
         case str():
             return redacted(value)
         case dict():
-            return {redacted(str(name)): _named(str(name), one) for name, one in value.items()}
+            return {redacted(str(name)): _named(str(name), part) for name, part in value.items()}
         case list() | tuple():
-            return [redacted_deep(one) for one in value]
+            return [redacted_deep(part) for part in value]
     return value
 
 

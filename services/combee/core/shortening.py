@@ -49,11 +49,11 @@ def cut_all(texts: Mapping[str, str], room: int) -> dict[str, str]:
 
 def _level(sizes: Sequence[int], room: int) -> int:
     """Return the length to which the longest are cut, so that all together have room."""
-    for at, one in enumerate(sizes):
+    for at, length in enumerate(sizes):
         share = max(0, room) // (len(sizes) - at)
-        if one > share:
+        if length > share:
             return share
-        room -= one
+        room -= length
     return max(sizes, default=0)
 
 
@@ -75,8 +75,8 @@ def shorter_reflection(
     beside = {f"side_info {name}": text for name, text in reflection.side_info.items()}
     for texts, left in shorter(said | beside, entries):
         side_info = {name: texts[f"side_info {name}"] for name in reflection.side_info}
-        told = {name: texts[name] for name in LESSON_FIELDS}
-        yield reflection.model_copy(update={**told, "side_info": side_info}), left
+        lesson = {name: texts[name] for name in LESSON_FIELDS}
+        yield reflection.model_copy(update={**lesson, "side_info": side_info}), left
 
 
 def shorter(
@@ -93,7 +93,7 @@ def shorter(
         cut_texts = cut_all(texts, max(room - sum(weights.values()), room // 2))
         left = room - sum(map(size, cut_texts.values()))
         fitting = set()
-        for entry_id in sorted(weights, key=lambda one: weights[one]):
+        for entry_id in sorted(weights, key=weights.__getitem__):
             left -= weights[entry_id]
             if left < 0:
                 break

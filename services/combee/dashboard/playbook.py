@@ -2,8 +2,8 @@
 
 from nicegui import ui
 
-from combee.core.playbook.apply import empty
 from combee.core.playbook.comparison import Comparison, compare
+from combee.core.playbook.versions import empty
 from combee.dashboard.actions import Actions
 from combee.dashboard.admin import Admin
 from combee.dashboard.evidence import open_evidence

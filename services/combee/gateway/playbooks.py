@@ -40,10 +40,10 @@ def absent(context: Context, name: str) -> Refusal:
     picture, now_ms = context.live.picture, context.clock.now_ms()
     current = context.playbooks.latest(name)
     reason = absence(current)
-    waiting, flying, until_ms = picture.windows.count(name), picture.flying(name), None
+    waiting, in_flight, until_ms = picture.windows.count(name), picture.in_flight(name), None
     told = [
         f"batch {batch.sequence} with {counted(batch.reflections, 'reflection')} is under way"
-        for batch in flying
+        for batch in in_flight
     ]
     if waiting:
         until_ms = closes_ms(context, name)

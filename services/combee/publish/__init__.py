@@ -1,1 +1,1 @@
-"""Updates become playbook versions (the only writer)."""
+"""The publish service: updates and commands become playbook versions."""

@@ -7,8 +7,8 @@ import structlog
 
 from combee.core.playbook import versions
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
+from combee.evidence import with_evidence
 from combee.history import History
-from combee.inspection.lineage import with_evidence
 from combee.ports import (
     Clock,
     Consumer,
@@ -19,10 +19,9 @@ from combee.ports import (
     TopicPartition,
     Transaction,
 )
-from combee.publish.desk import Desk, Held, open_desk
-from combee.publish.held import found_again, unplanned
+from combee.publish.partition import PartitionState, open_partition
 from combee.worker.dead_letters import dead_letter
-from combee.worker.lookup import is_planned, manifest_of
+from combee.worker.lookup import manifest_of
 from combee_schemas import topics
 from combee_schemas.codec import CodecError
 from combee_schemas.command import Command
@@ -36,7 +35,7 @@ INPUTS = (topics.UPDATES.name, topics.COMMANDS.name)
 POLL_S = 0.2
 NOT_OURS = "flush"
 UNUSABLE = (CodecError, PoisonError, versions.InapplicableError)
-"""What is wrong with one record: it is dead-lettered, and the next one is done."""
+"""Errors of one record: it is dead-lettered, and the next one is taken."""
 UNPLANNED = "an update of a batch that nobody cut: no manifest says so"
 
 
@@ -50,7 +49,7 @@ class Publisher:
         self._clock = clock
         self._budget_tokens = budget_tokens
         self._spending = spending
-        self._desks: dict[int, Desk] = {}
+        self._states: dict[int, PartitionState] = {}
         self._consumer: Consumer | None = None
 
     async def session(self, stop: asyncio.Event, on_turn: Callable[[], None]) -> None:
@@ -68,100 +67,93 @@ class Publisher:
             while not stop.is_set():
                 for record in await self._consumer.poll(POLL_S):
                     await self._take(record)
-                for desk in list(self._desks.values()):
-                    await self._refuse_unplanned(desk)
-                if self._desks:
+                for state in list(self._states.values()):
+                    await self._refuse_unplanned(state)
+                if self._states:
                     on_turn()
         finally:
-            await self._close_desks()
+            await self._close_partitions()
             await self._consumer.close()
 
     async def _assigned(self, assigned: frozenset[TopicPartition]) -> None:
-        await self._close_desks()
+        await self._close_partitions()
         for partition in sorted({tp.partition for tp in assigned}):
             starts = {tp.topic: await self._start(tp) for tp in assigned if tp.partition == partition}
-            self._desks[partition] = await open_desk(self._log, partition, starts)
-        logger.info("assigned", service=GROUP, partitions=sorted(self._desks))
+            self._states[partition] = await open_partition(self._log, partition, starts)
+        logger.info("assigned", service=GROUP, partitions=sorted(self._states))
 
     async def _start(self, source: TopicPartition) -> int:
         assert self._consumer is not None  # noqa: S101 - poll is the only caller
         return await self._consumer.start_offset(source)
 
-    async def _close_desks(self) -> None:
-        desks, self._desks = self._desks, {}
-        for desk in desks.values():
-            await desk.transactor.close()
+    async def _close_partitions(self) -> None:
+        states, self._states = self._states, {}
+        for state in states.values():
+            await state.transactor.close()
 
     async def _take(self, record: Record) -> None:
-        desk = self._desks.get(record.partition)
-        if desk is None or not desk.marks[record.topic].begin(record.offset):
+        state = self._states.get(record.partition)
+        if state is None or not state.watermarks[record.topic].begin(record.offset):
             return
         try:
             if record.topic == topics.UPDATES.name:
-                await self._take_update(desk, record)
+                await self._take_update(state, record)
             else:
-                await self._take_command(desk, record)
+                await self._take_command(state, record)
         except UNUSABLE as error:
-            await self._bury(desk, record, str(error))
+            await self._dead_letter(state, record, str(error))
 
-    async def _bury(self, desk: Desk, record: Record, reason: str) -> None:
+    async def _dead_letter(self, state: PartitionState, record: Record, reason: str) -> None:
         logger.error("dead_letter", service=GROUP, topic=record.topic, offset=record.offset, reason=reason)
         letter = dead_letter(record, service=GROUP, reason=reason, clock=self._clock)
-        async with desk.transactor.transaction() as transaction:
+        async with state.transactor.transaction() as transaction:
             await transaction.send(letter)
-            await transaction.commit_offsets(GROUP, desk.offsets([record]))
+            await transaction.commit_offsets(GROUP, state.offsets([record]))
 
-    async def _skip(self, desk: Desk, record: Record) -> None:
+    async def _skip(self, state: PartitionState, record: Record) -> None:
         """Commit what had its effect already."""
-        async with desk.transactor.transaction() as transaction:
-            await transaction.commit_offsets(GROUP, desk.offsets([record]))
+        async with state.transactor.transaction() as transaction:
+            await transaction.commit_offsets(GROUP, state.offsets([record]))
 
     # ---- updates
 
-    async def _take_update(self, desk: Desk, record: Record) -> None:
+    async def _take_update(self, state: PartitionState, record: Record) -> None:
         update = topics.UPDATES.read(record)
         name, sequence = update.plan.playbook, update.plan.sequence
         if await self._log.partition_for(record.topic, topics.UPDATES.key_of(update)) != record.partition:
             raise PoisonError(f"an update of {name} does not belong on partition {record.partition}")
-        after = sequence - desk.current(name).batch_sequence
-        if after <= 0 or await self._is_held(desk, update):
-            await self._skip(desk, record)
+        after = sequence - state.current(name).batch_sequence
+        if after <= 0 or await self._is_waiting(state, update):
+            await self._skip(state, record)
         elif after > 1:
-            desk.held[name, sequence] = Held(
-                offset=record.offset,
-                plan=update.plan,
-                manifest_offset=update.manifest_offset,
-                since=self._clock.monotonic(),
-            )
+            state.early.add(update, record.offset, self._clock.monotonic())
         else:
-            await self._apply(desk, record, update)
-            while held_next := desk.held.pop((name, desk.current(name).batch_sequence + 1), None):
-                await self._apply_held(desk, await found_again(self._log, desk, held_next))
+            await self._apply(state, record, update)
+            while successor := await state.early.take((name, state.current(name).batch_sequence + 1)):
+                await self._apply_early(state, successor)
 
-    async def _is_held(self, desk: Desk, update: Update) -> bool:
+    async def _is_waiting(self, state: PartitionState, update: Update) -> bool:
         """Return whether another update of this batch waits already; one that nobody planned makes way."""
-        key = (update.plan.playbook, update.plan.sequence)
-        held = desk.held.get(key)
-        if held is None or held.is_planned or await is_planned(self._log, held.plan, held.manifest_offset):
-            return held is not None
-        del desk.held[key]
-        await self._bury(desk, await found_again(self._log, desk, held), UNPLANNED)
-        return False
+        batch = (update.plan.playbook, update.plan.sequence)
+        unplanned = await state.early.take_unplanned(batch)
+        if unplanned is not None:
+            await self._dead_letter(state, unplanned, UNPLANNED)
+        return batch in state.early
 
-    async def _apply_held(self, desk: Desk, record: Record) -> None:
-        """Apply one update; what is wrong with it must not be blamed on the one that released it."""
+    async def _apply_early(self, state: PartitionState, record: Record) -> None:
+        """Apply an early update; an error in it must not be blamed on the update that it waited for."""
         try:
-            await self._apply(desk, record, topics.UPDATES.read(record))
+            await self._apply(state, record, topics.UPDATES.read(record))
         except UNUSABLE as error:
-            await self._bury(desk, record, str(error))
+            await self._dead_letter(state, record, str(error))
 
-    async def _refuse_unplanned(self, desk: Desk) -> None:
-        """Bury what waits for a predecessor that will never come: it would hold up the commit for ever."""
-        async for record in unplanned(self._log, desk, self._clock.monotonic()):
-            await self._bury(desk, record, UNPLANNED)
+    async def _refuse_unplanned(self, state: PartitionState) -> None:
+        """Dead-letter what waits for a predecessor that will never come."""
+        async for record in state.early.overdue(self._clock.monotonic()):
+            await self._dead_letter(state, record, UNPLANNED)
 
-    async def _apply(self, desk: Desk, record: Record, update: Update) -> None:
-        current = desk.current(update.plan.playbook)
+    async def _apply(self, state: PartitionState, record: Record, update: Update) -> None:
+        current = state.current(update.plan.playbook)
         version = versions.after_update(
             current,
             update,
@@ -170,17 +162,20 @@ class Publisher:
             spending=self._spending,
         )
         letters = await self._lost(record.partition, update)
-        await self._write(desk, record, version, letters)
+        await self._write(state, record, version, letters)
 
     async def _lost(self, partition: int, update: Update) -> Sequence[Outgoing]:
         """Return dead letters for reflections of which no copy got through, their bytes untouched."""
         lost = {seen.offset: seen for seen in update.result.seen if not seen.ok}
         source = TopicPartition(topic=topics.REFLECTIONS.name, partition=partition)
-        found = await self._log.read_at(source, sorted(lost))
-        batch = await manifest_of(self._log, update.plan, update.manifest_offset) if found else None
+        records = await self._log.read_at(source, sorted(lost))
+        batch = await manifest_of(self._log, update.plan, update.manifest_offset) if records else None
         # Not from the record's headers: anybody can write those.
         attempts = {member.offset: member.attempt for member in batch.members} if batch else {}
-        return [self._letter(found[at], lost[at], update, attempts.get(at, 0)) for at in sorted(found)]
+        return [
+            self._letter(record, lost[offset], update, attempts.get(offset, 0))
+            for offset, record in sorted(records.items())
+        ]
 
     def _letter(self, record: Record, seen: Seen, update: Update, attempt: int) -> Outgoing:
         return dead_letter(
@@ -195,21 +190,21 @@ class Publisher:
 
     # ---- commands
 
-    async def _take_command(self, desk: Desk, record: Record) -> None:
+    async def _take_command(self, state: PartitionState, record: Record) -> None:
         command = topics.COMMANDS.read(record)
-        current = desk.current(command.playbook)
+        current = state.current(command.playbook)
         if await self._log.partition_for(record.topic, topics.COMMANDS.key_of(command)) != record.partition:
             raise PoisonError(f"a command for {command.playbook} is on the wrong partition")
         if command.kind == NOT_OURS or versions.is_executed(current, command, record.offset):
-            await self._skip(desk, record)
+            await self._skip(state, record)
         elif command.kind == "promote":
-            await self._promote(desk, record, command, current)
+            await self._promote(state, record, command, current)
         else:
             target = await self._target(command, current)
             if command.kind == "revoke":
                 current = await with_evidence(self._log, current)
             elif command.kind == "delete":
-                current = desk.ended(current)
+                current = state.with_label_commands(current)
             version = versions.after_command(
                 current,
                 command,
@@ -218,23 +213,25 @@ class Publisher:
                 budget_tokens=self._budget_tokens,
                 now_ms=self._clock.now_ms(),
             )
-            await self._write(desk, record, version, ())
+            await self._write(state, record, version, ())
 
-    async def _promote(self, desk: Desk, record: Record, command: Command, current: Playbook) -> None:
+    async def _promote(
+        self, state: PartitionState, record: Record, command: Command, current: Playbook
+    ) -> None:
         key = label_key(command.playbook, command.label)
-        known = desk.labels.get(key)
+        known = state.labels.get(key)
         if known is not None and versions.is_executed(known, command, record.offset):
-            await self._skip(desk, record)
+            await self._skip(state, record)
             return
-        if command.playbook not in desk.playbooks:
+        if command.playbook not in state.playbooks:
             raise PoisonError(f"there is no playbook {command.playbook} to label")
         if not command.label or not 1 <= command.version <= current.version:
             raise PoisonError(f"{command.playbook} has no version {command.version} to label")
         label = versions.after_promotion(known, command, record.offset, now_ms=self._clock.now_ms())
-        async with desk.transactor.transaction() as transaction:
+        async with state.transactor.transaction() as transaction:
             await transaction.send(topics.LABELS.record(label))
-            await transaction.commit_offsets(GROUP, desk.offsets([record]))
-        desk.labels[key] = label
+            await transaction.commit_offsets(GROUP, state.offsets([record]))
+        state.labels[key] = label
 
     async def _target(self, command: Command, current: Playbook) -> Playbook | None:
         """Return the other version that a command speaks of, if it does."""
@@ -248,23 +245,23 @@ class Publisher:
         return None
 
     async def _version(self, current: Playbook, version: int) -> Playbook:
-        found = await History(self._log).exactly(current.name, version, current)
-        if found is None:
+        old = await History(self._log).exactly(current.name, version, current)
+        if old is None:
             raise PoisonError(f"{current.name} has no version {version} to go back to")
-        return found
+        return old
 
     # ---- writing
 
     async def _write(
-        self, desk: Desk, record: Record, version: Playbook, letters: Iterable[Outgoing]
+        self, state: PartitionState, record: Record, version: Playbook, letters: Iterable[Outgoing]
     ) -> None:
-        """Write history first and its place into the snapshot; all of it becomes visible at once."""
+        """Write the version to history and, with its offset there, as snapshot: one transaction."""
         version = versions.fitted(version)
-        async with desk.transactor.transaction() as transaction:
-            version = await self._send_version(transaction, desk, version)
+        async with state.transactor.transaction() as transaction:
+            version = await self._send_version(transaction, state, version)
             await transaction.send(*letters)
-            await transaction.commit_offsets(GROUP, desk.offsets([record]))
-        desk.take(version)
+            await transaction.commit_offsets(GROUP, state.offsets([record]))
+        state.take(version)
         logger.info(
             "version",
             playbook=version.name,
@@ -274,8 +271,10 @@ class Publisher:
             origin=version.origin,
         )
 
-    async def _send_version(self, transaction: Transaction, desk: Desk, version: Playbook) -> Playbook:
-        (offset,) = await transaction.send(topics.HISTORY.record(version, partition=desk.partition))
+    async def _send_version(
+        self, transaction: Transaction, state: PartitionState, version: Playbook
+    ) -> Playbook:
+        (offset,) = await transaction.send(topics.HISTORY.record(version, partition=state.number))
         placed = version.model_copy(update={"history_offset": offset})
-        await transaction.send(*desk.snapshots(placed))
+        await transaction.send(*state.snapshots(placed))
         return placed

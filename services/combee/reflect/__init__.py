@@ -1,1 +1,1 @@
-"""Traces become reflections."""
+"""The reflect service: traces become reflections."""

@@ -31,7 +31,7 @@ class Reflected:
         After the block there is one, made from ``content``. One at a time per playbook and trace id.
         """
         ids = identity.derived_ids(trace.playbook, trace.trace_id)
-        keys = [(trace.playbook, one) for one in ids]
+        keys = [(trace.playbook, reflection_id) for reflection_id in ids]
         lock = self._locks.setdefault(keys[0], asyncio.Lock())
         async with lock:
             known = next((self._known[key] for key in keys if key in self._known), None)
@@ -51,6 +51,6 @@ class Reflected:
             await read_since(log, topics.REFLECTIONS.name, since, self._take)
 
     def _take(self, record: Record) -> None:
-        found = topics.REFLECTIONS.read_or_none(record)  # shuffle dead-letters what cannot be read
-        if found is not None:
-            self._add((found.playbook, found.reflection_id), identity.fingerprint(found))
+        reflection = topics.REFLECTIONS.read_or_none(record)  # shuffle dead-letters what cannot be read
+        if reflection is not None:
+            self._add((reflection.playbook, reflection.reflection_id), identity.fingerprint(reflection))

@@ -1,1 +1,1 @@
-"""Groups become partials, level by level, and one update."""
+"""The scan service: groups become partials, level by level, and at last one update."""

@@ -1,4 +1,4 @@
-"""One node's work: ask the model for operations; everything around the reply is code."""
+"""One node's work: ask the model for operations and check, complete and count what it answers."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -36,7 +36,7 @@ class Combined:
 
 
 class Aggregator:
-    """Asks one model in a method's words."""
+    """Asks a model with the prompts of one method."""
 
     def __init__(
         self, model: LanguageModel, method: Method = ace, *, carry: bool = True, note: str = ""
@@ -44,9 +44,9 @@ class Aggregator:
         self._model = model
         self._method = method
         self._carry = carry
-        """Pass on by code what a combine neither used nor dropped by name: the overloaded model's loss."""
+        """Whether code passes on what a combine neither used nor dropped by name, as an overloaded model does."""
         self._note = note
-        """What every result of a call is to say."""
+        """A note that every result of a call carries."""
 
     async def group(self, base: Playbook, members: Sequence[GroupMember]) -> NodeResult:
         """Return a level-0 node's outcome; a reply that stays unusable is a failed outcome, not an error."""
@@ -61,7 +61,7 @@ class Aggregator:
         except PoisonError as error:
             return _failed(members, str(error), spent(error))
         news, echoes = without_echoes(base, (member.reflection for member in members), answer.operations)
-        found = NodeResult(
+        result = NodeResult(
             status="ok" if news else "empty",
             reason=self._note,
             operations=news,
@@ -71,7 +71,7 @@ class Aggregator:
             requests=_request_of(reply),
         )
         # An echo counts as survived: its lesson is in the playbook.
-        return audited(found, 0, ops.rests(answer.operations) - answer.guessed)
+        return audited(result, 0, ops.rests(answer.operations) - answer.guessed)
 
     async def _asked(self, base: Playbook, reflections: Sequence[Reflection]) -> Reply:
         """Return the reply about a group; one reflection alone is cut, and the playbook beside it, until it fits."""
@@ -93,12 +93,12 @@ class Aggregator:
 
     def _joined(self, base: Playbook, left: NodeResult, right: NodeResult) -> NodeResult:
         """Return the outcome of a group that had to be asked in halves; one half may have failed."""
-        found = self._method.merge(base, (*left.operations, *right.operations))
+        operations = self._method.merge(base, (*left.operations, *right.operations))
         failed = left.status == right.status == "failed"
         return NodeResult(
-            status="failed" if failed else "ok" if found else "empty",
+            status="failed" if failed else "ok" if operations else "empty",
             reason=reasons((left.reason, right.reason)),
-            operations=found,
+            operations=operations,
             seen=(*left.seen, *right.seen),
             echoes=(*left.echoes, *right.echoes),
             usage=left.usage + right.usage + SPLIT,
@@ -148,11 +148,11 @@ class Aggregator:
         except PoisonError as error:
             return _passed(self._method.merge(base, items), "merged", reason=str(error), usage=spent(error))
         left_out = [item for n, item in enumerate(items, 1) if n not in answer.mentioned and self._carry]
-        found = (*answer.operations, *left_out)
+        operations = (*answer.operations, *left_out)
         return Combined(
             status="ok",
             reason=self._note,
-            operations=self._method.merge(base, found) if left_out else found,
+            operations=self._method.merge(base, operations) if left_out else operations,
             sure=(ops.rests(answer.operations) - answer.guessed) | ops.rests(left_out),
             carried=len(left_out),
             usage=reply.usage,

@@ -1,4 +1,4 @@
-"""The scan service: ready nodes are asked, children are gathered, results rise to the next level."""
+"""The scan service: it runs the nodes that are ready, gathers children, and writes results for the next level."""
 
 import asyncio
 from collections.abc import Callable
@@ -40,12 +40,12 @@ from combee_schemas.scan import Group, NodeResult, Partial, Planned, Update
 
 logger = structlog.get_logger()
 
-TOLD_KEPT = 100
-"""Batches whose other templates were told of already."""
+LOGGED_KEPT = 100
+"""Batches whose other templates were logged already."""
 LEAVES = topics.GROUPS.name
 LEVELS = {topic.name: level for level, topic in enumerate(topics.SCAN)}
 GatheringKey = tuple[str, str, int, int, tuple[int, ...]]
-"""A node, and which batch its children say they belong to: what names another manifest is no sibling."""
+"""A node, and the batch that its children name: a partial that names another manifest is no sibling."""
 
 
 @dataclass(slots=True)
@@ -76,7 +76,7 @@ class ScanHandler:
         self._log = log
         self._model = model
         self._methods = methods
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
         self._limiter = limiter or DeadLetterLimiter(clock)
         self._answered = Answered()
         self._gatherings: dict[GatheringKey, Gathering] = {}
@@ -169,7 +169,7 @@ class ScanHandler:
 
     async def _waited(self, event: asyncio.Event, timeout_s: float | None = None) -> bool:
         """Return whether ``event`` came in time; draining ends every wait."""
-        waits = [asyncio.create_task(one.wait()) for one in (event, self._draining)]
+        waits = [asyncio.create_task(ending.wait()) for ending in (event, self._draining)]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED, timeout=timeout_s)
         finally:
@@ -180,7 +180,7 @@ class ScanHandler:
         return event.is_set()
 
     async def _refuse_unplanned(self, record: Planned) -> None:
-        """Give up what waits for something that will never come, because nobody cut its batch."""
+        """Raise PoisonError if no manifest planned the batch: what the record waits for will never come."""
         where = record.plan, record.manifest_offset
         if await lookup.is_planned(self._log, *where):
             return
@@ -216,18 +216,18 @@ class ScanHandler:
         return Aggregator(self._model, named, carry=settings.carry, note=self._difference(record.plan, named))
 
     def _difference(self, plan: Plan, method: Method) -> str:
-        """Return what is to be said where a batch was planned with other templates than this worker has.
+        """Return a note for the result if a batch was planned with other templates than this worker has.
 
-        After an upgrade nobody has them any more: to refuse would end in dead letters. So it is said, here and in the
-        result, and the requests' hashes tell what was asked.
+        After an upgrade nobody has them any more: to refuse would end in dead letters. So it is logged here and noted
+        in the result, and the requests' hashes tell what was asked.
         """
         planned_with, own = plan.settings.templates, templates_hash(method)
         if planned_with in {"", own}:
             return ""
-        if plan.batch_id not in self._told:
-            if len(self._told) >= TOLD_KEPT:
-                self._told.clear()
-            self._told.add(plan.batch_id)
+        if plan.batch_id not in self._logged:
+            if len(self._logged) >= LOGGED_KEPT:
+                self._logged.clear()
+            self._logged.add(plan.batch_id)
             logger.error(
                 "templates_differ",
                 playbook=plan.playbook,
@@ -251,10 +251,10 @@ class ScanHandler:
             raise
 
     async def _emit(self, record: Planned, level: int, index: int, result: NodeResult) -> None:
-        """Write a node's result; one too large for a record is made shorter, so that the tree completes."""
-        for one in chain([result], shorter(result, level)):
+        """Write a node's result; if it is too large for a record it is made shorter, so that the tree completes."""
+        for candidate in chain([result], shorter(result, level)):
             try:
-                outgoing = await self._result(record, level, index, one)
+                outgoing = await self._result(record, level, index, candidate)
             except CodecError:
                 continue
             break

@@ -48,7 +48,9 @@ def shorter(result: NodeResult, level: int) -> Iterator[NodeResult]:
     note = "evidence that others have too, tags and sources left out for size"
     result = result.model_copy(update={"operations": cut, "seen": bare})
     yield _noted(result, note)
-    left = sorted(result.operations, key=lambda one: len(one.content) / (1 + len(one.evidence)))
+    left = sorted(
+        result.operations, key=lambda operation: len(operation.content) / (1 + len(operation.evidence))
+    )
     while left:
         left = left[: len(left) * 3 // 4]
         yield _noted(_only(result, level, left), f"{len(result.operations) - len(left)} operations, {note}")
@@ -60,8 +62,8 @@ def _noted(result: NodeResult, note: str) -> NodeResult:
 
 
 def _only(result: NodeResult, level: int, left: Sequence[Operation]) -> NodeResult:
-    held = set(map(id, left))
-    kept = tuple(operation for operation in result.operations if id(operation) in held)
+    kept_ids = set(map(id, left))
+    kept = tuple(operation for operation in result.operations if id(operation) in kept_ids)
     lost = ops.rests(result.operations) - ops.rests(kept)
     seen = tuple(
         reflection.model_copy(update={"ok": False, "tags": (), "survived": min(reflection.survived, level)})

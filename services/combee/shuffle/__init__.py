@@ -1,1 +1,1 @@
-"""Reflections become batches (the only Faust process)."""
+"""The shuffle service, which runs on Faust: reflections become batches."""

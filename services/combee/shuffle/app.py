@@ -10,22 +10,46 @@ from typing import Any
 
 import faust
 import structlog
+from faust.transport.drivers import aiokafka as driver
 
 from combee.ports import Record
 from combee.settings.kafka import KafkaSettings
 from combee.shuffle.partition import COMMANDS, GROUP, REFLECTIONS
 from combee.shuffle.shuffler import Shuffler
-from combee.shuffle.transport import Transport
 
 logger = structlog.get_logger()
 
+FETCH_WAIT_MS = 50
+"""How long the broker may hold a fetch: as in our own group consumers.
+
+Faust fixes it at 1.5 s. aiokafka keeps one fetch a broker under way, without the partitions that it still holds
+records of: the rest of a burst waited for the end of such a fetch (of 400 reflections 1.6 s instead of 0.15).
+"""
 TURN_S = 0.25
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 10.0
 FETCH_BYTES = 256 * 1024
 """Fetched ahead of each partition, whatever the backlog; a larger record still comes, alone."""
 METADATA_AGE_MS = 5_000
-"""A topic that the group's leader could not see when it dealt the partitions is dealt as soon as it sees it."""
+"""How soon the group's leader sees a topic that was not there when it assigned the partitions."""
+
+
+class _Thread(driver.AIOKafkaConsumerThread):
+    def _create_worker_consumer(self, transport: Any) -> Any:
+        consumer = super()._create_worker_consumer(transport)
+        consumer._fetch_max_wait_ms = FETCH_WAIT_MS  # noqa: SLF001 - neither library has a setting for it
+        return consumer
+
+
+class _Consumer(driver.Consumer):
+    def _new_consumer_thread(self) -> _Thread:
+        return _Thread(self, loop=self.loop, beacon=self.beacon)
+
+
+class Transport(driver.Transport):
+    """Faust's Kafka transport with ``FETCH_WAIT_MS``."""
+
+    Consumer = _Consumer
 
 
 def build_app(

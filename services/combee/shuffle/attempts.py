@@ -1,7 +1,7 @@
-"""Which attempt a record is: its headers claim it, a dead letter proves it.
+"""Which attempt a record is: its headers claim a number, a dead letter proves it.
 
-The letter is looked up where the headers say it stands, so this needs no memory and no view; a dead letter
-never changes, so the answer is the same whenever the record is read again.
+The dead letter is read where the headers say it stands. It never changes, so the answer is the same whenever the
+record is read again. This is a module of its own because it is the one look-up in shuffle that needs no state.
 """
 
 from combee.core.dead_letters.resending import is_proven
@@ -27,5 +27,5 @@ async def _letter(log: Log, claim: Attempt) -> DeadLetter | None:
     if claim.letter.partition >= await log.partitions(LETTERS):
         return None
     source = TopicPartition(topic=LETTERS, partition=claim.letter.partition)
-    found = (await log.read_at(source, [claim.letter.offset])).get(claim.letter.offset)
-    return topics.DEAD_LETTERS.read_or_none(found)
+    record = (await log.read_at(source, [claim.letter.offset])).get(claim.letter.offset)
+    return topics.DEAD_LETTERS.read_or_none(record)

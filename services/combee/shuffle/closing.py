@@ -1,4 +1,8 @@
-"""Closing windows: cut the batch, plan it, write manifest, groups and offsets in one transaction."""
+"""Closing windows, and batches that are overdue.
+
+A window is closed by cutting a batch, planning it, and writing manifest, groups and offsets in one transaction. A
+batch without a version is emitted again after its time-out, and at last closed without a result.
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,10 +15,9 @@ from combee.ports import Clock, Log, Outgoing, TopicPartition, Transaction
 from combee.settings.batch import BatchSettings
 from combee.settings.methods import configured_method, plan_settings
 from combee.shuffle import partition
+from combee.shuffle.gates import MethodGate, SpendGate
 from combee.shuffle.manifests import InFlight
-from combee.shuffle.misfits import Misfits
 from combee.shuffle.partition import GROUP, REFLECTIONS, PartitionState
-from combee.shuffle.pauses import Pauses
 from combee.worker.views import Playbooks, View
 from combee_schemas import topics
 from combee_schemas.base import Usage
@@ -26,11 +29,11 @@ from combee_schemas.scan import NodeResult, Seen, Update
 logger = structlog.get_logger()
 
 PULSE_S = 60.0
-"""So long after an answer the model still counts as answering."""
+"""How long after an answer the model still counts as answering."""
 
 
 class Closer:
-    """Cuts and writes batches as ``core`` decides; what is known of a partition is in its ``PartitionState``."""
+    """Cuts and writes batches as ``core`` decides; what it knows of a partition is in its ``PartitionState``."""
 
     def __init__(
         self,
@@ -39,15 +42,15 @@ class Closer:
         settings: BatchSettings,
         playbooks: Playbooks,
         sizes: View[BatchSize],
-        pauses: Pauses,
+        spend_gate: SpendGate,
     ) -> None:
         self._log = log
         self._clock = clock
         self._settings = settings
         self._playbooks = playbooks
         self._sizes = sizes
-        self._pauses = pauses
-        self._misfits = Misfits(configured_method(settings).HOLDS, settings.method, playbooks)
+        self._spend_gate = spend_gate
+        self._method_gate = MethodGate(configured_method(settings).HOLDS, settings.method, playbooks)
         self._pulse_at = float("-inf")
         self._settings_of_plans = plan_settings(settings)
 
@@ -61,8 +64,8 @@ class Closer:
         )
 
     def _due(self, state: PartitionState, playbook: str) -> Close | None:
-        flying = state.manifests.flying(playbook)
-        if flying >= self._pauses.at_once(playbook, self._settings.max_inflight_batches):
+        in_flight = state.manifests.count_in_flight(playbook)
+        if in_flight >= self._spend_gate.at_once(playbook, self._settings.max_inflight_batches):
             return None
         policy = self._policy(playbook)
         close = due(
@@ -71,14 +74,15 @@ class Closer:
             now=self._clock.monotonic(),
             newest_offset=state.seen[REFLECTIONS],
         )
-        if close and self._misfits.holds(playbook):
+        if close and self._method_gate.blocks(playbook):
             return None
-        held = close and self._pauses.holds(playbook, in_flight=flying, batch_size=policy.batch_size)
-        return None if held else close
+        if close and self._spend_gate.blocks(playbook, in_flight=in_flight, batch_size=policy.batch_size):
+            return None
+        return close
 
     def hungry(self, state: PartitionState) -> dict[str, int]:
-        """Return the full windows that hold less than a batch, and how many offsets they may read again."""
-        sizes = {n: self.batch_size(n) for n, window in state.windows.items() if window.beyond}
+        """Return the full windows that have less than a batch in memory, and how many offsets they may read again."""
+        sizes = {name: self.batch_size(name) for name, window in state.windows.items() if window.beyond}
         return {
             name: max(size, partition.WINDOW_KEPT)
             for name, size in sizes.items()
@@ -103,7 +107,7 @@ class Closer:
             while close := self._due(state, name):
                 await self._close(state, name, close)
         state.settle_flushes()
-        self._pauses.tell(state)
+        self._spend_gate.log_waiting_flushes(state)
         await self._look_after(state)
         if state.outbox or state.low() != state.committed:
             async with state.transactor.transaction() as transaction:
@@ -166,13 +170,13 @@ class Closer:
         )
 
     def _usages(self, members: Sequence[Reflection]) -> list[Usage]:
-        """Return what the reflections took, as far as that is believed; what is not is said aloud."""
-        most = self._pauses.policy.reflection_tokens
+        """Return what the reflections took, as far as that is believed; what is not is logged."""
+        most = self._spend_gate.policy.reflection_tokens
         usages = [bounded(member.usage, most) for member in members]
         beyond = [
-            one.reflection_id
-            for one, usage in zip(members, usages, strict=True)
-            if usage.tokens_in != one.usage.tokens_in or usage.tokens_out != one.usage.tokens_out
+            member.reflection_id
+            for member, usage in zip(members, usages, strict=True)
+            if usage.tokens_in != member.usage.tokens_in or usage.tokens_out != member.usage.tokens_out
         ]
         if beyond:
             logger.warning(
@@ -181,14 +185,14 @@ class Closer:
         return usages
 
     async def _bodies(self, number: int, taken: Sequence[Waiting]) -> dict[int, Reflection]:
-        held = {item.member.offset: item.body for item in taken if item.body is not None}
+        in_memory = {item.member.offset: item.body for item in taken if item.body is not None}
         missing = [item.member.offset for item in taken if item.body is None]
-        return held | await self._read_bodies(number, missing)
+        return in_memory | await self._read_bodies(number, missing)
 
     async def _read_bodies(self, number: int, offsets: Sequence[int]) -> dict[int, Reflection]:
         source = TopicPartition(topic=REFLECTIONS, partition=number)
-        found = await self._log.read_at(source, offsets)
-        return {at: topics.REFLECTIONS.read(record) for at, record in found.items()}
+        records = await self._log.read_at(source, offsets)
+        return {offset: topics.REFLECTIONS.read(record) for offset, record in records.items()}
 
     async def _groups(self, batch: Batch, offset: int, bodies: dict[int, Reflection]) -> Sequence[Outgoing]:
         count = await self._log.partitions(topics.GROUPS.name)
@@ -213,27 +217,27 @@ class Closer:
         now = self._clock.monotonic()
         passed = now - state.turned_at if now - self._pulse_at <= PULSE_S else 0.0
         state.turned_at = now
-        for flying in [one for some in state.manifests.in_flight.values() for one in some.values()]:
-            flying.answered_s += min(passed, PULSE_S)
-            if now - flying.since >= self._settings.batch_timeout_s:
-                await self._overdue(state, flying)
+        for in_flight in state.manifests.all_in_flight():
+            in_flight.answered_s += min(passed, PULSE_S)
+            if now - in_flight.since >= self._settings.batch_timeout_s:
+                await self._overdue(state, in_flight)
 
-    async def _overdue(self, state: PartitionState, flying: InFlight) -> None:
+    async def _overdue(self, state: PartitionState, in_flight: InFlight) -> None:
         """Emit a batch's groups again under the same ids; at last close it degraded."""
-        batch, tries = flying.batch, flying.emissions
+        batch, tries = in_flight.batch, in_flight.emissions
         logger.error("batch_overdue", playbook=batch.plan.playbook, sequence=batch.plan.sequence, tries=tries)
         # What waits for an earlier batch may be complete: only the first in line is ever given up.
         first = all(batch.plan.sequence <= other for other in state.manifests.in_flight[batch.plan.playbook])
-        patient = not first or flying.answered_s < self._settings.batch_timeout_s
+        patient = not first or in_flight.answered_s < self._settings.batch_timeout_s
         if patient or tries <= self._settings.batch_retries:
             bodies = await self._read_bodies(state.number, [m.offset for m in batch.members])
-            outgoing = await self._groups(batch, flying.offset, bodies)
+            outgoing = await self._groups(batch, in_flight.offset, bodies)
         else:
-            outgoing = [degraded(batch, flying.offset)]
+            outgoing = [degraded(batch, in_flight.offset)]
         async with state.transactor.transaction() as transaction:
             await transaction.send(*outgoing)
-        flying.since = self._clock.monotonic()
-        flying.emissions += 1
+        in_flight.since = self._clock.monotonic()
+        in_flight.emissions += 1
 
 
 def degraded(batch: Batch, manifest_offset: int) -> Outgoing:

@@ -59,9 +59,9 @@ class Manifests:
 
     def published(self, playbook: str, sequence: int) -> None:
         """Batches up to ``sequence`` have their version."""
-        flying = self.in_flight.get(playbook, {})
-        for done in [s for s in flying if s <= sequence]:
-            del flying[done]
+        in_flight = self.in_flight.get(playbook, {})
+        for done in [number for number in in_flight if number <= sequence]:
+            del in_flight[done]
         self.sequences[playbook] = max(self.sequences.get(playbook, 0), sequence)
 
     def covers(self, playbook: str, offset: int) -> bool:
@@ -72,14 +72,18 @@ class Manifests:
         """Return whether this attempt of a reflection is in a batch already."""
         return (playbook, reflection_id, attempt) in self._ids
 
-    def flying(self, playbook: str) -> int:
+    def count_in_flight(self, playbook: str) -> int:
         """Return how many batches of a playbook have no version yet."""
         return len(self.in_flight.get(playbook, ()))
+
+    def all_in_flight(self) -> list[InFlight]:
+        """Return the batches without a version, of all playbooks."""
+        return [batch for batches in self.in_flight.values() for batch in batches.values()]
 
     @property
     def oldest_unpublished(self) -> int:
         """The offset of the oldest batch in flight; −1 if there is none."""
-        offsets = [batch.offset for flying in self.in_flight.values() for batch in flying.values()]
+        offsets = [batch.offset for batch in self.all_in_flight()]
         return min(offsets, default=-1)
 
 
@@ -93,12 +97,12 @@ async def read_manifests(
     source = TopicPartition(topic=topics.BATCHES.name, partition=partition)
     end = (await log.ends(source.topic))[partition]
     start = max(0, end - horizon)
-    found = await _read(log, source, start, end)
-    oldest = found[-1][1].oldest_unpublished_offset if found else -1
+    batches = await _read(log, source, start, end)
+    oldest = batches[-1][1].oldest_unpublished_offset if batches else -1
     if 0 <= oldest < start:
-        found = await _read(log, source, oldest, start) + found
+        batches = await _read(log, source, oldest, start) + batches
     manifests = Manifests(horizon=horizon)
-    for offset, batch in found:
+    for offset, batch in batches:
         manifests.add(batch, offset, now)
     for snapshot in snapshots:
         manifests.published(snapshot.name, snapshot.batch_sequence)
@@ -108,11 +112,11 @@ async def read_manifests(
 
 
 async def _read(log: Log, source: TopicPartition, start: int, end: int) -> list[tuple[int, Batch]]:
-    found: list[tuple[int, Batch]] = []
+    batches: list[tuple[int, Batch]] = []
     async for record in log.read(source, start, end):
         try:
-            found.append((record.offset, topics.BATCHES.read(record)))
+            batches.append((record.offset, topics.BATCHES.read(record)))
         except CodecError as error:
             # Not ours: only this service writes here, and it writes what it can read.
             logger.error("undecodable", topic=record.topic, offset=record.offset, error=str(error))
-    return found
+    return batches

@@ -24,7 +24,7 @@ DROPPED_LISTED = 1000
 
 @dataclass(slots=True, kw_only=True)
 class PartitionState:
-    """Everything is rebuilt from the log when this is lost."""
+    """The windows, flushes and manifests of one partition; all of it can be read back from the log."""
 
     number: int
     transactor: Transactor
@@ -36,11 +36,11 @@ class PartitionState:
     windows: dict[str, Window] = field(default_factory=dict)
     flushes: dict[int, Command] = field(default_factory=dict)
     """Flush commands that are not fulfilled yet, by offset."""
-    told: set[int] = field(default_factory=set)
-    """Offsets of those that are known to wait for a paused playbook."""
+    logged_flushes: set[int] = field(default_factory=set)
+    """Offsets of those that were logged as waiting for a paused playbook."""
     outbox: list[Outgoing] = field(default_factory=list)
     """Dead letters that go out with the next transaction."""
-    held_bytes: int = 0
+    body_bytes: int = 0
     turned_at: float = 0.0
     """Monotonic seconds of the last turn."""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -60,7 +60,7 @@ class PartitionState:
         batch_size: int = WINDOW_KEPT,
         again: bool = False,
     ) -> None:
-        """Put a reflection into its window, or note it as a repeat; of a full window only where it stands.
+        """Put a reflection into its window, or note it as a repeat; if the window is full, note its offset only.
 
         ``again``: it was noted so before, and now there is room.
         """
@@ -75,8 +75,8 @@ class PartitionState:
                 window.dropped.append(member)
             return
         self._waiting.add((reflection.playbook, member.reflection_id))
-        keep = self.held_bytes + size <= self.memory_bytes
-        self.held_bytes += size if keep else 0
+        keep = self.body_bytes + size <= self.memory_bytes
+        self.body_bytes += size if keep else 0
         body = reflection if keep else None
         window.waiting.append(Waiting(member=member, size=size, seen_at=now, body=body))
 
@@ -90,7 +90,7 @@ class PartitionState:
 
     def release(self, playbook: str, taken: Sequence[Waiting]) -> None:
         """Give back the memory of reflections that left their window."""
-        self.held_bytes -= sum(item.size for item in taken if item.body is not None)
+        self.body_bytes -= sum(item.size for item in taken if item.body is not None)
         self._waiting -= {(playbook, w.member.reflection_id) for w in taken}
         window = self.window(playbook)
         if not len(window) and not window.dropped:
@@ -122,4 +122,4 @@ class PartitionState:
             waiting = window.oldest is not None and window.oldest <= command.through_offset
             if read_on and not waiting:
                 del self.flushes[offset]
-                self.told.discard(offset)
+                self.logged_flushes.discard(offset)

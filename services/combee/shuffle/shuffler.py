@@ -1,8 +1,8 @@
-"""The shuffle service without Faust: reads partitions in order, cuts batches, writes them in transactions.
+"""The shuffle service without Faust: it reads partitions in order, cuts batches, writes them in transactions.
 
-What a stream processor delivers is taken as news that a record exists. The log decides what comes next: a
-record that does not follow the last one makes the shuffler read the gap itself, so a lost, repeated or
-reordered delivery can neither lose nor repeat a reflection.
+A delivery by the stream processor says only that a record exists. The log decides what comes next: if a record does
+not follow the last one, the shuffler reads the gap itself. So a lost, repeated or reordered delivery neither loses
+nor repeats a reflection.
 """
 
 import asyncio
@@ -28,9 +28,9 @@ from combee.ports import (
 from combee.settings.batch import BatchSettings
 from combee.shuffle.attempts import attempt_of
 from combee.shuffle.closing import Closer
+from combee.shuffle.gates import SpendGate
 from combee.shuffle.manifests import read_manifests
 from combee.shuffle.partition import COMMANDS, GROUP, REFLECTIONS, PartitionState
-from combee.shuffle.pauses import Pauses
 from combee.worker.dead_letters import dead_letter
 from combee.worker.views import Playbooks, View
 from combee_schemas import topics
@@ -58,8 +58,8 @@ class Shuffler:
         self.wake = asyncio.Event()
         self.playbooks = Playbooks(log, self._published)
         self.sizes: View[BatchSize] = View(log, topics.BATCH_SIZES)
-        pauses = Pauses(spending, self.playbooks, clock)
-        self._closer = Closer(log, clock, settings, self.playbooks, self.sizes, pauses)
+        spend_gate = SpendGate(spending, self.playbooks, clock)
+        self._closer = Closer(log, clock, settings, self.playbooks, self.sizes, spend_gate)
 
     def _published(self, name: str, playbook: Playbook | None) -> None:
         if playbook is None:
@@ -70,10 +70,10 @@ class Shuffler:
             self._closer.model_heartbeat()
         self.wake.set()
 
-    def flying(self) -> list[Batch]:
+    def in_flight(self) -> list[Batch]:
         """Return the batches of these partitions that have no version yet."""
-        flights = [batch for state in self._states.values() for batch in state.manifests.in_flight.values()]
-        return [flight.batch for flying in flights for flight in flying.values()]
+        states = self._states.values()
+        return [in_flight.batch for state in states for in_flight in state.manifests.all_in_flight()]
 
     @property
     def owned(self) -> frozenset[int]:
@@ -193,10 +193,10 @@ class Shuffler:
         for name, count in hungry.items():
             window = state.windows[name]
             offsets, window.beyond = window.beyond[:count], window.beyond[count:]
-            found = await self._log.read_at(source, offsets)
-            if len(found) < len(offsets):
+            records = await self._log.read_at(source, offsets)
+            if len(records) < len(offsets):
                 raise TransientError(f"{REFLECTIONS}[{state.number}] has lost records of {name} that waited")
-            for record in found.values():
+            for record in records.values():
                 await self._take_reflection(state, record, again=True)
         return bool(hungry)
 

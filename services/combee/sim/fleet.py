@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from combee.core.identity import content_id
 from combee.core.methods import ace
 from combee.core.methods.method import Method
-from combee.core.playbook.apply import empty
+from combee.core.playbook.versions import empty
 from combee.ports import LanguageModel, PoisonError
 from combee.sim.family.family import Question, right
 from combee_schemas.base import Shown

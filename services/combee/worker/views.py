@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 
 import structlog
 
-from combee.core.playbook.apply import empty
+from combee.core.playbook.versions import empty
 from combee.history import History
 from combee.ports import Log, Record, TransientError
 from combee_schemas import topics

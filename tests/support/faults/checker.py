@@ -14,7 +14,7 @@ from combee.core import identity
 from combee.core.batching import tree
 from combee.core.dead_letters.subject import reflection_of
 from combee.core.playbook import versions
-from combee.core.playbook.apply import empty
+from combee.core.playbook.versions import empty
 from combee.inspection.audit import audit
 from combee.ports import Log, Record, TopicPartition
 from combee_schemas import topics

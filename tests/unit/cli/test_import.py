@@ -13,7 +13,7 @@ from combee.clock import SystemClock
 from combee.core import commands
 from combee.core.commands import RefusedError
 from combee.core.formats.files import read_playbook, write_playbook
-from combee.core.playbook.apply import empty
+from combee.core.playbook.versions import empty
 from combee.ports import Log
 from combee_schemas.command import Command
 from combee_schemas.playbook import Playbook

@@ -4,7 +4,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 from combee.control.controller import Controller
-from combee.core.playbook.apply import empty
+from combee.core.playbook.versions import empty
 from combee.core.sizing.policy import SizingPolicy
 from combee.ports import Outgoing
 from combee.worker.session import together

@@ -2,8 +2,8 @@
 
 from combee.core.live.picture import Picture
 from combee.core.live.values import LivePlaybook, LiveVersion, Snapshot
-from combee.core.playbook.apply import empty
 from combee.core.playbook.comparison import compare
+from combee.core.playbook.versions import empty
 from combee.dashboard.views.entries import entry_list, search
 from combee.dashboard.views.lessons import LESSONS, newest_lessons
 from combee.dashboard.views.rows import figures, playbook_rows

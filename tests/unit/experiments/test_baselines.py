@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from combee.core.methods.ace import aggregate_prompt
-from combee.core.playbook.apply import empty
+from combee.core.playbook.versions import empty
 from combee.ports import PoisonError
 from combee.sim.inprocess import SimulatedModel, as_request
 from combee.sim.law.naive import reflections_on, task_traces

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from combee.core.batching.plan import Base, deal_batch
-from combee.core.playbook.apply import empty
+from combee.core.playbook.versions import empty
 from combee.ports import LanguageModel, PoisonError
 from combee.settings.batch import BatchSettings
 from combee.settings.model import ModelSettings

@@ -11,7 +11,7 @@ from combee.adapters.memory import MemoryLog
 from combee.cli.playbook.lookup import wanted
 from combee.clock import SystemClock
 from combee.commands.log_store import LogStore
-from combee.core.playbook.apply import empty
+from combee.core.playbook.versions import empty
 from combee.history import SPAN, History, newest_playbook, newest_snapshot
 from combee.ports import FatalError, Outgoing, Record, TopicPartition, TransientError
 from combee.publish.publisher import Publisher

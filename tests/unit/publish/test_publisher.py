@@ -9,7 +9,6 @@ import pytest
 from combee.core import identity
 from combee.core.playbook import evidence
 from combee.core.playbook import versions as versions_module
-from combee.inspection import lineage
 from combee.ports import FencedError, Outgoing
 from combee_schemas import topics
 from combee_schemas.codec import encode
@@ -327,7 +326,7 @@ async def test_counts_after_a_revocation_are_those_of_a_playbook_that_forgets_no
 async def test_revoking_reads_no_history_where_the_snapshot_names_all(
     publishing: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lineage, "_followed", None)
+    monkeypatch.setattr("combee.evidence._followed", None)
     await send(publishing, update(1, add("bad", "r-1"), add("good", "r-2")))
     await send(publishing, command("v", "revoke", reflection_ids=("r-1",)))
     assert contents(publishing) == ["good"]
@@ -339,8 +338,8 @@ async def test_a_revocation_that_takes_too_long_to_look_up_is_refused_and_holds_
     async def slow(*_: Any) -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(lineage, "LOOK_UP_S", 0.01)
-    monkeypatch.setattr(lineage, "_followed", slow)
+    monkeypatch.setattr("combee.evidence.LOOK_UP_S", 0.01)
+    monkeypatch.setattr("combee.evidence._followed", slow)
     await send(publishing, update(1, add("the same", *MANY)))
     await send(publishing, command("v", "revoke", reflection_ids=MANY), update(2, add("b", "r-x")))
     (letter,) = dead_letters(publishing.log)

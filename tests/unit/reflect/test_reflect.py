@@ -6,7 +6,7 @@ import pytest
 
 from combee.adapters.openai.model import OpenAIModel
 from combee.core import identity
-from combee.core.playbook.apply import empty
+from combee.core.playbook.versions import empty
 from combee.ports import Outgoing, PoisonError, PromptTooLongError
 from combee_schemas import topics
 from combee_schemas.base import Shown

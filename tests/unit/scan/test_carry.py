@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from combee.core.playbook.apply import empty
+from combee.core.playbook.versions import empty
 from combee.ports import PoisonError
 from combee.scan.aggregate import Aggregator
 from combee.scan.outcome import shorter

@@ -9,7 +9,7 @@ from combee.adapters.openai.model import UnusableReplyError
 from combee.adapters.openai.replies import UnusableError, read_reply
 from combee.adapters.openai.wire import Answer as Said
 from combee.core.methods import ace
-from combee.core.playbook.apply import empty
+from combee.core.playbook.versions import empty
 from combee_schemas import topics
 from combee_schemas.base import Usage
 from combee_schemas.model import Prompt

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from combee.core import identity
-from combee.core.playbook.apply import empty
+from combee.core.playbook.versions import empty
 from combee.ports import Outgoing, PoisonError, PromptTooLongError
 from combee_schemas import topics
 from combee_schemas.codec import encode

@@ -19,7 +19,7 @@ import combee_schemas
 from combee.cli.learn.learning import Learning
 from combee.control.controller import Controller
 from combee.core.formats.intake import Sample
-from combee.core.playbook.apply import empty
+from combee.core.playbook.versions import empty
 from combee.core.sizing.policy import SizingPolicy
 from combee.ports import (
     CombeeError,

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from combee.adapters.memory import MemoryLog
-from combee.core.playbook.apply import empty
+from combee.core.playbook.versions import empty
 from combee.inspection.audit import audit
 from combee.ports import Outgoing
 from combee_schemas import topics

@@ -12,7 +12,7 @@ from combee.adapters.memory.transactor import MemoryTransaction, MemoryTransacto
 from combee.core.watermark import Watermark
 from combee.inspection import audit
 from combee.ports import FencedError, Outgoing, Record, TopicPartition
-from combee.publish.desk import Desk
+from combee.publish import partition as publish_partition
 from combee.publish.publisher import Publisher
 from combee.scan.answered import Answered
 from combee.shuffle import shuffler
@@ -201,8 +201,8 @@ def no_look_at_results(patch: pytest.MonkeyPatch) -> None:
 
 
 def apply_whatever_comes(patch: pytest.MonkeyPatch) -> None:
-    async def take(publisher: Publisher, desk: Desk, record: Any) -> None:
-        await publisher._apply(desk, record, decode(record.value, Update))
+    async def take(publisher: Publisher, state: publish_partition.PartitionState, record: Any) -> None:
+        await publisher._apply(state, record, decode(record.value, Update))
 
     patch.setattr(Publisher, "_take_update", take)
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from combee.adapters.memory import MemoryLog
-from combee.core.playbook.apply import empty
+from combee.core.playbook.versions import empty
 from combee.inspection.audit import audit
 from combee.ports import FatalError, FencedError, Outgoing, TopicPartition, TransientError
 from combee.shuffle import shuffler

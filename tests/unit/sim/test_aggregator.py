@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from combee.core.methods.ace import aggregate_prompt, combine_prompt
-from combee.core.playbook.apply import empty
 from combee.core.playbook.operations import read_operations
+from combee.core.playbook.versions import empty
 from combee.sim.family.family import lessons
 from combee.sim.inprocess import as_request
 from combee.sim.law.law import LAW, Law

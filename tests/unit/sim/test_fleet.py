@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from combee.core.methods.ace import answer_prompt
-from combee.core.playbook.apply import empty
+from combee.core.playbook.versions import empty
 from combee.ports import DrainingError, PoisonError
 from combee.sim.family.family import lessons, one_each, questions
 from combee.sim.fleet import Progress, measure, run_fleet

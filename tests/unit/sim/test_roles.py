@@ -4,7 +4,7 @@ from random import Random
 import pytest
 
 from combee.core.methods.ace import aggregate_prompt, answer_prompt, combine_prompt, reflect_prompt
-from combee.core.playbook.apply import empty
+from combee.core.playbook.versions import empty
 from combee.sim.family.family import one_each
 from combee.sim.family.lessons import entries_in
 from combee.sim.inprocess import as_request

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from combee.core.methods import gepa
-from combee.core.playbook.apply import empty
+from combee.core.playbook.versions import empty
 from combee.sim.family.family import latent, lessons, one_each, right
 from combee.sim.family.quantities import QUANTITIES
 from combee.sim.inprocess import as_request

@@ -351,13 +351,13 @@ async def test_the_shuffler_tells_its_batches_in_flight() -> None:
     deployment = Deployment(batch_size=5)
     async with deployment.running(["shuffle"]):
         await deployment.log.produce(*(outgoing(reflection(n)) for n in range(5)))
-        await deployment.until(lambda: bool(deployment.shuffler and deployment.shuffler.flying()))
+        await deployment.until(lambda: bool(deployment.shuffler and deployment.shuffler.in_flight()))
         assert deployment.shuffler is not None
-        (flying,) = deployment.shuffler.flying()
-        assert flying.plan.sequence == 1
+        (batch,) = deployment.shuffler.in_flight()
+        assert batch.plan.sequence == 1
         async with deployment.running(["scan", "publish"]):
             await deployment.until(lambda: applied(deployment.log) == 5)
-            await deployment.until(lambda: not deployment.shuffler or not deployment.shuffler.flying())
+            await deployment.until(lambda: not deployment.shuffler or not deployment.shuffler.in_flight())
 
 
 def test_open_records_are_summed_by_topic(rig: Rig) -> None:

@@ -8,8 +8,8 @@ from combee.core.formats.intake import Item, Sample, verdict
 from combee.core.formats.items import earlier_ids, learned_id, outgoing, own_id
 from combee.core.methods import ace
 from combee.core.methods.method import Method
-from combee.core.playbook.apply import empty
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
+from combee.core.playbook.versions import empty
 from combee.inspection.learned import (
     Progress,
     Report,

@@ -21,7 +21,7 @@ from combee.clock import SystemClock
 from combee.core.diagnosis import flow
 from combee.core.formats.intake import Item, Sample
 from combee.core.methods.method import Method
-from combee.core.playbook.components import misfit
+from combee.core.playbook.apply import misfit
 from combee.history import newest_playbook
 from combee.inspection.learned import Progress
 from combee.local.deployment import complaints

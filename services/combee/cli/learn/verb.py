@@ -14,7 +14,7 @@ from combee.cli.learn.run import LearnOptions, learn_items
 from combee.cli.options import as_format, checked_form, checked_name
 from combee.cli.playbook.files import read_text, save, written
 from combee.core.formats.files import Format, natural_form
-from combee.core.formats.intake import Unknown, ignored_told
+from combee.core.formats.intake import Unknown, ignored_text
 from combee.core.formats.items import read_items
 from combee.core.playbook import retention
 from combee.local.deployment import beside, deployment
@@ -112,7 +112,7 @@ def learn(
         lines, playbook, lambda line, why: err.print(f"{name}:{line}: {why}", markup=False), ignored
     )
     if ignored:
-        remark(f"{name}: {ignored_told(ignored)}")
+        remark(f"{name}: {ignored_text(ignored)}")
     if not items:
         why = f"all {rejected} lines of {name} were rejected" if rejected else f"{name} is empty"
         raise failure(f"{why}: nothing to learn", REJECTED if rejected else USAGE)

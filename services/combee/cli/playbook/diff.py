@@ -13,8 +13,8 @@ from combee.cli.log import open_log
 from combee.cli.options import AsJson, Name, Servers, refs
 from combee.cli.playbook.lookup import resolved, wanted
 from combee.core.formats.text import split_lines
-from combee.core.playbook.apply import empty
 from combee.core.playbook.comparison import Comparison, Counted, Reworded, compare
+from combee.core.playbook.versions import empty
 from combee.history import History
 from combee.ports import Log
 from combee.settings.loading import Settings, load_settings
@@ -90,7 +90,7 @@ def lines(found: Comparison) -> Iterator[Text]:
 def _section(comparison: Comparison, section: str) -> Iterator[Text]:
     for gone in comparison.removed:
         if gone.section == section:
-            remark = "" if gone.told == "removed" else f" ({gone.told})"
+            remark = "" if gone.word == "removed" else f" ({gone.word})"
             yield from _whole("-", gone.id, gone.content, remark)
     for change in comparison.changed:
         if change.section == section:

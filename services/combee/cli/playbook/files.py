@@ -7,7 +7,7 @@ import typer
 
 from combee.cli.console import print_json, remark
 from combee.core.formats.files import Format, detect, ignored_in, read_playbook, write_playbook
-from combee.core.formats.intake import ignored_told
+from combee.core.formats.intake import ignored_text
 from combee.ports import FatalError
 from combee_schemas.playbook import Playbook
 
@@ -31,7 +31,7 @@ def load(file: str, form: Format | None, *, name: str) -> tuple[Playbook, Format
     except ValueError as error:
         raise FatalError(f"{_told(file)}: {error} (read as {found})") from error
     if ignored:
-        remark(f"{_told(file)}: {ignored_told(ignored)}")
+        remark(f"{_told(file)}: {ignored_text(ignored)}")
     return playbook, found
 
 

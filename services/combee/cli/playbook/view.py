@@ -12,7 +12,7 @@ from combee.cli.console import clean, output
 from combee.clock import moment
 from combee.core.formats.render import section_order
 from combee.core.playbook import retention
-from combee.core.playbook.comparison import TOLD
+from combee.core.playbook.comparison import CHANGE_WORDS
 from combee.core.playbook.retention import percent
 from combee_schemas.base import NOTHING_SPENT, Usage
 from combee_schemas.plan import Outcomes
@@ -122,7 +122,9 @@ def history_table(rows: list[dict[str, Any]]) -> Table:
 
 def changes_text(counts: Mapping[str, int]) -> str:
     """Return how many changes of each kind a version made."""
-    return ", ".join(f"{count} {TOLD.get(kind, kind)}" for kind, count in counts.items()) or "no change"
+    return (
+        ", ".join(f"{count} {CHANGE_WORDS.get(kind, kind)}" for kind, count in counts.items()) or "no change"
+    )
 
 
 def version_title(playbook: Playbook) -> str:
@@ -192,7 +194,7 @@ def _change_line(change: Change, contents: dict[str, str]) -> str:
     told = contents.get(change.entry_id, "") if sign in "+~" else change.detail
     text = " ".join(clean(told).split())
     short = text if len(text) <= LONG else text[: LONG - 1] + "…"
-    return f"  {sign} {TOLD.get(change.kind, change.kind)} {change.entry_id} {short}".rstrip()
+    return f"  {sign} {CHANGE_WORDS.get(change.kind, change.kind)} {change.entry_id} {short}".rstrip()
 
 
 def _component(entry: Entry) -> Iterator[Text]:

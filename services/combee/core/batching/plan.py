@@ -104,7 +104,7 @@ def plan_hash(batch: Batch) -> str:
     return sha256(canonical(bare)).hexdigest()
 
 
-def same_plan(one: Batch, recorded: Batch, *, templates: bool) -> bool:
+def same_plan(batch: Batch, recorded: Batch, *, templates: bool) -> bool:
     """Return whether a batch is cut as a recorded one was; ``templates``: and its prompts are written alike.
 
     Version 1 recorded no settings: there, what follows from them must be the same.
@@ -113,11 +113,11 @@ def same_plan(one: Batch, recorded: Batch, *, templates: bool) -> bool:
     if not recorded.plan.sha256:
         settings = known
     elif not templates:
-        settings = one.plan.settings.model_copy(update={"templates": known.templates})
+        settings = batch.plan.settings.model_copy(update={"templates": known.templates})
     else:
-        settings = one.plan.settings
-    plan = one.plan.model_copy(update={"settings": settings})
-    return plan_hash(one.model_copy(update={"plan": plan})) == plan_hash(recorded)
+        settings = batch.plan.settings
+    plan = batch.plan.model_copy(update={"settings": settings})
+    return plan_hash(batch.model_copy(update={"plan": plan})) == plan_hash(recorded)
 
 
 def with_run(member: Member, reflection: Reflection) -> Member:

@@ -87,7 +87,7 @@ def _over(
         return None
     dealt = shuffle.deal(count, shuffle.effective_copies(count, copies, groups), groups, seed)
     fullest = ((limit, max(sum(limit.sizes[i] for i in group) for group in dealt)) for limit in limits)
-    limit, largest = max(fullest, key=lambda found: found[1] / found[0].most)
+    limit, largest = max(fullest, key=lambda pair: pair[1] / pair[0].most)
     return (limit, largest) if largest > limit.most else None
 
 

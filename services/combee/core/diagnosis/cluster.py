@@ -35,20 +35,20 @@ class TopicFound:
     under_replicated: int
 
 
-def judge_broker(found: BrokerFound) -> Check:
+def judge_broker(broker: BrokerFound) -> Check:
     """Judge whether the brokers can do what Combee needs."""
-    fetch = found.requests.get(FETCH, 0)
+    fetch = broker.requests.get(FETCH, 0)
     release = next((name for version, name in RELEASES if fetch >= version), None)
     known = f"Kafka {release} or newer" if release else "a Kafka older than 2.3"
-    says = f"{known} at {', '.join(found.addresses)}"
-    if any(number not in found.requests for number in TRANSACTIONS):
+    says = f"{known} at {', '.join(broker.addresses)}"
+    if any(number not in broker.requests for number in TRANSACTIONS):
         return Check(
             name="broker",
             verdict="fail",
             says=f"{says}, without transactions",
             remedy="use Apache Kafka 3.1 or newer: without transactions reflections can count twice",
         )
-    if found.requests.get(JOIN_GROUP, 0) < STATIC_MEMBERS:
+    if broker.requests.get(JOIN_GROUP, 0) < STATIC_MEMBERS:
         return Check(
             name="broker",
             verdict="warn",
@@ -68,29 +68,29 @@ NONE_YET = Check(
 
 
 def judge_topics(
-    problems: Sequence[str], found: Mapping[str, TopicFound], *, brokers: int, embedded: bool
+    problems: Sequence[str], topics: Mapping[str, TopicFound], *, brokers: int, embedded: bool
 ) -> list[Check]:
     """Judge the layout's problems (``layout.problems``), then the replicas of what is there."""
-    if not found:
+    if not topics:
         return [NONE_YET if embedded else NONE]
     checks = [_problem(text) for text in problems]
-    leaderless = sorted(name for name, one in found.items() if one.leaderless)
+    leaderless = sorted(name for name, topic in topics.items() if topic.leaderless)
     if leaderless:
         says = f"partitions without a leader: {', '.join(leaderless)}"
         remedy = "bring the brokers back that hold them; until then nothing is read or written there"
         checks.append(Check(name="topics", verdict="fail", says=says, remedy=remedy))
-    behind = sorted(name for name, one in found.items() if one.under_replicated)
+    behind = sorted(name for name, topic in topics.items() if topic.under_replicated)
     if behind:
         says = f"replicas are missing: {', '.join(behind)}"
         remedy = "see which broker is down or behind; one more failure can stop or lose these"
         checks.append(Check(name="topics", verdict="warn", says=says, remedy=remedy))
-    single = sorted(name for name, one in found.items() if one.replication_factor < MIN_SAFE_REPLICAS)
+    single = sorted(name for name, topic in topics.items() if topic.replication_factor < MIN_SAFE_REPLICAS)
     if brokers >= MIN_SAFE_REPLICAS and single:
         says = f"{len(single)} topics have fewer than {MIN_SAFE_REPLICAS} replicas on {brokers} brokers"
         remedy = "raise them with kafka-reassign-partitions; for new topics set COMBEE_REPLICATION_FACTOR=3"
         checks.append(Check(name="topics", verdict="warn", says=says, remedy=remedy))
     return checks or [
-        Check(name="topics", verdict="ok", says=f"all {len(found)} topics are as they should be")
+        Check(name="topics", verdict="ok", says=f"all {len(topics)} topics are as they should be")
     ]
 
 

@@ -25,21 +25,21 @@ def nobody(group: str) -> str:
     return f"no worker of {group} is alive: start 'combee up', or 'combee worker {group}'"
 
 
-def judge_lag(found: GroupFound) -> Check:
+def judge_lag(lag: GroupFound) -> Check:
     """Judge whether somebody works on what waits."""
-    name, group = f"lag of {found.group}", found.group
-    if not found.records:
-        return Check(name=name, verdict="ok", says=f"nothing waits; workers: {found.members}")
-    age = "" if found.oldest_s is None else f", the oldest for {found.oldest_s:.0f} s"
-    says = f"{found.records} records wait{age}; workers: {found.members}"
-    if not found.members:
+    name, group = f"lag of {lag.group}", lag.group
+    if not lag.records:
+        return Check(name=name, verdict="ok", says=f"nothing waits; workers: {lag.members}")
+    age = "" if lag.oldest_s is None else f", the oldest for {lag.oldest_s:.0f} s"
+    says = f"{lag.records} records wait{age}; workers: {lag.members}"
+    if not lag.members:
         return Check(
             name=name,
             verdict="fail",
             says=says,
             remedy=nobody(group),
         )
-    if found.oldest_s is not None and found.oldest_s > OLD_S:
+    if lag.oldest_s is not None and lag.oldest_s > OLD_S:
         return Check(
             name=name,
             verdict="warn",
@@ -90,8 +90,8 @@ def judge_dead_letters(*, total: int, recent: int, reasons: Sequence[str]) -> Ch
 
 def judge_retention(recent: Mapping[str, Sequence[float]]) -> Check:
     """Judge by playbook which share of its last batches' reflections the playbook kept."""
-    told = {name: retention.warning(shares) for name, shares in recent.items()}
-    falling = [f"{name}: {text}" for name, text in told.items() if text]
+    warnings = {name: retention.warning(shares) for name, shares in recent.items()}
+    falling = [f"{name}: {text}" for name, text in warnings.items() if text]
     if not falling:
         return Check(name="retention", verdict="ok", says="falls nowhere")
     more = f" and {len(falling) - NAMED} more" if len(falling) > NAMED else ""
@@ -113,12 +113,16 @@ class Unpublished:
     age_s: float
 
 
-def judge_batches(found: Sequence[Unpublished], *, timeout_s: float, retries: int) -> Check:
+def judge_batches(unpublished: Sequence[Unpublished], *, timeout_s: float, retries: int) -> Check:
     """Judge batches without a version: after ``timeout_s`` shuffle sends one again, so often it gives up."""
-    late = sorted((one for one in found if one.age_s > timeout_s), key=lambda one: -one.age_s)
+    late = sorted((batch for batch in unpublished if batch.age_s > timeout_s), key=lambda batch: -batch.age_s)
     if not late:
-        return Check(name="batches", verdict="ok", says=f"{len(found)} in flight" if found else "none waits")
-    shown = ", ".join(f"{one.playbook} #{one.sequence} ({one.age_s:.0f} s)" for one in late[:NAMED])
+        return Check(
+            name="batches",
+            verdict="ok",
+            says=f"{len(unpublished)} in flight" if unpublished else "none waits",
+        )
+    shown = ", ".join(f"{batch.playbook} #{batch.sequence} ({batch.age_s:.0f} s)" for batch in late[:NAMED])
     more = f" and {len(late) - NAMED} more" if len(late) > NAMED else ""
     stuck = late[0].age_s > timeout_s * (retries + 1)
     return Check(

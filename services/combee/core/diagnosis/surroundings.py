@@ -59,14 +59,14 @@ NO_MODEL = Check(
 )
 
 
-def judge_model(found: ModelFound) -> Check:
+def judge_model(model: ModelFound) -> Check:
     """Judge whether a model answers, and how strictly replies can be asked for."""
-    if found.trouble is not None:
-        says, _, remedy = found.trouble.partition("; ")
+    if model.trouble is not None:
+        says, _, remedy = model.trouble.partition("; ")
         usual = "see whether the server runs and the base URL (COMBEE_BASE_URL) is right; nothing is lost meanwhile"
-        return Check(name="model", verdict="fail", says=f"{found.model}: {says}", remedy=remedy or usual)
-    can = [form for form in ("JSON schema", "JSON mode", "plain text") if form in found.works]
-    says = f"{found.model} answers in {found.seconds:.1f} s"
+        return Check(name="model", verdict="fail", says=f"{model.model}: {says}", remedy=remedy or usual)
+    can = [form for form in ("JSON schema", "JSON mode", "plain text") if form in model.works]
+    says = f"{model.model} answers in {model.seconds:.1f} s"
     if not can:
         return Check(
             name="model",

@@ -37,9 +37,15 @@ def edit_operations(base: Playbook, source: str) -> tuple[Operation, ...]:
     _, edited, _ = _parsed(source)
     before = {entry.id: entry for entry in base.entries}
     kept = {entry.id: entry for entry in edited if entry.content.strip()}
-    gone = [entry for one, entry in before.items() if one not in kept or _has_moved(entry, kept[one])]
+    gone = [
+        entry
+        for entry_id, entry in before.items()
+        if entry_id not in kept or _has_moved(entry, kept[entry_id])
+    ]
     removals = (Operation(kind=OperationKind.REMOVE, section=e.section, entry_ids=(e.id,)) for e in gone)
-    return *removals, *(one for entry in kept.values() for one in _said(entry, before.get(entry.id)))
+    return *removals, *(
+        operation for entry in kept.values() for operation in _said(entry, before.get(entry.id))
+    )
 
 
 def _parsed(source: str) -> Parsed:

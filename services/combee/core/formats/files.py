@@ -23,8 +23,8 @@ from combee.core.formats.render import (
 )
 from combee.core.formats.skill import is_skill, skill_text, without_front
 from combee.core.formats.text import numbered
-from combee.core.playbook.apply import slug
 from combee.core.playbook.components import clash
+from combee.core.playbook.draft import slug
 from combee_schemas.base import Holds, PlaybookName
 from combee_schemas.playbook import Entry, Playbook
 
@@ -91,8 +91,8 @@ def ignored_in(source: str, form: Format) -> dict[str, Unknown]:
     """Return the fields of a playbook's own JSON that nothing is made of, by name; other formats' are their own."""
     if form != "json":
         return {}
-    found = unknown_fields(Playbook, OBJECT.validate_json(source.removeprefix("\ufeff")))
-    return {one.place.rpartition(".")[2]: one for one in found}
+    unknown = unknown_fields(Playbook, OBJECT.validate_json(source.removeprefix("\ufeff")))
+    return {field.place.rpartition(".")[2]: field for field in unknown}
 
 
 def _read_json(source: str, name: str) -> Playbook:
@@ -113,22 +113,22 @@ def _read_kayba(source: str, name: str) -> Playbook:
 def _is_candidate(source: str) -> bool:
     """Return whether JSON is component → text and nothing that a playbook's own JSON has."""
     try:
-        found = CANDIDATE.validate_json(source.removeprefix("\ufeff"), strict=True)
+        texts = CANDIDATE.validate_json(source.removeprefix("\ufeff"), strict=True)
     except ValidationError:
         return False
-    return bool(found) and not found.keys() & Playbook.model_fields.keys()
+    return bool(texts) and not texts.keys() & Playbook.model_fields.keys()
 
 
 def _read_candidate(source: str, name: str) -> Playbook:
-    found = _checked(lambda: CANDIDATE.validate_json(source.removeprefix("\ufeff"), strict=True))
+    texts = _checked(lambda: CANDIDATE.validate_json(source.removeprefix("\ufeff"), strict=True))
     entries = tuple(
         Entry(id=f"{slug(section)}-{n:05d}", section=section, content=content)
-        for n, (section, content) in enumerate(found.items(), 1)
+        for n, (section, content) in enumerate(texts.items(), 1)
     )
     return Playbook(
         name=name,
         version=0,
-        sections=tuple(found),
+        sections=tuple(texts),
         entries=entries,
         counters=False,
         next_id=len(entries) + 1,
@@ -214,7 +214,7 @@ def says_the_same(current: Playbook, given: Playbook, form: Format) -> bool:
         return _content(current) == _content(given)
     if form == "gepa":
         return current.holds == "components" and _texts(current) == _texts(given)
-    lines = [list(ace_lines(one, counters=given.counters)) for one in (current, given)]
+    lines = [list(ace_lines(playbook, counters=given.counters)) for playbook in (current, given)]
     return current.counters == given.counters and lines[0] == lines[1]
 
 

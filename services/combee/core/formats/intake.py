@@ -21,7 +21,7 @@ SAMPLE_NAMES = ("context", "question", "target")
 MAX_TRACE_BYTES = 400 * 1024
 MAX_NAME = 80
 """Of a longer field name only the beginning is looked at."""
-MOST_TOLD = 20
+MOST_LISTED = 20
 SHAPES = (
     'a trace {"task", "trajectory"|"output", "answer", "feedback"?, "target"?},'
     ' an ACE sample {"context", "question"?, "target"}, a reflection {"key_insight", …}'
@@ -85,27 +85,29 @@ def unknown_fields(kind: type[BaseModel], given: Mapping[str, Any], below: str =
             continue
         part = _part(kind.model_fields[name].annotation)
         items = enumerate(value) if isinstance(value, list) else ((None, value),)
-        for at, one in items if part else ():
-            if part is not None and isinstance(one, dict):
+        for at, item in items if part else ():
+            if part is not None and isinstance(item, dict):
                 yield from unknown_fields(
-                    part, one, f"{below}{name}." if at is None else f"{below}{name}.{at}."
+                    part, item, f"{below}{name}." if at is None else f"{below}{name}.{at}."
                 )
 
 
-def ignored_told(ignored: Mapping[str, Unknown]) -> str:
+def ignored_text(ignored: Mapping[str, Unknown]) -> str:
     """Return one line about fields that were of no use, by name; empty if all were."""
     if not ignored:
         return ""
-    told = [f"{name} (did you mean {one.near}?)" if one.near else name for name, one in ignored.items()]
-    more = f" and {len(told) - MOST_TOLD} more" if len(told) > MOST_TOLD else ""
-    return f"fields that were ignored: {', '.join(told[:MOST_TOLD])}{more}"
+    names = [
+        f"{name} (did you mean {field.near}?)" if field.near else name for name, field in ignored.items()
+    ]
+    more = f" and {len(names) - MOST_LISTED} more" if len(names) > MOST_LISTED else ""
+    return f"fields that were ignored: {', '.join(names[:MOST_LISTED])}{more}"
 
 
 def _part(annotation: Any) -> type[BaseModel] | None:
     """Return the model that a field consists of, alone, in a list, or with others."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
-    return next((found for arg in get_args(annotation) if (found := _part(arg))), None)
+    return next((part for arg in get_args(annotation) if (part := _part(arg))), None)
 
 
 class LineError(ValueError):
@@ -138,7 +140,7 @@ def read_line(text: str, playbook: str, ignored: dict[str, Unknown] | None = Non
     if not isinstance(item, Sample) and (lack := nothing_said(item)):
         raise LineError(lack)
     if ignored is not None:
-        ignored |= {one.place.rpartition(".")[2]: one for one in _ignored(fields, item)}
+        ignored |= {field.place.rpartition(".")[2]: field for field in _ignored(fields, item)}
     return item
 
 

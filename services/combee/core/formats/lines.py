@@ -44,9 +44,9 @@ class Reading:
 
     def header(self, line: str) -> None:
         """Begin a section; one that was there before goes on."""
-        found = HEADER.fullmatch(line)
-        if found:
-            self.sections.append(found["section"])
+        header = HEADER.fullmatch(line)
+        if header:
+            self.sections.append(header["section"])
             self._blanks.clear()
 
     def entry(self, line: int, fields: dict[str, str | None]) -> None:
@@ -83,7 +83,7 @@ class Reading:
             If an entry cannot be: its id is taken or too long.
         """
         entries = tuple(_entry(entry) for entry in self._entries)
-        refuse_twins((f"line {one.line}", entry) for one, entry in zip(self._entries, entries, strict=True))
+        refuse_twins((f"line {read.line}", entry) for read, entry in zip(self._entries, entries, strict=True))
         return tuple(dict.fromkeys(self.sections)), entries, self._counted or not entries
 
 

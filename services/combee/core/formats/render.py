@@ -76,8 +76,8 @@ def parse_ace(source: str) -> Parsed:
     for number, line in text.numbered(source):
         if is_header(line):
             reading.header(line)
-        elif found := ACE_ENTRY.fullmatch(line):
-            reading.entry(number, _fields(found, _is_ace_count))
+        elif match := ACE_ENTRY.fullmatch(line):
+            reading.entry(number, _fields(match, _is_ace_count))
         elif text.is_blank(line):
             reading.blank(line)
         elif not reading.more(line, _is_ace):
@@ -85,8 +85,8 @@ def parse_ace(source: str) -> Parsed:
     return reading.parsed()
 
 
-def _fields(found: re.Match[str], is_count: text.IsSpecial) -> dict[str, str | None]:
-    fields = found.groupdict()
+def _fields(match: re.Match[str], is_count: text.IsSpecial) -> dict[str, str | None]:
+    fields = match.groupdict()
     if fields["helpful"] is None:
         fields["content"] = text.unguarded(fields["content"], is_count)
     return fields
@@ -132,8 +132,8 @@ def parse_markdown(source: str) -> Parsed:
     for number, line in text.numbered(source):
         if is_header(line):
             reading.header(line)
-        elif found := MARKDOWN_ENTRY.fullmatch(line):
-            reading.entry(number, _fields(found, _is_markdown_count))
+        elif match := MARKDOWN_ENTRY.fullmatch(line):
+            reading.entry(number, _fields(match, _is_markdown_count))
         elif text.is_blank(line):
             reading.blank(line)
         elif reading.is_empty and TITLE.fullmatch(line):
@@ -146,8 +146,8 @@ def parse_markdown(source: str) -> Parsed:
 def markdown_title(source: str) -> tuple[str, int]:
     """Return name and version in a Markdown text's title; empty and 0 where there is none."""
     for _, line in text.numbered(source):
-        if found := TITLE.fullmatch(line):
-            return found["name"].strip(), int(found["version"] or 0)
+        if title := TITLE.fullmatch(line):
+            return title["name"].strip(), int(title["version"] or 0)
         if not text.is_blank(line):
             break
     return "", 0

@@ -32,7 +32,7 @@ def is_skill(source: str) -> bool:
 
 def without_front(source: str) -> str:
     """Return a skill's Markdown, its lines numbered as before."""
-    found = FRONT.match(source)
-    if found is None:
+    front = FRONT.match(source)
+    if front is None:
         return source
-    return "\n" * len(found[0].splitlines()) + source[found.end() :]
+    return "\n" * len(front[0].splitlines()) + source[front.end() :]

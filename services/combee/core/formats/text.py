@@ -46,12 +46,12 @@ def written(content: str, *, indent: str, is_special: IsSpecial) -> str:
 
 def encode_id(entry_id: str, unsafe: re.Pattern[str]) -> str:
     """Return an id without the characters that would end it too early, each as ``%XX``."""
-    return unsafe.sub(lambda found: f"%{ord(found[0]):02X}", entry_id)
+    return unsafe.sub(lambda match: f"%{ord(match[0]):02X}", entry_id)
 
 
 def decode_id(text: str) -> str:
     """Return the id that was encoded."""
-    return ENCODED.sub(lambda found: chr(int(found[1], 16)), text)
+    return ENCODED.sub(lambda match: chr(int(match[1], 16)), text)
 
 
 def numbered(text: str) -> Iterator[tuple[int, str]]:

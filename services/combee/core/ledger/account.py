@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 from combee.core.identity import derived_ids, fingerprint
 from combee.core.ledger.batches import NOWHERE, Batches
-from combee.core.ledger.burials import Burials, Fate, Key, Place
+from combee.core.ledger.dead_letters import DeadLetters, Fate, Key, Place
 from combee.core.ledger.report import Findings, Horizon, LedgerReport
 from combee.core.ledger.traces import Contents, Traces
 from combee.core.ledger.updates import Updates
@@ -48,8 +48,8 @@ class Ledger:
         self._horizon = Horizon(first_retained=beginnings)
         self._settled = settled
         self._findings = Findings()
-        self._burials = Burials(committed=committed)
-        proof = None if self._cut(topics.DEAD_LETTERS.name) else self._burials.proves
+        self._dead_letters = DeadLetters(committed=committed)
+        proof = None if self._cut(topics.DEAD_LETTERS.name) else self._dead_letters.proves
         self._batches = Batches(findings=self._findings, cut=self._cut(topics.BATCHES.name), proof=proof)
         self._versions = Versions(
             findings=self._findings, batches=self._batches, cut=self._cut(topics.HISTORY.name)
@@ -63,14 +63,14 @@ class Ledger:
         self._traces = Traces(
             findings=self._findings,
             contents=Contents(topic=TRACES, conflicts=self._conflicts),
-            burials=Burials(committed=reflected),
+            dead_letters=DeadLetters(committed=reflected),
         )
         self._unseen: dict[str, set[str]] = {}
         """Members that ``reflections`` must still hold and that have not been met there yet."""
 
     def _cut(self, topic: str) -> frozenset[int]:
-        found = self._horizon.first_retained.get(topic, {})
-        return frozenset(partition for partition, first in found.items() if first > 0)
+        first_retained = self._horizon.first_retained.get(topic, {})
+        return frozenset(partition for partition, first in first_retained.items() if first > 0)
 
     def snapshot(self, partition: int, offset: int, name: str, playbook: Playbook | None) -> None:
         """Take a record of ``playbooks``; None is a tombstone."""
@@ -79,16 +79,16 @@ class Ledger:
     def dead_letter(self, letter: DeadLetter) -> None:
         """Take a dead letter; only those of ``reflections`` and ``traces`` matter here."""
         if letter.origin_topic == REFLECTIONS:
-            self._burials.take(letter)
+            self._dead_letters.take(letter)
         elif letter.origin_topic == TRACES:
-            self._traces.burials.take(letter)
+            self._traces.dead_letters.take(letter)
 
     def resolution(self, resolution: Resolution) -> None:
         """Take what was decided about a dead letter."""
         if resolution.origin_topic == REFLECTIONS:
-            self._burials.resolve(resolution)
+            self._dead_letters.resolve(resolution)
         elif resolution.origin_topic == TRACES:
-            self._traces.burials.resolve(resolution)
+            self._traces.dead_letters.resolve(resolution)
 
     def batch(self, partition: int, offset: int, batch: Batch) -> None:
         """Take a manifest."""
@@ -117,11 +117,11 @@ class Ledger:
     ) -> None:
         """Take an acknowledged reflection; ``content`` is its fingerprint, ``known`` all ids it is a repeat under."""
         self._unseen.get(playbook, set()).discard(reflection_id)
-        batched = (one for one in (reflection_id, *known) if self._is_batched(playbook, one))
+        batched = (known_id for known_id in (reflection_id, *known) if self._is_batched(playbook, known_id))
         reflection_id = next(batched, reflection_id)
         key, place = (playbook, reflection_id), (partition, offset)
         self._contents.take(place, key, content)
-        self._burials.met(place, key)
+        self._dead_letters.identify(place, key)
         fates = self._fates.setdefault(playbook, {})
         fates[reflection_id] = max(self._fate(place, key), fates.get(reflection_id, Fate.LOST))
         if fates[reflection_id] == Fate.LOST:
@@ -130,27 +130,27 @@ class Ledger:
             self._lost.pop(key, None)
 
     def _fate(self, place: Place, key: Key) -> Fate:
-        name, one = key
-        attempt, sequence = self._batches.last_batch(name, one)
-        # A retry raises the attempt: the first burial is undone by attempt 1, the second by attempt 2.
-        grave = self._burials.after(key, attempt)
+        name, reflection_id = key
+        attempt, sequence = self._batches.last_batch(name, reflection_id)
+        # A retry raises the attempt: the first dead letter is undone by attempt 1, the second by attempt 2.
+        letter_at = self._dead_letters.after(key, attempt)
         if (attempt, sequence) == NOWHERE:
-            grave = grave or self._burials.unread(key)
-            waits = not self._burials.is_passed(place)
-            return self._burials.fate(grave) if grave else Fate.PENDING if waits else Fate.LOST
-        if grave is not None:
-            return self._burials.fate(grave)
+            letter_at = letter_at or self._dead_letters.unread(key)
+            waits = not self._dead_letters.is_passed(place)
+            return self._dead_letters.fate(letter_at) if letter_at else Fate.PENDING if waits else Fate.LOST
+        if letter_at is not None:
+            return self._dead_letters.fate(letter_at)
         if sequence > self._versions.published.get(name, 0):
             return Fate.PENDING
-        return Fate.LOST if (name, sequence, one) in self._updates.failed else Fate.APPLIED
+        return Fate.LOST if (name, sequence, reflection_id) in self._updates.failed else Fate.APPLIED
 
     def trace(self, partition: int, offset: int, trace: Trace) -> None:
         """Take an acknowledged trace."""
-        name, one = trace.playbook, trace.trace_id
-        self._traces.take((partition, offset), (name, one), fingerprint(trace))
-        today, earlier = derived_ids(name, one)
+        name, trace_id = trace.playbook, trace.trace_id
+        self._traces.take((partition, offset), (name, trace_id), fingerprint(trace))
+        today, earlier = derived_ids(name, trace_id)
         if self._is_batched(name, today) and self._is_batched(name, earlier):
-            text = f"trace {one} of {name} counts twice, as {today} and as {earlier}"
+            text = f"trace {trace_id} of {name} counts twice, as {today} and as {earlier}"
             self._batches.doubled((name, today), text)
 
     def _is_batched(self, playbook: str, reflection_id: str) -> bool:
@@ -171,8 +171,8 @@ class Ledger:
     def undecodable(self, partition: int, offset: int, reason: str, topic: str = REFLECTIONS) -> None:
         """Take a record of ``reflections`` or ``traces`` that is none: once passed, it must be a dead letter."""
         place = (partition, offset)
-        burials = self._traces.burials if topic == TRACES else self._burials
-        if burials.is_passed(place) and not burials.holds(place):
+        dead_letters = self._traces.dead_letters if topic == TRACES else self._dead_letters
+        if dead_letters.is_passed(place) and not dead_letters.has(place):
             where = f"{topic}[{partition}]@{offset}"
             self._findings.add("unread", f"{where} cannot be read and is no dead letter: {reason}")
 
@@ -209,12 +209,12 @@ class Ledger:
                 self._findings.add("update", f"{where} publishes batch {sequence}, which has no update")
 
     def _close_reflections(self) -> None:
-        for (name, one), where in self._lost.items():
-            _, sequence = self._batches.last_batch(name, one)
+        for (name, reflection_id), where in self._lost.items():
+            _, sequence = self._batches.last_batch(name, reflection_id)
             passed = f"no copy of it got through batch {sequence}" if sequence else "shuffle has passed it"
             self._findings.add("lost", f"{where}: {passed}, and it is no dead letter")
         for name, ids in self._unseen.items():
-            for one in sorted(ids):
-                sequence = self._batches.last_batch(name, one)[1]
-                text = f"{one} is a member of batch {sequence} of {name} and not in {REFLECTIONS}"
+            for reflection_id in sorted(ids):
+                sequence = self._batches.last_batch(name, reflection_id)[1]
+                text = f"{reflection_id} is a member of batch {sequence} of {name} and not in {REFLECTIONS}"
                 self._findings.add("member", text)

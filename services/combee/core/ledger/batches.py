@@ -55,19 +55,22 @@ class Batches:
         self._groups(where, batch)
 
     def _join(self, where: str, batch: Batch, member: Member) -> None:
-        name, one = batch.plan.playbook, member.reflection_id
+        name, reflection_id = batch.plan.playbook, member.reflection_id
         known = self._sequence_of.setdefault(name, {})
-        if one not in known:
-            known[one] = batch.plan.sequence
+        if reflection_id not in known:
+            known[reflection_id] = batch.plan.sequence
             if member.attempt:
-                self._retries[name, one] = {member.attempt: batch.plan.sequence}
+                self._retries[name, reflection_id] = {member.attempt: batch.plan.sequence}
             return
-        attempts = self._retries.setdefault((name, one), {0: known[one]})
+        attempts = self._retries.setdefault((name, reflection_id), {0: known[reflection_id]})
         if member.attempt in attempts:
-            text = f"{where}: {name}: {one} is in batch {batch.plan.sequence} and in batch {attempts[member.attempt]}"
-            self.doubled((name, one), text)
+            earlier = attempts[member.attempt]
+            text = (
+                f"{where}: {name}: {reflection_id} is in batch {batch.plan.sequence} and in batch {earlier}"
+            )
+            self.doubled((name, reflection_id), text)
         attempts.setdefault(member.attempt, batch.plan.sequence)
-        self._also.setdefault((name, one), set()).add(batch.plan.sequence)
+        self._also.setdefault((name, reflection_id), set()).add(batch.plan.sequence)
 
     def doubled(self, key: tuple[str, str], text: str) -> None:
         """Note a reflection that counts twice."""

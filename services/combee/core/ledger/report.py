@@ -28,8 +28,8 @@ class Horizon:
     def as_json(self) -> dict[str, object]:
         """Return the documented shape."""
         firsts = {
-            topic: {str(partition): at for partition, at in sorted(found.items())}
-            for topic, found in self.first_retained.items()
+            topic: {str(partition): at for partition, at in sorted(offsets.items())}
+            for topic, offsets in self.first_retained.items()
         }
         return {"first_retained": firsts, "note": self.note}
 
@@ -106,7 +106,7 @@ class LedgerReport:
 
 @dataclass(slots=True)
 class Findings:
-    """Violations by kind; of each kind the first are told, the rest are counted."""
+    """Violations by kind; of each kind the first are listed, the rest are counted."""
 
     _texts: dict[str, list[str]] = field(default_factory=dict)
     _counts: dict[str, int] = field(default_factory=dict)
@@ -120,9 +120,9 @@ class Findings:
 
     def texts(self) -> tuple[str, ...]:
         """Return what was found, in order of first appearance of each kind."""
-        told: list[str] = []
+        lines: list[str] = []
         for kind, texts in self._texts.items():
-            told += texts
+            lines += texts
             left = self._counts[kind] - len(texts)
-            told += [f"{kind}: and {left} more"] if left else []
-        return tuple(told)
+            lines += [f"{kind}: and {left} more"] if left else []
+        return tuple(lines)

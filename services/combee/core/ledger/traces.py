@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from combee.core.identity import derived_ids
-from combee.core.ledger.burials import Burials, Fate, Key, Place
+from combee.core.ledger.dead_letters import DeadLetters, Fate, Key, Place
 from combee.core.ledger.report import Findings, TraceCounts
 from combee_schemas import topics
 
@@ -39,7 +39,7 @@ class Traces:
 
     findings: Findings
     contents: Contents
-    burials: Burials
+    dead_letters: DeadLetters
     _last: dict[Key, Place] = field(default_factory=dict)
     _waiting: set[Key] = field(default_factory=set)
     """Of those with a record that reflect has not passed."""
@@ -47,9 +47,9 @@ class Traces:
     def take(self, place: Place, key: Key, content: str) -> None:
         """Take an acknowledged trace; the key is playbook and trace id."""
         self.contents.take(place, key, content)
-        self.burials.met(place, key)
+        self.dead_letters.identify(place, key)
         self._last[key] = place
-        if not self.burials.is_passed(place):
+        if not self.dead_letters.is_passed(place):
             self._waiting.add(key)
 
     def counts(self, is_reflected: Callable[[str, str], bool]) -> TraceCounts:
@@ -74,6 +74,6 @@ class Traces:
         name, trace_id = key
         if any(is_reflected(name, identity) for identity in derived_ids(name, trace_id)):
             return Fate.APPLIED
-        grave = self.burials.after(key, 0) or self.burials.unread(key)
-        fate = self.burials.fate(grave) if grave else Fate.LOST
+        letter_at = self.dead_letters.after(key, 0) or self.dead_letters.unread(key)
+        fate = self.dead_letters.fate(letter_at) if letter_at else Fate.LOST
         return Fate.PENDING if fate == Fate.LOST and key in self._waiting else fate

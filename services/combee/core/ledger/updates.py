@@ -40,7 +40,11 @@ class Updates:
         named = {
             reflection_id for operation in update.result.operations for reflection_id in operation.evidence
         }
-        foreign = sorted(one for one in named if not self.batches.has_member(name, sequence, one))
+        foreign = sorted(
+            reflection_id
+            for reflection_id in named
+            if not self.batches.has_member(name, sequence, reflection_id)
+        )
         if foreign:
             text = f"{where} rests on {len(foreign)} reflections that are not members, such as {foreign[0]}"
             self.findings.add("evidence", text)

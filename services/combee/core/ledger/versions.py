@@ -118,9 +118,9 @@ class Versions:
             return
         plan = playbook.batch.plan
         version, contained = base
-        found = self._contains.get((name, version), contained if version else 0)
-        if found != contained:
-            text = f"{where} rests on version {version}, which contains batch {found} and not {contained}"
+        known = self._contains.get((name, version), contained if version else 0)
+        if known != contained:
+            text = f"{where} rests on version {version}, which contains batch {known} and not {contained}"
             self.findings.add("base", text)
         if (plan.base_version, plan.base_sequence) != (version, contained):
             text = f"{where} claims to be {plan.staleness} batches behind version {plan.base_version}"

@@ -1,11 +1,11 @@
-"""The picture: every record that is read changes it, in whatever order topics are read."""
+"""The live picture of a deployment, folded from the records of all topics in any order."""
 
 from collections import Counter, OrderedDict, deque
 from collections.abc import Mapping, Sequence
 
 from combee.core.batching.tree import is_valid
-from combee.core.live.growing import Growing
-from combee.core.live.playbooks import Shelf
+from combee.core.live.batch_tree import BatchTree
+from combee.core.live.playbooks import PlaybookSummaries
 from combee.core.live.values import LiveBatch, LiveDeadLetter, Snapshot, Stage
 from combee.core.live.windows import Rate, Windows
 from combee_schemas.base import Message
@@ -30,10 +30,10 @@ class Picture:
         self.revision = 0
         """Rises with every change."""
         self.windows = Windows()
-        self._shelf = Shelf(batch_size)
+        self._playbooks = PlaybookSummaries(batch_size)
         self._stages: dict[str, Stage] = {}
         self._rates: dict[str, Rate] = {}
-        self._batches: OrderedDict[str, Growing] = OrderedDict()
+        self._batches: OrderedDict[str, BatchTree] = OrderedDict()
         self._dead: deque[LiveDeadLetter] = deque(maxlen=DEAD_LETTERS_KEPT)
         self._dead_by_playbook: Counter[str] = Counter()
         self._unreadable: dict[str, str] = {}
@@ -43,13 +43,13 @@ class Picture:
     def arrived(self, playbook: str, offset: int, at_ms: int) -> None:
         """Take a reflection by its key and place alone."""
         self.windows.arrived(playbook, offset, at_ms)
-        self._shelf.touch(playbook, at_ms)
+        self._playbooks.touch(playbook, at_ms)
         self.revision += 1
 
     def acknowledged(self, playbook: str, offset: int, at_ms: int) -> None:
         """Take a reflection that was just written, before it is read."""
         self.windows.acknowledged(playbook, offset, at_ms)
-        self._shelf.touch(playbook, at_ms)
+        self._playbooks.touch(playbook, at_ms)
         self.revision += 1
 
     def take(self, message: Message, at_ms: int) -> None:
@@ -62,26 +62,28 @@ class Picture:
             case Playbook():
                 self._version(message)
             case BatchSize():
-                self._shelf.size(message)
+                self._playbooks.size(message)
             case DeadLetter():
                 self._dead.append(_shown(message))
                 self._dead_by_playbook[message.playbook] += 1
                 if message.origin_topic == REFLECTIONS.name:
-                    self.windows.buried((message.key or b"").decode(errors="replace"), message.origin_offset)
+                    self.windows.dead_lettered(
+                        (message.key or b"").decode(errors="replace"), message.origin_offset
+                    )
             case _:
                 return
         self.revision += 1
 
     def past(self, version: Playbook) -> None:
         """Take a version from ``history``: it does not say that the playbook still exists."""
-        self._shelf.past(version)
+        self._playbooks.past(version)
         if version.batch and (known := self._batches.get(version.batch.plan.batch_id)):
             known.become(version.version, version.created_at_ms)
         self.revision += 1
 
     def deleted(self, playbook: str) -> None:
         """Take a tombstone of ``playbooks``."""
-        self._shelf.forget(playbook)
+        self._playbooks.forget(playbook)
         self.revision += 1
 
     def stage(
@@ -118,12 +120,12 @@ class Picture:
 
     def batch_size(self, playbook: str) -> int:
         """Return at how many reflections a playbook's window closes."""
-        return self._shelf.batch_size(playbook)
+        return self._playbooks.batch_size(playbook)
 
-    def flying(self, playbook: str) -> Sequence[LiveBatch]:
+    def in_flight(self, playbook: str) -> Sequence[LiveBatch]:
         """Return the batches of a playbook that have no version yet, oldest first, of the last 50."""
-        found = (batch.shown for batch in self._batches.values() if batch.batch.playbook == playbook)
-        return [one for one in found if one.version is None]
+        trees = [tree for tree in self._batches.values() if tree.batch.playbook == playbook]
+        return [tree.shown for tree in trees if tree.batch.version is None]
 
     @property
     def dead_by_playbook(self) -> Mapping[str, int]:
@@ -133,13 +135,13 @@ class Picture:
     def snapshot(self, now_ms: int) -> Snapshot:
         """Return everything at this moment: the newest 20 batches, the 200 playbooks that changed last."""
         newest = [batch.shown for batch in reversed(self._batches.values())][:BATCHES_SHOWN]
-        flying = {batch.batch.playbook for batch in self._batches.values() if batch.batch.version is None}
+        in_flight = {batch.batch.playbook for batch in self._batches.values() if batch.batch.version is None}
         return Snapshot(
             revision=self.revision,
             at_ms=now_ms,
             stages=tuple(self._stages.values()),
-            playbooks=self._shelf.shown(self.windows, flying, PLAYBOOKS_SHOWN),
-            playbooks_total=len(self._shelf),
+            playbooks=self._playbooks.shown(self.windows, in_flight, PLAYBOOKS_SHOWN),
+            playbooks_total=len(self._playbooks),
             batches=tuple(newest),
             dead_letters=self._dead_by_playbook.total(),
             dead_letters_recent=tuple(reversed(self._dead)),
@@ -150,29 +152,29 @@ class Picture:
 
     def _manifest(self, manifest: Batch) -> None:
         self.windows.closed(manifest.plan.playbook, manifest.plan.through_offset)
-        self._shelf.touch(manifest.plan.playbook, manifest.plan.closed_at_ms)
-        if growing := self._growing(manifest.plan):
-            growing.describe(manifest)
+        self._playbooks.touch(manifest.plan.playbook, manifest.plan.closed_at_ms)
+        if tree := self._tree(manifest.plan):
+            tree.describe(manifest)
 
     def _result(self, result: Partial | Update, at_ms: int) -> None:
-        if growing := self._growing(result.plan):
-            growing.finish(result, at_ms)
+        if tree := self._tree(result.plan):
+            tree.finish(result, at_ms)
 
     def _version(self, playbook: Playbook) -> None:
         self.windows.closed(playbook.name, playbook.through_offset)
-        self._shelf.newest(playbook)
+        self._playbooks.newest(playbook)
         self.past(playbook)
 
-    def _growing(self, plan: Plan) -> Growing | None:
-        found = self._batches.get(plan.batch_id)
-        if found is None and is_valid(plan.widths, MAX_LEVELS):
-            found = self._batches[plan.batch_id] = Growing(plan)
-            version = self._shelf.became(plan.playbook, plan.batch_id)
+    def _tree(self, plan: Plan) -> BatchTree | None:
+        tree = self._batches.get(plan.batch_id)
+        if tree is None and is_valid(plan.widths, MAX_LEVELS):
+            tree = self._batches[plan.batch_id] = BatchTree(plan)
+            version = self._playbooks.became(plan.playbook, plan.batch_id)
             if version is not None:
-                found.become(version.version, version.at_ms)
+                tree.become(version.version, version.at_ms)
             while len(self._batches) > BATCHES_KEPT:
                 self._batches.popitem(last=False)
-        return found
+        return tree
 
 
 def _shown(letter: DeadLetter) -> LiveDeadLetter:

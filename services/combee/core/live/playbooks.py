@@ -19,8 +19,8 @@ class _Row:
     sizes: deque[LiveSize] = field(default_factory=lambda: deque(maxlen=KEPT))
 
 
-class Shelf:
-    """All playbooks by name."""
+class PlaybookSummaries:
+    """The summaries by playbook."""
 
     def __init__(self, batch_size: int) -> None:
         self._batch_size = batch_size
@@ -69,9 +69,9 @@ class Shelf:
     def size(self, decided: BatchSize) -> None:
         """Take a decision of the controller."""
         row = self._row(decided.playbook)
-        one = LiveSize(at_ms=decided.decided_at_ms, batch_size=decided.batch_size, reason=decided.reason)
-        if not row.sizes or row.sizes[-1].batch_size != one.batch_size:
-            row.sizes.append(one)
+        size = LiveSize(at_ms=decided.decided_at_ms, batch_size=decided.batch_size, reason=decided.reason)
+        if not row.sizes or row.sizes[-1].batch_size != size.batch_size:
+            row.sizes.append(size)
         row.newest = row.newest.model_copy(
             update={"batch_size": decided.batch_size, "batch_size_reason": decided.reason}
         )

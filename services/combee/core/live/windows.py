@@ -29,7 +29,7 @@ class Windows:
         if offset > self._through.get(playbook, -1):
             self._waiting.setdefault(playbook, deque()).append((offset, at_ms))
 
-    def buried(self, playbook: str, offset: int) -> None:
+    def dead_lettered(self, playbook: str, offset: int) -> None:
         """Note that a reflection became a dead letter before it was in a batch."""
         self._ahead.get(playbook, {}).pop(offset, None)
         waiting = self._waiting.get(playbook)

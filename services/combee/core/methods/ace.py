@@ -138,13 +138,13 @@ def read_reflection(trace: Trace, shown: Sequence[Entry], body: Mapping[str, Any
     return {**texts, "bullet_tags": _tags(body.get("bullet_tags"), {entry.id for entry in shown})}
 
 
-def _text(found: object) -> str:
+def _text(value: object) -> str:
     """Return a model's text, cut, and such that UTF-8 can hold it (JSON escapes can break that)."""
-    return str(found or "").encode(errors="replace").decode()[:MAX_FIELD_CHARS]
+    return str(value or "").encode(errors="replace").decode()[:MAX_FIELD_CHARS]
 
 
-def _tags(found: object, shown: set[str]) -> tuple[BulletTag, ...]:
-    items = [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
+def _tags(value: object, shown: set[str]) -> tuple[BulletTag, ...]:
+    items = [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
     tags = {str(item.get("id")): str(item.get("tag")).lower() for item in items}
     return tuple(
         BulletTag.model_validate({"id": entry_id, "tag": tag})

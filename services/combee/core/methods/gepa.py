@@ -104,11 +104,11 @@ def read_reflection(trace: Trace, shown: Sequence[Entry], body: Mapping[str, Any
         If there is nothing on record.
     """
     del shown, body
-    told = trace.target is None or trace.target in trace.feedback
+    is_known = trace.target is None or trace.target in trace.feedback
     record = {
         "Inputs": _cut(trace.task),
         "Generated Outputs": _cut(_lines(trace.trajectory, trace.answer)),
-        "Feedback": _cut(_lines(trace.feedback, "" if told else f"The right answer: {trace.target}")),
+        "Feedback": _cut(_lines(trace.feedback, "" if is_known else f"The right answer: {trace.target}")),
     }
     if not any(text.strip() for text in record.values()):
         raise ValueError("the trace has neither task nor output nor feedback")

@@ -7,7 +7,7 @@ from combee.core.formats.render import section_order
 from combee_schemas.base import Value
 from combee_schemas.playbook import ChangeKind, Entry, Playbook
 
-TOLD: Mapping[str, str] = {
+CHANGE_WORDS: Mapping[str, str] = {
     "add": "added",
     "update": "changed",
     "merge": "merged",
@@ -38,9 +38,9 @@ class Gone(Said):
     how: ChangeKind | None = None
 
     @property
-    def told(self) -> str:
+    def word(self) -> str:
         """How it left, for people."""
-        return TOLD[self.how or "remove"]
+        return CHANGE_WORDS[self.how or "remove"]
 
 
 class Reworded(Value):
@@ -78,16 +78,16 @@ class Comparison(Value):
     """Those of either version, in order."""
 
     def counts(self) -> dict[str, int]:
-        """Return how many entries differ in each way, in the words of ``TOLD``."""
-        left = Counter(one.told for one in self.removed)
-        leaving = {TOLD[how]: left[TOLD[how]] for how in LEAVING}
-        found = {
+        """Return how many entries differ in each way, in the words of ``CHANGE_WORDS``."""
+        left = Counter(entry.word for entry in self.removed)
+        leaving = {CHANGE_WORDS[how]: left[CHANGE_WORDS[how]] for how in LEAVING}
+        counts = {
             "added": len(self.added),
             **leaving,
             "changed": len(self.changed),
             "counted": len(self.counted),
         }
-        return {told: count for told, count in found.items() if count}
+        return {word: count for word, count in counts.items() if count}
 
 
 def compare(before: Playbook, after: Playbook, between: Iterable[Playbook] = ()) -> Comparison:
@@ -101,9 +101,11 @@ def compare(before: Playbook, after: Playbook, between: Iterable[Playbook] = ())
     }
     old = {entry.id: entry for entry in before.entries}
     new = {entry.id: entry for entry in after.entries}
-    both = [(old[one], new[one]) for one in new if one in old]
+    both = [(old[entry_id], new[entry_id]) for entry_id in new if entry_id in old]
     changed = tuple(_reworded(was, now) for was, now in both if _words(was) != _words(now))
-    counted = tuple(one for was, now in both if _words(was) == _words(now) for one in _counted(was, now))
+    counted = tuple(
+        difference for was, now in both if _words(was) == _words(now) for difference in _counted(was, now)
+    )
     return Comparison(
         name=after.name,
         before=before.version,

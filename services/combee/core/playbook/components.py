@@ -1,67 +1,37 @@
-"""Changes of a playbook, by what it holds; of components no code evicts any or makes two into one.
+"""Apply operations to a playbook of components, within its token budget.
 
-A component is a section with one text (GEPA). Its text changes as a whole or not at all.
+A component is a section with one text (GEPA). Its text changes as a whole or not at all: no code evicts a component
+or makes two into one.
 """
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 from combee.core.formats.render import section_order
-from combee.core.playbook.apply import apply_operations, begin, finish, rest_on, slug
-from combee.core.playbook.draft import Draft
+from combee.core.playbook.draft import Draft, drafted, rest_on
 from combee.core.prompt import entry_tokens
-from combee_schemas.base import Holds
 from combee_schemas.playbook import Entry, Playbook
 from combee_schemas.scan import Echo, Operation, OperationKind, Seen
 
-Changed = tuple[Draft, tuple[str, ...], tuple[Entry, ...]]
-"""What was done, and the sections and entries that follow."""
 
-
-def held_after(base: Playbook, holds: Holds) -> Holds:
-    """Return what a playbook holds after an update by a method that holds ``holds``: what there is, decides."""
-    return base.holds if base.entries else holds
-
-
-def misfit(playbook: Playbook, holds: Holds, method: str) -> str | None:
-    """Return why a method that ``holds`` this must not go on with a playbook, and the remedy; None: it may."""
-    if not playbook.entries or playbook.holds == holds:
-        return None
-    other = "gepa" if playbook.holds == "components" else "ace"
-    learned = playbook.method if playbook.batch_sequence else other
-    return (
-        f"{playbook.name} holds {playbook.holds}, and the method {method} would turn them into {holds}: nothing is"
-        f" learned until COMBEE_METHOD={learned} again; or let {method} learn a playbook of another name"
-    )
-
-
-def applied(
+def apply_operations(
     base: Playbook,
-    operations: Sequence[Operation],
+    operations: Iterable[Operation],
     seen: Iterable[Seen],
     *,
-    holds: Holds,
     budget_tokens: int,
     revoked: Sequence[str] = (),
     echoes: Iterable[Echo] = (),
-) -> Changed:
-    """Apply operations made for a playbook that ``holds`` this; on another kind they are dropped, and recorded."""
-    held = held_after(base, holds)
-    usable = operations if held == holds else ()
-    if held == "components":
-        draft, winners = begin(base, usable, seen, revoked=revoked, echoes=echoes)
-        for operation in winners:
-            done = len(draft.changes)
-            _apply(draft, operation, budget_tokens)
-            draft.landing.take(draft.changes[done:], operation.evidence)
-        entries = tuple(draft.entries.values())
-        found = draft, section_order((), entries), entries
-    else:
-        draft = apply_operations(base, usable, seen, revoked=revoked, echoes=echoes)
-        found = draft, *finish(base, draft, budget_tokens)
-    if held != holds:
-        for operation in operations:
-            draft.note("dropped", "", f"{operation.kind}: made for {holds}, and the playbook holds {held}")
-    return found
+) -> Draft:
+    """Return ``base`` with tags counted and operations applied in order, as far as the budget has room."""
+    apply = partial(_apply, budget_tokens=budget_tokens)
+    return drafted(base, operations, seen, apply, revoked=revoked, echoes=echoes)
+
+
+def finish(draft: Draft) -> tuple[tuple[str, ...], tuple[Entry, ...]]:
+    """Return sections and components: a section is there as long as it has a text."""
+    components = tuple(draft.entries.values())
+    return section_order((), components), components
 
 
 def clash(entries: Iterable[Entry]) -> str | None:
@@ -85,9 +55,7 @@ def _apply(draft: Draft, operation: Operation, budget_tokens: int) -> None:
 
 
 def _new(draft: Draft, section: str) -> Entry:
-    return Entry(
-        id=f"{slug(section)}-{draft.next_id:05d}", section=section, content="", created_version=draft.version
-    )
+    return Entry(id=draft.free_id(section), section=section, content="", created_version=draft.version)
 
 
 def _write(draft: Draft, entry: Entry, operation: Operation, budget_tokens: int) -> None:

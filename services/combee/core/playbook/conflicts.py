@@ -33,19 +33,21 @@ def contest(
     def age(n: int) -> tuple[int, int]:
         return max(offsets.get(reflection_id, -1) for reflection_id in operations[n].evidence), n
 
-    contenders = [n for n, one in kept.items() if one.evidence and one.kind != OperationKind.ADD]
+    contenders = [
+        n for n, operation in kept.items() if operation.evidence and operation.kind != OperationKind.ADD
+    ]
     for n in sorted(contenders, key=age, reverse=True):
         targets = [identity for identity in operations[n].entry_ids if identity in live]
-        held = next((target for target in targets if target in holder), None)
-        if held is None:
+        contested = next((target for target in targets if target in holder), None)
+        if contested is None:
             holder.update(dict.fromkeys(targets, n))
             continue
-        loser, winner = kept.pop(n), kept[holder[held]]
+        loser, winner = kept.pop(n), kept[holder[contested]]
         is_repeat = _agree(loser, winner)
-        losers.append(Loser(operation=loser, entry_id=held, is_repeat=is_repeat))
+        losers.append(Loser(operation=loser, entry_id=contested, is_repeat=is_repeat))
         if is_repeat:
             evidence = union(loser.evidence, winner.evidence)
-            kept[holder[held]] = winner.model_copy(update={"evidence": evidence})
+            kept[holder[contested]] = winner.model_copy(update={"evidence": evidence})
     return list(kept.values()), losers
 
 

@@ -1,16 +1,32 @@
-"""A playbook being changed: entries by id in order, what each says, and what was done to them."""
+"""The next version of a playbook while operations are applied: entries in order, what each says, what was changed.
 
-from collections.abc import Iterable
+What holds for every kind of playbook stands here: which tags and operations of a batch count. What an operation does
+stands in ``entries`` and ``components``.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from combee.core.playbook.operations import union
+from combee.core.playbook.conflicts import contest
+from combee.core.playbook.operations import TARGETS, union
 from combee.core.playbook.retention import Landing
 from combee.core.playbook.similarity import Index
 from combee_schemas.playbook import SOURCES_KEPT, Change, ChangeKind, Entry, Playbook
+from combee_schemas.scan import Echo, Operation, Seen
 
 MAX_DETAIL_CHARS = 300
 MOST_IN_CONFLICT = 3
 """More entries that differ only in figures are a list (item 1, item 2 …), not a dispute."""
+SLUGS = {
+    "STRATEGIES & INSIGHTS": "str",
+    "FORMULAS & CALCULATIONS": "calc",
+    "CODE SNIPPETS & TEMPLATES": "code",
+    "COMMON MISTAKES TO AVOID": "err",
+    "PROBLEM-SOLVING HEURISTICS": "prob",
+    "CONTEXT CLUES & INDICATORS": "ctx",
+    "OTHERS": "misc",
+}
 
 
 @dataclass(slots=True)
@@ -34,6 +50,10 @@ class Draft:
             draft._index.put(entry.id, entry.content)
         return draft
 
+    def free_id(self, section: str) -> str:
+        """Return the id of the next new entry in a section."""
+        return f"{slug(section)}-{self.next_id:05d}"
+
     def put(self, entry: Entry) -> None:
         """Add or replace an entry."""
         known = self.entries.get(entry.id)
@@ -50,8 +70,8 @@ class Draft:
 
     def saying(self, content: str, *, but: str = "") -> Entry | None:
         """Return the entry that says ``content`` already, one other than ``but``."""
-        found = (entry_id for entry_id in self._index.saying(content) if entry_id != but)
-        return next(map(self.entries.__getitem__, found), None)
+        same = (entry_id for entry_id in self._index.saying(content) if entry_id != but)
+        return next(map(self.entries.__getitem__, same), None)
 
     def note(self, kind: ChangeKind, entry_id: str, detail: str = "") -> None:
         """Record one change."""
@@ -59,16 +79,34 @@ class Draft:
 
     def note_conflicts(self) -> None:
         """Record which new contents differ from others only in figures or in a negation; all stay."""
-        told: set[str] = set()
+        noted: set[str] = set()
         for entry_id in self._reworded:
-            told.add(entry_id)
+            noted.add(entry_id)
             rivals = self._index.at_odds_with(entry_id)
-            others = [rival for rival in rivals if rival not in told]
+            others = [rival for rival in rivals if rival not in noted]
             if others and len(rivals) <= MOST_IN_CONFLICT:
                 content = self.entries[others[0]].content
                 self.note(
                     "conflict", entry_id, f"in figures or a negation, with {', '.join(others)}: {content}"
                 )
+
+
+def slug(section: str) -> str:
+    """Return the short prefix of the ids of a section's entries."""
+    initials = "".join(word[0] for word in re.findall(r"[a-z0-9]+", section.lower()))
+    return SLUGS.get(section.upper(), initials[:4] or "misc")
+
+
+def rest_on(entry: Entry, evidence: Sequence[str], version: int) -> Entry:
+    """Return the entry, changed in ``version``, with more evidence; what it had counts once."""
+    fresh = [reflection_id for reflection_id in evidence if reflection_id not in entry.evidence]
+    return entry.model_copy(
+        update={
+            "evidence_count": entry.evidence_count + len(fresh),
+            "evidence": (*entry.evidence, *fresh),
+            "updated_version": version,
+        }
+    )
 
 
 def united(kept: Entry, others: Iterable[Entry]) -> Entry:
@@ -85,3 +123,73 @@ def united(kept: Entry, others: Iterable[Entry]) -> Entry:
             }
         )
     return kept
+
+
+def drafted(
+    base: Playbook,
+    operations: Iterable[Operation],
+    seen: Iterable[Seen],
+    apply: Callable[[Draft, Operation], None],
+    *,
+    revoked: Sequence[str] = (),
+    echoes: Iterable[Echo] = (),
+) -> Draft:
+    """Return a draft after ``base`` in which tags are counted, and to which ``apply`` applied what can be applied.
+
+    Evidence from ``revoked`` never counts. Of several operations on one entry the one with the newest evidence wins.
+    """
+    draft = Draft.of(base)
+    gone = frozenset(revoked)
+    seen = [reflection for reflection in seen if reflection.reflection_id not in gone]
+    _count(draft, (reflection for reflection in seen if reflection.ok))
+    _note_echoes(draft, echoes, gone)
+    usable = list(_sound(draft, operations, gone))
+    offsets = {reflection.reflection_id: reflection.offset for reflection in seen}
+    winners, losers = contest(usable, draft.entries, offsets)
+    for loser in losers:
+        text = f"{loser.operation.kind}: {loser.operation.content}"
+        draft.note("duplicate" if loser.is_repeat else "superseded", loser.entry_id, text)
+    for operation in winners:
+        done = len(draft.changes)
+        apply(draft, operation)
+        draft.landing.take(draft.changes[done:], operation.evidence)
+    return draft
+
+
+def _sound(draft: Draft, operations: Iterable[Operation], gone: frozenset[str]) -> Iterator[Operation]:
+    """Yield the operations that can be applied, without evidence that is ``gone``."""
+    for operation in operations:
+        evidence = tuple(reflection_id for reflection_id in operation.evidence if reflection_id not in gone)
+        if operation.evidence and not evidence:
+            draft.note("dropped", "", f"{operation.kind}: all of its evidence is revoked")
+        elif len(operation.entry_ids) < TARGETS[operation.kind]:
+            draft.note("dropped", "", f"{operation.kind}: it names too few entries")
+        else:
+            yield operation.model_copy(update={"evidence": evidence})
+
+
+def _note_echoes(draft: Draft, echoes: Iterable[Echo], gone: frozenset[str]) -> None:
+    by_entry: dict[str, set[str]] = {}
+    for echo in echoes:
+        by_entry.setdefault(echo.entry_id, set()).update(set(echo.evidence) - gone)
+    for entry_id, evidence in by_entry.items():
+        if evidence:
+            draft.note("echo", entry_id, f"said again by {len(evidence)} reflections that were shown it")
+
+
+def _count(draft: Draft, seen: Iterable[Seen]) -> None:
+    """Count each reflection's last tag of an entry, if the version that it says was shown had that entry."""
+    for reflection in seen:
+        for tag in {tag.id: tag for tag in reflection.tags}.values():
+            entry = draft.entries.get(tag.id)
+            if (
+                entry is not None
+                and tag.tag != "neutral"
+                and _was_in(entry, reflection.shown_version, draft.version)
+            ):
+                draft.entries[tag.id] = entry.model_copy(update={tag.tag: getattr(entry, tag.tag) + 1})
+
+
+def _was_in(entry: Entry, version: int | None, before: int) -> bool:
+    """Return whether an entry was in a version, one of those ``before`` another; None: an older writer's."""
+    return version is None or max(1, entry.created_version) <= version < before

@@ -38,7 +38,7 @@ def without_echoes(
             news.append(operation)
         elif fresh:
             news.append(operation.model_copy(update={"evidence": tuple(fresh)}))
-    return tuple(news), tuple(Echo(entry_id=one, evidence=ids) for one, ids in echoes.items())
+    return tuple(news), tuple(Echo(entry_id=entry_id, evidence=ids) for entry_id, ids in echoes.items())
 
 
 def retired(before: Playbook, entries: Iterable[Entry]) -> tuple[Retired, ...]:
@@ -49,7 +49,7 @@ def retired(before: Playbook, entries: Iterable[Entry]) -> tuple[Retired, ...]:
     """
     live = {entry.id for entry in entries}
     left = (Retired(entry_id=entry.id, content=entry.content) for entry in before.entries)
-    return tuple(one for one in (*before.retired, *left) if one.entry_id not in live)[-RETIRED_KEPT:]
+    return tuple(entry for entry in (*before.retired, *left) if entry.entry_id not in live)[-RETIRED_KEPT:]
 
 
 class _Known:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Collection, Iterable, Mapping
 
-from combee.core.playbook.components import applied
+from combee.core.playbook.apply import applied
 from combee.core.playbook.operations import union
 from combee_schemas.playbook import EVIDENCE_KEPT, SOURCES_KEPT, Entry, Playbook
 from combee_schemas.scan import Seen, Update
@@ -23,8 +23,8 @@ def is_whole(version: Playbook) -> bool:
 def began_with(version: Playbook) -> int:
     """Return the version whose entries this one began with: the one before, or what a rollback went back to."""
     for change in version.changes:
-        if change.kind == "rollback" and (found := _RESTORED.fullmatch(change.detail)):
-            return int(found[1])
+        if change.kind == "rollback" and (match := _RESTORED.fullmatch(change.detail)):
+            return int(match[1])
     return version.version - 1
 
 
@@ -33,10 +33,10 @@ def ancestry(newest: int, before: Mapping[int, int], whole: Collection[int]) -> 
 
     ``before`` says what each retained version began with. The first one is whole, or the oldest there is.
     """
-    found = [newest]
-    while found[-1] not in whole and before.get(found[-1]) in before:
-        found.append(before[found[-1]])
-    return found[::-1]
+    path = [newest]
+    while path[-1] not in whole and before.get(path[-1]) in before:
+        path.append(before[path[-1]])
+    return path[::-1]
 
 
 def followed(before: Playbook, version: Playbook, update: Update | None) -> Playbook:
@@ -48,7 +48,7 @@ def followed(before: Playbook, version: Playbook, update: Update | None) -> Play
     known = {entry.id: entry for entry in before.entries}
     merged = any(change.kind == "merge" for change in version.changes)
     hiding = (entry for entry in version.entries if entry.id in touched and not _has_all(entry))
-    if update is not None and any(merged or not _shows_news(one, known.get(one.id)) for one in hiding):
+    if update is not None and any(merged or not _shows_news(entry, known.get(entry.id)) for entry in hiding):
         draft, _, _ = applied(
             before,
             update.result.operations,
@@ -58,7 +58,7 @@ def followed(before: Playbook, version: Playbook, update: Update | None) -> Play
             revoked=before.revoked,
         )
         # An entry that this version did not change has not got what was refused for size.
-        known |= {one: entry for one, entry in draft.entries.items() if one in touched}
+        known |= {entry_id: entry for entry_id, entry in draft.entries.items() if entry_id in touched}
     elif version.origin == "import":
         known = {
             entry.id: known[entry.id] for entry in version.entries if _is_same(known.get(entry.id), entry)
@@ -73,7 +73,7 @@ def followed(before: Playbook, version: Playbook, update: Update | None) -> Play
 def resting_on(entries: Iterable[Entry], gone: Collection[str]) -> list[Entry]:
     """Return the entries that rest on nothing but ``gone``; what rests on nothing at all is none."""
     left = ((entry, without(entry, gone)) for entry in entries if entry.evidence)
-    return [one for one, rest in left if not rest.evidence and not rest.evidence_count]
+    return [entry for entry, rest in left if not rest.evidence and not rest.evidence_count]
 
 
 def without(entry: Entry, gone: Collection[str]) -> Entry:

@@ -32,7 +32,7 @@ def clean(text: object, limit: int) -> str:
 
 def union(*ids: Iterable[str]) -> tuple[str, ...]:
     """Return all ids once, in order of first appearance."""
-    return tuple(dict.fromkeys(one for some in ids for one in some))
+    return tuple(dict.fromkeys(entry_id for group in ids for entry_id in group))
 
 
 def read_operations(body: Mapping[str, Any], sources: Sources) -> Answer:
@@ -107,14 +107,16 @@ def _section(name: str) -> str:
 
 def _texts(value: object) -> tuple[str, ...]:
     texts = (
-        (clean(one, MAX_ID_CHARS) for one in value if isinstance(one, str)) if isinstance(value, list) else ()
+        (clean(text, MAX_ID_CHARS) for text in value if isinstance(text, str))
+        if isinstance(value, list)
+        else ()
     )
     return union(text for text in texts if text)
 
 
-def _numbers(found: object, sources: Sources) -> tuple[int, ...]:
+def _numbers(value: object, sources: Sources) -> tuple[int, ...]:
     """Return the item numbers in a reply's list, once each, without those that no item has."""
-    numbers = found if isinstance(found, list) else []
+    numbers = value if isinstance(value, list) else []
     whole = dict.fromkeys(n for n in numbers if isinstance(n, int) and not isinstance(n, bool))
     return tuple(n for n in whole if 1 <= n <= len(sources))
 
@@ -140,11 +142,11 @@ def rests(operations: Iterable[Operation]) -> frozenset[str]:
 def cut_evidence(operations: Sequence[Operation], kept: int) -> tuple[Operation, ...]:
     """Return the operations with ``kept`` ids each, and all those that no operation before has."""
     cut: list[Operation] = []
-    held: set[str] = set()
+    named: set[str] = set()
     for operation in operations:
-        known = [reflection_id for reflection_id in operation.evidence if reflection_id in held]
-        fresh = [reflection_id for reflection_id in operation.evidence if reflection_id not in held]
-        held.update(fresh)
+        known = [reflection_id for reflection_id in operation.evidence if reflection_id in named]
+        fresh = [reflection_id for reflection_id in operation.evidence if reflection_id not in named]
+        named.update(fresh)
         evidence = (*fresh, *known[: max(0, kept - len(fresh))])
         cut.append(operation.model_copy(update={"evidence": evidence}))
     return tuple(cut)

@@ -17,33 +17,35 @@ _LOOK_ALIKE = frozenset({"causally", "complaint", "scrapping", "stripping"})
 """Words that a slip away are others: casually, compliant, scraping, striping."""
 
 
-def same_lesson(one: str, other: str) -> bool:
+def same_lesson(content: str, other: str) -> bool:
     """Return whether two contents say the same: same numbers, same words in the same order."""
-    return _agree(wording(one), wording(other))
+    return _agree(wording(content), wording(other))
 
 
-def at_odds(one: str, other: str) -> bool:
+def at_odds(content: str, other: str) -> bool:
     """Return whether two contents differ only in figures or in a negation: they may contradict each other."""
-    return not same_lesson(one, other) and wording(one).subject == wording(other).subject != ""
+    return not same_lesson(content, other) and wording(content).subject == wording(other).subject != ""
 
 
-def _agree(one: Wording, other: Wording) -> bool:
-    if one.words == other.words:
+def _agree(said: Wording, other: Wording) -> bool:
+    if said.words == other.words:
         return True
-    if len(one.words) != len(other.words):
+    if len(said.words) != len(other.words):
         return False
-    differ = [pair for pair in zip(one.words, other.words, strict=True) if pair[0] != pair[1]]
+    differ = [pair for pair in zip(said.words, other.words, strict=True) if pair[0] != pair[1]]
     return len(differ) == 1 and _misspelt(*differ[0])
 
 
-def _misspelt(one: str, other: str) -> bool:
+def _misspelt(word: str, other: str) -> bool:
     """Return whether two long words are one with two neighbours swapped, or a letter doubled, inside it."""
-    if min(len(one), len(other)) < SHORTEST_MISSPELT or not (is_plain(one) and is_plain(other)):
+    if min(len(word), len(other)) < SHORTEST_MISSPELT or not (is_plain(word) and is_plain(other)):
         return False
-    if one[0] != other[0] or one[-2:] != other[-2:] or _LOOK_ALIKE & {one, other}:
+    if word[0] != other[0] or word[-2:] != other[-2:] or _LOOK_ALIKE & {word, other}:
         return False
-    letters = sorted(one) == sorted(other) if len(one) == len(other) else _undoubled(one) == _undoubled(other)
-    return letters and OSA.distance(one, other, score_cutoff=1) == 1
+    letters = (
+        sorted(word) == sorted(other) if len(word) == len(other) else _undoubled(word) == _undoubled(other)
+    )
+    return letters and OSA.distance(word, other, score_cutoff=1) == 1
 
 
 def _undoubled(word: str) -> str:

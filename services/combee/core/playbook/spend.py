@@ -107,9 +107,9 @@ def pause(spend: Spend, policy: SpendPolicy, *, in_flight: int, batch_size: int,
     for words, sofar, each, cap in measured:
         ahead = (in_flight + 1) * batch_size * each
         if cap is not None and (sofar >= cap or sofar + ahead > cap):
-            flying = f"{in_flight} in flight and " if in_flight else ""
+            ongoing = f"{in_flight} in flight and " if in_flight else ""
             reason = (
-                f"{words.format(sofar, cap)} spent today; {flying}a batch of {batch_size} would take about"
+                f"{words.format(sofar, cap)} spent today; {ongoing}a batch of {batch_size} would take about"
             )
             amount = f"{ahead:,.0f}" if isinstance(cap, int) else f"{ahead:,.4f}"
             return Pause(reason=f"{reason} {amount}", until_ms=(spent.day + 1) * DAY_MS)

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from pydantic import ValidationError
 
 from combee.core.playbook import evidence, retention
-from combee.core.playbook.apply import empty
-from combee.core.playbook.components import applied, clash, held_after
+from combee.core.playbook.apply import applied, holds_after
+from combee.core.playbook.components import clash
 from combee.core.playbook.echo import retired
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy, after_batch
 from combee_schemas.codec import CodecError, encode
 from combee_schemas.command import Command
-from combee_schemas.playbook import EVIDENCE_KEPT, AppliedBatch, Change, Entry, Label, Playbook
+from combee_schemas.playbook import ACE_SECTIONS, EVIDENCE_KEPT, AppliedBatch, Change, Entry, Label, Playbook
 from combee_schemas.scan import Operation, Update
 
 COMMANDS_REMEMBERED = 50
@@ -19,6 +19,11 @@ COMMANDS_REMEMBERED = 50
 
 class InapplicableError(ValueError):
     """An update or a command that cannot be applied to the playbook as it is; the message says why."""
+
+
+def empty(name: str) -> Playbook:
+    """Return version 0, which every playbook starts from and nobody writes."""
+    return Playbook(name=name, version=0, sections=ACE_SECTIONS)
 
 
 def after_update(
@@ -48,7 +53,7 @@ def after_update(
         revoked=current.revoked,
         echoes=result.echoes,
     )
-    held = held_after(current, plan.settings.holds)
+    holds = holds_after(current, plan.settings.holds)
     live = {entry.id for entry in entries}
     echoed = (echo.evidence for echo in result.echoes if echo.entry_id in live)
     landed = draft.landing.reflections().union(*echoed)
@@ -69,8 +74,8 @@ def after_update(
             "changes": tuple(draft.changes),
             "retired": retired(current, entries),
             "method": plan.settings.method,
-            "holds": held,
-            "counters": current.counters and held == "entries",
+            "holds": holds,
+            "counters": current.counters and holds == "entries",
             "batch": batch,
             "batch_sequence": plan.sequence,
             "through_offset": max(current.through_offset, plan.through_offset),
@@ -282,8 +287,8 @@ def _refuse_stale(current: Playbook, operations: Sequence[Operation], base: Play
     then, now = (
         {entry.id: (entry.section, entry.content) for entry in book.entries} for book in (base, current)
     )
-    named = {identity for operation in operations for identity in operation.entry_ids}
-    changed = sorted(one for one in named if then.get(one) != now.get(one))
+    named = {entry_id for operation in operations for entry_id in operation.entry_ids}
+    changed = sorted(entry_id for entry_id in named if then.get(entry_id) != now.get(entry_id))
     if changed:
         raise InapplicableError(
             f"{', '.join(changed)} changed since version {base.version}: the newest is {current.version}"

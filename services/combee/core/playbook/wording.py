@@ -85,8 +85,8 @@ def _plain_text(text: str) -> str:
 def _sentences(text: str) -> Iterator[list[Clause]]:
     """Yield each sentence as its clauses."""
     clauses: list[Clause] = [[]]
-    for found in _TOKEN.finditer(text):
-        kind, token = found.lastgroup, found[0]
+    for match in _TOKEN.finditer(text):
+        kind, token = match.lastgroup, match[0]
         if kind == "word":
             word = folded(token)
             clauses[-1].extend(_LONG_FORMS.get(word) or (word,))
@@ -96,7 +96,7 @@ def _sentences(text: str) -> Iterator[list[Clause]]:
         elif kind == "pause":
             clauses.append([])
         elif kind == "code":
-            clauses[-1].append(" ".join(found["code"].split()))
+            clauses[-1].append(" ".join(match["code"].split()))
         elif kind == "number" and _THOUSANDS.fullmatch(token):
             clauses[-1].append(token.replace(",", ""))
         elif kind != "joint":

@@ -62,9 +62,9 @@ def _begin(standing: BatchSize | None, seen: Iteration, policy: SizingPolicy) ->
 
 def _profile(state: BatchSize, seen: Iteration, policy: SizingPolicy) -> BatchSize:
     """Take one candidate after the other, smallest first; give up on one that does not fill."""
-    candidate, found = state.batch_size, observed(state, seen)
-    is_missed = seen.asked == candidate and found == state.observations
-    state = state.model_copy(update={"observations": found, "unfilled": state.unfilled + is_missed})
+    candidate, observations = state.batch_size, observed(state, seen)
+    is_missed = seen.asked == candidate and observations == state.observations
+    state = state.model_copy(update={"observations": observations, "unfilled": state.unfilled + is_missed})
     left = missing(state)
     if not left or state.unfilled >= PATIENCE:
         return _settle(state, policy)
@@ -107,15 +107,15 @@ def _watch(state: BatchSize, seen: Iteration, policy: SizingPolicy) -> BatchSize
 
 def _choose(state: BatchSize, fit: PowerLaw | None, policy: SizingPolicy) -> BatchSize:
     flat = plateau(fit, smallest=policy.smallest, most=policy.most)
-    found = {**reasons.numbers(state, fit, policy), "plateau": flat}
+    numbers = {**reasons.numbers(state, fit, policy), "plateau": flat}
     if fit is None or fit.alpha <= 0 or state.policy == "plateau":
         reason = reasons.flattened(state, fit, flat, policy)
-        return state.model_copy(update={"batch_size": flat, "numbers": found, "reason": reason})
-    return _keep_up(state, fit, flat, found, policy)
+        return state.model_copy(update={"batch_size": flat, "numbers": numbers, "reason": reason})
+    return _keep_up(state, fit, flat, numbers, policy)
 
 
 def _keep_up(
-    state: BatchSize, fit: PowerLaw, flat: int, found: dict[str, float], policy: SizingPolicy
+    state: BatchSize, fit: PowerLaw, flat: int, numbers: dict[str, float], policy: SizingPolicy
 ) -> BatchSize:
     pipeline = Pipeline(fit=fit, slowness=state.slowness, in_flight=policy.in_flight)
     rate, size = state.arrivals_per_s, state.batch_size
@@ -127,6 +127,6 @@ def _keep_up(
         size = pipeline.smallest_for(wanted.needed_per_s, least=policy.smallest, most=limit)
         chosen = Step(size=size, calm=0)
     state = state.model_copy(update={"batch_size": chosen.size, "calm": chosen.calm})
-    found |= {"limit": limit, "needed_per_s": wanted.needed_per_s}
-    found |= {"capacity_per_s": pipeline.capacity_per_s(chosen.size)}
-    return state.model_copy(update={"numbers": found, "reason": reasons.kept_up(state, found, policy)})
+    numbers |= {"limit": limit, "needed_per_s": wanted.needed_per_s}
+    numbers |= {"capacity_per_s": pipeline.capacity_per_s(chosen.size)}
+    return state.model_copy(update={"numbers": numbers, "reason": reasons.kept_up(state, numbers, policy)})

@@ -47,8 +47,8 @@ def fit_power_law(points: Sequence[tuple[float, float]]) -> PowerLaw | None:
     x, y = [math.log(b) for b, _ in points], [math.log(t) for _, t in points]
     slope, intercept = statistics.linear_regression(x, y)
     mean = statistics.fmean(y)
-    spread = sum((one - mean) ** 2 for one in y)
-    missed = sum((one - intercept - slope * at) ** 2 for at, one in zip(x, y, strict=True))
+    spread = sum((value - mean) ** 2 for value in y)
+    missed = sum((value - intercept - slope * at) ** 2 for at, value in zip(x, y, strict=True))
     try:
         a = math.exp(intercept)
     except OverflowError:
@@ -99,12 +99,12 @@ def observed(state: BatchSize, seen: Iteration) -> tuple[Observation, ...]:
     if not seen.is_fair or seen.asked not in state.candidates or seen.asked in known:
         return state.observations
     made = Observation(batch_size=seen.asked, delay_s=seen.delay_s)
-    return tuple(sorted((*state.observations, made), key=lambda one: one.batch_size))
+    return tuple(sorted((*state.observations, made), key=lambda observation: observation.batch_size))
 
 
 def missing(state: BatchSize) -> list[int]:
     """Return the candidates without an observation."""
-    known = {one.batch_size for one in state.observations}
+    known = {observation.batch_size for observation in state.observations}
     return [candidate for candidate in state.candidates if candidate not in known]
 
 

@@ -13,11 +13,11 @@ MEND = "add scan workers, raise COMBEE_LLM_CONCURRENCY or COMBEE_MAX_INFLIGHT_BA
 
 def numbers(state: BatchSize, fit: PowerLaw | None, policy: SizingPolicy) -> dict[str, float]:
     """Return what a decision rests on; what is not known is left out."""
-    found = {"arrivals_per_s": state.arrivals_per_s} if state.arrivals_per_s else {}
+    known = {"arrivals_per_s": state.arrivals_per_s} if state.arrivals_per_s else {}
     if fit is not None:
-        found |= {"A": fit.a, "alpha": fit.alpha, "r_squared": fit.r_squared}
-        found |= {"tau": tau(fit, policy.smallest), "slowness": state.slowness}
-    return found
+        known |= {"A": fit.a, "alpha": fit.alpha, "r_squared": fit.r_squared}
+        known |= {"tau": tau(fit, policy.smallest), "slowness": state.slowness}
+    return known
 
 
 def profiling(state: BatchSize) -> str:
@@ -44,10 +44,10 @@ def flattened(state: BatchSize, fit: PowerLaw | None, flat: int, policy: SizingP
     return f"beyond {flat}{bound} larger batches save little: slope below {TAU_SHARE:.1%} of the steepest ({law})"
 
 
-def kept_up(state: BatchSize, found: Mapping[str, float], policy: SizingPolicy) -> str:
+def kept_up(state: BatchSize, numbers: Mapping[str, float], policy: SizingPolicy) -> str:
     """Say whether a size keeps up with the arrivals."""
-    size, limit = state.batch_size, int(found["limit"])
-    capacity, needed = found["capacity_per_s"], found["needed_per_s"]
+    size, limit = state.batch_size, int(numbers["limit"])
+    capacity, needed = numbers["capacity_per_s"], numbers["needed_per_s"]
     if not state.arrivals_per_s:
         return f"batches of {size}: it is not known yet how much arrives"
     waiting = f", {state.waiting} wait" if state.waiting > size else ""

@@ -39,7 +39,7 @@ def entry_list(found: Playbook, difference: Comparison, text: str = "", *, only_
         if kinds.get(entry.id) or not only_changed
     ]
     rows += [
-        _base(found, gone.id, gone.section, gone.content, "removed") | {"about": f"[{gone.id}] {gone.told}"}
+        _base(found, gone.id, gone.section, gone.content, "removed") | {"about": f"[{gone.id}] {gone.word}"}
         for gone in difference.removed
     ]
     rows = [row for row in rows if matches(f"{row['words']} {row['id']} {row['section']}".casefold())]

@@ -8,8 +8,8 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Header, Query, Response
 
 from combee.core.formats.files import Format, write_playbook
-from combee.core.playbook.apply import empty
 from combee.core.playbook.comparison import Comparison, compare
+from combee.core.playbook.versions import empty
 from combee.gateway import playbooks
 from combee.gateway.access.access import allowed
 from combee.gateway.access.keys import Caller

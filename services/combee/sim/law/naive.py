@@ -6,8 +6,9 @@ from random import Random
 
 from combee.core.batching.shuffle import deal, effective_copies, group_count
 from combee.core.methods.ace import aggregate_prompt, combine_prompt, reflect_prompt
-from combee.core.playbook.apply import apply_operations, empty
+from combee.core.playbook.entries import apply_operations
 from combee.core.playbook.operations import read_operations
+from combee.core.playbook.versions import empty
 from combee.sim.family.family import questions, read_question
 from combee.sim.family.quantities import QUANTITIES
 from combee.sim.inprocess import as_request

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from combee.core.methods import gepa
-from combee.core.playbook.apply import empty
+from combee.core.playbook.versions import empty
 from combee_schemas.codec import encode
 from combee_schemas.playbook import Entry, Playbook
 from combee_schemas.reflection import Reflection

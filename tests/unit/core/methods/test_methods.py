@@ -9,8 +9,8 @@ import pytest
 import structlog
 
 from combee.core.methods import ace, gepa
-from combee.core.playbook.apply import empty
-from combee.core.playbook.components import misfit
+from combee.core.playbook.apply import misfit
+from combee.core.playbook.versions import empty
 from combee.ports import FatalError, Outgoing
 from combee.settings.batch import BatchSettings
 from combee.settings.group import SettingsError

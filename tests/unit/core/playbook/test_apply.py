@@ -7,9 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from combee.core.playbook import versions
-from combee.core.playbook.apply import apply_operations, empty, evictions, finish, slug
+from combee.core.playbook.draft import slug
+from combee.core.playbook.entries import apply_operations, evictions, finish
 from combee.core.playbook.operations import MAX_OPERATIONS
 from combee.core.playbook.similarity import same_lesson
+from combee.core.playbook.versions import empty
 from combee_schemas.base import Usage
 from combee_schemas.codec import decode, encode
 from combee_schemas.command import Command

@@ -19,8 +19,9 @@ from combee.core.formats.files import (
 )
 from combee.core.formats.intake import read_line
 from combee.core.playbook import versions
-from combee.core.playbook.apply import empty
-from combee.core.playbook.components import applied, clash
+from combee.core.playbook.apply import applied
+from combee.core.playbook.components import clash
+from combee.core.playbook.versions import empty
 from combee_schemas.codec import encode
 from combee_schemas.command import Command
 from combee_schemas.playbook import Entry, Playbook

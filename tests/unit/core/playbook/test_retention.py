@@ -14,8 +14,8 @@ from combee.cli.playbook.diff import lines
 from combee.cli.playbook.view import changes_text, full_view
 from combee.clock import SystemClock
 from combee.core.diagnosis.flow import judge_retention
-from combee.core.playbook.apply import apply_operations, empty, finish
 from combee.core.playbook.comparison import compare
+from combee.core.playbook.entries import apply_operations, finish
 from combee.core.playbook.retention import (
     FALLEN_BELOW,
     RECENT_KEPT,
@@ -26,7 +26,7 @@ from combee.core.playbook.retention import (
     surviving,
     warning,
 )
-from combee.core.playbook.versions import after_update, left_nothing
+from combee.core.playbook.versions import after_update, empty, left_nothing
 from combee_schemas.model import Prompt
 from combee_schemas.plan import Plan
 from combee_schemas.playbook import Change, Playbook

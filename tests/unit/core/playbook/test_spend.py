@@ -297,7 +297,7 @@ async def test_while_a_playbook_is_paused_its_bodies_stay_in_the_log() -> None:
         await stays(deployment, 5)
         (state,) = [s for s in deployment.shuffler._states.values() if s.windows]  # type: ignore[union-attr]
         assert len(state.window(NAME)) == 195
-        assert state.held_bytes <= 1000
+        assert state.body_bytes <= 1000
 
 
 async def test_a_reflection_that_claims_a_fortune_does_not_pause_its_playbook() -> None:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from combee.core.playbook.apply import empty
+from combee.core.playbook.versions import empty
 from combee.core.sizing.decide import decide
 from combee.core.sizing.plateau import fit_power_law, plateau, tau
 from combee.core.sizing.policy import Iteration, SizingPolicy, iteration_of

@@ -1,4 +1,4 @@
-"""Dead letters of a topic's records, what was decided about them, and what that makes of a record."""
+"""Dead letters of a topic, what was decided about them, and the fate of a record that follows."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ class Fate(IntEnum):
 
 
 @dataclass(slots=True, kw_only=True)
-class Burials:
+class DeadLetters:
     """All dead letters of ``reflections``, or of ``traces``; a repeat counts once."""
 
     committed: Mapping[int, int]
@@ -31,16 +31,16 @@ class Burials:
     _named: dict[Key, dict[int, Place]] = field(default_factory=dict)
     """By reflection, where the dead letter says it: how often it had failed → where it stood."""
     _unnamed: dict[Place, Key | None] = field(default_factory=dict)
-    """Of records that could not be read when they were buried; their key, once it is known."""
+    """Of records that could not be read when they were dead-lettered; their key, once it is known."""
     _places: dict[Key, Place] = field(default_factory=dict)
     """By reflection: the last unnamed place that turned out to hold it."""
-    _buried: set[Place] = field(default_factory=set)
+    _all: set[Place] = field(default_factory=set)
     _resolved: dict[Place, Resolution] = field(default_factory=dict)
 
     def take(self, letter: DeadLetter) -> None:
         """Take a dead letter of the topic."""
         place = (letter.origin_partition, letter.origin_offset)
-        self._buried.add(place)
+        self._all.add(place)
         if letter.record_id:
             self._named.setdefault((letter.playbook, letter.record_id), {})[letter.attempts] = place
         else:
@@ -50,34 +50,34 @@ class Burials:
         """Take a decision; the first one about a record holds."""
         self._resolved.setdefault((resolution.origin_partition, resolution.origin_offset), resolution)
 
-    def met(self, place: Place, key: Key) -> None:
-        """Take note of which reflection stands at a place."""
+    def identify(self, place: Place, key: Key) -> None:
+        """Note which reflection stands at a place."""
         if place in self._unnamed:
             self._unnamed[place] = key
             self._places[key] = place
 
-    def holds(self, place: Place) -> bool:
+    def has(self, place: Place) -> bool:
         """Return whether the record at a place is a dead letter."""
-        return place in self._buried
+        return place in self._all
 
     def proves(self, key: Key, attempt: int) -> bool:
         """Return whether a reflection failed as the attempt before this one."""
         return attempt in self._named.get(key, ())
 
     def after(self, key: Key, attempt: int) -> Place | None:
-        """Return where this attempt of a reflection, or a later one, stood when it was buried."""
+        """Return where this attempt of a reflection, or a later one, stood when it was dead-lettered."""
         failed, place = max(self._named.get(key, {}).items(), default=(0, None))
         return place if failed > attempt else None
 
     def unread(self, key: Key) -> Place | None:
-        """Return where a reflection stands that could not be read when it was buried."""
+        """Return where a reflection stands that could not be read when it was dead-lettered."""
         return self._places.get(key)
 
-    def fate(self, grave: Place) -> Fate:
-        """Return what became of a record that was buried and is in no batch since."""
-        if self.dropped(grave):
+    def fate(self, place: Place) -> Fate:
+        """Return what became of a record that was dead-lettered and is in no batch since."""
+        if self.dropped(place):
             return Fate.DROPPED
-        again = self.retried(grave)
+        again = self.retried(place)
         if again is None:
             return Fate.DEAD_LETTERED
         # Its reader took it for a repeat, or for nothing at all: the retry had no effect.
@@ -85,15 +85,15 @@ class Burials:
 
     def dropped(self, place: Place) -> bool:
         """Return whether an operator let it go."""
-        found = self._resolved.get(place)
-        return found is not None and found.decision == "dropped"
+        resolution = self._resolved.get(place)
+        return resolution is not None and resolution.decision == "dropped"
 
     def retried(self, place: Place) -> Place | None:
         """Return where the record stands again, if it was sent again."""
-        found = self._resolved.get(place)
-        if found is None or found.decision != "retried":
+        resolution = self._resolved.get(place)
+        if resolution is None or resolution.decision != "retried":
             return None
-        return found.retry_partition, found.retry_offset
+        return resolution.retry_partition, resolution.retry_offset
 
     def is_passed(self, place: Place) -> bool:
         """Return whether the topic's reader has read this far."""

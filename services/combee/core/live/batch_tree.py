@@ -1,4 +1,4 @@
-"""A batch's tree while its nodes finish, whatever order manifest and results are read in."""
+"""A batch's tree while its nodes finish; manifest and results may be read in any order."""
 
 from combee.core import identity
 from combee.core.batching.tree import child_indices, is_root, parent_index
@@ -11,8 +11,8 @@ Place = tuple[int, int]
 """Level and index of a node."""
 
 
-class Growing:
-    """One batch; its ``shown`` is made anew only after a change."""
+class BatchTree:
+    """The nodes of one batch; ``shown`` is computed anew only after a change."""
 
     def __init__(self, plan: Plan) -> None:
         self.batch = _described(plan)
@@ -21,25 +21,27 @@ class Growing:
 
     def describe(self, manifest: Batch) -> None:
         """Add what only the manifest says."""
-        told = {"copies": manifest.copies, "shape_reason": manifest.shape_reason}
-        self._change(self.batch.model_copy(update=told))
+        shape = {"copies": manifest.copies, "shape_reason": manifest.shape_reason}
+        self._change(self.batch.model_copy(update=shape))
 
-    def finish(self, result: Partial | Update, at_ms: int) -> None:
+    def finish(self, message: Partial | Update, at_ms: int) -> None:
         """Note a node's result; the first in the log counts."""
         level, index = (
-            (result.level, result.index) if isinstance(result, Partial) else (len(self.batch.widths) - 1, 0)
+            (message.level, message.index)
+            if isinstance(message, Partial)
+            else (len(self.batch.widths) - 1, 0)
         )
         if (level, index) in self._done or not self._has(level, index):
             return
-        found = result.result
+        result = message.result
         self._done[level, index] = self._node(level, index, "done").model_copy(
             update={
-                "status": found.status,
-                "reason": found.reason,
-                "operations": len(found.operations),
-                "seen": len(found.seen),
-                "tokens_in": found.usage.tokens_in,
-                "tokens_out": found.usage.tokens_out,
+                "status": result.status,
+                "reason": result.reason,
+                "operations": len(result.operations),
+                "seen": len(result.seen),
+                "tokens_in": result.usage.tokens_in,
+                "tokens_out": result.usage.tokens_out,
                 "at_ms": at_ms,
             }
         )

@@ -1,0 +1,131 @@
+"""Apply operations to a playbook of entries, within its token budget.
+
+Entries are short lessons in sections (ACE). An operation adds, changes, merges or removes some of them.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from combee.core.formats.render import section_order
+from combee.core.playbook.draft import Draft, drafted, rest_on, united
+from combee.core.playbook.operations import normalise, union
+from combee.core.playbook.similarity import same_lesson
+from combee.core.prompt import entry_tokens
+from combee_schemas.playbook import Entry, Playbook
+from combee_schemas.scan import Echo, Operation, OperationKind, Seen
+
+
+def apply_operations(
+    base: Playbook,
+    operations: Iterable[Operation],
+    seen: Iterable[Seen],
+    *,
+    revoked: Sequence[str] = (),
+    echoes: Iterable[Echo] = (),
+) -> Draft:
+    """Return ``base`` with tags counted and operations applied in order; evidence from ``revoked`` never counts.
+
+    Operations on entries that vanished are dropped and recorded; an ADD of what is already there
+    strengthens the entry that says it; of several on one entry the one with the newest evidence wins.
+    """
+    return drafted(base, operations, seen, _apply, revoked=revoked, echoes=echoes)
+
+
+def finish(base: Playbook, draft: Draft, budget_tokens: int) -> tuple[tuple[str, ...], tuple[Entry, ...]]:
+    """Return sections and entries after the token budget: the least useful entries go, and it is recorded."""
+    for entry_id in evictions(tuple(draft.entries.values()), budget_tokens):
+        draft.note("evict", entry_id, draft.entries[entry_id].content)
+        draft.landing.evict(entry_id)
+        draft.drop(entry_id)
+    draft.note_conflicts()
+    entries = tuple(draft.entries.values())
+    return section_order(base.sections, entries), entries
+
+
+def evictions(entries: Sequence[Entry], budget_tokens: int) -> tuple[str, ...]:
+    """Return whom to evict so that the rest fits: lowest balance of counters, then least evidence, then oldest."""
+    total = sum(map(entry_tokens, entries))
+    ranked = sorted(entries, key=lambda e: (e.helpful - e.harmful, e.evidence_count, e.updated_version, e.id))
+    out: list[str] = []
+    for entry in ranked:
+        if total <= budget_tokens:
+            break
+        total -= entry_tokens(entry)
+        out.append(entry.id)
+    return tuple(out)
+
+
+def _apply(draft: Draft, operation: Operation) -> None:
+    match operation.kind:
+        case OperationKind.ADD:
+            _add(draft, operation)
+        case OperationKind.UPDATE:
+            _update(draft, operation)
+        case OperationKind.MERGE:
+            _merge(draft, operation)
+        case OperationKind.REMOVE:
+            _remove(draft, operation)
+
+
+def _add(draft: Draft, operation: Operation) -> None:
+    same = draft.saying(operation.content)
+    if same is not None:
+        _strengthen(draft, same, operation)
+        return
+    entry_id = draft.free_id(operation.section)
+    draft.next_id += 1
+    entry = Entry(
+        id=entry_id, section=operation.section, content=operation.content, created_version=draft.version
+    )
+    draft.put(rest_on(entry, operation.evidence, draft.version))
+    draft.note("add", entry_id)
+
+
+def _strengthen(draft: Draft, entry: Entry, operation: Operation) -> None:
+    """Let an entry rest on an operation that says the same; its own words stay."""
+    draft.put(rest_on(entry, operation.evidence, draft.version))
+    differs = normalise(operation.content) != normalise(entry.content)
+    words = f": {operation.content}" if differs else ""
+    draft.note("duplicate", entry.id, f"{len(operation.evidence)} more reflections say so{words}")
+
+
+def _update(draft: Draft, operation: Operation) -> None:
+    entry = draft.entries.get(operation.entry_ids[0])
+    if entry is None:
+        draft.note("dropped", operation.entry_ids[0], "UPDATE: no such entry any more")
+    elif operation.evidence and same_lesson(entry.content, operation.content):
+        _strengthen(draft, entry, operation)
+    else:
+        _reword(draft, entry, operation)
+
+
+def _merge(draft: Draft, operation: Operation) -> None:
+    named = [draft.entries[entry_id] for entry_id in union(operation.entry_ids) if entry_id in draft.entries]
+    if not named:
+        draft.note("dropped", operation.entry_ids[0], "MERGE: no such entries any more")
+        return
+    kept, *others = named
+    for other in others:
+        draft.drop(other.id)
+        draft.note("merge", other.id, f"into {kept.id}: {other.content}")
+    _reword(draft, united(kept, others), operation)
+
+
+def _reword(draft: Draft, entry: Entry, operation: Operation) -> None:
+    """Give an entry its new content; if another one says that already, the two become that one."""
+    other = draft.saying(operation.content, but=entry.id)
+    if other is None:
+        changed = entry.model_copy(update={"content": operation.content})
+        draft.put(rest_on(changed, operation.evidence, draft.version))
+        draft.note("update", entry.id, entry.content)
+        return
+    draft.drop(entry.id)
+    draft.note("merge", entry.id, f"into {other.id}: {entry.content}")
+    _strengthen(draft, united(other, [entry]), operation)
+
+
+def _remove(draft: Draft, operation: Operation) -> None:
+    gone = draft.drop(operation.entry_ids[0])
+    if gone is None:
+        draft.note("dropped", operation.entry_ids[0], "REMOVE: no such entry any more")
+    else:
+        draft.note("remove", gone.id, gone.content)

@@ -1,0 +1,156 @@
+"""What versions rest on, looked up in the log: a snapshot names the last reflections of each entry only.
+
+Whoever revokes must know all of them: ``publish``, and the commands before they are given.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Mapping
+from contextlib import aclosing, asynccontextmanager
+
+from combee.core.playbook import evidence
+from combee.core.playbook.versions import empty
+from combee.history import messages
+from combee.ports import Log, PoisonError
+from combee_schemas import topics
+from combee_schemas.playbook import Playbook
+from combee_schemas.scan import Update
+
+LOOK_UP_S = 60.0
+"""Looking up evidence takes no longer: publish does nothing else meanwhile."""
+
+
+async def with_evidence(log: Log, version: Playbook) -> Playbook:
+    """Return a version whose entries have all of their evidence, what was revoked since included.
+
+    Nothing is read for one that names it all itself. Else it follows from the playbook's ``history`` and
+    ``updates``, so that it is the same whenever it is looked up.
+
+    Raises
+    ------
+    PoisonError
+        If that takes longer than a minute.
+    """
+    if evidence.is_whole(version):
+        return version
+    async with _in_time(version):
+        return await _followed(log, version)
+
+
+@asynccontextmanager
+async def _in_time(version: Playbook) -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(LOOK_UP_S):
+            yield
+    except TimeoutError as error:
+        raise PoisonError(
+            f"what version {version.version} of {version.name} rests on could not be read in {LOOK_UP_S:.0f} s:"
+            " try again when the broker is less busy"
+        ) from error
+
+
+async def _followed(log: Log, version: Playbook) -> Playbook:
+    before, whole = {0: 0}, {0}
+    async with aclosing(_versions(log, version)) as past:
+        async for past_version in past:
+            before[past_version.version] = evidence.began_with(past_version)
+            if evidence.is_whole(past_version):
+                whole.add(past_version.version)
+    path = frozenset(evidence.ancestry(version.version, before, whole))
+    complete = empty(version.name) if 0 in path else None
+    async with aclosing(_versions(log, version)) as past, aclosing(_Updates(log, version.name)) as updates:
+        async for past_version in past:
+            if past_version.version not in path:
+                continue
+            if complete is None:
+                complete = past_version
+            else:
+                update = await updates.of(past_version) if past_version.origin == "batch" else None
+                complete = evidence.followed(complete, past_version, update)
+    return complete or version
+
+
+async def _versions(log: Log, upto: Playbook) -> AsyncGenerator[Playbook, None]:
+    async with aclosing(messages(log, topics.HISTORY, upto.name)) as versions:
+        async for version in versions:
+            yield version
+            if version.version == upto.version:
+                return
+
+
+class _Updates:
+    """The updates of one playbook, for versions that are asked for in order."""
+
+    def __init__(self, log: Log, name: str) -> None:
+        self._messages = messages(log, topics.UPDATES, name)
+        self._early: dict[tuple[int, int], Update] = {}
+        """By sequence and place of the manifest; with overlapping batches some come before their turn."""
+
+    async def of(self, version: Playbook) -> Update | None:
+        """Return the update that made a version: the first in the log is the one that was applied."""
+        wanted = (version.batch_sequence, version.manifest_offset)
+        self._early = {key: update for key, update in self._early.items() if key >= wanted}
+        while wanted not in self._early:
+            update = await anext(self._messages, None)
+            if update is None:
+                return None
+            key = (update.plan.sequence, update.manifest_offset)
+            if key >= wanted:
+                self._early.setdefault(key, update)
+        return self._early[wanted]
+
+    async def aclose(self) -> None:
+        """Stop reading."""
+        await self._messages.aclose()
+
+
+async def unknown_reflections(log: Log, current: Playbook, ids: Collection[str]) -> list[str]:
+    """Return the ids that no reflection of a playbook has: in no batch, and none that waits for one.
+
+    Raises
+    ------
+    PoisonError
+        If looking them up takes longer than a minute.
+    """
+    known = {
+        *current.revoked,
+        *(reflection_id for entry in current.entries for reflection_id in entry.evidence),
+    }
+    left = dict.fromkeys(reflection_id for reflection_id in ids if reflection_id not in known)
+    if not left:
+        return []
+    async with _in_time(current):
+        batched = await places_of(log, current.name, left)
+        waiting = messages(log, topics.REFLECTIONS, current.name, current.through_offset + 1)
+        async with aclosing(waiting) as reflections:
+            there = {reflection.reflection_id async for reflection in reflections}
+    return [reflection_id for reflection_id in left if reflection_id not in {*batched, *there}]
+
+
+async def labels_serving(
+    log: Log,
+    labels: Mapping[str, int],
+    version_of: Callable[[int], Awaitable[Playbook | None]],
+    gone: Collection[str],
+) -> dict[str, int]:
+    """Return the labels whose versions have an entry that rests on reflections which are ``gone`` alone."""
+    serving: dict[int, bool] = {}
+    for number in sorted(set(labels.values())):
+        version = await version_of(number)
+        serving[number] = version is not None and await _rests_on(log, version, frozenset(gone))
+    return {label: number for label, number in sorted(labels.items()) if serving[number]}
+
+
+async def _rests_on(log: Log, version: Playbook, gone: frozenset[str]) -> bool:
+    if evidence.resting_on(version.entries, gone):
+        return True
+    doubtful = any(gone.issuperset(entry.evidence) and entry.evidence_count for entry in version.entries)
+    return doubtful and bool(evidence.resting_on((await with_evidence(log, version)).entries, gone))
+
+
+async def places_of(log: Log, name: str, ids: Collection[str]) -> dict[str, tuple[int, int]]:
+    """Return where reflections stand and in which batch they are: the manifests say it."""
+    places: dict[str, tuple[int, int]] = {}
+    async for batch in messages(log, topics.BATCHES, name):
+        members = (member for member in batch.members if member.reflection_id in ids)
+        places |= {member.reflection_id: (member.offset, batch.plan.sequence) for member in members}
+    return places

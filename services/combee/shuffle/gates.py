@@ -1,0 +1,83 @@
+"""Gates that keep a window which is due from closing: by what the playbook holds, and by its spend cap.
+
+``core`` decides; a gate logs each change of the answer once.
+"""
+
+import structlog
+
+from combee.core.playbook import spend
+from combee.core.playbook.apply import misfit
+from combee.core.playbook.spend import Pause, SpendPolicy
+from combee.ports import Clock
+from combee.shuffle.partition import PartitionState
+from combee.worker.views import Playbooks
+from combee_schemas.base import Holds
+
+logger = structlog.get_logger()
+
+
+class MethodGate:
+    """Blocks playbooks that the configured method would destroy."""
+
+    def __init__(self, holds: Holds, method: str, playbooks: Playbooks) -> None:
+        self._holds = holds
+        self._method = method
+        self._playbooks = playbooks
+        self._logged: set[str] = set()
+
+    def blocks(self, playbook: str) -> bool:
+        """Return whether the next batch must wait for another method or another content."""
+        reason = misfit(self._playbooks.latest(playbook), self._holds, self._method)
+        if reason is None:
+            self._logged.discard(playbook)
+        elif playbook not in self._logged:
+            self._logged.add(playbook)
+            logger.error("method_misfit", playbook=playbook, reason=reason)
+        return reason is not None
+
+
+class SpendGate:
+    """Blocks playbooks that reached their spend cap, until the next day."""
+
+    def __init__(self, policy: SpendPolicy, playbooks: Playbooks, clock: Clock) -> None:
+        self.policy = policy
+        self._playbooks = playbooks
+        self._clock = clock
+        self._paused: dict[str, Pause] = {}
+
+    def at_once(self, playbook: str, limit: int) -> int:
+        """Return how many batches of a playbook may be in flight."""
+        if not self.policy.is_capped:
+            return limit
+        return spend.at_once(self._playbooks.latest(playbook).spend, self.policy, limit)
+
+    def blocks(self, playbook: str, *, in_flight: int, batch_size: int) -> bool:
+        """Return whether the next batch, which is due, must wait."""
+        if not self.policy.is_capped:
+            return False
+        pause = spend.pause(
+            self._playbooks.latest(playbook).spend,
+            self.policy,
+            in_flight=in_flight,
+            batch_size=batch_size,
+            now_ms=self._clock.now_ms(),
+        )
+        known = self._paused.pop(playbook, None)
+        if pause is not None:
+            self._paused[playbook] = pause
+            if known is None:
+                logger.warning("paused", playbook=playbook, reason=pause.reason, until_ms=pause.until_ms)
+        elif known is not None:
+            logger.info("resumed", playbook=playbook)
+        return pause is not None
+
+    def log_waiting_flushes(self, state: PartitionState) -> None:
+        """Log each flush of a paused playbook once: it waits, for it overrides no cap."""
+        for offset in state.flushes.keys() - state.logged_flushes:
+            flush = state.flushes[offset]
+            pause = self._paused.get(flush.playbook)
+            if pause is not None:
+                state.logged_flushes.add(offset)
+                logger.warning(
+                    "flush_waits", playbook=flush.playbook, reason=pause.reason, until_ms=pause.until_ms
+                )
