@@ -18,6 +18,8 @@ from support.hostile import payloads
 BROKER_LIMIT = 1_000_000
 MORE = 60
 HOSTILE_KEY = b"faults/hostile"
+FAR_AHEAD = 1_000
+"""Versions: one a little ahead stops who meets it (tests/unit/services/test_newer_messages.py)."""
 YEAR_MS = 365 * 24 * 3600 * 1000
 
 
@@ -77,13 +79,13 @@ def late() -> Fault:
 
 
 def from_other_writers() -> Fault:
-    """Mix in what older and newer writers make: fields left out, fields unknown, a version of tomorrow."""
+    """Mix in what other writers make: fields left out, fields unknown, and a version that no writer can have."""
 
     async def fault(run: Run) -> None:
         more = items(MORE, seed=run.rng.randrange(1000, 2000))
         known, unknown = more[: MORE // 2], more[MORE // 2 :]
         await run.driver.publish_as(known, [_by_another(n, one) for n, one in enumerate(known)])
-        await run.driver.send([_edited(one, version=2) for one in unknown])
+        await run.driver.send([_edited(one, version=FAR_AHEAD) for one in unknown])
         await run.progress.until(
             lambda: len(run.progress.dead_letters) >= len(unknown), 60, "not every one is a dead letter"
         )
@@ -101,10 +103,10 @@ def _edited(
     item: Item,
     *,
     body: Mapping[str, object] | None = None,
-    version: int = 1,
+    version: int | None = None,
     without: tuple[object, ...] = (),
 ) -> Outgoing:
     envelope: dict[str, Any] = msgpack.unpackb(encode(item))
     fields = {name: value for name, value in envelope["body"].items() if value not in without}
-    edited = envelope | {"version": version, "body": fields | dict(body or {})}
+    edited = envelope | {"body": fields | dict(body or {})} | ({"version": version} if version else {})
     return replace(outgoing(item), value=msgpack.packb(edited))
