@@ -1,6 +1,9 @@
 """Errors that nobody but a person can mend; ``combee.ports`` has them too, beside those that heal or are buried."""
 
-from combee_schemas.base import Message
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # who only reports an error, such as "combee --help", loads no models
+    from combee_schemas.base import Message
 
 
 class CombeeError(Exception):
@@ -24,7 +27,7 @@ class NewerVersionError(ConfigurationError):
     It is no ``CodecError``: who passes over or buries what cannot be read must not do so with this.
     """
 
-    def __init__(self, kind: type[Message], version: int) -> None:
+    def __init__(self, kind: "type[Message]", version: int) -> None:
         super().__init__(
             f"a record is a {kind.type} of version {version}, this process knows up to version"
             f" {kind.version_number}: upgrade it (the record stays where it is, nothing is lost)"

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from combee.ports import ConfigurationError
+from combee_schemas.errors import ConfigurationError
 
 FAILED, USAGE, REJECTED = 1, ConfigurationError.exit_code, 3
 WIDTH_OF_PIPES = 160

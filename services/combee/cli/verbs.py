@@ -3,46 +3,114 @@
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
 from combee.cli.console import FAILED, USAGE, failure
 from combee.local import extras
-from combee.ports import CombeeError, ConfigurationError
+from combee_schemas.errors import CombeeError, ConfigurationError
+
+
+class Verb(NamedTuple):
+    """Where a verb stands, and what the list of verbs says of it."""
+
+    module: str
+    summary: str
+
 
 VERBS = {
-    "up": "combee.cli.up",
-    "publish": "combee.cli.publish",
-    "learn": "combee.cli.learn.verb",
-    "playbook": "combee.cli.playbook.group",
-    "review": "combee.cli.review",
-    "why": "combee.cli.why",
-    "status": "combee.cli.status",
-    "top": "combee.cli.top.verb",
-    "cost": "combee.cli.cost",
-    "replay": "combee.cli.replay.verb",
-    "ledger": "combee.cli.ledger",
-    "dlq": "combee.cli.dlq.group",
-    "doctor": "combee.cli.doctor.verb",
-    "topics": "combee.cli.topics",
-    "worker": "combee.cli.worker",
-    "broker": "combee.cli.broker",
-    "demo": "combee.cli.demo.verb",
-    "sim": "combee.cli.sim",
-    "experiment": "combee.cli.experiment",
-    "controller": "combee.cli.controller",
+    "up": Verb(
+        "combee.cli.up",
+        "Run the broker (unless one is configured), all services and the gateway; restart what ends; one log.",
+    ),
+    "publish": Verb(
+        "combee.cli.publish",
+        "Publish lines and end once all are acknowledged; the same line twice counts once ('combee learn' waits).",
+    ),
+    "learn": Verb(
+        "combee.cli.learn.verb",
+        "Learn from a file: publish what is new, wait until all of it is applied, print the playbook.",
+    ),
+    "playbook": Verb(
+        "combee.cli.playbook.group",
+        "Playbooks: read, compare, export, import, edit, label, undo.",
+    ),
+    "review": Verb(
+        "combee.cli.review",
+        "Show what a version says otherwise than a label does, and move the label there if you agree.",
+    ),
+    "why": Verb(
+        "combee.cli.why",
+        "Tell where an entry comes from: its versions, the reflections it rests on, the runs behind them.",
+    ),
+    "status": Verb(
+        "combee.cli.status",
+        "Show topics, the backlog of every service, and all playbooks.",
+    ),
+    "top": Verb(
+        "combee.cli.top.verb",
+        "Show lags, windows, the running batch's tree, batch sizes and why, retention, cost, versions; q ends it.",
+    ),
+    "cost": Verb(
+        "combee.cli.cost",
+        "Sum up the model calls behind every version; money at the prices that held when it was spent.",
+    ),
+    "replay": Verb(
+        "combee.cli.replay.verb",
+        "Give a copy the same input; exit 1 if it is planned otherwise, or says otherwise on the same answers.",
+    ),
+    "ledger": Verb(
+        "combee.cli.ledger",
+        "Account for all reflections and retained traces; exit 1 if one is lost, counts twice or a rule is broken.",
+    ),
+    "dlq": Verb(
+        "combee.cli.dlq.group",
+        "Dead letters: list, show, retry, drop.",
+    ),
+    "doctor": Verb(
+        "combee.cli.doctor.verb",
+        "Check settings, broker, topics, clock, disk, model, lag, dead letters and batches; each with a remedy.",
+    ),
+    "topics": Verb(
+        "combee.cli.topics",
+        "The topics: create, check, show.",
+    ),
+    "worker": Verb(
+        "combee.cli.worker",
+        "Run one service until SIGTERM or Ctrl-C; it drains before it exits.",
+    ),
+    "broker": Verb(
+        "combee.cli.broker",
+        "The embedded broker: real Apache Kafka from its jars, on loopback.",
+    ),
+    "demo": Verb(
+        "combee.cli.demo.verb",
+        "Start a throw-away Kafka, all services and a simulated fleet; watch it learn; prove nothing was lost.",
+    ),
+    "sim": Verb(
+        "combee.cli.sim",
+        "The stand-in model: a simulation for trying Combee without an API key.",
+    ),
+    "experiment": Verb(
+        "combee.cli.experiment",
+        "Re-run one of the paper's experiments; what was measured already is not measured again.",
+    ),
+    "controller": Verb(
+        "combee.cli.controller",
+        "Show which batch size the controller has chosen for a playbook, and what it rests on.",
+    ),
 }
-"""Verb → the module that registers it."""
+"""What may be asked for; the list is shown without importing any of them."""
 
 
 @cache
 def _command(name: str) -> Any:
     """Return a verb; making its options is slow, and one call of the command line asks several times."""
     app = typer.Typer()
-    import_module(VERBS[name]).register(app)
+    import_module(VERBS[name].module).register(app)
     return get_group(app).commands[name]
 
 
@@ -75,6 +143,19 @@ class Verbs(TyperGroup):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings | {"commands": OnDemand()})
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - the group's own signature
+        """Return the names of the verbs."""
+        return list(VERBS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 - the group's own signature
+        """Return what the list of verbs and completion need to know of a verb: its summary."""
+        return TyperCommand(cmd_name, help=VERBS[cmd_name].summary) if cmd_name in VERBS else None
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the verb that is called, whole."""
+        name, summary, rest = super().resolve_command(ctx, args)
+        return name, summary and self.commands[str(summary.name)], rest
 
     def invoke(self, ctx: Any) -> Any:
         """Run the verb."""

@@ -16,6 +16,7 @@ from typer.main import get_command
 from combee.adapters.kafka.errors import translated
 from combee.cli.__main__ import app
 from combee.cli.console import USAGE, remark
+from combee.cli.verbs import VERBS, OnDemand
 from combee.local import extras
 from combee.local import log as local_log
 from combee.ports import CombeeError, ConfigurationError, FatalError, TransientError
@@ -239,6 +240,11 @@ def test_every_verb_has_help_with_an_example() -> None:
         if not (one.help and "Example: combee" in (one.epilog or ""))
     ]
     assert missing == []
+
+
+def test_the_list_of_verbs_says_of_each_what_its_own_help_begins_with() -> None:
+    for name, verb in VERBS.items():
+        assert OnDemand()[name].help.split("\n\n")[0].replace("\n", " ").strip() == verb.summary
 
 
 def test_the_map_of_topics_needs_no_broker() -> None:
