@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 KIB = 1024
 
@@ -82,22 +82,20 @@ class Shown(Value):
 MOST_SCORES = 10
 
 
-def _is_number(given: object) -> bool:
-    return isinstance(given, int | float) and not isinstance(given, bool)
-
-
 Score = Annotated[
     dict[
         Annotated[str, StringConstraints(min_length=1, max_length=40)],
         Annotated[float, Field(ge=-1e15, le=1e15)],
     ],
     Field(max_length=MOST_SCORES),
-    BeforeValidator(lambda given: {"score": given} if _is_number(given) else given),
 ]
-"""Named numbers that say how well a run went, such as ``{"accuracy": 0.8}``; higher is better.
+"""Named numbers that say how well a run went, such as ``{"accuracy": 0.8}``; higher is better."""
 
-A number alone is called ``score``: so it stands in the files that people have.
-"""
+
+def named_score(score: object) -> object:
+    """Return what people say of a run's score as named numbers: a number alone is called ``score``."""
+    is_number = isinstance(score, int | float) and not isinstance(score, bool)
+    return {"score": score} if is_number else score
 
 
 class Source(Value):
@@ -105,9 +103,3 @@ class Source(Value):
 
     name: Annotated[str, StringConstraints(min_length=1, max_length=80)]
     proof: Annotated[str, StringConstraints(max_length=200)] = ""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _named(cls, given: object) -> object:
-        """A text alone is the name."""
-        return {"name": given} if isinstance(given, str) else given

@@ -22,7 +22,7 @@ from combee.sdk.reading import PlaybookRef
 from combee.sdk.redaction import Redact, Redactor
 from combee.sdk.transport import Transport, UnconfiguredTransport
 from combee.sdk.view import PlaybookView
-from combee_schemas.base import Shown, Source
+from combee_schemas.base import Shown, Source, named_score
 from combee_schemas.playbook import LATEST
 from combee_schemas.reflection import Reflection
 from combee_schemas.trace import Trace
@@ -148,7 +148,7 @@ class BaseClient:
             "target": target,
             "shown": shown,
             "bullet_ids": bullet_ids,
-            "score": {} if score is None else score,
+            "score": {} if score is None else named_score(score),
             "success": success,
             "source": source,
             "agent": agent,

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from combee.core.identity import content_id
 from combee.core.shortening import cut, size
+from combee_schemas.base import named_score
 from combee_schemas.reflection import LESSON_FIELDS, Reflection
 from combee_schemas.trace import RUN_FIELDS, Trace
 
@@ -133,7 +134,7 @@ def read_line(text: str, playbook: str, ignored: dict[str, Unknown] | None = Non
     fields = {name: value for name, value in fields.items() if value is not None}
     digest = json.dumps(fields, sort_keys=True, ensure_ascii=False)
     try:
-        item = _read(fields, playbook, digest)
+        item = _read(_named(fields), playbook, digest)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         raise LineError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
@@ -142,6 +143,13 @@ def read_line(text: str, playbook: str, ignored: dict[str, Unknown] | None = Non
     if ignored is not None:
         ignored |= {field.place.rpartition(".")[2]: field for field in _ignored(fields, item)}
     return item
+
+
+def _named(fields: dict[str, Any]) -> dict[str, Any]:
+    """Name what stands alone in the files people have: a number is a score, a text is a source's name."""
+    source = fields.get("source")
+    named = {"source": {"name": source}} if isinstance(source, str) else {}
+    return fields | named | ({"score": named_score(fields["score"])} if "score" in fields else {})
 
 
 def _read(fields: dict[str, Any], playbook: str, digest: str) -> Item:
