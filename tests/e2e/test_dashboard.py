@@ -26,7 +26,7 @@ from combee.gateway.context import Context, context_of
 from combee.gateway.server import serve
 from combee.ports import Outgoing, TransientError
 from combee.settings.loading import load_settings
-from combee_schemas.playbook import ACE_SECTIONS, Entry
+from combee_schemas.playbook import ACE_SECTIONS, AppliedBatch, Entry
 from combee_schemas.topics import BATCHES, HISTORY, REFLECTIONS
 from support.broker import Broker
 from support.flat import changed
@@ -356,18 +356,14 @@ async def ask_for_a_key(page: Page, base: str) -> None:
 async def see_one_batch_after_another(page: Page, base: str, log: MemoryLog) -> None:
     """See the tree of a batch give way to that of the next one, which has another shape."""
     await page.goto(f"{base}batches")
+    name, plan = MANIFEST.plan.playbook, MANIFEST.plan
     for sequence, widths in ((1, (6, 2, 1)), (2, (3, 1)), (3, (9, 3, 1))):
-        again = {
-            "sequence": sequence,
-            "widths": widths,
-            "batch_id": batch_id(MANIFEST.plan.playbook, sequence),
-        }
-        await log.produce(BATCHES.record(changed(MANIFEST, **again)))
+        manifest = changed(MANIFEST, sequence=sequence, widths=widths, batch_id=batch_id(name, sequence))
+        await log.produce(BATCHES.record(manifest))
         if sequence > 1:
-            before = version(
-                MANIFEST.plan.playbook, sequence - 1, batch_id=batch_id(MANIFEST.plan.playbook, sequence - 1)
-            )
-            await published(log, before)
+            applied = AppliedBatch(plan=plan)
+            await published(log, version(name, sequence - 1, batch=applied, batch_sequence=sequence - 1))
+        plan = manifest.plan
         levels = " → ".join(map(str, widths))
         tree = page.get_by_role("img", name=f"A tree of {sum(widths)} model calls in levels of {levels}")
         await expect(tree.locator("svg text", has_text="…")).to_have_count(widths[0], timeout=PATIENCE_MS)

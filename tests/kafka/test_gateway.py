@@ -138,7 +138,7 @@ async def test_an_agent_that_only_speaks_http_publishes_and_is_pushed_a_better_p
         assert pushed["version"] == 1
         assert "##" in pushed["text"]
         playbook = (await client.get("/v1/playbooks/support/refunds")).json()
-        batch = await client.get(f"/v1/batches/{playbook['batch_id']}")
+        batch = await client.get(f"/v1/batches/{playbook['batch']['plan']['batch_id']}")
         assert batch.json()["reflections"] == 8
         account = (await client.get("/v1/ledger")).json()
         assert (account["good"], account["applied"]) == (True, 8)
