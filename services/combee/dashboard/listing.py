@@ -27,10 +27,11 @@ ROW = """
 </div>
 """
 SCROLL = """(async () => {
-  for (let tries = 0; tries < 100; tries++) {
+  for (let tries = 0; tries < 300; tries++) {
     const list = getElement(%(list)d);
-    if (list?.$props?.items?.length > %(row)d) return list.scrollTo(%(row)d, "start-force");
+    if (list?.$props?.items?.length > %(row)d) list.scrollTo(%(row)d, "start-force");
     await new Promise(resolve => setTimeout(resolve, 100));
+    if (list?.$el?.scrollTop > 0 || (list && %(row)d === 0)) return;
   }
 })()"""
 
