@@ -9,11 +9,13 @@ model (a simulation) answers in the place of real ones.
 import re
 import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from combee.sim.server.server import running
 from combee.sim.server.standin import SimOptions
@@ -54,12 +56,13 @@ ALONE = [section for page in PAGES for section in sections(page) if section.alon
 
 
 @pytest.fixture
-def clone(tmp_path: Path) -> Path:
-    """Return a folder with what a clone has after ``make demo``, as far as the commands need it."""
+def clone(tmp_path: Path) -> Iterator[Path]:
+    """Yield a folder with what a clone has after ``make demo``; one at a time, for pages name the gateway's port."""
     folder = tmp_path / "combee"
     shutil.copytree(ROOT / "examples", folder / "examples")
     (folder / ".venv").symlink_to(sys.prefix)
-    return folder
+    with FileLock(Path(tempfile.gettempdir()) / "combee-pages.lock", timeout=100):
+        yield folder
 
 
 @pytest.mark.timeout(300)
