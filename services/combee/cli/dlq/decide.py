@@ -27,10 +27,10 @@ Reason = Annotated[str | None, typer.Option(help="only those whose reason contai
 
 def checked_id(text: str) -> LetterId:
     """Return a dead letter's id, or refuse it as wrong usage."""
-    found = letter_id(text)
-    if found is None:
+    identity = letter_id(text)
+    if identity is None:
         raise typer.BadParameter(f"{text!r} is no dead letter's id; 'combee dlq list' shows them")
-    return found
+    return identity
 
 
 def register(dlq: typer.Typer) -> None:

@@ -107,7 +107,7 @@ def show(
 
 async def _show(settings: Settings, wanted: LetterId) -> dict[str, Any]:
     async with open_log(settings) as (log, _):
-        found = (await dead_letters.letters_at(log, [wanted])).get(wanted)
-        if found is None:
+        stored = (await dead_letters.letters_at(log, [wanted])).get(wanted)
+        if stored is None:
             raise FatalError(f"there is no dead letter {wanted}; 'combee dlq list --all' shows what there is")
-        return in_full(found, (await dead_letters.resolutions(log)).get(wanted))
+        return in_full(stored, (await dead_letters.resolutions(log)).get(wanted))
