@@ -86,7 +86,10 @@ class _Browser:
             self._newer.text = f"version {newest} is new"
         self._newer.set_visibility(self._slider.value < newest)
         self._which.text = f"version {self.version} of {self._slider.props['max']}"
-        labels = {one.label: one.version for one in playbooks.labels_of(self._context, self._name).values()}
+        labels = {
+            pointer.label: pointer.version
+            for pointer in playbooks.labels_of(self._context, self._name).values()
+        }
         if labels != self._labels:
             self._labels = labels
             self._facts.show(self._found, labels)
@@ -99,14 +102,14 @@ class _Browser:
         self._newer.text = f"version {self._slider.props['max']} is newer"
         self.look()
         try:
-            found = await self._context.history.exactly(self._name, version)
+            exact = await self._context.history.exactly(self._name, version)
             before = await self._context.history.exactly(self._name, version - 1)
         except (TransientError, FatalError) as error:
             ui.notify(f"The history cannot be read now: {error}", type="warning")
             return
         if self.version != version:
             return  # moved on while this was read
-        self._found = found or empty(self._name)
+        self._found = exact or empty(self._name)
         self._difference = compare(before or empty(self._name), self._found)
         self._facts.show(self._found, self._labels)
         self._list()
@@ -131,7 +134,7 @@ class _Browser:
         self._jump.set_visibility(len(listed.sections) > 1)
         with self._jump:
             for section in listed.sections:
-                button = ui.button(title(section), on_click=lambda _, one=section: self._to(one))
+                button = ui.button(title(section), on_click=lambda _, target=section: self._to(target))
                 button.props("outline dense no-caps")
 
     def _to(self, section: str) -> None:
@@ -172,18 +175,20 @@ class _Facts:
             )
         self._labels = ui.element("div").classes("labels")
 
-    def show(self, found: Playbook, labels: dict[str, int]) -> None:
+    def show(self, playbook: Playbook, labels: dict[str, int]) -> None:
         """Show them of a version."""
-        self._about.text = _about(found) if found.version else "This version is no longer in the history."
-        tokens = prompt_tokens(found.entries)
+        self._about.text = (
+            _about(playbook) if playbook.version else "This version is no longer in the history."
+        )
+        tokens = prompt_tokens(playbook.entries)
         self._tokens.text = f"about {tokens:,} of {self._budget:,} prompt tokens"
         self._bar.value = min(1.0, tokens / self._budget)
         self._bar.props["color"] = "primary" if tokens <= self._budget else "negative"
         self._labels.clear()
         with self._labels:
             for label, version in sorted(labels.items()):
-                is_here = version == found.version
-                shown = ui.link(f"{label} → version {version}", address(found.name, version))
+                is_here = version == playbook.version
+                shown = ui.link(f"{label} → version {version}", address(playbook.name, version))
                 shown.classes("pill here" if is_here else "pill")
 
 

@@ -68,7 +68,7 @@ class RequestLog:
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         began, is_open = self._clock.monotonic(), False
 
-        async def told(message: Message) -> None:
+        async def logged_send(message: Message) -> None:
             nonlocal is_open
             if message["type"] == "websocket.accept":
                 is_open = True
@@ -76,7 +76,7 @@ class RequestLog:
             await send(message)
 
         try:
-            await self._app(scope, receive, told)
+            await self._app(scope, receive, logged_send)
         finally:
             if is_open:
                 self._tell("websocket_closed", scope, began)

@@ -41,16 +41,16 @@ class WrongKeyThrottle:
 
     def take_refused(self) -> Counter[str]:
         """Return how many were sent away since this was asked last, by address."""
-        found, self._untold = self._untold, Counter()
-        return found
+        refused, self._untold = self._untold, Counter()
+        return refused
 
 
 def network(address: str) -> str:
     """Return what stands for one client: an IPv4 address, or the network of an IPv6 one."""
     try:
-        found = ipaddress.ip_address(address.partition("%")[0])
+        ip = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
         return address
-    if found.version == 4 or found.is_loopback:  # noqa: PLR2004 - the version of the protocol
-        return str(found)
-    return str(ipaddress.ip_network((found, HOST_BITS), strict=False))
+    if ip.version == 4 or ip.is_loopback:  # noqa: PLR2004 - the version of the protocol
+        return str(ip)
+    return str(ipaddress.ip_network((ip, HOST_BITS), strict=False))

@@ -107,7 +107,7 @@ class Events:
 
     def _moved(self, name: str, labels: dict[str, int]) -> list[bytes]:
         """Return events for labels that point elsewhere than they did, and remember where they do."""
-        now = {label: one.version for label, one in playbooks.labels_of(self._context, name).items()}
+        now = {label: pointer.version for label, pointer in playbooks.labels_of(self._context, name).items()}
         moved = [
             LabelEvent(name=name, label=label, version=version)
             for label, version in now.items()
@@ -115,7 +115,7 @@ class Events:
         ]
         labels.clear()
         labels.update(now)
-        return [_encoded("label", one) for one in moved]
+        return [_encoded("label", label) for label in moved]
 
     def _event(self, version: Playbook, form: Format) -> bytes:
         """Return one version as an event, written once for all streams."""
