@@ -118,10 +118,12 @@ def _list(*, as_json: bool) -> None:
     from combee_experiments.catalogue import CATALOGUE  # noqa: PLC0415 - of a checkout
 
     if as_json:
-        print_json([{"name": one.name, "about": one.about} for one in CATALOGUE.values()])
+        print_json(
+            [{"name": experiment.name, "about": experiment.about} for experiment in CATALOGUE.values()]
+        )
         return
-    for one in CATALOGUE.values():
-        output().print(f"{one.name:>10}  {one.about}", markup=False)
+    for experiment in CATALOGUE.values():
+        output().print(f"{experiment.name:>10}  {experiment.about}", markup=False)
 
 
 def _data(
@@ -131,15 +133,15 @@ def _data(
     from combee_experiments.data import samples as data  # noqa: PLC0415 - of a checkout
 
     try:
-        found = [data.load(file) for file in files]
+        families = [data.load(file) for file in files]
     except data.DataError as error:
         raise FatalError(str(error)) from error
     if family or not files:
-        found.append(data.family())
-    names = [one.name for one in found]
+        families.append(data.family())
+    names = [task.name for task in families]
     if len(set(names)) < len(names):
         raise typer.BadParameter("two data files of one name: rename one, tables tell them apart by it")
-    return tuple(replace(one, train=one.train[:samples], exam=one.exam[:questions]) for one in found)
+    return tuple(replace(task, train=task.train[:samples], exam=task.exam[:questions]) for task in families)
 
 
 def _run(name: str, setup: "Setup", folder: Path, *, fresh: bool, plot: bool, as_json: bool) -> None:

@@ -37,18 +37,18 @@ def review(
 ) -> None:
     """Show what a version says otherwise than a label does, and move the label there if you agree."""
     settings = load_settings(bootstrap_servers=bootstrap_servers)
-    found = asyncio.run(_compared(settings, name, label, version))
+    comparison = asyncio.run(_compared(settings, name, label, version))
     if not as_json:
-        for line in lines(found):
+        for line in lines(comparison):
             output().print(line, soft_wrap=True)
-    question = f"let {label} point at version {found.after}?"
-    agreed = found.before != found.after and (yes or (not as_json and confirmed(question)))
+    question = f"let {label} point at version {comparison.after}?"
+    agreed = comparison.before != comparison.after and (yes or (not as_json and confirmed(question)))
     if agreed:
-        asyncio.run(promoted(name, label, str(found.after), None, timeout, bootstrap_servers))
+        asyncio.run(promoted(name, label, str(comparison.after), None, timeout, bootstrap_servers))
     if as_json:
-        print_json({"label": label, "promoted": agreed, **as_document(found)})
+        print_json({"label": label, "promoted": agreed, **as_document(comparison)})
     elif agreed:
-        output().print(f"{name} {label} → version {found.after}", markup=False)
+        output().print(f"{name} {label} → version {comparison.after}", markup=False)
     else:
         remark(f"{label} stays where it is; 'combee why ENTRY' tells what taught an entry")
 

@@ -34,7 +34,7 @@ def create(*, bootstrap_servers: Servers = None, as_json: AsJson = False) -> Non
         print_json({"created": created, "problems": problems})
     else:
         prefix = settings.kafka.topic_prefix
-        output().print("\n".join(f"created {prefix}.{one}" for one in created) or "all topics were there")
+        output().print("\n".join(f"created {prefix}.{topic}" for topic in created) or "all topics were there")
     _tell(problems)
 
 

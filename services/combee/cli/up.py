@@ -101,7 +101,7 @@ async def _up(settings: Settings, fronts: tuple[str, ...], *, simulated: bool, s
             console.print(f"starting {len(options.roles)} services on Kafka at {bootstrap}", soft_wrap=True)
             async with stack(options, lines) as supervisor:
                 where = model_environment(supervisor) if simulated else {}
-                found = Deployment(
+                deployment = Deployment(
                     bootstrap_servers=bootstrap,
                     model=settings.model.model or "",
                     base_url=where.get("base_url", settings.model.base_url),
@@ -109,10 +109,10 @@ async def _up(settings: Settings, fronts: tuple[str, ...], *, simulated: bool, s
                     batch=settings.batch.model_dump(include=set(BATCH_FLAGS)),
                 )
                 served = (Path(folder) / "gateway.ready").read_text().strip() if fronts else ""
-                for line in banner(found, served):
+                for line in banner(deployment, served):
                     console.print(line, markup=False, soft_wrap=True)
                 lines.all()
-                tell_verbs(asdict(found) | {"http": served})
+                tell_verbs(asdict(deployment) | {"http": served})
                 await _first(stop, supervisor.failed())
 
 
@@ -126,14 +126,14 @@ async def _first(stop: asyncio.Event, failed: Coroutine[Any, Any, None]) -> None
         task.result()
 
 
-def banner(found: Deployment, served: str) -> Iterator[str]:
+def banner(deployment: Deployment, served: str) -> Iterator[str]:
     """Yield what runs and where; ``served`` is the gateway's address, empty without one."""
     yield "combee is up; Ctrl-C stops it"
     if served:
         yield f"  HTTP, dashboard  {served}"
-    yield f"  Kafka            {found.bootstrap_servers}"
-    yield f"  model            {found.model_named}"
-    workers = ", ".join(f"{name} {address}" for name, address in found.workers.items())
+    yield f"  Kafka            {deployment.bootstrap_servers}"
+    yield f"  model            {deployment.model_named}"
+    workers = ", ".join(f"{name} {address}" for name, address in deployment.workers.items())
     yield f"  health, metrics  {workers}"
 
 

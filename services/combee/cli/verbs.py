@@ -164,7 +164,7 @@ class Verbs(TyperGroup):
         except ConfigurationError as error:
             raise failure(str(error), USAGE) from error
         except ModuleNotFoundError as error:
-            if (text := extras.told(error)) is None:
+            if (text := extras.install_hint(error)) is None:
                 raise
             raise failure(text, USAGE) from error
         except CombeeError as error:

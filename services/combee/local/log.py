@@ -106,7 +106,7 @@ async def open_broker(settings: Settings, notices: Notices) -> AsyncIterator[str
     with ExitStack() as starting:
         progress = starting.enter_context(notices.starting())
         async with open_user_broker(
-            home, ready=is_ready, env=environment(), progress=progress, told=notices.restarted
+            home, ready=is_ready, env=environment(), progress=progress, say=notices.restarted
         ) as bootstrap:
             starting.close()
             yield bootstrap

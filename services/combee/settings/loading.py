@@ -85,8 +85,8 @@ def _check_address(group: type[Group], address: str, secret: str, given: dict[st
 def _names(group: type[Group], field: str) -> set[str]:
     """Return the names by which a setting is given, in lower case."""
     alias = group.model_fields[field].validation_alias
-    others = alias.choices if isinstance(alias, AliasChoices) else [f"combee_{field}"]
-    return {field, *(str(name).lower() for name in others)}
+    aliases = alias.choices if isinstance(alias, AliasChoices) else [f"combee_{field}"]
+    return {field, *(str(name).lower() for name in aliases)}
 
 
 def _load(group: type[Group], given: dict[str, object]) -> Group:

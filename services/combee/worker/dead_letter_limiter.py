@@ -147,8 +147,8 @@ class PausedRecords:
 
     def forget(self, source: TopicPartition, offsets: Collection[int]) -> None:
         """Let go of records that are worked on again."""
-        gone = {(source, offset) for offset in offsets}
-        self._keep(lambda place: place not in gone)
+        forgotten = {(source, offset) for offset in offsets}
+        self._keep(lambda place: place not in forgotten)
 
     def keep(self, sources: Collection[TopicPartition]) -> None:
         """Let go of everything on other partitions: it is another worker's."""

@@ -117,14 +117,15 @@ def settings_checks() -> list[Check]:
 def disk_check(settings: Settings) -> Check:
     """Look at the disk of the embedded broker."""
     folder = data_dir(settings).absolute()
-    there = next(one for one in (folder, *folder.parents) if one.is_dir())
+    there = next(parent for parent in (folder, *folder.parents) if parent.is_dir())
     usage = shutil.disk_usage(there)
     return judge_disk(free_bytes=usage.free, total_bytes=usage.total)
 
 
 async def worker_checks(workers: Mapping[str, str]) -> list[Check]:
     """Ask every worker whether it is ready."""
-    told = await complaints(workers)
+    workers_health = await complaints(workers)
     return judge_workers(
-        {name: one.red for name, one in told.items()}, {name: one.waits for name, one in told.items()}
+        {name: health.red for name, health in workers_health.items()},
+        {name: health.waits for name, health in workers_health.items()},
     )

@@ -50,8 +50,8 @@ def doctor(
 
         up = deployment(settings)
         settings = beside(up, settings, model=model, base_url=base_url)
-        found = asyncio.run(examine(settings, up, timeout))
-        checks = [_without_secrets(check, _secrets(settings)) for check in found]
+        results = asyncio.run(examine(settings, up, timeout))
+        checks = [_without_secrets(check, _secrets(settings)) for check in results]
     if as_json:
         print_json({"healthy": not failed(checks), "checks": [asdict(check) for check in checks]})
     else:
@@ -62,7 +62,7 @@ def doctor(
 
 def _secrets(settings: Settings) -> list[str]:
     given = (settings.model.api_key, settings.kafka.sasl_password)
-    values = [one.get_secret_value() for one in given if one is not None]
+    values = [secret.get_secret_value() for secret in given if secret is not None]
     # The stand-in's key is its name: a placeholder, and no secret.
     return [value for value in values if len(value) >= SHORTEST_SECRET and value != settings.model.model]
 

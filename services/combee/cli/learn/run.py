@@ -203,5 +203,5 @@ async def _waited_for(
         return "waiting for the broker, which does not answer"
     except CombeeError as error:
         return f"waiting, and who works cannot be looked up: {error}"
-    said = {name: (*one.red, *one.waits) for name, one in (await asked).items()}
+    said = {name: (*health.red, *health.waits) for name, health in (await asked).items()}
     return flow.waited_for(moved.left, members, said, model)

@@ -99,7 +99,7 @@ def learn(
     options = LearnOptions(
         settings=settings,
         simulated=ours and running is None and stands_in(settings.model, simulated=simulated),
-        sim_arguments=tuple(f"--{one}" for one in sim_option or ()),
+        sim_arguments=tuple(f"--{option}" for option in sim_option or ()),
         ours=ours,
         workers=running.workers if running else {},
         stall_s=stall_timeout,
@@ -125,10 +125,10 @@ def learn(
         as_json=as_json,
     )
     conflicts = report["conflicts"]
-    for one in conflicts if isinstance(conflicts, list) else ():
+    for conflict in conflicts if isinstance(conflicts, list) else ():
         err.print(
-            f"conflict: {playbook} has other content under the id {clean(one)}; nothing was learned from this one:"
-            " send it under an id of its own",
+            f"conflict: {playbook} has other content under the id {clean(conflict)};"
+            " nothing was learned from this one: send it under an id of its own",
             markup=False,
             soft_wrap=True,
         )
@@ -165,9 +165,9 @@ def _print(
         console.print(f"warning: {warning}", style="yellow", soft_wrap=True)
 
 
-def _left_nothing(found: Any) -> Iterator[str]:
+def _left_nothing(reasons: Any) -> Iterator[str]:
     """Yield which reflections left nothing in the playbook, a line per reason."""
-    for why, ids in found.items():
+    for why, ids in reasons.items():
         more = f" and {len(ids) - NAMED} more" if len(ids) > NAMED else ""
         yield f"{len(ids)} left nothing in the playbook: {why} ({', '.join(ids[:NAMED])}{more})"
 

@@ -25,14 +25,14 @@ def load(file: str, form: Format | None, *, name: str) -> tuple[Playbook, Format
         If it cannot be read; the message names the file and the line.
     """
     text = read_text(file)
-    found = form or detect(text, "" if file == STDIN else Path(file).suffix)
+    chosen = form or detect(text, "" if file == STDIN else Path(file).suffix)
     try:
-        playbook, ignored = read_playbook(text, found, name=name), ignored_in(text, found)
+        playbook, ignored = read_playbook(text, chosen, name=name), ignored_in(text, chosen)
     except ValueError as error:
-        raise FatalError(f"{_told(file)}: {error} (read as {found})") from error
+        raise FatalError(f"{_told(file)}: {error} (read as {chosen})") from error
     if ignored:
         remark(f"{_told(file)}: {ignored_text(ignored)}")
-    return playbook, found
+    return playbook, chosen
 
 
 def read_text(file: str) -> str:

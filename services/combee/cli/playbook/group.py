@@ -45,8 +45,8 @@ def list_(*, bootstrap_servers: Servers = None, as_json: AsJson = False) -> None
 async def _list(settings: Settings) -> list[dict[str, Any]]:
     async with open_log(settings) as (log, _):
         pointing = await labels(log)
-        found = await newest_playbooks(log)
-    return [list_row(one, pointing.get(name, {})) for name, one in found.items()]
+        newest = await newest_playbooks(log)
+    return [list_row(current, pointing.get(name, {})) for name, current in newest.items()]
 
 
 @playbook.command(epilog="Example: combee playbook show support/refunds --version 3 --format ace")
@@ -61,7 +61,7 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show one version, the newest by default, or the list of versions."""
-    if history and any(one is not None for one in (version, label, form)):
+    if history and any(option is not None for option in (version, label, form)):
         raise typer.BadParameter("--history lists all versions: it takes no --version, --label or --format")
     settings = load_settings(bootstrap_servers=bootstrap_servers)
     if history:
@@ -71,14 +71,14 @@ def show(
         else:
             output().print(history_table(rows))
         return
-    found = asyncio.run(chosen(settings, name, version, label))
+    version_shown = asyncio.run(chosen(settings, name, version, label))
     if as_json:
-        falling = is_falling(found.retention_recent)
-        print_json({**found.model_dump(mode="json"), "retention_falling": falling})
+        falling = is_falling(version_shown.retention_recent)
+        print_json({**version_shown.model_dump(mode="json"), "retention_falling": falling})
     elif form is not None:
-        typer.echo(written(found, as_format(form)), nl=False)
+        typer.echo(written(version_shown, as_format(form)), nl=False)
     else:
-        output().print(full_view(found))
+        output().print(full_view(version_shown))
 
 
 async def _history(settings: Settings, name: str) -> list[dict[str, Any]]:

@@ -49,8 +49,8 @@ def export(
 ) -> None:
     """Write one version, the newest by default, in one of the formats that others read."""
     settings = load_settings(bootstrap_servers=bootstrap_servers)
-    found = asyncio.run(chosen(settings, name, version, label))
-    deliver(found, as_format(form) if form else natural_form(found), out, as_json=as_json)
+    playbook = asyncio.run(chosen(settings, name, version, label))
+    deliver(playbook, as_format(form) if form else natural_form(playbook), out, as_json=as_json)
 
 
 def import_(
@@ -95,7 +95,7 @@ def convert(
 ) -> None:
     """Convert a playbook; every entry is kept, in order, with or without counters as it was."""
     given = checked_name(name) if name is not None else None
-    found, _ = load(file, None if from_ == "auto" else as_format(from_), name=stem(file))
+    playbook, _ = load(file, None if from_ == "auto" else as_format(from_), name=stem(file))
     if given is not None:
-        found = found.model_copy(update={"name": given})
-    deliver(found, as_format(to), out, as_json=as_json)
+        playbook = playbook.model_copy(update={"name": given})
+    deliver(playbook, as_format(to), out, as_json=as_json)

@@ -90,13 +90,13 @@ async def _labels(settings: Settings, name: str | None) -> list[dict[str, Any]]:
         newest = await newest_playbooks(log)
     return [
         {
-            "name": one.playbook,
-            "label": one.label,
-            "version": one.version,
-            "newest": newest[one.playbook].version,
-            "moved_at_ms": one.moved_at_ms,
-            "issued_by": one.issued_by,
+            "name": pointer.playbook,
+            "label": pointer.label,
+            "version": pointer.version,
+            "newest": newest[pointer.playbook].version,
+            "moved_at_ms": pointer.moved_at_ms,
+            "issued_by": pointer.issued_by,
         }
-        for one in known
-        if one.playbook in newest and name in {None, one.playbook}
+        for pointer in known
+        if pointer.playbook in newest and name in {None, pointer.playbook}
     ]

@@ -23,10 +23,10 @@ async def wanted(log: Log, name: str, version: int | None = None) -> Playbook:
         raise await missing(log, name)
     if version is None:
         return newest
-    found = await History(log).exactly(name, version, newest)
-    if found is None:
+    playbook = await History(log).exactly(name, version, newest)
+    if playbook is None:
         raise FatalError(no_version(newest, version))
-    return found
+    return playbook
 
 
 async def chosen(settings: Settings, name: str, version: int | None, label: str | None) -> Playbook:
@@ -40,10 +40,10 @@ async def chosen(settings: Settings, name: str, version: int | None, label: str 
 async def missing(log: Log, name: str) -> FatalError:
     """Return the error of a playbook that is not there, with what helps."""
     snapshots = await newest_snapshots(log)
-    gone = snapshots.get(name)
-    if gone is not None:
-        back = f"'combee playbook rollback {name} {gone.version - 1}' brings it back"
-        return FatalError(f"{absence(gone)}; {back}")
+    deleted = snapshots.get(name)
+    if deleted is not None:
+        back = f"'combee playbook rollback {name} {deleted.version - 1}' brings it back"
+        return FatalError(f"{absence(deleted)}; {back}")
     known = (
         ", ".join(snapshot.name for snapshot in snapshots.values() if not is_deleted(snapshot)) or "none yet"
     )

@@ -51,8 +51,8 @@ async def _number(log: Log, name: str, ref: str) -> int:
     current = await newest_snapshot(log, name)
     if current and is_deleted(current) and not ref.isdigit():
         raise FatalError(no_version(current, ref))
-    found = await number(log, name, ref)
-    return (current.version if current else 0) if found is None else found
+    version = await number(log, name, ref)
+    return (current.version if current else 0) if version is None else version
 
 
 def revoke(
@@ -115,9 +115,9 @@ def delete(
 
 
 async def _confirm(log: Log, current: Playbook, *, yes: bool) -> None:
-    flying = (await newest_batches(log)).get(current.name, 0) - current.batch_sequence
-    if flying > 0:
-        remark(f"{flying} batches of {current.name} are on their way: they will start the name anew")
+    in_flight = (await newest_batches(log)).get(current.name, 0) - current.batch_sequence
+    if in_flight > 0:
+        remark(f"{in_flight} batches of {current.name} are on their way: they will start the name anew")
     question = f"delete {current.name} (version {current.version}, {len(current.entries)} entries)?"
     if not (yes or confirmed(question)):
         raise FatalError("nothing was deleted; --yes deletes without asking")

@@ -50,9 +50,9 @@ async def _watch(
         async with (
             open_log(settings) as (log, _),
             asyncio.timeout(timeout_s),
-            aclosing(new_versions(log, name)) as found,
+            aclosing(new_versions(log, name)) as versions,
         ):
-            async for playbook in found:
+            async for playbook in versions:
                 _tell(playbook, as_json=as_json)
                 left = None if left is None else left - 1
                 if left == 0:

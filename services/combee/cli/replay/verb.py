@@ -68,23 +68,23 @@ def replay(
         settings = beside(deployment(settings), settings)
     elif not ask:
         raise typer.BadParameter("--model and --simulated choose whom --ask asks: add --ask")
-    found = asyncio.run(_replay(settings, name, to, timeout, ask=ask, simulated=simulated))
-    differs = bool(found.plans_differ or (found.contents_differ and not ask))
+    replayed = asyncio.run(_replay(settings, name, to, timeout, ask=ask, simulated=simulated))
+    differs = bool(replayed.plans_differ or (replayed.contents_differ and not ask))
     if as_json:
         print_json(
             {
                 "playbook": name,
                 "from": settings.kafka.topic_prefix,
                 "to": to,
-                "versions": found.versions,
-                "batches": found.batches,
-                "plans_differ": found.plans_differ,
-                "contents_differ": found.contents_differ,
-                "model_calls": found.model_calls,
+                "versions": replayed.versions,
+                "batches": replayed.batches,
+                "plans_differ": replayed.plans_differ,
+                "contents_differ": replayed.contents_differ,
+                "model_calls": replayed.model_calls,
             }
         )
     else:
-        output().print(_told(name, to, found), markup=False, soft_wrap=True)
+        output().print(_told(name, to, replayed), markup=False, soft_wrap=True)
     if differs:
         raise typer.Exit(FAILED)
 

@@ -76,7 +76,13 @@ def frame(
         parts.append(list(batch(running, room)))
     parts += [list(versions(snapshot.playbooks, room, narrow=narrow)), list(dead_letters(snapshot, room))]
     gap: list[RenderableType] = [Text()] if room.is_spaced else []
-    return Group(*[one for at, part in enumerate(filter(None, parts)) for one in (gap if at else []) + part])
+    return Group(
+        *[
+            renderable
+            for at, part in enumerate(filter(None, parts))
+            for renderable in (gap if at else []) + part
+        ]
+    )
 
 
 def line(text: str, style: str = "") -> Text:
@@ -149,8 +155,8 @@ def window(playbook: LivePlaybook, bar: int = BAR) -> Text:
 
 def running_batch(batches: Sequence[LiveBatch]) -> LiveBatch | None:
     """Return the oldest batch in flight, the newest done one where none is."""
-    flying = [other_batch for other_batch in batches if other_batch.version is None]
-    return flying[-1] if flying else next(iter(batches), None)
+    in_flight = [live for live in batches if live.version is None]
+    return in_flight[-1] if in_flight else next(iter(batches), None)
 
 
 def batch(running: LiveBatch, room: Room = ROOMS[0]) -> Iterator[RenderableType]:
@@ -224,22 +230,22 @@ def versions(
 ) -> Iterator[RenderableType]:
     """Yield the newest versions of all playbooks."""
     made = [(version.at_ms, book.name, version) for book in books for version in book.versions]
-    newest = sorted(made, key=lambda found: found[0], reverse=True)[: room.versions]
+    newest = sorted(made, key=lambda made_version: made_version[0], reverse=True)[: room.versions]
     if not newest:
         return
     table = _named("newest versions", narrow=narrow, before=len("00:00:00  "))
     for title in ("version", "from", "entries", *(() if narrow else ("reflections",)), "retention", "s"):
         table.add_column(title)
-    for at_ms, name, one in newest:
+    for at_ms, name, version in newest:
         when = moment(at_ms)[-len("00:00:00") :] if narrow else moment(at_ms)
         table.add_row(
             Text(clean(f"{when}  {name}")),
-            str(one.version),
-            one.origin,
-            str(one.entries),
-            *(() if narrow else (str(one.reflections or ""),)),
-            percent(one.retention),
-            f"{one.seconds:.1f}" if one.seconds else "",
+            str(version.version),
+            version.origin,
+            str(version.entries),
+            *(() if narrow else (str(version.reflections or ""),)),
+            percent(version.retention),
+            f"{version.seconds:.1f}" if version.seconds else "",
         )
     yield table
 
@@ -248,10 +254,10 @@ def dead_letters(snapshot: Snapshot, room: Room = ROOMS[0]) -> Iterator[Renderab
     """Yield the last records that could not be used."""
     if snapshot.dead_letters_recent:
         yield Text("dead letters ('combee dlq list')", style="bold red")
-    for one in snapshot.dead_letters_recent[: room.letters]:
-        yield line(f"{moment(one.at_ms)}  {one.service}  {one.origin}  {_short(one.reason)}")
+    for letter in snapshot.dead_letters_recent[: room.letters]:
+        yield line(f"{moment(letter.at_ms)}  {letter.service}  {letter.origin}  {_short(letter.reason)}")
 
 
 def _short(text: str) -> str:
-    told = clean(" ".join(text.split()))
-    return told if len(told) <= LONG else told[: LONG - 1] + "…"
+    shown = clean(" ".join(text.split()))
+    return shown if len(shown) <= LONG else shown[: LONG - 1] + "…"
