@@ -11,9 +11,8 @@ from combee.settings.gateway import GatewaySettings
 from combee.settings.group import NAMED_BY, TOML_FILE, Group, SettingsError, file_values, stands_in
 from combee.settings.kafka import KafkaSettings
 from combee.settings.model import ModelSettings
-from combee.settings.playbook import PlaybookSettings
+from combee.settings.playbook import PlaybookSettings, SpendSettings
 from combee.settings.sizing import SizingSettings
-from combee.settings.spending import SpendSettings
 from combee.settings.worker import WorkerSettings
 
 
