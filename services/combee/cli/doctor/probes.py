@@ -70,7 +70,7 @@ async def broker(connected: Connection) -> list[Check]:
     broker_abilities = await abilities(connected)
     return [
         cluster.judge_broker(
-            cluster.BrokerFound(addresses=broker_abilities.addresses, requests=broker_abilities.requests)
+            cluster.BrokerState(addresses=broker_abilities.addresses, requests=broker_abilities.requests)
         )
     ]
 
@@ -79,7 +79,7 @@ async def layout(settings: Settings, connected: Connection) -> list[Check]:
     """Compare the topics with what they should be."""
     problems = await backends.topic_problems(settings, connected)
     states = {
-        name: cluster.TopicFound(
+        name: cluster.TopicReplicas(
             replication_factor=state.replication_factor,
             leaderless=state.leaderless,
             under_replicated=state.under_replicated,
@@ -107,7 +107,7 @@ async def lag(log: Log, connected: Connection, group: str) -> list[Check]:
     lags = (await Lags(log, group).look()).values()
     times = [partition_lag.oldest_ms for partition_lag in lags if partition_lag.oldest_ms is not None]
     now_ms = SystemClock().now_ms()
-    observed = flow.GroupFound(
+    observed = flow.GroupLag(
         group=group,
         records=sum(partition_lag.records for partition_lag in lags),
         oldest_s=max(0, now_ms - min(times)) / 1000 if times else None,
@@ -175,7 +175,7 @@ async def model(chosen: ModelSettings, timeout_s: float) -> list[Check]:
     )
     answered = [trial for trial in tried.values() if trial.outcome != "failed"]
     trouble = next((trial.trouble for trial in tried.values() if trial.outcome == "failed"), None)
-    observed = around.ModelFound(
+    observed = around.ModelTrial(
         model=chosen.model,
         works=frozenset(NAMES[form] for form, trial in tried.items() if trial.outcome == "works"),
         seconds=max((trial.seconds for trial in tried.values()), default=0.0),
