@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from combee.cli.console import clean, output, print_json, reading
+from combee.cli.console import clean, output, print_json, reading, shortened
 from combee.cli.log import open_log
 from combee.cli.options import AsJson, Servers, checked_name, playbook_names
 from combee.clock import moment
@@ -122,7 +122,7 @@ def lines(origins: Lineage) -> Iterator[Text]:
     for version, change in origins.changes:
         origin = f"batch {version.batch_sequence}" if version.origin == "batch" else version.origin
         title = f"version {version.version} ({origin}, {moment(version.created_at_ms)}): {change.kind}"
-        yield Text(clean(f"{title} {_short(change.detail)}".rstrip()))
+        yield Text(clean(f"{title} {shortened(change.detail, LONG)}".rstrip()))
     for source in origins.sources[-SHOWN:]:
         yield from _told(source)
     hidden = len(origins.sources) - SHOWN
@@ -137,15 +137,10 @@ def _told(source: Source) -> Iterator[Text]:
     if reflection is None:
         yield Text("  no longer in the log, or given by hand", style="dim")
         return
-    yield Text(clean(f"  {_short(reflection.key_insight or reflection.reasoning)}"))
+    yield Text(clean(f"  {shortened(reflection.key_insight or reflection.reasoning, LONG)}"))
     if trace is not None:
         yield Text(clean(f"  from run {trace.trace_id} {trace.agent}".rstrip()), style="dim")
         parts = (("task", trace.task), ("answer", trace.answer), ("feedback", trace.feedback))
-        yield from (Text(clean(f"    {name}: {_short(text)}")) for name, text in parts if text)
+        yield from (Text(clean(f"    {name}: {shortened(text, LONG)}")) for name, text in parts if text)
     elif reflection.trace_id:
         yield Text(clean(f"  from run {reflection.trace_id}, which is no longer in the log"), style="dim")
-
-
-def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= LONG else line[: LONG - 1] + "…"

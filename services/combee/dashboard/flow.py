@@ -2,10 +2,10 @@
 
 from nicegui import ui
 
-from combee.core.live.values import LivePlaybook, Snapshot
+from combee.core.live.values import LivePlaybook, Snapshot, current_batch
 from combee.dashboard.pieces import BatchTree, Graph, fill, following, heading, table, unreadable
 from combee.dashboard.views import graphs
-from combee.dashboard.views.rows import Row, current_batch, share_full, stage_rows, version_rows
+from combee.dashboard.views.rows import Row, share_full, stage_rows, version_rows
 from combee.dashboard.views.wording import address
 from combee.gateway.context import Context
 

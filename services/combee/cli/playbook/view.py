@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from combee.cli.console import clean, output
+from combee.cli.console import clean, output, shortened
 from combee.clock import moment
 from combee.core.formats.render import section_order
 from combee.core.playbook import retention
@@ -192,9 +192,8 @@ def diff_lines(playbook: Playbook) -> Iterator[str]:
 def _change_line(change: Change, contents: dict[str, str]) -> str:
     sign = SIGNS.get(change.kind, "!")
     wording = contents.get(change.entry_id, "") if sign in "+~" else change.detail
-    text = " ".join(clean(wording).split())
-    short = text if len(text) <= LONG else text[: LONG - 1] + "…"
-    return f"  {sign} {CHANGE_WORDS.get(change.kind, change.kind)} {change.entry_id} {short}".rstrip()
+    kind = CHANGE_WORDS.get(change.kind, change.kind)
+    return f"  {sign} {kind} {change.entry_id} {shortened(wording, LONG)}".rstrip()
 
 
 def _component(entry: Entry) -> Iterator[Text]:

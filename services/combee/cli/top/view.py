@@ -8,9 +8,9 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from combee.cli.console import WIDTH_OF_PIPES, clean
+from combee.cli.console import WIDTH_OF_PIPES, clean, shortened
 from combee.clock import moment
-from combee.core.live.values import LiveBatch, LiveNode, LivePlaybook, Snapshot, Stage
+from combee.core.live.values import LiveBatch, LiveNode, LivePlaybook, Snapshot, Stage, current_batch
 from combee.core.playbook.retention import percent
 
 BAR, SHORT_BAR = 12, 6
@@ -71,7 +71,7 @@ def frame(
         newest = snapshot.playbooks[0]
         if narrow and newest.batch_size_reason:
             parts[-1].append(line(f"batch size {newest.batch_size}: {newest.batch_size_reason}", "dim"))
-    running = running_batch(snapshot.batches)
+    running = current_batch(snapshot.batches)
     if running is not None:
         parts.append(list(batch(running, room)))
     parts += [list(versions(snapshot.playbooks, room, narrow=narrow)), list(dead_letters(snapshot, room))]
@@ -127,7 +127,7 @@ def playbooks(snapshot: Snapshot, room: Room = ROOMS[0], *, narrow: bool = False
             percent(playbook.retention),
             f"{playbook.spend_tokens:,}",
             f"{playbook.spend_cost:,.2f}",
-            *(() if narrow else (Text(_short(playbook.batch_size_reason)),)),
+            *(() if narrow else (Text(shortened(playbook.batch_size_reason, LONG)),)),
         )
     hidden = snapshot.playbooks_total - len(snapshot.playbooks[: room.playbooks])
     if hidden > 0:
@@ -151,12 +151,6 @@ def window(playbook: LivePlaybook, bar: int = BAR) -> Text:
     return Text.assemble(
         ("█" * full, "cyan"), ("░" * (bar - full), "dim"), f" {playbook.waiting}/{playbook.batch_size}"
     )
-
-
-def running_batch(batches: Sequence[LiveBatch]) -> LiveBatch | None:
-    """Return the oldest batch in flight, the newest done one where none is."""
-    in_flight = [live for live in batches if live.version is None]
-    return in_flight[-1] if in_flight else next(iter(batches), None)
 
 
 def batch(running: LiveBatch, room: Room = ROOMS[0]) -> Iterator[RenderableType]:
@@ -219,7 +213,10 @@ def _node(node: LiveNode) -> Text:
     if node.state == "done":
         tokens = node.tokens_in + node.tokens_out
         row.append(f"  {node.status}, {node.operations} operations, {tokens:,} tokens below", style="dim")
-        row.append(f"  {_short(node.reason)}" if node.reason else "", style=SPOILT.get(node.status or "", ""))
+        row.append(
+            f"  {shortened(node.reason, LONG)}" if node.reason else "",
+            style=SPOILT.get(node.status or "", ""),
+        )
     else:
         row.append(f"  {'asking' if node.state == 'ready' else node.state}", style="dim")
     return row
@@ -255,9 +252,6 @@ def dead_letters(snapshot: Snapshot, room: Room = ROOMS[0]) -> Iterator[Renderab
     if snapshot.dead_letters_recent:
         yield Text("dead letters ('combee dlq list')", style="bold red")
     for letter in snapshot.dead_letters_recent[: room.letters]:
-        yield line(f"{moment(letter.at_ms)}  {letter.service}  {letter.origin}  {_short(letter.reason)}")
-
-
-def _short(text: str) -> str:
-    shown = clean(" ".join(text.split()))
-    return shown if len(shown) <= LONG else shown[: LONG - 1] + "…"
+        yield line(
+            f"{moment(letter.at_ms)}  {letter.service}  {letter.origin}  {shortened(letter.reason, LONG)}"
+        )

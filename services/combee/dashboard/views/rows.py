@@ -1,6 +1,6 @@
 """What the pages show, worked out from a live picture; pure, so that it is tested without a browser."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,12 +60,6 @@ def stage_rows(stages: Iterable[Stage]) -> list[Row]:
 def share_full(playbook: LivePlaybook) -> float:
     """Return how full a window is, 0 to 1."""
     return min(1.0, playbook.waiting / max(1, playbook.batch_size))
-
-
-def current_batch(batches: Sequence[LiveBatch]) -> LiveBatch | None:
-    """Return the oldest batch in flight; where none is, the newest."""
-    in_flight = [batch for batch in batches if batch.version is None]
-    return in_flight[-1] if in_flight else next(iter(batches), None)
 
 
 def headline(batch: LiveBatch) -> str:
