@@ -16,7 +16,7 @@ from rich.markdown import Markdown
 from rich.progress import Progress
 
 from combee.cli.console import COLUMNS, diagnostics, output, print_json, remark
-from combee.cli.options import AsJson
+from combee.cli.options import AsJson, BaseUrl
 from combee.cli.sim import parse
 from combee.local.preflight import SIMULATED, model_flag, require_answer, require_model
 from combee.ports import ConfigurationError, FatalError
@@ -53,7 +53,7 @@ def experiment(
     model: Annotated[
         str | None, typer.Option(help="a real model, such as openai/gpt-4.1-mini; else the stand-in")
     ] = None,
-    base_url: Annotated[str | None, typer.Option(help="any OpenAI-compatible server")] = None,
+    base_url: BaseUrl = None,
     simulated: Annotated[
         bool, typer.Option("--simulated", help="the stand-in, whatever model is configured")
     ] = False,

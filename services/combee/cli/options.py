@@ -122,4 +122,7 @@ FormOrNone = Annotated[
 Label = Annotated[
     str | None, typer.Option(help="the version that this label points at", autocompletion=label_names)
 ]
+Model = Annotated[str | None, typer.Option(help="such as openai/gpt-4.1-mini or ollama/llama3")]
+BaseUrl = Annotated[str | None, typer.Option(help="any OpenAI-compatible server")]
+Simulated = Annotated[bool, typer.Option("--simulated", help="use the stand-in model (a simulation)")]
 Version = Annotated[int | None, typer.Option(min=1, help="this version instead of the newest")]

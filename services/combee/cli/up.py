@@ -15,6 +15,7 @@ from rich.markup import escape
 
 from combee.cli.console import remark
 from combee.cli.log import open_log
+from combee.cli.options import BaseUrl, Model, Simulated
 from combee.compose import FRONTS, ROLES
 from combee.local.deployment import BATCH_FLAGS, Deployment
 from combee.local.extras import pip_install, without
@@ -35,11 +36,9 @@ def register(app: typer.Typer) -> None:
 
 def up(
     *,
-    simulated: Annotated[
-        bool, typer.Option("--simulated", help="use the stand-in model (a simulation)")
-    ] = False,
-    model: Annotated[str | None, typer.Option(help="such as openai/gpt-4.1-mini or ollama/llama3")] = None,
-    base_url: Annotated[str | None, typer.Option(help="any OpenAI-compatible server")] = None,
+    simulated: Simulated = False,
+    model: Model = None,
+    base_url: BaseUrl = None,
     bootstrap_servers: Annotated[str | None, typer.Option(help="Kafka brokers; empty: embedded")] = None,
     scan_workers: Annotated[int, typer.Option(min=1, help="processes of the scan service")] = 1,
     gateway: Annotated[

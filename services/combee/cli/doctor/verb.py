@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from combee.cli.console import FAILED, clean, output, print_json
-from combee.cli.options import AsJson, Servers
+from combee.cli.options import AsJson, BaseUrl, Model, Servers
 from combee.core.diagnosis import Check, failed
 from combee.core.redact import HIDDEN, redacted
 from combee.local.deployment import beside, deployment
@@ -31,8 +31,8 @@ def register(app: typer.Typer) -> None:
 def doctor(
     *,
     timeout: Annotated[float, typer.Option(min=0.1, help="seconds that each check may take")] = 10.0,
-    model: Annotated[str | None, typer.Option(help="such as openai/gpt-4.1-mini or ollama/llama3")] = None,
-    base_url: Annotated[str | None, typer.Option(help="any OpenAI-compatible server")] = None,
+    model: Model = None,
+    base_url: BaseUrl = None,
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from combee.cli.console import REJECTED, USAGE, clean, failure, remark
 from combee.cli.learn.run import LearnOptions, learn_items
-from combee.cli.options import as_format, checked_form, checked_name
+from combee.cli.options import BaseUrl, Model, Simulated, as_format, checked_form, checked_name
 from combee.cli.playbook.files import read_text, save, written
 from combee.core.formats.files import Format, natural_form
 from combee.core.formats.intake import Unknown, ignored_text
@@ -39,11 +39,9 @@ def learn(
     ],
     *,
     playbook: Annotated[str, typer.Option(help="name of the playbook", callback=checked_name)] = "default",
-    model: Annotated[str | None, typer.Option(help="such as openai/gpt-4.1-mini or ollama/llama3")] = None,
-    base_url: Annotated[str | None, typer.Option(help="any OpenAI-compatible server")] = None,
-    simulated: Annotated[
-        bool, typer.Option("--simulated", help="use the stand-in model (a simulation)")
-    ] = False,
+    model: Model = None,
+    base_url: BaseUrl = None,
+    simulated: Simulated = False,
     batch_size: Annotated[int | None, typer.Option(help="original reflections per batch")] = None,
     copies: Annotated[int | None, typer.Option(help="copies of each reflection (p)")] = None,
     method: Annotated[str | None, typer.Option(help="how to learn: ace, gepa or one installed")] = None,
@@ -68,24 +66,16 @@ def learn(
 ) -> None:
     """Learn from a file: publish what is new, wait until all of it is applied, print the playbook."""
     flag = model_flag(simulated=simulated, model=model, base_url=base_url)
-    settings = load_settings(
-        model=flag,
-        base_url=base_url,
-        batch_size=batch_size,
-        copies=copies,
-        method=method,
-        bootstrap_servers=bootstrap_servers,
-    )
+    chosen: dict[str, Any] = {
+        "model": flag,
+        "base_url": base_url,
+        "batch_size": batch_size,
+        "copies": copies,
+        "method": method,
+    }
+    settings = load_settings(**chosen, bootstrap_servers=bootstrap_servers)
     running = deployment(settings)
-    settings = beside(
-        running,
-        settings,
-        model=flag,
-        base_url=base_url,
-        batch_size=batch_size,
-        copies=copies,
-        method=method,
-    )
+    settings = beside(running, settings, **chosen)
     ours = start_workers or (running is None and settings.kafka.bootstrap_servers is None)
     theirs = {"--simulated": simulated, "--batch-size": batch_size, "--copies": copies}
     if running is None and not ours and any(theirs.values()):
