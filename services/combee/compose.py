@@ -161,8 +161,7 @@ def telemetry_of(role: str, settings: Settings, outage: Callable[[], str | None]
         SystemClock(),
         service=role,
         slot=worker.slot,
-        price_in=prices.price_in,
-        price_out=prices.price_out,
+        cost=prices.cost,
     )
     return ServedTelemetry(role, worker, worker.metrics_port, SystemClock(), metrics, outage=outage)
 

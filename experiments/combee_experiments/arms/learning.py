@@ -56,6 +56,7 @@ class Learnt:
             "updates": len(self.versions),
             "calls": usage.calls,
             "tokens_in": usage.tokens_in,
+            "cached_tokens": usage.cached_tokens,
             "tokens_out": usage.tokens_out,
             # Before they met what the playbook says already.
             "proposed": sum(len(update.result.operations) for update in self.updates),

@@ -16,6 +16,7 @@ from combee.core.playbook.spend import UNCAPPED, SpendPolicy
 from combee.ports import LanguageModel
 from combee.settings.model import ModelSettings
 from combee.sim.inprocess import SimulatedModel
+from combee.sim.prefix_cache import PrefixCache
 from combee.sim.server.latency import Latency
 from combee_experiments.arms.tails import SlowModel, run_virtual
 from combee_experiments.data.samples import Data
@@ -77,7 +78,7 @@ class Setup:
     async def open_model(self, seed: int) -> AsyncIterator[LanguageModel]:
         """Yield the model that answers at once (stand-in) or as fast as it can (a real one)."""
         if self.model is None:
-            yield SimulatedModel(seed=seed)
+            yield SimulatedModel(seed=seed, cache=PrefixCache())
             return
         from combee.backends import language_model  # noqa: PLC0415 - the SDK is slow to load
 

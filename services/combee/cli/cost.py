@@ -86,7 +86,7 @@ def cost_row(name: str, made: Iterable[Playbook]) -> dict[str, Any]:
         "batches": batches,
         "reflections": reflections,
         "model_calls": used.calls,
-        "tokens": {"in": used.tokens_in, "out": used.tokens_out},
+        "tokens": used.tokens(),
         "tokens_per_reflection": round(tokens / reflections, 1) if reflections else None,
         "model_seconds": round(used.seconds, 3),
         "cost": round(sum(day["cost"] for day in days.values()), 6),
@@ -96,7 +96,9 @@ def cost_row(name: str, made: Iterable[Playbook]) -> dict[str, Any]:
 
 def _print(rows: list[dict[str, Any]]) -> None:
     counts = ("batches", "reflections", "model_calls")
-    table = Table("playbook", *counts, "tokens in", "tokens out", "per reflection", "money", box=None)
+    table = Table(
+        "playbook", *counts, "tokens in", "of them cached", "tokens out", "per reflection", "money", box=None
+    )
     for row in rows:
         each = row["tokens_per_reflection"]
         table.add_row(

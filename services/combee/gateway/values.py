@@ -69,9 +69,10 @@ class Page(Value):
 
 
 class Tokens(Value):
-    """Tokens that the model read and wrote."""
+    """Tokens that the model read and wrote; ``cached``: of those read, from the server's prompt cache."""
 
     read: int
+    cached: int = 0
     written: int
 
 
@@ -210,7 +211,11 @@ def version_row(playbook: Playbook) -> VersionRow:
         entries=len(playbook.entries),
         changes=dict(Counter(change.kind for change in playbook.changes)),
         model_calls=playbook.usage.calls,
-        tokens=Tokens(read=playbook.usage.tokens_in, written=playbook.usage.tokens_out),
+        tokens=Tokens(
+            read=playbook.usage.tokens_in,
+            cached=playbook.usage.cached_tokens,
+            written=playbook.usage.tokens_out,
+        ),
         retention=batch.retention if batch else (),
         degraded=batch.degraded if batch else False,
         closed_at_ms=plan.closed_at_ms if plan else 0,

@@ -74,7 +74,7 @@ class Report:
             "conflicts": list(self.conflicts),
             "batches": self.batches,
             "model_calls": self.usage.calls,
-            "tokens": {"in": self.usage.tokens_in, "out": self.usage.tokens_out},
+            "tokens": self.usage.tokens(),
             "seconds": round(self.seconds, 3),
             "left_nothing": self.left_nothing,
         }

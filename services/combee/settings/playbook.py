@@ -25,6 +25,7 @@ class Price(BaseModel):
 
     price_in: float = Field(alias="in", ge=0, le=MOST_PRICE)
     price_out: float = Field(alias="out", ge=0, le=MOST_PRICE)
+    price_cached_in: float | None = Field(None, alias="cached_in", ge=0, le=MOST_PRICE)
 
 
 class SpendSettings(Group):
@@ -36,6 +37,12 @@ class SpendSettings(Group):
     )
     price_in: float | None = Field(
         None, ge=0, le=MOST_PRICE, description="a million tokens read by the model (money)"
+    )
+    price_cached_in: float | None = Field(
+        None,
+        ge=0,
+        le=MOST_PRICE,
+        description="a million tokens read from the server's prompt cache (money); unset: as `price_in`",
     )
     price_out: float | None = Field(
         None, ge=0, le=MOST_PRICE, description="a million tokens written by the model (money)"
@@ -49,7 +56,8 @@ class SpendSettings(Group):
     )
     prices: dict[str, Price] = Field(
         default_factory=dict,
-        description='the same per model, in `combee.toml`: `[prices."openai/gpt-4.1-mini"]` with `in` and `out`',
+        description='the same per model, in `combee.toml`: `[prices."openai/gpt-4.1-mini"]` with `in`, `out` and,'
+        " if it differs, `cached_in`",
     )
 
     def policy(self, model: str | None) -> SpendPolicy:
@@ -63,12 +71,17 @@ class SpendSettings(Group):
         listed = self.prices.get(model or "")
         price_in = self.price_in if self.price_in is not None else listed and listed.price_in
         price_out = self.price_out if self.price_out is not None else listed and listed.price_out
+        cached_in = self.price_cached_in
+        if cached_in is None and listed and self.price_in is None:
+            cached_in = listed.price_cached_in  # it belongs to the listed price of what is read
         if self.daily_cost is not None and (price_in is None or price_out is None):
             raise SettingsError(
                 f"COMBEE_DAILY_COST caps money, and {model or 'the model'} has no price: set COMBEE_PRICE_IN"
                 f' and COMBEE_PRICE_OUT (per million tokens), or [prices."{model}"] with in and out in {TOML_FILE}'
             )
-        return replace(self.caps(), price_in=price_in or 0.0, price_out=price_out or 0.0)
+        return replace(
+            self.caps(), price_in=price_in or 0.0, price_out=price_out or 0.0, price_cached_in=cached_in
+        )
 
     def caps(self) -> SpendPolicy:
         """Return the caps alone, for whoever spends nothing."""

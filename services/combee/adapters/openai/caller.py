@@ -156,6 +156,7 @@ class Caller:
             seconds=time.monotonic() - began_s,
             attempt=question.attempt,
             tokens_in=usage.tokens_in,
+            cached_tokens=usage.cached_tokens,
             tokens_out=usage.tokens_out,
         )
         self._on_call(call)

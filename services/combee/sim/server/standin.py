@@ -10,6 +10,7 @@ from typing import Any, Literal, Self, TextIO
 
 from combee.ports import Clock
 from combee.sim.chance import draw
+from combee.sim.prefix_cache import PrefixCache
 from combee.sim.roles.respond import Simulated, respond
 from combee.sim.server.faults import Fault, FaultRates, TimesSeen
 from combee.sim.server.latency import Latency
@@ -72,6 +73,9 @@ class Call:
     """One call as decided on arrival."""
 
     said: Simulated
+    request: Mapping[str, Any] = field(repr=False)
+    cached_tokens: int
+    """Of the tokens read, as a server with a prompt cache would count them."""
     fate: Outcome
     delay_s: float
     started_ms: int
@@ -89,7 +93,8 @@ class StandIn:
         self._down_until = clock.monotonic() + options.down_for_s
         self._calls: Counter[str] = Counter()
         self._outcomes: Counter[str] = Counter()
-        self._tokens_in = self._tokens_out = self._in_flight = self._most_in_flight = 0
+        self._cache = PrefixCache()
+        self._tokens_in = self._tokens_cached = self._tokens_out = self._in_flight = self._most_in_flight = 0
 
     def set_faults(self, rates: FaultRates, *, down_for_s: float = 0.0) -> None:
         """Replace all fault rates, and be down from now on for a while."""
@@ -105,6 +110,8 @@ class StandIn:
         self._most_in_flight = max(self._most_in_flight, self._in_flight)
         return Call(
             said=said,
+            request=body,
+            cached_tokens=min(self._cache.cached_tokens(body, self._clock.monotonic()), said.tokens_in),
             fate=self._fate(said, seen),
             delay_s=self.options.latency.seconds(chance),
             started_ms=self._clock.now_ms(),
@@ -121,16 +128,20 @@ class StandIn:
         """Count and log a call that has got its answer, or never will."""
         said = call.said
         tokens_out = said.tokens_out if outcome == "ok" else 0
+        if outcome == "ok":
+            self._cache.answered(call.request, self._clock.monotonic())
         self._in_flight -= 1
         self._calls[said.role] += 1
         self._outcomes[outcome] += 1
         self._tokens_in += said.tokens_in
+        self._tokens_cached += call.cached_tokens
         self._tokens_out += tokens_out
         self._log.write(
             start_ms=call.started_ms,
             end_ms=self._clock.now_ms(),
             role=said.role,
             tokens_in=said.tokens_in,
+            cached_tokens=call.cached_tokens,
             tokens_out=tokens_out,
             prompt_hash=said.prompt_hash,
             outcome=outcome,
@@ -144,6 +155,7 @@ class StandIn:
             "calls": dict(self._calls),
             "outcomes": dict(self._outcomes),
             "tokens_in": self._tokens_in,
+            "tokens_cached": self._tokens_cached,
             "tokens_out": self._tokens_out,
             "in_flight": self._in_flight,
             "most_in_flight": self._most_in_flight,
