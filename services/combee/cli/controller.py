@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from combee.cli.console import clean, output, print_json
-from combee.cli.log import open_log
-from combee.cli.options import AsJson, Name, Servers
+from combee.cli.shared.console import clean, output, print_json
+from combee.cli.shared.log import open_log
+from combee.cli.shared.options import AsJson, Name, Servers
 from combee.clock import moment
 from combee.core.sizing.plateau import EPOCH, PowerLaw, epoch_s, fitted
 from combee.history import newest_playbooks, whole

@@ -7,9 +7,9 @@ from typing import Any
 import typer
 from rich.table import Table
 
-from combee.cli.console import output, print_json, reading
-from combee.cli.log import open_log
-from combee.cli.options import AsJson, MaybeName, Servers
+from combee.cli.shared.console import output, print_json, reading
+from combee.cli.shared.log import open_log
+from combee.cli.shared.options import AsJson, MaybeName, Servers
 from combee.clock import moment
 from combee.core.playbook.spend import DAY_MS, SpendPolicy, pause, today
 from combee.history import partition_of

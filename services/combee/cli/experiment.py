@@ -15,8 +15,8 @@ import typer
 from rich.markdown import Markdown
 from rich.progress import Progress
 
-from combee.cli.console import COLUMNS, diagnostics, output, print_json, remark
-from combee.cli.options import AsJson, BaseUrl
+from combee.cli.shared.console import COLUMNS, diagnostics, output, print_json, remark
+from combee.cli.shared.options import AsJson, BaseUrl
 from combee.cli.sim import parse
 from combee.local.preflight import SIMULATED, model_flag, require_answer, require_model
 from combee.ports import ConfigurationError, FatalError

@@ -12,10 +12,10 @@ from typing import Annotated
 
 import typer
 
-from combee.cli.console import REJECTED, output, print_json, remark
-from combee.cli.log import open_log
-from combee.cli.options import AsJson, Servers, checked_name, playbook_names
 from combee.cli.playbook.files import STDIN, read_text
+from combee.cli.shared.console import REJECTED, output, print_json, remark
+from combee.cli.shared.log import open_log
+from combee.cli.shared.options import AsJson, Servers, checked_name, playbook_names
 from combee.core.formats.intake import Item, Sample, Unknown, ignored_text
 from combee.core.formats.items import outgoing, read_items
 from combee.ports import Log

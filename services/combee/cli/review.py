@@ -5,12 +5,12 @@ from typing import Annotated
 
 import typer
 
-from combee.cli.console import confirmed, output, print_json, remark
-from combee.cli.log import open_log
-from combee.cli.options import AsJson, Name, Patience, Ref, Servers, label_names
 from combee.cli.playbook.diff import as_document, compared, lines
 from combee.cli.playbook.labels import checked_label, promoted
 from combee.cli.playbook.lookup import labels, resolved, wanted
+from combee.cli.shared.console import confirmed, output, print_json, remark
+from combee.cli.shared.log import open_log
+from combee.cli.shared.options import AsJson, Name, Patience, Ref, Servers, label_names
 from combee.core.playbook.comparison import Comparison
 from combee.core.playbook.versions import empty
 from combee.settings.loading import Settings, load_settings

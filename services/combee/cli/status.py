@@ -6,10 +6,10 @@ from typing import Any
 import typer
 from rich.table import Table
 
-from combee.cli.console import output, print_json
 from combee.cli.cost import pause_lines, spend_row, spend_text
-from combee.cli.log import brokers, open_log
-from combee.cli.options import AsJson, Servers
+from combee.cli.shared.console import output, print_json
+from combee.cli.shared.log import brokers, open_log
+from combee.cli.shared.options import AsJson, Servers
 from combee.clock import SystemClock, moment
 from combee.core.playbook.retention import falling, is_falling, percent
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy

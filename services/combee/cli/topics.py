@@ -6,9 +6,9 @@ import typer
 from rich.table import Table
 
 from combee.backends import connection, create_topics, topic_problems
-from combee.cli.console import FAILED, output, print_json, remark
-from combee.cli.log import open_broker
-from combee.cli.options import AsJson, Servers
+from combee.cli.shared.console import FAILED, output, print_json, remark
+from combee.cli.shared.log import open_broker
+from combee.cli.shared.options import AsJson, Servers
 from combee.core.layout import wanted
 from combee.settings.loading import Settings, load_settings
 

@@ -13,9 +13,9 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from combee.cli.console import remark
-from combee.cli.log import open_log
-from combee.cli.options import BaseUrl, Model, Simulated
+from combee.cli.shared.console import remark
+from combee.cli.shared.log import open_log
+from combee.cli.shared.options import BaseUrl, Model, Simulated
 from combee.compose import FRONTS, ROLES
 from combee.local.deployment import BATCH_FLAGS, Deployment
 from combee.local.extras import pip_install, without

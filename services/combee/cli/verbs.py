@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
-from combee.cli.console import FAILED, USAGE, failure
+from combee.cli.shared.console import FAILED, USAGE, failure
 from combee.local import extras
 from combee_schemas.errors import CombeeError, ConfigurationError
 

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from combee.cli.console import clean, output, print_json, reading, shortened
-from combee.cli.log import open_log
-from combee.cli.options import AsJson, Servers, checked_name, playbook_names
+from combee.cli.shared.console import clean, output, print_json, reading, shortened
+from combee.cli.shared.log import open_log
+from combee.cli.shared.options import AsJson, Servers, checked_name, playbook_names
 from combee.clock import moment
 from combee.history import newest_playbooks
 from combee.inspection.lineage import Lineage, Source, lineage

@@ -8,12 +8,12 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from combee.cli.console import clean, output, print_json, reading
 from combee.cli.dlq import decide
 from combee.cli.dlq.decide import Reason, Service, checked_id
 from combee.cli.dlq.view import in_full, place_text, summary
-from combee.cli.log import open_log
-from combee.cli.options import AsJson, Servers
+from combee.cli.shared.console import clean, output, print_json, reading
+from combee.cli.shared.log import open_log
+from combee.cli.shared.options import AsJson, Servers
 from combee.clock import moment
 from combee.commands.dead_letters import Filters
 from combee.inspection import dead_letters

@@ -14,7 +14,7 @@ from combee import backends
 from combee.adapters.kafka import KafkaLog
 from combee.adapters.kafka.connection import Connection
 from combee.cli.doctor import probes
-from combee.cli.log import open_broker
+from combee.cli.shared.log import open_broker
 from combee.core.diagnosis import Check, failed, skipped
 from combee.core.diagnosis.cluster import NONE_YET
 from combee.core.diagnosis.surroundings import judge_disk, judge_settings, judge_workers, strangers

@@ -9,8 +9,8 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from combee.cli.console import FAILED, clean, output, print_json
-from combee.cli.options import AsJson, BaseUrl, Model, Servers
+from combee.cli.shared.console import FAILED, clean, output, print_json
+from combee.cli.shared.options import AsJson, BaseUrl, Model, Servers
 from combee.core.diagnosis import Check, failed
 from combee.core.redact import HIDDEN, redacted
 from combee.local.deployment import beside, deployment

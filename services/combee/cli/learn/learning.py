@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
-from combee.cli.sending import commands_on
+from combee.cli.shared.sending import commands_on
 from combee.core.formats.intake import Item, Sample, verdict
 from combee.core.formats.items import earlier_ids, learned_id, outgoing, own_id
 from combee.core.methods import ace

@@ -14,9 +14,9 @@ from rich.progress import Progress as ProgressBars
 
 from combee.adapters.kafka import KafkaAdmin
 from combee.backends import connection, language_model
-from combee.cli.console import remark
 from combee.cli.learn.learning import Learning
-from combee.cli.log import open_log
+from combee.cli.shared.console import remark
+from combee.cli.shared.log import open_log
 from combee.clock import SystemClock
 from combee.core.diagnosis import flow
 from combee.core.formats.intake import Item, Sample

@@ -9,10 +9,10 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from combee.cli.console import REJECTED, USAGE, clean, failure, remark
 from combee.cli.learn.run import LearnOptions, learn_items
-from combee.cli.options import BaseUrl, Model, Simulated, as_format, checked_form, checked_name
 from combee.cli.playbook.files import read_text, save, written
+from combee.cli.shared.console import REJECTED, USAGE, clean, failure, remark
+from combee.cli.shared.options import BaseUrl, Model, Simulated, as_format, checked_form, checked_name
 from combee.core.formats.files import Format, natural_form
 from combee.core.formats.intake import Unknown, ignored_text
 from combee.core.formats.items import read_items

@@ -8,10 +8,10 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from combee.cli.console import clean, output, print_json
-from combee.cli.log import open_log
-from combee.cli.options import AsJson, Name, Servers, refs
 from combee.cli.playbook.lookup import resolved, wanted
+from combee.cli.shared.console import clean, output, print_json
+from combee.cli.shared.log import open_log
+from combee.cli.shared.options import AsJson, Name, Servers, refs
 from combee.core.formats.text import split_lines
 from combee.core.playbook.comparison import Comparison, Counted, Reworded, compare
 from combee.core.playbook.versions import empty

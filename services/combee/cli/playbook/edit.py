@@ -9,12 +9,12 @@ from typing import Annotated
 
 import typer
 
-from combee.cli.console import output, print_json
-from combee.cli.options import AsJson, CommandId, Name, Patience, Servers
 from combee.cli.playbook.files import STDIN, read_text
 from combee.cli.playbook.lookup import wanted
 from combee.cli.playbook.view import diff_lines, tell_version
-from combee.cli.sending import carried_out
+from combee.cli.shared.console import output, print_json
+from combee.cli.shared.options import AsJson, CommandId, Name, Patience, Servers
+from combee.cli.shared.sending import carried_out
 from combee.commands.playbook import Commands, Decision
 from combee.core.formats.editing import editable, edited_version
 from combee.ports import FatalError, Log

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import typer
 
-from combee.cli.console import print_json, remark
+from combee.cli.shared.console import print_json, remark
 from combee.core.formats.files import Format, detect, ignored_in, read_playbook, write_playbook
 from combee.core.formats.intake import ignored_text
 from combee.ports import FatalError

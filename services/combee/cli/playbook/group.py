@@ -5,14 +5,14 @@ from typing import Annotated, Any
 
 import typer
 
-from combee.cli.console import output, print_json
-from combee.cli.log import open_log
-from combee.cli.options import AsJson, FormOrNone, Label, Name, Servers, Version, as_format
 from combee.cli.playbook import diff, edit, import_export, undo, watch
 from combee.cli.playbook import labels as label_verbs
 from combee.cli.playbook.files import written
 from combee.cli.playbook.lookup import chosen, labels, wanted
 from combee.cli.playbook.view import full_view, history_table, list_row, list_table, version_row
+from combee.cli.shared.console import output, print_json
+from combee.cli.shared.log import open_log
+from combee.cli.shared.options import AsJson, FormOrNone, Label, Name, Servers, Version, as_format
 from combee.core.playbook.retention import is_falling
 from combee.history import History, newest_playbooks
 from combee.settings.loading import Settings, load_settings

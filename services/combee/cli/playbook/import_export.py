@@ -6,8 +6,11 @@ from typing import Annotated
 
 import typer
 
-from combee.cli.console import print_json
-from combee.cli.options import (
+from combee.cli.playbook.files import deliver, load, stem
+from combee.cli.playbook.lookup import chosen
+from combee.cli.playbook.view import tell_version
+from combee.cli.shared.console import print_json
+from combee.cli.shared.options import (
     AsJson,
     CommandId,
     FormOrNone,
@@ -20,10 +23,7 @@ from combee.cli.options import (
     checked_form,
     checked_name,
 )
-from combee.cli.playbook.files import deliver, load, stem
-from combee.cli.playbook.lookup import chosen
-from combee.cli.playbook.view import tell_version
-from combee.cli.sending import carried_out
+from combee.cli.shared.sending import carried_out
 from combee.commands.playbook import Commands, Decision
 from combee.core.formats.files import natural_form
 from combee.ports import Log

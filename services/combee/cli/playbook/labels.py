@@ -7,11 +7,11 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from combee.cli.console import clean, output, print_json
-from combee.cli.log import open_log
-from combee.cli.options import AsJson, CommandId, MaybeName, Name, Patience, Ref, Servers, label_names
 from combee.cli.playbook.lookup import number
-from combee.cli.sending import Change, carried_out
+from combee.cli.shared.console import clean, output, print_json
+from combee.cli.shared.log import open_log
+from combee.cli.shared.options import AsJson, CommandId, MaybeName, Name, Patience, Ref, Servers, label_names
+from combee.cli.shared.sending import Change, carried_out
 from combee.clock import moment
 from combee.commands.playbook import Commands, Decision
 from combee.core.commands import label_fault

@@ -2,7 +2,7 @@
 
 import typer
 
-from combee.cli.log import open_log
+from combee.cli.shared.log import open_log
 from combee.core.commands import absence, is_deleted, no_version
 from combee.history import History, all_labels, newest_playbook, newest_snapshots
 from combee.ports import FatalError, Log

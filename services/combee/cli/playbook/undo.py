@@ -5,11 +5,11 @@ from typing import Annotated, Any
 
 import typer
 
-from combee.cli.console import confirmed, output, print_json, remark
-from combee.cli.options import AsJson, CommandId, Name, Patience, Ref, Servers
 from combee.cli.playbook.lookup import number
 from combee.cli.playbook.view import tell_version
-from combee.cli.sending import Change, carried_out
+from combee.cli.shared.console import confirmed, output, print_json, remark
+from combee.cli.shared.options import AsJson, CommandId, Name, Patience, Ref, Servers
+from combee.cli.shared.sending import Change, carried_out
 from combee.commands.playbook import Commands, Decision
 from combee.core.commands import is_deleted, no_version
 from combee.history import newest_snapshot

@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from combee.cli.console import clean, output, shortened
+from combee.cli.shared.console import clean, output, shortened
 from combee.clock import moment
 from combee.core.formats.render import section_order
 from combee.core.playbook import retention

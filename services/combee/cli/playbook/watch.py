@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from combee.cli.console import output, print_json, remark
-from combee.cli.log import open_log
-from combee.cli.options import Name, Servers
 from combee.cli.playbook.view import diff_lines, version_row, version_title
+from combee.cli.shared.console import output, print_json, remark
+from combee.cli.shared.log import open_log
+from combee.cli.shared.options import Name, Servers
 from combee.ports import FatalError, Log, TransientError
 from combee.settings.loading import Settings, load_settings
 from combee_schemas import topics

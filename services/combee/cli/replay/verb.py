@@ -13,10 +13,10 @@ import typer
 from rich.progress import Progress
 
 from combee.backends import connection, create_topics, opened
-from combee.cli.console import COLUMNS, FAILED, diagnostics, output, print_json
-from combee.cli.log import open_log
-from combee.cli.options import AsJson, Name, Servers
 from combee.cli.replay.replaying import Replay, Replayed
+from combee.cli.shared.console import COLUMNS, FAILED, diagnostics, output, print_json
+from combee.cli.shared.log import open_log
+from combee.cli.shared.options import AsJson, Name, Servers
 from combee.local.deployment import beside, deployment
 from combee.local.preflight import check, model_flag, stands_in
 from combee.local.stack import StackOptions, stack

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from combee.cli.console import WIDTH_OF_PIPES, clean, shortened
+from combee.cli.shared.console import WIDTH_OF_PIPES, clean, shortened
 from combee.clock import moment
 from combee.core.live.values import LiveBatch, LiveNode, LivePlaybook, Snapshot, Stage, current_batch
 from combee.core.playbook.retention import percent

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from combee.cli.log import open_log
 from combee.cli.playbook.lookup import labels
+from combee.cli.shared.log import open_log
 from combee.core.formats.files import FORMATS, Format, is_name, similar_name
 from combee.history import all_labels, newest_playbook, newest_playbooks
 from combee.local.stack_file import stack_is_running

@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
-from combee.cli.console import remark
-from combee.cli.log import open_log
 from combee.cli.playbook.lookup import missing
+from combee.cli.shared.console import remark
+from combee.cli.shared.log import open_log
 from combee.clock import SystemClock
 from combee.commands.log_store import LogStore
 from combee.commands.playbook import Commands, Decision, Effect
