@@ -83,12 +83,14 @@ async def _up(settings: Settings, fronts: tuple[str, ...], *, simulated: bool, s
     with tempfile.TemporaryDirectory(prefix="combee-up-", ignore_cleanup_errors=True) as folder:
         async with AsyncExitStack() as opened:
             # First of all: of a second one the first has the port, too.
-            tell_verbs = await opened.enter_async_context(sole_stack(settings, UP, Path(folder), tell=remark))
+            add_to_stack_file = await opened.enter_async_context(
+                sole_stack(settings, UP, Path(folder), tell=remark)
+            )
             await check(settings, simulated=simulated, gateway=bool(fronts))
             _, bootstrap = await opened.enter_async_context(
                 open_log(settings, restarted=lambda line: lines("broker", line))
             )
-            tell_verbs({"bootstrap_servers": bootstrap})
+            add_to_stack_file({"bootstrap_servers": bootstrap})
             options = StackOptions(
                 settings=settings,
                 bootstrap_servers=bootstrap,
@@ -111,7 +113,7 @@ async def _up(settings: Settings, fronts: tuple[str, ...], *, simulated: bool, s
                 for line in banner(deployment, served):
                     console.print(line, markup=False, soft_wrap=True)
                 lines.all()
-                tell_verbs(asdict(deployment) | {"http": served})
+                add_to_stack_file(asdict(deployment) | {"http": served})
                 await _first(stop, supervisor.failed())
 
 

@@ -124,13 +124,13 @@ def lines(origins: Lineage) -> Iterator[Text]:
         title = f"version {version.version} ({origin}, {moment(version.created_at_ms)}): {change.kind}"
         yield Text(clean(f"{title} {shortened(change.detail, LONG)}".rstrip()))
     for source in origins.sources[-SHOWN:]:
-        yield from _told(source)
+        yield from _source_lines(source)
     hidden = len(origins.sources) - SHOWN
     if hidden > 0:
         yield Text(f"\n{hidden} earlier reflections: --json lists them all", style="dim")
 
 
-def _told(source: Source) -> Iterator[Text]:
+def _source_lines(source: Source) -> Iterator[Text]:
     reflection, trace = source.reflection, source.trace
     batch = f" (batch {source.sequence})" if source.sequence else ""
     yield Text(clean(f"\nreflection {source.reflection_id}{batch}"), style="cyan")

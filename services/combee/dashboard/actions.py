@@ -57,8 +57,8 @@ class Actions:
                 ui.button(title, icon=icon, on_click=lambda _, chosen=opened: self._begin(chosen)).props(
                     "flat dense no-caps"
                 )
-        self._told = ui.label().classes("outcome").props("role=status")
-        self._told.set_visibility(False)
+        self._status = ui.label().classes("outcome").props("role=status")
+        self._status.set_visibility(False)
 
     # ---- export
 
@@ -134,8 +134,8 @@ class Actions:
                 "Kafka did not acknowledge it in time: see whether it has an effect before trying again"
             )
         else:
-            self._told.text = outcome
-            self._told.set_visibility(True)
+            self._status.text = outcome
+            self._status.set_visibility(True)
             form.close()
         form.wait(waits=False)
 

@@ -48,12 +48,12 @@ class _Browser:
         self._context = context
         self._name = name
         self._entry = entry
-        self._found = empty(name)
-        self._difference: Comparison = compare(self._found, self._found)
+        self._shown = empty(name)
+        self._difference: Comparison = compare(self._shown, self._shown)
         self._listed = EntryList()
         self._labels: dict[str, int] = {}
         self._facts = _Facts(context)
-        Actions(context, admin, lambda: self._found)
+        Actions(context, admin, lambda: self._shown)
         with ui.element("div").classes("slide"):
             back = ui.button(icon="chevron_left", on_click=lambda: self._step(-1))
             back.props('flat round dense aria-label="Version before"')
@@ -69,7 +69,7 @@ class _Browser:
             self._wanted.props("type=search clearable debounce=200 outlined dense").classes("w-64")
             self._only = ui.switch("Only what changed since the version before", on_change=self._list)
         self._jump = ui.element("nav").classes("jump").props('aria-label="Sections"')
-        self._told = ui.label().classes("quiet").props("role=status")
+        self._status = ui.label().classes("quiet").props("role=status")
         self._list_shown = Listing("Entries", on_evidence=self._evidence, on_open=self._link)
 
     @property
@@ -92,7 +92,7 @@ class _Browser:
         }
         if labels != self._labels:
             self._labels = labels
-            self._facts.show(self._found, labels)
+            self._facts.show(self._shown, labels)
 
     async def show(self, version: int) -> None:
         """Show a version."""
@@ -109,19 +109,21 @@ class _Browser:
             return
         if self.version != version:
             return  # moved on while this was read
-        self._found = exact or empty(self._name)
-        self._difference = compare(before or empty(self._name), self._found)
-        self._facts.show(self._found, self._labels)
+        self._shown = exact or empty(self._name)
+        self._difference = compare(before or empty(self._name), self._shown)
+        self._facts.show(self._shown, self._labels)
         self._list()
 
     def _list(self) -> None:
         """List what is wanted of the version."""
         text = self._wanted.value or ""
-        listed = entry_list(self._found, self._difference, text, only_changed=bool(self._only.value))
+        listed = entry_list(self._shown, self._difference, text, only_changed=bool(self._only.value))
         at = listed.at(self._entry)
         if at is not None:
             listed.rows[at] = listed.rows[at] | {"chosen": True}
-        self._told.text = _counted(listed, self._found, is_filtered=bool(text.split()), only=self._only.value)
+        self._status.text = _counted(
+            listed, self._shown, is_filtered=bool(text.split()), only=self._only.value
+        )
         self._list_shown.show(listed.rows)
         if list(listed.sections) != list(self._listed.sections):
             self._sections(listed)
@@ -147,7 +149,7 @@ class _Browser:
         self._list()
 
     async def _evidence(self, row: Row) -> None:
-        if entry := next((entry for entry in self._found.entries if entry.id == row["id"]), None):
+        if entry := next((entry for entry in self._shown.entries if entry.id == row["id"]), None):
             await open_evidence(self._context, self._name, entry)
 
     async def _moved(self) -> None:

@@ -34,7 +34,7 @@ class Changes:
         """The signal of the next change; take it *before* looking."""
         return self._event
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Wake everybody who waits."""
         self._event.set()
         self._event = asyncio.Event()
@@ -96,7 +96,7 @@ class Feed:
                     self._current.set()
                 for record in records or ():
                     self._take(record)
-                self.changed.tell()
+                self.changed.notify()
 
     def _take(self, record: Record) -> None:
         self._starts[record.partition] = record.offset + 1

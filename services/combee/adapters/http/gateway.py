@@ -50,7 +50,7 @@ class _Page(Value):
     playbooks: tuple[_Listed, ...]
 
 
-class _Told(Value):
+class _EventData(Value):
     """The data of any event."""
 
     name: str
@@ -170,7 +170,7 @@ class GatewayTransport:
     def _heard(self, name: str, event: Event) -> None:
         if event.id is not None:
             self._heard_last[name] = event.id
-        news = _read(_Told, event.data.encode())
+        news = _read(_EventData, event.data.encode())
         match event.kind:
             case "version" if news.playbook is not None:
                 self._take(name, news.playbook)

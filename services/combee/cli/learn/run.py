@@ -96,7 +96,7 @@ async def learn_items(
                         return f"waiting for answers to the samples: {model.trouble or chosen_model.model}"
                     return await _waited_for(admin, whom, bars.moved, workers)
 
-                watching = asyncio.create_task(_tell_waits(bars, look))
+                watching = asyncio.create_task(_show_waits(bars, look))
                 try:
                     report = await learning.run(
                         items, playbook, stall_s=options.stall_s, on_progress=bars.show
@@ -177,7 +177,7 @@ class _Bars:
             self._progress.update(bar, total=moved.total, completed=getattr(moved, stage))
 
 
-async def _tell_waits(bars: "_Bars", look: Callable[[], Awaitable[str]]) -> None:
+async def _show_waits(bars: "_Bars", look: Callable[[], Awaitable[str]]) -> None:
     """Say what the run waits for, whenever nothing has moved for a while; the same only once."""
     said = ""
     while True:

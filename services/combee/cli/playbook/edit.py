@@ -11,7 +11,7 @@ import typer
 
 from combee.cli.playbook.files import STDIN, read_text
 from combee.cli.playbook.lookup import wanted
-from combee.cli.playbook.view import diff_lines, tell_version
+from combee.cli.playbook.view import diff_lines, print_version
 from combee.cli.shared.console import output, print_json
 from combee.cli.shared.options import AsJson, CommandId, Name, Patience, Servers
 from combee.cli.shared.sending import carried_out
@@ -63,7 +63,7 @@ def edit(
         changes = [each.model_dump(mode="json") for each in made.changes] if change.changed else []
         print_json({"name": name, **counts, "diff": changes})
         return
-    tell_version(made, changed=change.changed)
+    print_version(made, changed=change.changed)
     for line in diff_lines(made) if change.changed else ():
         output().print(line, markup=False, soft_wrap=True)
 

@@ -29,9 +29,9 @@ def load(file: str, form: Format | None, *, name: str) -> tuple[Playbook, Format
     try:
         playbook, ignored = read_playbook(text, chosen, name=name), ignored_in(text, chosen)
     except ValueError as error:
-        raise FatalError(f"{_told(file)}: {error} (read as {chosen})") from error
+        raise FatalError(f"{_file_name(file)}: {error} (read as {chosen})") from error
     if ignored:
-        remark(f"{_told(file)}: {ignored_text(ignored)}")
+        remark(f"{_file_name(file)}: {ignored_text(ignored)}")
     return playbook, chosen
 
 
@@ -47,13 +47,13 @@ def read_text(file: str) -> str:
         raw = sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
         return raw.decode()
     except OSError as error:
-        raise FatalError(f"cannot read {_told(file)}: {error.strerror or error}") from error
+        raise FatalError(f"cannot read {_file_name(file)}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
-        raise FatalError(f"{_told(file)}: line {line}: not UTF-8; save the file as UTF-8") from error
+        raise FatalError(f"{_file_name(file)}: line {line}: not UTF-8; save the file as UTF-8") from error
 
 
-def _told(file: str) -> str:
+def _file_name(file: str) -> str:
     return "standard input" if file == STDIN else file
 
 

@@ -8,7 +8,7 @@ import typer
 
 from combee.cli.playbook.files import deliver, load, stem
 from combee.cli.playbook.lookup import chosen
-from combee.cli.playbook.view import tell_version
+from combee.cli.playbook.view import print_version
 from combee.cli.shared.console import print_json
 from combee.cli.shared.options import (
     AsJson,
@@ -77,7 +77,7 @@ def import_(
         counts = {"version": made.version, "entries": len(made.entries)}
         print_json({"name": name, **counts, "changed": change.changed, "format": read_as})
     else:
-        tell_version(made, changed=change.changed)
+        print_version(made, changed=change.changed)
 
 
 def convert(

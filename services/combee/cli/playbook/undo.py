@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from combee.cli.playbook.lookup import number
-from combee.cli.playbook.view import tell_version
+from combee.cli.playbook.view import print_version
 from combee.cli.shared.console import confirmed, output, print_json, remark
 from combee.cli.shared.options import AsJson, CommandId, Name, Patience, Ref, Servers
 from combee.cli.shared.sending import Change, carried_out
@@ -43,7 +43,7 @@ def rollback(
         return await commands.rollback(name, restored, command_id=command_id)
 
     change = asyncio.run(carried_out(name, decide, timeout_s=timeout, servers=bootstrap_servers))
-    _tell(change, {"restored": restored, "changed": change.changed}, as_json=as_json)
+    _print(change, {"restored": restored, "changed": change.changed}, as_json=as_json)
 
 
 async def _number(log: Log, name: str, ref: str) -> int:
@@ -73,7 +73,7 @@ def revoke(
     change = asyncio.run(carried_out(name, decide, timeout_s=timeout, servers=bootstrap_servers, hint=hint))
     made, serving = change.playbook, dict(change.decision.labels)
     more = {"revoked": list(made.revoked), "changed": change.changed, "labels": serving}
-    _tell(change, more, as_json=as_json)
+    _print(change, more, as_json=as_json)
     if fewer := _weakened(change.decision.current, made):
         remark(f"{fewer} entries rest on fewer reflections now")
     for label, version in serving.items():
@@ -123,9 +123,9 @@ async def _confirm(log: Log, current: Playbook, *, yes: bool) -> None:
         raise FatalError("nothing was deleted; --yes deletes without asking")
 
 
-def _tell(change: Change, more: dict[str, Any], *, as_json: bool) -> None:
+def _print(change: Change, more: dict[str, Any], *, as_json: bool) -> None:
     made = change.playbook
     if as_json:
         print_json({"name": made.name, "version": made.version, "entries": len(made.entries), **more})
     else:
-        tell_version(made, changed=change.changed)
+        print_version(made, changed=change.changed)

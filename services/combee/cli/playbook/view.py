@@ -138,7 +138,7 @@ def version_title(playbook: Playbook) -> str:
     )
 
 
-def tell_version(playbook: Playbook, *, changed: bool) -> None:
+def print_version(playbook: Playbook, *, changed: bool) -> None:
     """Say which version a command made, or that it changed nothing."""
     output().print(("" if changed else "unchanged: ") + version_title(playbook), markup=False, soft_wrap=True)
 

@@ -53,7 +53,7 @@ async def _watch(
             aclosing(new_versions(log, name)) as versions,
         ):
             async for playbook in versions:
-                _tell(playbook, as_json=as_json)
+                _print(playbook, as_json=as_json)
                 left = None if left is None else left - 1
                 if left == 0:
                     return
@@ -79,7 +79,7 @@ async def new_versions(log: Log, name: str) -> AsyncGenerator[Playbook, None]:
             await asyncio.sleep(RECONNECT_S)
 
 
-def _tell(playbook: Playbook, *, as_json: bool) -> None:
+def _print(playbook: Playbook, *, as_json: bool) -> None:
     if as_json:
         changes = [change.model_dump(mode="json") for change in playbook.changes]
         print_json({"name": playbook.name, **version_row(playbook), "diff": changes})

@@ -84,12 +84,12 @@ def replay(
             }
         )
     else:
-        output().print(_told(name, to, replayed), markup=False, soft_wrap=True)
+        output().print(_summary(name, to, replayed), markup=False, soft_wrap=True)
     if differs:
         raise typer.Exit(FAILED)
 
 
-def _told(name: str, to: str, replayed: Replayed) -> str:
+def _summary(name: str, to: str, replayed: Replayed) -> str:
     plans = f"other plans for batches {replayed.plans_differ}" if replayed.plans_differ else "identical plans"
     contents = (
         f"versions {replayed.contents_differ} say something else"
