@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from combee.cli.playbook.diff import as_document, compared, lines
-from combee.cli.playbook.labels import checked_label, promoted
-from combee.cli.playbook.lookup import labels, resolved, wanted
+from combee.cli.playbook.labels import checked_label, move_label
+from combee.cli.playbook.lookup import find_version, labels, resolve_version
 from combee.cli.shared.console import confirmed, output, print_json, remark
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, Name, Patience, Ref, Servers, label_names
@@ -44,7 +44,7 @@ def review(
     question = f"let {label} point at version {comparison.after}?"
     agreed = comparison.before != comparison.after and (yes or (not as_json and confirmed(question)))
     if agreed:
-        asyncio.run(promoted(name, label, str(comparison.after), None, timeout, bootstrap_servers))
+        asyncio.run(move_label(name, label, str(comparison.after), None, timeout, bootstrap_servers))
     if as_json:
         print_json({"label": label, "promoted": agreed, **as_document(comparison)})
     elif agreed:
@@ -55,6 +55,6 @@ def review(
 
 async def _compared(settings: Settings, name: str, label: str, ref: str) -> Comparison:
     async with open_log(settings) as (log, _):
-        newer = await resolved(log, name, ref)
+        newer = await resolve_version(log, name, ref)
         at = (await labels(log)).get(name, {}).get(label)
-        return await compared(log, await wanted(log, name, at) if at else empty(name), newer)
+        return await compared(log, await find_version(log, name, at) if at else empty(name), newer)

@@ -47,7 +47,10 @@ def page(context: Context) -> None:
             labels[pointer.playbook].append(f"{pointer.label} → {pointer.version}")
         told_labels = {name: ", ".join(those) for name, those in labels.items()}
         shown_rows, total = playbook_rows(
-            context.live.shared().playbooks, playbooks.everything(context), told_labels, wanted.value or ""
+            context.live.shared().playbooks,
+            playbooks.newest_by_name(context),
+            told_labels,
+            wanted.value or "",
         )
         status.text = (
             f"{len(shown_rows)} of {total:,} are shown: a name finds the others"

@@ -36,7 +36,7 @@ def page(context: Context, text: str = "") -> None:
 
     async def look() -> None:
         words = wanted.value or ""
-        stored = list(playbooks.everything(context).values())
+        stored = list(playbooks.newest_by_name(context).values())
         matches = await asyncio.to_thread(search, stored, words, MOST)
         if words != (wanted.value or ""):
             return  # more was typed meanwhile

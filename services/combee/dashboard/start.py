@@ -34,7 +34,7 @@ def page(context: Context) -> None:
 
     def show() -> None:
         now = context.live.shared()
-        wanted = figures(now, playbooks.everything(context).values())
+        wanted = figures(now, playbooks.newest_by_name(context).values())
         if wanted != shown:
             shown[:] = wanted
             tiles.clear()

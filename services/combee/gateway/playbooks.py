@@ -24,7 +24,7 @@ def newest(context: Context, name: str) -> Playbook | None:
     return playbook if playbook.version and not is_deleted(playbook) else None
 
 
-def everything(context: Context) -> dict[str, Playbook]:
+def newest_by_name(context: Context) -> dict[str, Playbook]:
     """Return the newest version of each, by name in order."""
     playbooks_by_name = {
         playbook.name: playbook
@@ -88,7 +88,7 @@ def counted(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
-async def wanted(
+async def find_version(
     context: Context, caller: Caller, name: str, version: int | None = None, label: str | None = None
 ) -> Playbook:
     """Return one version of a playbook, the newest by default.

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from combee.cli.learn.run import LearnOptions, learn_items
-from combee.cli.playbook.files import read_text, save, written
+from combee.cli.playbook.files import playbook_text, read_text, save
 from combee.cli.shared.console import REJECTED, USAGE, clean, failure, remark
 from combee.cli.shared.options import BaseUrl, Model, Simulated, as_format, checked_form, checked_name
 from combee.core.formats.files import Format, natural_form
@@ -139,7 +139,7 @@ def _counts(report: dict[str, object]) -> dict[str, int]:
 def _print(
     report: dict[str, object], playbook: Playbook, form: Format, out: Path | None, *, as_json: bool
 ) -> None:
-    text = written(playbook, form)
+    text = playbook_text(playbook, form)
     if out is not None:
         save(out, text)
     if as_json:

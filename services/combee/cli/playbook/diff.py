@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from combee.cli.playbook.lookup import resolved, wanted
+from combee.cli.playbook.lookup import find_version, resolve_version
 from combee.cli.shared.console import clean, output, print_json
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, Name, Servers, refs
@@ -51,8 +51,8 @@ def diff(
 
 async def _diff(settings: Settings, name: str, before: str | None, after: str | None) -> Comparison:
     async with open_log(settings) as (log, _):
-        newer = await resolved(log, name, after) if after else await wanted(log, name)
-        older = await resolved(log, name, before) if before else await _before(log, newer)
+        newer = await resolve_version(log, name, after) if after else await find_version(log, name)
+        older = await resolve_version(log, name, before) if before else await _before(log, newer)
         return await compared(log, older, newer)
 
 
@@ -63,7 +63,7 @@ async def compared(log: Log, older: Playbook, newer: Playbook) -> Comparison:
 
 
 async def _before(log: Log, newer: Playbook) -> Playbook:
-    return await wanted(log, newer.name, newer.version - 1) if newer.version > 1 else empty(newer.name)
+    return await find_version(log, newer.name, newer.version - 1) if newer.version > 1 else empty(newer.name)
 
 
 def as_document(comparison: Comparison) -> dict[str, Any]:

@@ -69,7 +69,7 @@ def stem(file: str) -> str:
 
 def deliver(playbook: Playbook, form: Format, out: Path | None, *, as_json: bool) -> None:
     """Write a playbook to ``out`` or standard output; as JSON, say what was written (or the text itself)."""
-    text = written(playbook, form)
+    text = playbook_text(playbook, form)
     if out is not None:
         save(out, text)
     if as_json:
@@ -81,7 +81,7 @@ def deliver(playbook: Playbook, form: Format, out: Path | None, *, as_json: bool
         typer.echo(text, nl=False)
 
 
-def written(playbook: Playbook, form: Format) -> str:
+def playbook_text(playbook: Playbook, form: Format) -> str:
     """Return a playbook as text.
 
     Raises

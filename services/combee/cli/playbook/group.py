@@ -7,8 +7,8 @@ import typer
 
 from combee.cli.playbook import diff, edit, import_export, undo, watch
 from combee.cli.playbook import labels as label_verbs
-from combee.cli.playbook.files import written
-from combee.cli.playbook.lookup import chosen, labels, wanted
+from combee.cli.playbook.files import playbook_text
+from combee.cli.playbook.lookup import find_version, labels, version_of_options
 from combee.cli.playbook.view import full_view, history_table, list_row, list_table, version_row
 from combee.cli.shared.console import output, print_json
 from combee.cli.shared.log import open_log
@@ -71,12 +71,12 @@ def show(
         else:
             output().print(history_table(rows))
         return
-    version_shown = asyncio.run(chosen(settings, name, version, label))
+    version_shown = asyncio.run(version_of_options(settings, name, version, label))
     if as_json:
         falling = is_falling(version_shown.retention_recent)
         print_json({**version_shown.model_dump(mode="json"), "retention_falling": falling})
     elif form is not None:
-        typer.echo(written(version_shown, as_format(form)), nl=False)
+        typer.echo(playbook_text(version_shown, as_format(form)), nl=False)
     else:
         output().print(full_view(version_shown))
 
@@ -85,7 +85,7 @@ async def _history(settings: Settings, name: str) -> list[dict[str, Any]]:
     async with open_log(settings) as (log, _):
         rows = [version_row(version) async for version in History(log).between(name, 0)]
         if not rows:
-            await wanted(log, name)
+            await find_version(log, name)
         return rows
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from combee.cli.playbook.files import deliver, load, stem
-from combee.cli.playbook.lookup import chosen
+from combee.cli.playbook.lookup import version_of_options
 from combee.cli.playbook.view import print_version
 from combee.cli.shared.console import print_json
 from combee.cli.shared.options import (
@@ -23,7 +23,7 @@ from combee.cli.shared.options import (
     checked_form,
     checked_name,
 )
-from combee.cli.shared.sending import carried_out
+from combee.cli.shared.sending import carry_out
 from combee.commands.playbook import Commands, Decision
 from combee.core.formats.files import natural_form
 from combee.ports import Log
@@ -49,7 +49,7 @@ def export(
 ) -> None:
     """Write one version, the newest by default, in one of the formats that others read."""
     settings = load_settings(bootstrap_servers=bootstrap_servers)
-    playbook = asyncio.run(chosen(settings, name, version, label))
+    playbook = asyncio.run(version_of_options(settings, name, version, label))
     deliver(playbook, as_format(form) if form else natural_form(playbook), out, as_json=as_json)
 
 
@@ -71,7 +71,7 @@ def import_(
     async def decide(_log: Log, commands: Commands) -> Decision:
         return await commands.import_(name, given, read_as, command_id=command_id)
 
-    change = asyncio.run(carried_out(name, decide, timeout_s=timeout, servers=bootstrap_servers))
+    change = asyncio.run(carry_out(name, decide, timeout_s=timeout, servers=bootstrap_servers))
     made = change.playbook
     if as_json:
         counts = {"version": made.version, "entries": len(made.entries)}

@@ -5,11 +5,11 @@ from typing import Annotated, Any
 
 import typer
 
-from combee.cli.playbook.lookup import number
+from combee.cli.playbook.lookup import version_number
 from combee.cli.playbook.view import print_version
 from combee.cli.shared.console import confirmed, output, print_json, remark
 from combee.cli.shared.options import AsJson, CommandId, Name, Patience, Ref, Servers
-from combee.cli.shared.sending import Change, carried_out
+from combee.cli.shared.sending import Change, carry_out
 from combee.commands.playbook import Commands, Decision
 from combee.core.commands import is_deleted, no_version
 from combee.history import newest_snapshot
@@ -42,7 +42,7 @@ def rollback(
         restored = await _number(log, name, version)
         return await commands.rollback(name, restored, command_id=command_id)
 
-    change = asyncio.run(carried_out(name, decide, timeout_s=timeout, servers=bootstrap_servers))
+    change = asyncio.run(carry_out(name, decide, timeout_s=timeout, servers=bootstrap_servers))
     _print(change, {"restored": restored, "changed": change.changed}, as_json=as_json)
 
 
@@ -51,7 +51,7 @@ async def _number(log: Log, name: str, ref: str) -> int:
     current = await newest_snapshot(log, name)
     if current and is_deleted(current) and not ref.isdigit():
         raise FatalError(no_version(current, ref))
-    version = await number(log, name, ref)
+    version = await version_number(log, name, ref)
     return (current.version if current else 0) if version is None else version
 
 
@@ -70,7 +70,7 @@ def revoke(
         return await commands.revoke(name, reflection_ids, command_id=command_id)
 
     hint = f": 'combee why ENTRY --playbook {name}' names those that an entry rests on"
-    change = asyncio.run(carried_out(name, decide, timeout_s=timeout, servers=bootstrap_servers, hint=hint))
+    change = asyncio.run(carry_out(name, decide, timeout_s=timeout, servers=bootstrap_servers, hint=hint))
     made, serving = change.playbook, dict(change.decision.labels)
     more = {"revoked": list(made.revoked), "changed": change.changed, "labels": serving}
     _print(change, more, as_json=as_json)
@@ -106,7 +106,7 @@ def delete(
             await _confirm(log, decision.current, yes=yes)
         return decision
 
-    change = asyncio.run(carried_out(name, decide, timeout_s=timeout, servers=bootstrap_servers))
+    change = asyncio.run(carry_out(name, decide, timeout_s=timeout, servers=bootstrap_servers))
     if as_json:
         print_json({"name": name, "version": change.version, "deleted": True})
         return

@@ -49,7 +49,7 @@ class Reading:
         playbooks.check_current(self._context)
         matching = (
             playbook
-            for name, playbook in playbooks.everything(self._context).items()
+            for name, playbook in playbooks.newest_by_name(self._context).items()
             if name.startswith(prefix) and name > (after or "") and caller.may_touch(name)
         )
         first = list(islice(matching, limit + 1))
@@ -68,12 +68,14 @@ class Reading:
         if_none_match: IfNoneMatch = None,
     ) -> Response:
         """Return one version of a playbook, the newest by default; with its ETag, only if it is another one."""
-        playbook = await playbooks.wanted(self._context, caller, name, version, label)
+        playbook = await playbooks.find_version(self._context, caller, name, version, label)
         etag = tag(playbook, form)
         headers = {"ETag": etag, "Cache-Control": "no-cache", "Combee-Version": str(playbook.version)}
         if matches(if_none_match, etag):
             return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
-        return Response(written(playbook, form), headers=headers, media_type=MEDIA_TYPES.get(form, JSON))
+        return Response(
+            playbook_text(playbook, form), headers=headers, media_type=MEDIA_TYPES.get(form, JSON)
+        )
 
     async def versions(
         self,
@@ -83,7 +85,7 @@ class Reading:
         limit: Annotated[int, Query(ge=1, le=MOST)] = FEW,
     ) -> Versions:
         """List the versions of a playbook, newest first."""
-        await playbooks.wanted(self._context, caller, name)
+        await playbooks.find_version(self._context, caller, name)
         places = sorted(await self._context.history.places(name), reverse=True)
         first = [place for place in places if before is None or place < before][: limit + 1]
         playbooks_found = [await self._context.history.exactly(name, number) for number in first[:limit]]
@@ -99,11 +101,11 @@ class Reading:
     ) -> Comparison:
         """Return what version ``to`` says otherwise than version ``from``, entry by entry."""
         before, after = [
-            await playbooks.wanted(self._context, caller, name, number) if number else empty(name)
+            await playbooks.find_version(self._context, caller, name, number) if number else empty(name)
             for number in (from_, to)
         ]
         if not from_ and not to:
-            await playbooks.wanted(self._context, caller, name)
+            await playbooks.find_version(self._context, caller, name)
         return compare(before, after)
 
 
@@ -119,7 +121,7 @@ def matches(if_none_match: str | None, etag: str) -> bool:
     return etag in given or "*" in given
 
 
-def written(playbook: Playbook, form: Format) -> str:
+def playbook_text(playbook: Playbook, form: Format) -> str:
     """Return a playbook as text.
 
     Raises
