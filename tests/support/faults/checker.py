@@ -235,8 +235,8 @@ async def _transactions(bootstrap_servers: str, prefix: str) -> list[str]:
                 for name in names
                 for number in reader.partitions_for_topic(name) or ()
             ]
-            ends_found = await reader.end_offsets(places)
-            ends.append({f"{tp.topic}[{tp.partition}]": at for tp, at in ends_found.items()})
+            offsets = await reader.end_offsets(places)
+            ends.append({f"{tp.topic}[{tp.partition}]": at for tp, at in offsets.items()})
         finally:
             await reader.stop()
     stable, written = ends

@@ -168,10 +168,7 @@ class Soak:
         elif kind == "long freeze":
             await freeze(run, role, LONG_S)
         else:
-            names = [
-                run.cluster.names(role_killed)[1]
-                for role_killed in (ROLES if kind == "kill all" else (role,))
-            ]
+            names = [run.cluster.names(victim)[1] for victim in (ROLES if kind == "kill all" else (role,))]
             await end_processes(run, names, signal.SIGTERM if kind == "SIGTERM" else signal.SIGKILL)
 
     async def _sample(self, run: Run, driver: Driver, until: float) -> None:

@@ -71,14 +71,14 @@ def show(
         else:
             output().print(history_table(rows))
         return
-    version_shown = asyncio.run(version_of_options(settings, name, version, label))
+    shown = asyncio.run(version_of_options(settings, name, version, label))
     if as_json:
-        falling = is_falling(version_shown.retention_recent)
-        print_json({**version_shown.model_dump(mode="json"), "retention_falling": falling})
+        falling = is_falling(shown.retention_recent)
+        print_json({**shown.model_dump(mode="json"), "retention_falling": falling})
     elif form is not None:
-        typer.echo(playbook_text(version_shown, as_format(form)), nl=False)
+        typer.echo(playbook_text(shown, as_format(form)), nl=False)
     else:
-        output().print(full_view(version_shown))
+        output().print(full_view(shown))
 
 
 async def _history(settings: Settings, name: str) -> list[dict[str, Any]]:

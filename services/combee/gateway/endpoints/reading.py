@@ -88,8 +88,8 @@ class Reading:
         await playbooks.find_version(self._context, caller, name)
         places = sorted(await self._context.history.places(name), reverse=True)
         first = [place for place in places if before is None or place < before][: limit + 1]
-        playbooks_found = [await self._context.history.exactly(name, number) for number in first[:limit]]
-        rows = tuple(version_row(playbook) for playbook in playbooks_found if playbook is not None)
+        versions = [await self._context.history.exactly(name, number) for number in first[:limit]]
+        rows = tuple(version_row(playbook) for playbook in versions if playbook is not None)
         return Versions(name=name, versions=rows, next=first[limit - 1] if len(first) > limit else None)
 
     async def difference(
