@@ -35,8 +35,8 @@ def cells(row: Row) -> tuple[str, ...]:
 def show(console: Console, name: str, rows: Sequence[Row]) -> None:
     """Print one benchmark's rows."""
     table = Table(*HEAD, title=f"{name} (simulated model)")
-    for one in rows:
-        table.add_row(*cells(one))
+    for row in rows:
+        table.add_row(*cells(row))
     console.print(table)
 
 
@@ -48,7 +48,7 @@ def write(name: str, rows: Sequence[Row], machine: Mapping[str, str]) -> None:
     results[name] = {
         "simulated": True,
         "machine": dict(machine),
-        "rows": [{**asdict(one), "met": one.met} for one in rows],
+        "rows": [{**asdict(row), "met": row.met} for row in rows],
     }
     FOLDER.mkdir(exist_ok=True)
     LATEST.write_text(json.dumps(results, indent=2, ensure_ascii=False) + "\n", "utf-8")
@@ -57,12 +57,14 @@ def write(name: str, rows: Sequence[Row], machine: Mapping[str, str]) -> None:
 
 def markdown(results: Results) -> str:
     """Return all results as one document."""
-    return "\n".join(_section(name, one) for name, one in results.items())
+    return "\n".join(_section(name, section) for name, section in results.items())
 
 
-def _section(name: str, found: Mapping[str, Any]) -> str:
-    rows = [Row(**{key: value for key, value in one.items() if key != "met"}) for one in found["rows"]]
+def _section(name: str, results: Mapping[str, Any]) -> str:
+    rows = [
+        Row(**{key: value for key, value in fields.items() if key != "met"}) for fields in results["rows"]
+    ]
     lines = [HEAD, tuple("---" for _ in HEAD), *map(cells, rows)]
     table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    machine = ", ".join(f"{key}: {value}" for key, value in found["machine"].items())
+    machine = ", ".join(f"{key}: {value}" for key, value in results["machine"].items())
     return f"**{name}** (simulated; {machine})\n\n{table}\n"

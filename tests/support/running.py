@@ -48,11 +48,11 @@ class Running:
         return _repeats(call for call in self.calls() if call["outcome"] == "ok")
 
     async def messages(self, topic: AnyTopic) -> list[Message]:
-        found: list[Message] = []
+        messages: list[Message] = []
         for number in range(await self.log.partitions(topic.name)):
             source = TopicPartition(topic=topic.name, partition=number)
-            found += [topic.read(record) async for record in self.log.read(source, 0)]
-        return found
+            messages += [topic.read(record) async for record in self.log.read(source, 0)]
+        return messages
 
 
 def _repeats(calls: Iterable[Mapping[str, Any]]) -> int:

@@ -2,6 +2,8 @@
 
 import gc
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 import structlog
@@ -15,8 +17,13 @@ settings.register_profile("unit", deadline=None, max_examples=30)
 settings.load_profile("unit")
 
 
-def hear(level: int) -> None:
+@contextmanager
+def hearing(level: int) -> Iterator[None]:
+    """Filter logs below a level for as long as a test runs: other lanes may run in the same process."""
+    before = structlog.get_config()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(level))
+    yield
+    structlog.configure(**before)
 
 
 def pytest_collection_finish() -> None:
@@ -27,15 +34,17 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(autouse=True)
-def warnings_only() -> None:
+def warnings_only() -> Iterator[None]:
     """Keep quiet: thousands of batches are made here, and every one says so."""
-    hear(logging.WARNING)
+    with hearing(logging.WARNING):
+        yield
 
 
 @pytest.fixture
-def every_level(warnings_only: None) -> None:  # noqa: ARG001 - what this one overrides
+def every_level(warnings_only: None) -> Iterator[None]:  # noqa: ARG001 - what this one overrides
     """Hear information, too."""
-    hear(logging.DEBUG)
+    with hearing(logging.DEBUG):
+        yield
 
 
 @pytest.fixture

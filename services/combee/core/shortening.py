@@ -31,8 +31,8 @@ def cut(text: str, most_bytes: int) -> str:
     half = max(0, most_bytes - ROOM) // 2
     head = _whole_words(raw[:half].decode(errors="ignore"))
     tail = _whole_words(raw[len(raw) - half :].decode(errors="ignore")[::-1])[::-1]
-    gone = len(raw) - len(head.encode()) - len(tail.encode())
-    return f"{head}\n[… {gone} bytes cut from the middle …]\n{tail}"
+    cut_bytes = len(raw) - len(head.encode()) - len(tail.encode())
+    return f"{head}\n[… {cut_bytes} bytes cut from the middle …]\n{tail}"
 
 
 def _whole_words(text: str) -> str:

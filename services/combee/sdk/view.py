@@ -132,8 +132,8 @@ def rendered(playbook: Playbook, form: Form | None) -> str:
         case "gepa":
             texts = {entry.section: entry.content for entry in playbook.entries}
             return json.dumps(texts, indent=2, ensure_ascii=False) + "\n"
-        case other:
-            raise ValueError(f"no format {other!r}: ace, md, json or gepa")
+        case unknown:
+            raise ValueError(f"no format {unknown!r}: ace, md, json or gepa")
 
 
 WORD = re.compile(r"\w+")
@@ -155,7 +155,7 @@ def best_entries(
     if k is None and budget_tokens is None:
         return tuple(entries)
     scores = relevance(entries, query) if query else dict.fromkeys((entry.id for entry in entries), 0.0)
-    ranked = sorted(entries, key=lambda one: (-scores[one.id], *_use(one)))
+    ranked = sorted(entries, key=lambda candidate: (-scores[candidate.id], *_use(candidate)))
     kept: set[str] = set()
     left = budget_tokens
     for entry in ranked[: len(ranked) if k is None else max(0, k)]:

@@ -227,7 +227,9 @@ class Closer:
         batch, tries = in_flight.batch, in_flight.emissions
         logger.error("batch_overdue", playbook=batch.plan.playbook, sequence=batch.plan.sequence, tries=tries)
         # What waits for an earlier batch may be complete: only the first in line is ever given up.
-        first = all(batch.plan.sequence <= other for other in state.manifests.in_flight[batch.plan.playbook])
+        first = all(
+            batch.plan.sequence <= sequence for sequence in state.manifests.in_flight[batch.plan.playbook]
+        )
         patient = not first or in_flight.answered_s < self._settings.batch_timeout_s
         if patient or tries <= self._settings.batch_retries:
             bodies = await self._read_bodies(state.number, [m.offset for m in batch.members])

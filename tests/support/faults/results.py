@@ -30,15 +30,15 @@ fault (of a signal: from the signal) to the next call, batch or version of whoev
 def table(outcomes: Iterable[Mapping[str, Any]]) -> str:
     """Return a row per fault, in the order in which they come."""
     rows: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
-    for one in outcomes:
-        rows[one["fault"]].append(one)
+    for run in outcomes:
+        rows[run["fault"]].append(run)
     return "\n".join([HEAD, *(_row(fault, runs) for fault, runs in rows.items())])
 
 
 def _row(fault: str, runs: Sequence[Mapping[str, Any]]) -> str:
     names = ("acknowledged", "lost", "double", "dead_lettered", "calls", "extra_calls")
-    sums = [sum(one[name] for one in runs) for name in names]
-    waits = [sorted(one[name] for one in runs if one[name] is not None) for name in ("ready_s", "recovery_s")]
+    sums = [sum(run[name] for run in runs) for name in names]
+    waits = [sorted(run[name] for run in runs if run[name] is not None) for name in ("ready_s", "recovery_s")]
     cells = [fault, len(runs), *sums, *map(_spread, waits)]
     return "| " + " | ".join(map(str, cells)) + " |"
 
@@ -57,8 +57,8 @@ def add(folder: Path, outcome: Mapping[str, Any]) -> None:
         fcntl.flock(file, fcntl.LOCK_EX)  # the suite may run in several processes
         file.seek(0)
         before = json.loads(file.read() or '{"outcomes": []}')["outcomes"]
-        kept = [one for one in before if (one["fault"], one["seed"]) != (outcome["fault"], outcome["seed"])]
-        found = sorted([*kept, outcome], key=lambda one: (one["fault"], one["seed"]))
+        kept = [run for run in before if (run["fault"], run["seed"]) != (outcome["fault"], outcome["seed"])]
+        outcomes = sorted([*kept, outcome], key=lambda run: (run["fault"], run["seed"]))
         machine = {
             "cpus": os.cpu_count(),
             "machine": platform.machine(),
@@ -66,8 +66,8 @@ def add(folder: Path, outcome: Mapping[str, Any]) -> None:
             "python": platform.python_version(),
         }
         file.truncate(0)
-        file.write(json.dumps({"simulated": True, "machine": machine, "outcomes": found}, indent=1) + "\n")
-        (folder / TABLE_FILE).write_text(_page(found, machine), "utf-8")
+        file.write(json.dumps({"simulated": True, "machine": machine, "outcomes": outcomes}, indent=1) + "\n")
+        (folder / TABLE_FILE).write_text(_page(outcomes, machine), "utf-8")
 
 
 def _page(outcomes: Sequence[Mapping[str, Any]], machine: Mapping[str, Any]) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from combee.cli.sending import commands_on
+from combee.cli.shared.sending import commands_on
 from combee.core.formats.editing import editable
 from combee.core.formats.files import write_playbook
 from combee_schemas import topics

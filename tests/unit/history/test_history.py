@@ -8,7 +8,7 @@ import pytest
 
 from combee import history
 from combee.adapters.memory import MemoryLog
-from combee.cli.playbook.lookup import wanted
+from combee.cli.playbook.lookup import find_version
 from combee.clock import SystemClock
 from combee.commands.log_store import LogStore
 from combee.core.playbook.versions import empty
@@ -79,7 +79,7 @@ async def by_reader_who_has_read_all(log: MemoryLog, number: int) -> Playbook | 
 
 async def by_command_line(log: MemoryLog, number: int) -> Playbook | None:
     try:
-        return await wanted(log, NAME, number)
+        return await find_version(log, NAME, number)
     except FatalError:
         return None
 

@@ -48,7 +48,10 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     # A part of the gateway's process: it is given what the endpoints are given.
     "dashboard": {*SERVICE, "clock", "commands", "gateway", "inspection"},
     # Agents load it: no settings and no worker, for those would bring structlog and other libraries.
-    "sdk": {"core", "history", "ports", "schemas", "adapters/kafka", "adapters/http", "adapters/memory"},
+    "sdk": {
+        *("clock", "core", "history", "ports", "schemas"),
+        *("adapters/kafka", "adapters/http", "adapters/memory"),
+    },
     "sim": {"core", "ports", "schemas"},
     # The composition: services from ports and settings, ports from settings, a process from both.
     "wiring": {*SERVICE, "control", "publish", "reflect", "scan", "shuffle"},

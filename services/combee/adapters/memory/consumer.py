@@ -41,8 +41,8 @@ class MemoryConsumer:
             async with asyncio.timeout(timeout_s):
                 while True:
                     changed = self._store.changed
-                    if found := self._fetch():
-                        return found
+                    if records := self._fetch():
+                        return records
                     await changed.wait()
         except TimeoutError:
             return ()
@@ -67,21 +67,21 @@ class MemoryConsumer:
         return committed
 
     def _fetch(self) -> list[Record]:
-        found: list[Record] = []
+        records: list[Record] = []
         for source in self._sources:
-            if source in self._paused or len(found) >= MAX_POLL_RECORDS:
+            if source in self._paused or len(records) >= MAX_POLL_RECORDS:
                 continue
             partition = self._store.partition(source)
             position = self._positions[source]
             for record in partition.records(position, partition.stable):
-                if len(found) >= MAX_POLL_RECORDS:
+                if len(records) >= MAX_POLL_RECORDS:
                     break
-                found.append(record)
+                records.append(record)
                 position = record.offset + 1
             else:
                 position = max(position, partition.stable)
             self._positions[source] = position
-        return found
+        return records
 
     async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         mine = {source: offset for source, offset in offsets.items() if source in self._starts}

@@ -51,7 +51,7 @@ class Partition:
     @property
     def stable(self) -> int:
         """The end as read-committed readers see it: they wait behind an open transaction."""
-        return min(one.begins[self] for one in self.open) if self.open else self.end
+        return min(transaction.begins[self] for transaction in self.open) if self.open else self.end
 
     def append(self, record: Record | None, pending: Pending | None) -> int:
         """Write one slot and return its offset."""
@@ -71,9 +71,9 @@ class Partition:
 
     def expire(self, before: int) -> None:
         """Forget everything below ``before``, as retention does."""
-        gone = max(0, min(before, self.stable) - self.first)
-        del self.slots[:gone]
-        self.first += gone
+        expired = max(0, min(before, self.stable) - self.first)
+        del self.slots[:expired]
+        self.first += expired
 
 
 class Store:

@@ -112,7 +112,11 @@ def listed_models(content: bytes) -> frozenset[str]:
     except (ValueError, RecursionError):
         return frozenset()
     listed = body.get("data") if isinstance(body, dict) else None
-    names = (one.get("id") for one in (listed if isinstance(listed, list) else ()) if isinstance(one, dict))
+    names = (
+        listing.get("id")
+        for listing in (listed if isinstance(listed, list) else ())
+        if isinstance(listing, dict)
+    )
     return frozenset(name for name in names if isinstance(name, str))
 
 

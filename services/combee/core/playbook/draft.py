@@ -83,11 +83,11 @@ class Draft:
         for entry_id in self._reworded:
             noted.add(entry_id)
             rivals = self._index.at_odds_with(entry_id)
-            others = [rival for rival in rivals if rival not in noted]
-            if others and len(rivals) <= MOST_IN_CONFLICT:
-                content = self.entries[others[0]].content
+            new_rivals = [rival for rival in rivals if rival not in noted]
+            if new_rivals and len(rivals) <= MOST_IN_CONFLICT:
+                content = self.entries[new_rivals[0]].content
                 self.note(
-                    "conflict", entry_id, f"in figures or a negation, with {', '.join(others)}: {content}"
+                    "conflict", entry_id, f"in figures or a negation, with {', '.join(new_rivals)}: {content}"
                 )
 
 
@@ -109,17 +109,17 @@ def rest_on(entry: Entry, evidence: Sequence[str], version: int) -> Entry:
     )
 
 
-def united(kept: Entry, others: Iterable[Entry]) -> Entry:
+def united(kept: Entry, twins: Iterable[Entry]) -> Entry:
     """Return ``kept`` with the counters and the evidence of others; evidence both have counts once."""
-    for other in others:
-        shared = len(set(kept.evidence) & set(other.evidence))
+    for twin in twins:
+        shared = len(set(kept.evidence) & set(twin.evidence))
         kept = kept.model_copy(
             update={
-                "helpful": kept.helpful + other.helpful,
-                "harmful": kept.harmful + other.harmful,
-                "evidence_count": kept.evidence_count + other.evidence_count - shared,
-                "evidence": union(kept.evidence, other.evidence),
-                "sources": union(other.sources, kept.sources)[-SOURCES_KEPT:],
+                "helpful": kept.helpful + twin.helpful,
+                "harmful": kept.harmful + twin.harmful,
+                "evidence_count": kept.evidence_count + twin.evidence_count - shared,
+                "evidence": union(kept.evidence, twin.evidence),
+                "sources": union(twin.sources, kept.sources)[-SOURCES_KEPT:],
             }
         )
     return kept
@@ -139,11 +139,11 @@ def drafted(
     Evidence from ``revoked`` never counts. Of several operations on one entry the one with the newest evidence wins.
     """
     draft = Draft.of(base)
-    gone = frozenset(revoked)
-    seen = [reflection for reflection in seen if reflection.reflection_id not in gone]
+    revoked_ids = frozenset(revoked)
+    seen = [reflection for reflection in seen if reflection.reflection_id not in revoked_ids]
     _count(draft, (reflection for reflection in seen if reflection.ok))
-    _note_echoes(draft, echoes, gone)
-    usable = list(_sound(draft, operations, gone))
+    _note_echoes(draft, echoes, revoked_ids)
+    usable = list(_sound(draft, operations, revoked_ids))
     offsets = {reflection.reflection_id: reflection.offset for reflection in seen}
     winners, losers = contest(usable, draft.entries, offsets)
     for loser in losers:
@@ -156,10 +156,12 @@ def drafted(
     return draft
 
 
-def _sound(draft: Draft, operations: Iterable[Operation], gone: frozenset[str]) -> Iterator[Operation]:
-    """Yield the operations that can be applied, without evidence that is ``gone``."""
+def _sound(draft: Draft, operations: Iterable[Operation], revoked_ids: frozenset[str]) -> Iterator[Operation]:
+    """Yield the operations that can be applied, without revoked evidence."""
     for operation in operations:
-        evidence = tuple(reflection_id for reflection_id in operation.evidence if reflection_id not in gone)
+        evidence = tuple(
+            reflection_id for reflection_id in operation.evidence if reflection_id not in revoked_ids
+        )
         if operation.evidence and not evidence:
             draft.note("dropped", "", f"{operation.kind}: all of its evidence is revoked")
         elif len(operation.entry_ids) < TARGETS[operation.kind]:
@@ -168,10 +170,10 @@ def _sound(draft: Draft, operations: Iterable[Operation], gone: frozenset[str]) 
             yield operation.model_copy(update={"evidence": evidence})
 
 
-def _note_echoes(draft: Draft, echoes: Iterable[Echo], gone: frozenset[str]) -> None:
+def _note_echoes(draft: Draft, echoes: Iterable[Echo], revoked_ids: frozenset[str]) -> None:
     by_entry: dict[str, set[str]] = {}
     for echo in echoes:
-        by_entry.setdefault(echo.entry_id, set()).update(set(echo.evidence) - gone)
+        by_entry.setdefault(echo.entry_id, set()).update(set(echo.evidence) - revoked_ids)
     for entry_id, evidence in by_entry.items():
         if evidence:
             draft.note("echo", entry_id, f"said again by {len(evidence)} reflections that were shown it")
