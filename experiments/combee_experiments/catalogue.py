@@ -38,6 +38,11 @@ _LISTED = (
         module="shuffling",
     ),
     Listed(
+        name="small",
+        about="batches of 4 to 8: the paper's two groups, one copy, or one call",
+        module="small",
+    ),
+    Listed(
         name="scale",
         about="one batch of 40 to 10,000: two fixed levels against the adaptive tree",
         module="scale",

@@ -6,6 +6,8 @@ from pydantic import Field
 
 from combee_schemas.base import Holds, Id, PlaybookName, Score, Sha256, Usage, Value
 
+SmallBatches = Literal["paper", "one-call"]
+"""What a batch gets whose groups would each hold all of it: the paper's tree, or one call."""
 CloseReason = Literal["size", "bytes", "wait", "span", "flush"]
 
 
@@ -30,6 +32,7 @@ class PlanSettings(Value):
     """Most bytes of reflections that one aggregator call may get."""
     aggregate_tokens: int | None = None
     """Most tokens of reflections or proposals that one aggregator call should read; None: the paper's shape."""
+    small_batches: SmallBatches = "paper"
     salt: str = ""
     """Goes into the seed of the shuffle; empty: the seed follows from the members alone."""
 

@@ -36,7 +36,8 @@ class Deployment:
         self.clock = ManualClock()
         self.log = MemoryLog(self.clock, partitions=partitions, scan_partitions=3)
         self.model = model or ScriptedModel()
-        self.settings = BatchSettings(**{"batch_size": 10, **batch})
+        # Small batches have a tree here: most tests are about trees, and small ones are quick.
+        self.settings = BatchSettings(**{"batch_size": 10, "small_batches": "paper", **batch})
         self.budget_tokens = budget_tokens
         self.spending = spending
         self.partitions = partitions

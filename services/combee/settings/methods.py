@@ -91,6 +91,7 @@ def plan_settings(settings: BatchSettings) -> PlanSettings:
         max_levels=settings.max_levels,
         group_bytes=settings.max_group_bytes,
         aggregate_tokens=settings.aggregate_tokens,
+        small_batches=settings.small_batches,
     )
 
 
@@ -102,6 +103,7 @@ def as_configured(plan: PlanSettings) -> dict[str, object]:
         "max_levels": plan.max_levels,
         "max_group_bytes": plan.group_bytes,
         "aggregate_tokens": plan.aggregate_tokens,
+        "small_batches": plan.small_batches,
     }
     # What version 1 did not record stays as it is configured.
     settings = {name: value for name, value in known.items() if value} if plan.templates else {}
