@@ -3,6 +3,7 @@
 from typing import Any
 
 from combee.ports import DrainingError
+from combee.sim.family.knowledge import NOTHING_KNOWN, Knowledge
 from combee.sim.roles.respond import MODEL, respond
 from combee_schemas.base import Usage
 from combee_schemas.model import Prompt, Reply, request_hash
@@ -26,8 +27,9 @@ def as_request(prompt: Prompt) -> dict[str, Any]:
 class SimulatedModel:
     """A `LanguageModel` that answers at once and never fails; everything it says is simulated."""
 
-    def __init__(self, *, seed: int = 0) -> None:
+    def __init__(self, *, seed: int = 0, knowledge: Knowledge = NOTHING_KNOWN) -> None:
         self.seed = seed
+        self._knowledge = knowledge
         self.calls = 0
         self._draining = False
 
@@ -38,7 +40,7 @@ class SimulatedModel:
             raise DrainingError("the simulated model takes no further call")
         self.calls += 1
         request = as_request(prompt)
-        said = respond(request, self.seed)
+        said = respond(request, self.seed, self._knowledge)
         usage = Usage(calls=1, tokens_in=said.tokens_in, tokens_out=said.tokens_out)
         return Reply(body=said.reply, usage=usage, request=request_hash((), request))
 
