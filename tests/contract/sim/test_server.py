@@ -15,8 +15,9 @@ from openai import AsyncOpenAI
 from combee.core.methods.ace import aggregate_prompt, answer_prompt, combine_prompt, reflect_prompt
 from combee.core.playbook.versions import empty
 from combee.ports import FatalError
+from combee.sim.family.knowledge import Knowledge, Row
 from combee.sim.inprocess import as_request
-from combee.sim.law.naive import family_traces
+from combee.sim.law.naive import family_traces, task_traces
 from combee.sim.roles.respond import respond
 from combee.sim.server.faults import parse_faults
 from combee.sim.server.latency import Latency
@@ -76,6 +77,18 @@ async def test_a_chat_request_gets_the_reply_of_its_role_and_says_that_it_is_sim
     assert body["choices"][0]["finish_reason"] == "stop"
     assert body["usage"]["prompt_tokens"] == said.tokens_in
     assert body["usage"]["completion_tokens"] == said.tokens_out
+
+
+async def test_a_server_that_has_the_data_knows_the_formula_behind_a_question() -> None:
+    row = Row(
+        question="What is 5 of ten?",
+        statement="Use formula Quick Ratio to answer the question. Formula: Quick Ratio = a / b, Explanation: none.",
+        target="0.5",
+    )
+    request = as_request(reflect_prompt(task_traces([(row.question, row.target)])[0], ()))
+    told = await ask(SimOptions(knowledge=Knowledge(rows=(row,))), request)
+    assert json.loads(content(told))["key_insight"].startswith("Quick Ratio: compute it with")
+    assert "Quick Ratio" not in content(await ask(SimOptions(), request))
 
 
 async def test_the_only_model_is_called_simulated() -> None:
