@@ -16,6 +16,7 @@ from combee.core.playbook.versions import empty
 from combee.ports import LanguageModel, PoisonError
 from combee.settings.batch import BatchSettings
 from combee.settings.model import ModelSettings
+from combee.sim.family.knowledge import Knowledge
 from combee.sim.family.lessons import key
 from combee.sim.inprocess import SimulatedModel
 from combee.sim.law.naive import run_naive
@@ -29,7 +30,7 @@ from combee_experiments.arms.tails import run_virtual
 from combee_experiments.data.generated import MOST, lessons, quantities
 from combee_experiments.data.generated import reflections as generated_reflections
 from combee_experiments.data.samples import PLAYBOOK, Data, family, load
-from combee_experiments.running.setup import Setup
+from combee_experiments.running.setup import Setup, data_digest
 from combee_experiments.scoring.lessons import lessons_of
 from combee_experiments.shuffling.experiment import by_topic
 from combee_schemas.base import Usage
@@ -255,6 +256,24 @@ def test_a_simulated_agent_is_right_where_the_playbook_holds_its_formula_s_lesso
         for one in run_virtual(reflect_all(SimulatedModel(knowledge=data.knowledge), book, data.train))
     ]
     assert tags == [(BulletTag(id="calc-00001", tag="helpful"),), (), ()]
+
+
+def test_an_experiment_s_stand_in_has_the_data_and_their_statements_are_part_of_a_cell_s_identity(
+    tmp_path: Path,
+) -> None:
+    data = formula_data(tmp_path)
+    setup = Setup(data=(DATA, data))
+    lessons_there = lessons_of(data).names
+    assert lessons_of(data).kept(one.key_insight for one in reflections(setup, data, 0)) == lessons_there
+
+    async def with_its_model() -> Sequence[Reflection]:
+        async with setup.open_model(0) as model:
+            return await reflect_all(model, empty(PLAYBOOK), data.train)
+
+    made = run_virtual(with_its_model())
+    assert lessons_of(data).kept(one.key_insight for one in made) == lessons_there
+    other = Knowledge(rows=tuple(replace(row, statement=row.statement + " ") for row in data.knowledge.rows))
+    assert data_digest(replace(data, knowledge=other)) != data_digest(data)
 
 
 def test_agents_are_shown_the_playbook_they_had() -> None:

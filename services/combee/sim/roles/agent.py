@@ -24,7 +24,7 @@ def answer(reading: Reading, knowledge: Knowledge) -> dict[str, Any]:
     if asked := read_question(question):
         return _computed(reading, asked)
     if row := knowledge.behind(question):
-        return _recalled(reading, question, row)
+        return _recalled(reading, row)
     return _reply(UNKNOWN_TASK, [], UNKNOWN)
 
 
@@ -39,14 +39,12 @@ def _computed(reading: Reading, asked: Asked) -> dict[str, Any]:
     return _reply(f"{source} says how the {asked.quantity} is reported.", ids, learned)
 
 
-def _recalled(reading: Reading, question: str, row: Row) -> dict[str, Any]:
+def _recalled(reading: Reading, row: Row) -> dict[str, Any]:
     """Return the row's answer, place by place where the lesson that it needs is there."""
     lessons = [key(lesson) for lesson in needed(row.statement, row.target)]
     if not lessons:
         return _reply(UNKNOWN_TASK, [], UNKNOWN)
-    # The question's own lines teach nothing.
-    asked = set(question.splitlines())
-    held = {key(line): "" for line in reading.lines if line not in asked}
+    held = {key(line): "" for line in reading.lines}
     held |= {key(entry.content): entry.id for entry in reversed(reading.entries)}
     places = zip(lessons, row.target.split(","), strict=True)
     answers = [right if lesson in held else UNKNOWN for lesson, right in places]
