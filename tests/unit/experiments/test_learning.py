@@ -246,6 +246,24 @@ def test_neither_agents_nor_the_reflector_are_shown_the_formula_and_its_lesson_i
     assert counted.known(data.exam, [made[0].key_insight]) == 1 / 3
 
 
+class InPercent(Listening):
+    """Gives every right figure as a percentage."""
+
+    async def ask(self, prompt: Prompt, *, priority: int = 0) -> Reply:
+        reply = await super().ask(prompt, priority=priority)
+        right = next(row.target for row in self._knowledge.rows if row.question in prompt.user)
+        return replace(reply, body={**reply.body, "final_answer": f"{right}%"})
+
+
+def test_the_feedback_on_an_answer_goes_by_the_protocol(tmp_path: Path) -> None:
+    data = formula_data(tmp_path)
+    model = InPercent(data)
+    reflected(model, data)
+    told = [prompt.user for prompt in model.prompts if prompt.reply_name == "reflection"]
+    assert len(told) == 3
+    assert all("The answer is wrong" in user for user in told)
+
+
 def test_a_simulated_agent_is_right_where_the_playbook_holds_its_formula_s_lesson(tmp_path: Path) -> None:
     data = formula_data(tmp_path)
     first, *_ = reflected(SimulatedModel(knowledge=data.knowledge), data)

@@ -147,11 +147,11 @@ async def test_a_formula_sample_is_answered_and_reflected_on_without_its_formula
     row = {
         "context": "Use formula Quick Ratio to answer the question. Formula: Quick Ratio = a / b, Explanation: none."
         ' Question: "What is 42 of ten?". Answer:',
-        "target": "4.20",
+        "target": "42.0",
     }
     sample = read_line(json.dumps(row), NAME)
     assert isinstance(sample, Sample)
-    model = ScriptedModel(lambda p: {"final_answer": "4.2"} if p.reply_name == "answer" else echo(p))
+    model = ScriptedModel(lambda p: {"final_answer": "42%"} if p.reply_name == "answer" else echo(p))
     async with Deployment(batch_size=1, model=model).running() as running:
         learning = Learning(running.log, ModelClient(running.model), running.clock, concurrency=1)
         await learning._answer(sample, empty(NAME))
@@ -161,7 +161,7 @@ async def test_a_formula_sample_is_answered_and_reflected_on_without_its_formula
     for prompt in asked:
         assert "What is 42 of ten? Your answer should be a plain floating point number" in prompt.user
         assert not [text for text in ("Quick", "Explanation", "a / b") if text in prompt.system + prompt.user]
-    assert "The answer is right." in asked[1].user
+    assert "The answer is wrong" in asked[1].user
 
 
 async def test_a_batch_in_flight_holds_the_next_one_back_and_the_next_one_sees_its_version() -> None:
