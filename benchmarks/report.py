@@ -56,13 +56,38 @@ def write(name: str, rows: Sequence[Row], machine: Mapping[str, str]) -> None:
 
 
 def markdown(results: Results) -> str:
-    """Return all results as one document."""
-    return "\n".join(_section(name, one) for name, one in results.items())
+    """Return all results as one document: what holds for all of them first."""
+    machines = [found["machine"] for found in results.values()]
+    shared = {
+        key: value for key, value in machines[0].items() if all(one.get(key) == value for one in machines)
+    }
+    head = f"Simulated; {_told(shared)}. Median (smallest–largest) of the runs.\n"
+    return "\n".join([head, *(_section(name, found, shared) for name, found in results.items())])
 
 
-def _section(name: str, found: Mapping[str, Any]) -> str:
+def _section(name: str, found: Mapping[str, Any], shared: Mapping[str, str]) -> str:
     rows = [Row(**{key: value for key, value in one.items() if key != "met"}) for one in found["rows"]]
-    lines = [HEAD, tuple("---" for _ in HEAD), *map(cells, rows)]
-    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    machine = ", ".join(f"{key}: {value}" for key, value in found["machine"].items())
-    return f"**{name}** (simulated; {machine})\n\n{table}\n"
+    own = {key: value for key, value in found["machine"].items() if key not in shared}
+    judged = any(row.bar is not None for row in rows)
+    runs = {row.runs for row in rows}
+    if len(runs) == 1:
+        own["runs"] = str(*runs)
+    head = ["figure", "median", *(["runs"] if len(runs) > 1 else []), *(["bar"] if judged else [])]
+    lines = [head, *(_line(cells(row), judged=judged, counted=len(runs) > 1) for row in rows)]
+    first, *others = [f"| {' | '.join(line)} |" for line in lines]
+    table = "\n".join([first, f"|{'---|' * len(head)}", *others])
+    return f"**{name}** ({_told(own)})\n\n{table}\n"
+
+
+def _line(shown: Sequence[str], *, judged: bool, counted: bool) -> list[str]:
+    figure, median, spread, runs, bar, verdict = shown
+    return [
+        figure,
+        f"{median} ({spread})",
+        *([runs] if counted else []),
+        *([f"{bar}: {verdict}" if bar else ""] if judged else []),
+    ]
+
+
+def _told(machine: Mapping[str, str]) -> str:
+    return ", ".join(f"{key}: {value}" for key, value in machine.items())
