@@ -61,32 +61,25 @@ def markdown(results: Results) -> str:
     shared = {
         key: value for key, value in machines[0].items() if all(one.get(key) == value for one in machines)
     }
-    head = f"Simulated; {_told(shared)}. Median (smallest–largest) of the runs.\n"
+    head = f"Simulated; {_told(shared)}. Median (smallest–largest) of the runs; one run has no range.\n"
     return "\n".join([head, *(_section(name, found, shared) for name, found in results.items())])
 
 
 def _section(name: str, found: Mapping[str, Any], shared: Mapping[str, str]) -> str:
     rows = [Row(**{key: value for key, value in one.items() if key != "met"}) for one in found["rows"]]
-    own = {key: value for key, value in found["machine"].items() if key not in shared}
+    told = {key: value for key, value in found["machine"].items() if key not in shared}
     judged = any(row.bar is not None for row in rows)
-    runs = {row.runs for row in rows}
-    if len(runs) == 1:
-        own["runs"] = str(*runs)
-    head = ["figure", "median", *(["runs"] if len(runs) > 1 else []), *(["bar"] if judged else [])]
-    lines = [head, *(_line(cells(row), judged=judged, counted=len(runs) > 1) for row in rows)]
-    first, *others = [f"| {' | '.join(line)} |" for line in lines]
-    table = "\n".join([first, f"|{'---|' * len(head)}", *others])
-    return f"**{name}** ({_told(own)})\n\n{table}\n"
-
-
-def _line(shown: Sequence[str], *, judged: bool, counted: bool) -> list[str]:
-    figure, median, spread, runs, bar, verdict = shown
-    return [
-        figure,
-        f"{median} ({spread})",
-        *([runs] if counted else []),
-        *([f"{bar}: {verdict}" if bar else ""] if judged else []),
-    ]
+    lines, before = [["figure", "median", "bar"]], ""
+    for row in rows:
+        _, median, spread, _, bar, verdict = cells(row)
+        group, _, rest = row.name.partition(": ")
+        figure = f"… {rest}" if rest and group == before else row.name
+        value = f"{median} ({spread})" if row.runs > 1 else median.rstrip()
+        lines.append([figure, value, f"{bar}: {verdict}" if bar else ""])
+        before = group
+    first, *others = [f"| {' | '.join(line if judged else line[:2])} |" for line in lines]
+    table = "\n".join([first, "|---|---|---|" if judged else "|---|---|", *others])
+    return f"**{name}** ({_told({**told, 'runs': str(max(row.runs for row in rows))})})\n\n{table}\n"
 
 
 def _told(machine: Mapping[str, str]) -> str:
