@@ -36,8 +36,7 @@ class SpendSettings(Group):
         100_000,
         ge=0,
         le=10**9,
-        description="most that one reflection's own calls count for, read and written each: its producer states"
-        " them (tokens)",
+        description="most that a reflection's stated usage counts for, read and written each (tokens)",
     )
     prices: dict[str, Price] = Field(
         default_factory=dict,
