@@ -77,9 +77,10 @@ def _section(name: str, found: Mapping[str, Any], shared: Mapping[str, str]) -> 
         value = f"{median} ({spread})" if row.runs > 1 else median.rstrip()
         lines.append([figure, value, f"{bar}: {verdict}" if bar else ""])
         before = group
-    first, *others = [f"| {' | '.join(line if judged else line[:2])} |" for line in lines]
-    table = "\n".join([first, "|---|---|---|" if judged else "|---|---|", *others])
-    return f"**{name}** ({_told({**told, 'runs': str(max(row.runs for row in rows))})})\n\n{table}\n"
+    first, *others = [f"| {' | '.join(line)} |" for line in lines]
+    table = [first, "|---|---|---|", *others] if judged else [f"- {line[0]}: {line[1]}" for line in lines[1:]]
+    head = _told({**told, "runs": str(max(row.runs for row in rows))})
+    return "\n".join([f"**{name}** ({head})", "", *table, ""])
 
 
 def _told(machine: Mapping[str, str]) -> str:
