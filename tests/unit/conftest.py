@@ -1,5 +1,6 @@
 """Fixtures of the unit lane."""
 
+import asyncio
 import gc
 import logging
 
@@ -9,6 +10,7 @@ from hypothesis import settings
 
 from combee.publish import publisher
 from combee.worker import loop
+from support.waiting import VirtualTimeLoop
 
 # A busy machine must not decide a test, and the lane has to stay short.
 settings.register_profile("unit", deadline=None, max_examples=30)
@@ -39,7 +41,13 @@ def every_level(warnings_only: None) -> None:  # noqa: ARG001 - what this one ov
 
 
 @pytest.fixture
-def quick_polls(monkeypatch: pytest.MonkeyPatch) -> None:
+def virtual_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let event loops pass over the time in which nothing happens."""
+    monkeypatch.setattr(asyncio.DefaultEventLoopPolicy, "_loop_factory", VirtualTimeLoop)
+
+
+@pytest.fixture
+def quick_polls(monkeypatch: pytest.MonkeyPatch, virtual_time: None) -> None:  # noqa: ARG001 - no wait, either
     """Let an idle loop commit at once: it does so once per poll, and tests wait for that."""
     monkeypatch.setattr(loop, "POLL_S", 0.005)
     monkeypatch.setattr(publisher, "POLL_S", 0.005)
