@@ -21,11 +21,23 @@ def hear(level: int) -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(level))
 
 
+def pytest_sessionstart() -> None:
+    """Look for no garbage while modules are imported: nearly all of that stays."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """Let the collector pass over what lives as long as the run, and come by less often: a tenth of the lane."""
+    gc.freeze()
+    gc.enable()
+    gc.set_threshold(50_000, 20, 20)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish() -> None:
+    """Look once for what the tests left open; pytest would look twice."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000, 20, 20)
 
 
 @pytest.fixture(autouse=True)
