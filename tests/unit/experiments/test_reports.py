@@ -32,6 +32,7 @@ def smaller(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(controller, "POLICY", policy)
     monkeypatch.setattr(controller_epoch, "POLICY", policy)
     monkeypatch.setattr(controller, "SIZES", (20,))
+    monkeypatch.setattr(controller, "AGENT_CALLS", 1)
     monkeypatch.setattr(asynchronous, "FLEETS", (20,))
     monkeypatch.setattr(asynchronous, "KINDS", ("fixed",))
     monkeypatch.setattr(shuffling, "COPIES", (2,))

@@ -99,6 +99,8 @@ class MemoryLog:
 def _advance(partitions: Sequence[Partition], positions: list[int]) -> list[Record]:
     found: list[Record] = []
     for number, partition in enumerate(partitions):
-        found += partition.records(positions[number], partition.stable)
-        positions[number] = max(positions[number], partition.stable)
+        stable = partition.stable
+        if positions[number] < stable:
+            found += partition.records(positions[number], stable)
+            positions[number] = stable
     return found
