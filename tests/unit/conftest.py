@@ -13,7 +13,7 @@ from combee.worker import loop
 from support.waiting import VirtualTimeLoop
 
 # A busy machine must not decide a test, and the lane has to stay short.
-settings.register_profile("unit", deadline=None, max_examples=30)
+settings.register_profile("unit", deadline=None, max_examples=20)
 settings.load_profile("unit")
 
 
