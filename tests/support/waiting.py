@@ -3,7 +3,11 @@
 import asyncio
 import selectors
 from collections.abc import Callable
-from typing import Any
+from concurrent.futures import Executor
+from typing import Any, TypeVar, TypeVarTuple
+
+Made = TypeVar("Made")
+Given = TypeVarTuple("Given")
 
 DEADLINE_S = 20.0
 LOOK_EVERY_S = 0.005
@@ -51,7 +55,9 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return super().time() + self._virtual.skipped_s
 
-    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
+    def run_in_executor(
+        self, executor: Executor | None, func: Callable[[*Given], Made], *args: *Given
+    ) -> asyncio.Future[Made]:
         future = super().run_in_executor(executor, func, *args)
         self._virtual.outside += 1
         future.add_done_callback(self._returned)
