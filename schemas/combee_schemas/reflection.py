@@ -55,6 +55,8 @@ class Reflection(Message):
     """What a method other than ``ace`` needs of the run (GEPA: Inputs, Generated Outputs, Feedback)."""
     bullet_tags: tuple[BulletTag, ...] = ()
     trace_id: str | None = None
+    task_excerpt: str = ""
+    """Of a reflection derived from a trace: what its run was asked, cut."""
     trace_digest: str = ""
     """Of a reflection derived from a trace: the trace's fingerprint; empty: unknown."""
     shown: Shown | None = None

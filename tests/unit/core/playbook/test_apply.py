@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from combee.core.playbook import versions
-from combee.core.playbook.draft import slug
+from combee.core.playbook.sections import slug
 from combee.core.playbook.entries import apply_operations, evictions, finish
 from combee.core.playbook.operations import MAX_OPERATIONS
 from combee.core.playbook.similarity import same_lesson
