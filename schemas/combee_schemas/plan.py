@@ -43,7 +43,9 @@ class PlanSettings(Value):
         """Leave out fields that came later, at their defaults: a manifest's hash is as its writer computed it."""
         body: dict[str, Any] = serialise(self)
         return {
-            name: value for name, value in body.items() if name not in LATER_FIELDS or value != LATER_FIELDS[name]
+            name: value
+            for name, value in body.items()
+            if name not in LATER_FIELDS or value != LATER_FIELDS[name]
         }
 
 

@@ -18,7 +18,9 @@ class BatchSettings(Group):
         "full", description="wording of prompts; for small models: additions only, with a worked example"
     )
     reflect_entry_tokens: int = Field(
-        2_000, ge=0, description="entries of the playbook that a reflector reads, nearest to the task first (tokens)"
+        2_000,
+        ge=0,
+        description="entries of the playbook that a reflector reads, nearest to the task first (tokens)",
     )
     reflect_trace_tokens: int = Field(
         32_000, ge=500, description="of a longer trace a reflector reads the beginning and the end (tokens)"

@@ -103,7 +103,10 @@ REFLECTION_SCHEMA: dict[str, Any] = {
             "type": "array",
             "items": {
                 "type": "object",
-                "properties": {"id": _STRING, "tag": {"type": "string", "enum": ["helpful", "harmful", "neutral"]}},
+                "properties": {
+                    "id": _STRING,
+                    "tag": {"type": "string", "enum": ["helpful", "harmful", "neutral"]},
+                },
                 "required": ["id", "tag"],
                 "additionalProperties": False,
             },

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-_OPENS = re.compile(r"\s*<(?P<name>[\w -]+) (?P<mark>[0-9a-f]{6,64})>\s*")
+_OPENS = re.compile(r"<(?P<name>[\w -]+) (?P<mark>[0-9a-f]{6,64})>\s*")
 _ITEM = re.compile(r"(?:item|record|reflection|proposal) #?(?P<n>\d{1,6})[.:]?\s*", re.IGNORECASE)
 _FIELD = re.compile(r"(?P<name>[A-Za-z][\w ]{0,40}):(?: (?P<text>.*))?")
 _LEARNED = frozenset({"playbook", "entries", "curr_param", "instruction"})
