@@ -8,13 +8,14 @@ from combee_schemas.playbook import ACE_SECTIONS
 
 MAX_SECTION_CHARS = 80
 SLUGS = dict(zip(ACE_SECTIONS, ("str", "calc", "code", "err", "prob", "ctx", "misc"), strict=True))
-_JOINTS = re.compile(r"[^\w]+|_+")
+_JOINTS = re.compile(r"[^\w+#]+|_+")
+"""What separates words; C, C++ and C# are three names."""
 
 
 @lru_cache(4_096)
 def section_key(name: str) -> str:
     """Return what two spellings of one section have in common: words without case, spacing and punctuation."""
-    words = _JOINTS.sub(" ", name.replace("&", " and ").casefold()).split()
+    words = _JOINTS.sub(" ", name.lstrip("# ").replace("&", " and ").casefold()).split()
     return " ".join(words) or name.casefold().strip()
 
 

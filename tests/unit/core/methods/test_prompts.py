@@ -327,7 +327,7 @@ ASKED = {
 STRICT_KEYWORDS = {"type", "properties", "required", "additionalProperties", "items", "enum", "description"}
 STRICT_TYPES = {"string", "number", "boolean", "integer", "object", "array"}
 MOST_PROPERTIES, MOST_LEVELS, MOST_ENUM_VALUES, MOST_NAME_CHARS = 5_000, 10, 1_000, 120_000
-"""https://platform.openai.com/docs/guides/structured-outputs#supported-schemas"""
+"""OpenAI's guide to structured outputs, section "supported schemas"."""
 
 
 def nodes(schema: Mapping[str, Any], level: int = 1) -> Iterator[tuple[int, Mapping[str, Any]]]:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from combee.core.playbook import versions
-from combee.core.playbook.sections import slug
+from combee.core.playbook.sections import same_section, section_key, slug
 from combee.core.playbook.entries import apply_operations, evictions, finish
 from combee.core.playbook.operations import MAX_OPERATIONS
 from combee.core.playbook.similarity import same_lesson
@@ -83,10 +83,16 @@ BASE = empty("p").model_copy(
 )
 
 
-def applied(*operations: Operation, seen_: tuple[Seen, ...] = (), revoked: tuple[str, ...] = ()) -> Playbook:
-    draft = apply_operations(BASE, operations, seen_, revoked=revoked)
-    sections, entries = finish(BASE, draft, PLENTY)
-    return BASE.model_copy(
+def applied(
+    *operations: Operation,
+    seen_: tuple[Seen, ...] = (),
+    revoked: tuple[str, ...] = (),
+    base: Playbook | None = None,
+) -> Playbook:
+    base = base or BASE
+    draft = apply_operations(base, operations, seen_, revoked=revoked)
+    sections, entries = finish(base, draft, PLENTY)
+    return base.model_copy(
         update={
             "entries": entries,
             "sections": sections,
@@ -189,6 +195,50 @@ def test_a_new_section_comes_after_the_known_ones() -> None:
     after = applied(new)
     assert after.sections == (*ACE_SECTIONS, "REFUND RULES")
     assert after.entries[-1].id == "rr-00008"
+
+
+def test_sections_keep_their_names_and_other_spellings_of_a_header_mean_the_same_section() -> None:
+    own = BASE.model_copy(update={"sections": ("general", "APIs TO USE")})
+    names = (
+        "GENERAL",
+        "apis_to_use",
+        "## General:",
+        "Refund rules",
+        "REFUND-RULES",
+        "formulas and calculations",
+    )
+    adds = [
+        op(ADD, f"{word} is the rule").model_copy(update={"section": name})
+        for word, name in zip(("red", "blue", "green", "black", "white", "brown"), names, strict=True)
+    ]
+    after = applied(*adds, base=own)
+    found = [entry.section for entry in after.entries[-6:]]
+    assert found == ["general", "APIs TO USE", "general", "Refund rules", "Refund rules", ACE_SECTIONS[1]]
+    assert {"general", "APIs TO USE", "Refund rules"} <= set(after.sections)
+    assert not {"GENERAL", "APIS TO USE", "REFUND-RULES"} & set(after.sections)
+
+
+@pytest.mark.parametrize(
+    ("name", "other", "same"),
+    [
+        ("general", "  GENERAL ", True),
+        ("STRATEGIES & INSIGHTS", "strategies_and_insights", True),
+        ("Problem-solving heuristics", "PROBLEM SOLVING HEURISTICS.", True),
+        ("Straße", "STRASSE", True),
+        ("API", "APIs", False),
+        ("§", "§§", False),
+        ("C", "C++", False),
+        ("", "OTHERS", False),
+    ],
+)
+def test_one_normal_form_decides_whether_two_headers_are_the_same(name: str, other: str, same: bool) -> None:
+    assert (section_key(name) == section_key(other)) is same
+    assert same_section(other, [name]) == (name if same else other)
+
+
+def test_of_two_headers_that_are_spelt_alike_each_keeps_its_own_entries() -> None:
+    assert same_section("general", ["General", "general"]) == "general"
+    assert same_section("GENERAL", ["General", "general"]) == "General"
 
 
 @pytest.mark.parametrize(
