@@ -1,7 +1,7 @@
 """Prompts as data: the unchanging part first; untrusted text as it is, between marks that it cannot hold.
 
-A fence is ``<name mark>`` … ``</name mark>``. Its mark is a hash, so whoever wrote the text does not know it, and code
-makes sure that the text does not hold it. The same text has the same mark: a replay is exact to the byte.
+A fence is ``<name mark>`` … ``</name mark>``. Its mark is a hash, so whoever wrote the text does not know it, and
+code makes sure that the text does not hold it. The same text has the same mark: a replay is exact to the byte.
 """
 
 import json
@@ -49,7 +49,7 @@ def as_fields(fields: Mapping[str, str]) -> Iterator[str]:
 
 
 def as_items(items: Iterable[Mapping[str, str]]) -> Iterator[str]:
-    """Yield the fields of each item below ``item 1``, ``item 2`` …"""
+    """Yield ``item 1`` and its fields, ``item 2`` and its fields, and so on."""
     for number, fields in enumerate(items, 1):
         yield f"item {number}"
         yield from as_fields(fields)

@@ -1,4 +1,4 @@
-"""How the stand-in reads data between marked fences, ``<name mark>`` … ``</name mark>``: as fields, items, whole texts."""
+"""How the stand-in reads data between marked fences (``<name mark>``): as items, as fields, or as one whole text."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -36,8 +36,7 @@ def _inside(rest: Iterator[str], opening: re.Match[str]) -> Iterator[str]:
 def _data(name: str, lines: Sequence[str]) -> Iterator[str | Mapping[str, Any]]:
     """Yield the items of a fence; a fence that holds neither fences nor fields is one whole text."""
     if any(map(_OPENS.fullmatch, lines)):
-        for part in unfenced(lines):
-            yield part
+        yield from unfenced(lines)
         return
     items = [fields for fields in _items(lines) if fields.keys() - {"n"}]
     if items:

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from combee.core.playbook import versions
-from combee.core.playbook.sections import same_section, section_key, slug
 from combee.core.playbook.entries import apply_operations, evictions, finish
 from combee.core.playbook.operations import MAX_OPERATIONS
+from combee.core.playbook.sections import same_section, section_key, slug
 from combee.core.playbook.similarity import same_lesson
 from combee.core.playbook.versions import empty
 from combee_schemas.base import Usage
@@ -231,7 +231,11 @@ def test_sections_keep_their_names_and_other_spellings_of_a_header_mean_the_same
         ("", "OTHERS", False),
     ],
 )
-def test_one_normal_form_decides_whether_two_headers_are_the_same(name: str, other: str, same: bool) -> None:
+def test_one_normal_form_decides_whether_two_headers_are_the_same(
+    name: str,
+    other: str,
+    same: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
     assert (section_key(name) == section_key(other)) is same
     assert same_section(other, [name]) == (name if same else other)
 
