@@ -123,6 +123,16 @@ async def test_a_manifest_says_whatever_shapes_prompts_and_tree() -> None:
     assert found.settings.model_copy(update=as_configured(settings)) == found.settings
 
 
+async def test_prompts_are_worded_as_the_manifest_says_and_name_the_budget_it_names() -> None:
+    found = await learned(*(outgoing(reflection(n)) for n in range(9)), prompts="small")
+    for prompt in found.model.prompts:
+        operation = prompt.reply_schema["properties"]["operations"]["items"]["properties"]
+        assert operation["type"]["enum"] == ["ADD"]
+        assert f"its budget is {found.budget_tokens}" in prompt.system
+    assert len({prompt.system for prompt in found.model.prompts}) == 1
+    assert not batch_of(ledger.latest(found.log)).degraded
+
+
 async def test_a_worker_with_other_templates_says_so_in_the_log_and_in_the_result(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
