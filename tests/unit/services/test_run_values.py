@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from combee.core.batching.plan import RUNS_BYTES, Base, outcomes, plan_batch, plan_hash
+from combee.core.batching.plan import RUNS_BYTES, Base, outcomes, plan_batch, plan_hash, same_plan
 from combee.core.formats.intake import read_line
 from combee.core.methods import ace
 from combee.core.methods.templates import templates_hash
@@ -154,6 +154,15 @@ def test_a_setting_that_came_later_changes_no_manifest_s_hash_at_its_default() -
     changed = later.plan.model_copy(update={"settings": PlanSettings(prompts="small", playbook_tokens=9)})
     assert plan_hash(later.model_copy(update={"plan": changed})) != plan_hash(later)
     assert PlanSettings.model_validate(changed.settings.model_dump()) == changed.settings
+
+
+def test_on_recorded_answers_a_batch_from_before_budgets_were_named_is_cut_as_it_was() -> None:
+    before = planned()
+    named = {"prompts": "small", "playbook_tokens": 9}
+    settings = before.plan.settings.model_copy(update=named)
+    made = before.model_copy(update={"plan": before.plan.model_copy(update={"settings": settings})})
+    assert same_plan(made, before, templates=False)
+    assert not same_plan(made, before, templates=True)
 
 
 def test_another_word_in_a_template_is_another_hash(monkeypatch: pytest.MonkeyPatch) -> None:
