@@ -6,6 +6,7 @@ import pytest
 
 from combee.adapters.openai.model import OpenAIModel
 from combee.core import identity
+from combee.core.methods.ace import EXAMPLE
 from combee.core.playbook.versions import empty
 from combee.core.prompt import entry_tokens, estimate_tokens
 from combee.ports import Outgoing, PoisonError, PromptTooLongError
@@ -225,6 +226,15 @@ async def test_a_reflection_carries_an_excerpt_of_its_task_for_the_curator() -> 
 async def test_small_models_get_their_own_reflector_s_prompt() -> None:
     deployment = await reflected(lambda _: GOOD, trace(1), prompts="small")
     assert "A good answer:" in deployment.model.prompts[0].system
+
+
+async def test_a_small_model_that_says_the_worked_example_back_has_learned_nothing() -> None:
+    parrot = {**GOOD, "key_insight": EXAMPLE.upper()}
+    deployment = await reflected(lambda _: parrot, trace(1), prompts="small")
+    assert reflections(deployment) == []
+    assert [letter.record_id for letter in dead_letters(deployment.log)] == ["t-1"]
+    deployment = await reflected(lambda _: parrot, trace(1))
+    assert len(reflections(deployment)) == 1
 
 
 REPLIES: Mapping[str, Mapping[str, Any]] = {

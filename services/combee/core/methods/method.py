@@ -75,7 +75,7 @@ class Method(Protocol):
 
 
 DEFAULTS = PlanSettings()
-SHAPED = frozenset({"reflect_prompt", "aggregate_prompt", "combine_prompt", "read"})
+SHAPED = frozenset({"reflect_prompt", "read_reflection", "aggregate_prompt", "combine_prompt", "read"})
 """What takes ``settings`` in a method that says ``TAKES_SETTINGS``."""
 
 
