@@ -11,7 +11,7 @@ from typing import Any
 from combee.core.formats.render import ace_entry, ace_id, ace_lines
 from combee.core.methods.method import DEFAULTS, Answer, Sources
 from combee.core.playbook import operations as ops
-from combee.core.prompt import DATA_WARNING, as_fields, as_items, cache_key, entry_tokens, fence
+from combee.core.prompt import FENCE_WARNING, as_fields, as_items, cache_key, entry_tokens, fence
 from combee_schemas.base import Holds, is_blank
 from combee_schemas.model import Prompt
 from combee_schemas.plan import PlanSettings, Prompts
@@ -28,6 +28,7 @@ MAX_FIELD_CHARS = 8_000
 MOST_TAGS = 20
 """Of one reflection's tags so many are told to the curator."""
 TAGS = frozenset({"helpful", "harmful", "neutral"})
+DATA_WARNING = FENCE_WARNING
 
 REFLECTION_SHAPE = """Answer with one JSON object: {"reasoning": "...", "error_identification": "...",
 "root_cause_analysis": "...", "correct_approach": "...", "key_insight": "...",

@@ -10,7 +10,7 @@ from typing import Any
 
 from combee.core.methods.method import Answer, Sources
 from combee.core.playbook.operations import union
-from combee.core.prompt import DATA_WARNING, as_items, cache_key, fence
+from combee.core.prompt import FENCE_WARNING, as_items, cache_key, fence
 from combee_schemas.base import Holds
 from combee_schemas.model import Prompt
 from combee_schemas.playbook import Entry, Playbook
@@ -35,7 +35,7 @@ current text and what was learned where it was used, and you write one new text.
 nothing below contradicts.
 Answer with the full new text between ``` fences, the first and the last on lines of their own. Nothing
 outside the fences is kept, and the text replaces the current one as a whole.
-{DATA_WARNING}
+{FENCE_WARNING}
 
 The current text:
 {CURR_PARAM}
