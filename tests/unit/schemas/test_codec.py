@@ -12,7 +12,7 @@ from combee_schemas.base import Message, Usage
 from combee_schemas.codec import VERSIONS_AHEAD, CodecError, decode, encode
 from combee_schemas.errors import NewerVersionError
 from combee_schemas.playbook import Playbook
-from combee_schemas.reflection import Reflection
+from combee_schemas.reflection import MAX_EXCERPT_CHARS, Reflection
 from combee_schemas.scan import Operation, OperationKind
 from support.examples import KINDS, Example, examples
 from support.hostile import NOT_A_FIELD, body, newer, payloads
@@ -91,6 +91,13 @@ def test_a_version_is_a_number_that_this_reader_knows(version: object) -> None:
 def test_scores_are_few_plain_numbers_with_short_names(score: dict[str, float]) -> None:
     with pytest.raises(CodecError, match="score"):
         decode(body(Reflection, reflection_id="r", playbook="p", score=score), Reflection)
+
+
+def test_an_excerpt_is_short() -> None:
+    whole = body(Reflection, reflection_id="r", playbook="p", task_excerpt="x" * MAX_EXCERPT_CHARS)
+    assert len(decode(whole, Reflection).task_excerpt) == MAX_EXCERPT_CHARS
+    with pytest.raises(CodecError, match="task_excerpt"):
+        decode(body(Reflection, reflection_id="r", playbook="p", task_excerpt="x" * 1_001), Reflection)
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
