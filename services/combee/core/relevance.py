@@ -2,7 +2,8 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from math import log
 
 from combee.core.playbook.wording import evened
@@ -47,22 +48,65 @@ def _use(entry: Entry) -> tuple[int, int, int, str]:
 
 def relevance(entries: Sequence[Entry], query: str) -> Mapping[str, float]:
     """Return per entry id how much it has to do with ``query``: BM25 over words, singular and plural alike."""
-    half = MAX_QUERY_CHARS // 2
-    wanted = set(_words(query if len(query) <= MAX_QUERY_CHARS else f"{query[:half]} {query[-half:]}"))
-    bags = {entry.id: Counter(_words(f"{entry.section} {entry.content}")) for entry in entries}
-    mean = sum(bag.total() for bag in bags.values()) / max(1, len(bags)) or 1.0
-    having = Counter(word for bag in bags.values() for word in wanted & bag.keys())
-    rarity = {word: log(1 + (len(bags) - n + 0.5) / (n + 0.5)) for word, n in having.items()}
-    return {
-        entry_id: sum(
-            rarity[word]
-            * bag[word]
-            * (SATURATION + 1)
-            / (bag[word] + SATURATION * (1 - LENGTH + LENGTH * bag.total() / mean))
+    return _Bags(entries).scores(query)
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What a prompt is about: one of its items."""
+
+    text: str
+    entry_ids: Collection[str] = ()
+    """Entries that it names; they are nearer to it than any other."""
+
+
+def nearest_entries(entries: Sequence[Entry], subjects: Sequence[Subject], k: int) -> tuple[Entry, ...]:
+    """Return the ``k`` entries that are nearest to any of the subjects, in their own order.
+
+    Each subject's nearest come first, then each one's second, and so on; of equal rank the higher score, then the id
+    decides. What has no word in common with a subject is not near it.
+    """
+    bags = _Bags(entries)
+    best: dict[str, tuple[int, float, str]] = {}
+    for subject in subjects:
+        scores = bags.scores(subject.text)
+        named = [entry.id for entry in entries if entry.id in subject.entry_ids]
+        near = sorted(
+            (entry_id for entry_id, score in scores.items() if score > 0 and entry_id not in named),
+            key=lambda entry_id, scores=scores: (-scores[entry_id], entry_id),  # type: ignore[misc]
+        )[:k]
+        ranks = [(0, entry_id) for entry_id in named] + list(enumerate(near, 1))
+        for rank, entry_id in ranks:
+            place = (rank, -scores[entry_id], entry_id)
+            best[entry_id] = min(place, best.get(entry_id, place))
+    kept = set(sorted(best, key=best.__getitem__)[:k])
+    return tuple(entry for entry in entries if entry.id in kept)
+
+
+class _Bags:
+    """Entries as bags of words, to be compared with one text after the other."""
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        self._bags = {entry.id: Counter(_words(f"{entry.section} {entry.content}")) for entry in entries}
+        self._totals = {entry_id: bag.total() for entry_id, bag in self._bags.items()}
+        self._mean = sum(self._totals.values()) / max(1, len(self._bags)) or 1.0
+        self._having = Counter(word for bag in self._bags.values() for word in bag)
+
+    def scores(self, query: str) -> Mapping[str, float]:
+        half = MAX_QUERY_CHARS // 2
+        wanted = set(_words(query if len(query) <= MAX_QUERY_CHARS else f"{query[:half]} {query[-half:]}"))
+        return {entry_id: self._score(entry_id, bag, wanted) for entry_id, bag in self._bags.items()}
+
+    def _score(self, entry_id: str, bag: Mapping[str, int], wanted: set[str]) -> float:
+        length = SATURATION * (1 - LENGTH + LENGTH * self._totals[entry_id] / self._mean)
+        return sum(
+            self._rarity(word) * bag[word] * (SATURATION + 1) / (bag[word] + length)
             for word in sorted(wanted & bag.keys())
         )
-        for entry_id, bag in bags.items()
-    }
+
+    def _rarity(self, word: str) -> float:
+        having = self._having[word]
+        return log(1 + (len(self._bags) - having + 0.5) / (having + 0.5))
 
 
 def _words(text: str) -> list[str]:

@@ -13,7 +13,7 @@ from combee.core.shortening import shorter_reflection
 from combee.ports import LanguageModel, PoisonError, PromptTooLongError
 from combee.scan.outcome import SKIPPED, SPLIT, audited, reasons, spent
 from combee_schemas.base import NOTHING_SPENT, Shown, Usage
-from combee_schemas.model import Reply
+from combee_schemas.model import Prompt, Reply
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import GroupMember, NodeResult, NodeStatus, Operation, Partial, Seen
@@ -33,6 +33,7 @@ class Combined:
     reason: str = ""
     usage: Usage = field(default_factory=Usage)
     requests: tuple[str, ...] = ()
+    scope: tuple[str, ...] = ()
 
 
 class Aggregator:
@@ -51,8 +52,9 @@ class Aggregator:
     async def group(self, base: Playbook, members: Sequence[GroupMember]) -> NodeResult:
         """Return a level-0 node's outcome; a reply that stays unusable is a failed outcome, not an error."""
         try:
-            reply = await self._asked(base, [member.reflection for member in members])
-            answer = self._read(base, reply, [(member.reflection.reflection_id,) for member in members])
+            prompt, reply = await self._asked(base, [member.reflection for member in members])
+            sources = [(member.reflection.reflection_id,) for member in members]
+            answer = self._read(_shown(base, prompt), reply, sources)
         except PromptTooLongError as error:
             if len(members) > 1:
                 left, right = _halves(members)
@@ -69,14 +71,19 @@ class Aggregator:
             echoes=echoes,
             usage=reply.usage,
             requests=_request_of(reply),
+            scope=prompt.entry_ids or (),
         )
         # An echo counts as survived: its lesson is in the playbook.
         return audited(result, 0, ops.rests(answer.operations) - answer.guessed)
 
-    async def _asked(self, base: Playbook, reflections: Sequence[Reflection]) -> Reply:
-        """Return the reply about a group; one reflection alone is cut, and the playbook beside it, until it fits."""
+    async def _asked(self, base: Playbook, reflections: Sequence[Reflection]) -> tuple[Prompt, Reply]:
+        """Return what was asked about a group, and the reply.
+
+        One reflection alone is cut, and the playbook beside it, until it fits.
+        """
+        prompt = self._method.aggregate_prompt(base, reflections)
         try:
-            return await self._model.ask(self._method.aggregate_prompt(base, reflections))
+            return prompt, await self._model.ask(prompt)
         except PromptTooLongError as error:
             if len(reflections) != 1:
                 raise
@@ -85,8 +92,9 @@ class Aggregator:
         entries = base.entries if self._method.HOLDS == "entries" else ()
         for reflection, left in shorter_reflection(reflections[0], entries):
             less = base.model_copy(update={"entries": left}) if entries else base
+            prompt = self._method.aggregate_prompt(less, [reflection])
             try:
-                return await self._model.ask(self._method.aggregate_prompt(less, [reflection]))
+                return prompt, await self._model.ask(prompt)
             except PromptTooLongError as error:
                 refusal = error
         raise refusal
@@ -103,6 +111,7 @@ class Aggregator:
             echoes=(*left.echoes, *right.echoes),
             usage=left.usage + right.usage + SPLIT,
             requests=(*left.requests, *right.requests),
+            scope=ops.union(left.scope, right.scope),
         )
 
     async def combine(self, base: Playbook, level: int, children: Sequence[Partial]) -> NodeResult:
@@ -131,13 +140,15 @@ class Aggregator:
             "carried": below.carried + own.carried,
             "usage": below.usage + own.usage,
             "requests": own.requests,
+            "scope": own.scope,
         }
         return audited(below.model_copy(update=combined), level, own.sure | echoed)
 
     async def _combine(self, base: Playbook, level: int, items: Sequence[Operation]) -> Combined:
         try:
-            reply = await self._model.ask(self._method.combine_prompt(base, items), priority=level)
-            answer = self._read(base, reply, [item.evidence for item in items])
+            prompt = self._method.combine_prompt(base, items)
+            reply = await self._model.ask(prompt, priority=level)
+            answer = self._read(_shown(base, prompt), reply, [item.evidence for item in items])
         except PromptTooLongError:
             if len(items) > 1:
                 left, right = _halves(items)
@@ -157,6 +168,7 @@ class Aggregator:
             carried=len(left_out),
             usage=reply.usage,
             requests=_request_of(reply),
+            scope=prompt.entry_ids or (),
         )
 
     def _both(self, base: Playbook, left: Combined, right: Combined) -> Combined:
@@ -170,6 +182,7 @@ class Aggregator:
             reason=reasons((left.reason, right.reason)),
             usage=left.usage + right.usage + SPLIT,
             requests=(*left.requests, *right.requests),
+            scope=ops.union(left.scope, right.scope),
         )
 
     def _read(self, base: Playbook, reply: Reply, sources: Sequence[tuple[str, ...]]) -> Answer:
@@ -179,6 +192,14 @@ class Aggregator:
             error.usage = reply.usage
             raise error
         return answer
+
+
+def _shown(base: Playbook, prompt: Prompt) -> Playbook:
+    """Return the playbook as a prompt shows it."""
+    if prompt.entry_ids is None:
+        return base
+    kept = frozenset(prompt.entry_ids)
+    return base.model_copy(update={"entries": tuple(entry for entry in base.entries if entry.id in kept)})
 
 
 def _request_of(reply: Reply) -> tuple[str, ...]:

@@ -94,7 +94,7 @@ def plan_settings(settings: BatchSettings, budget_tokens: int = 0) -> PlanSettin
     configured = configured_method(settings)
     return PlanSettings(
         method=settings.method,
-        templates=templates_hash(configured, settings.prompts),
+        templates=templates_hash(configured, settings.prompts, is_scoped=settings.scope > 0),
         holds=configured.HOLDS,
         copies=settings.copies,
         carry=settings.carry,
@@ -105,6 +105,7 @@ def plan_settings(settings: BatchSettings, budget_tokens: int = 0) -> PlanSettin
         small_batches=settings.small_batches,
         prompts=settings.prompts,
         playbook_tokens=budget_tokens,
+        scope=settings.scope,
     )
 
 
@@ -120,4 +121,5 @@ def as_configured(plan: PlanSettings) -> dict[str, object]:
     }
     # What version 1 did not record stays as it is configured.
     settings = {name: value for name, value in known.items() if value} if plan.templates else {}
-    return {"method": plan.method, "carry": plan.carry, "prompts": plan.prompts, **settings}
+    always = {"method": plan.method, "carry": plan.carry, "prompts": plan.prompts, "scope": plan.scope}
+    return {**always, **settings}

@@ -1,17 +1,19 @@
 """The ACE method: entries and operations (ACE: arXiv 2510.04618; the combine step is the paper's).
 
 A curator's prompt begins with what all calls of a batch share (schema, instructions, playbook, budget); what a
-group's call or a combine is to do, and its items, come last. So a server reads the long part once.
+group's call or a combine is to do, and its items, come last. So a server reads the long part once. A call that is
+scoped to some entries has them beside its items.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from combee.core.formats.render import ace_entry, ace_id, ace_lines
+from combee.core.formats.render import ace_entry, ace_id, ace_lines, section_order
 from combee.core.methods.method import DEFAULTS, Answer, Sources
 from combee.core.playbook import operations as ops
 from combee.core.prompt import FENCE_WARNING, as_fields, as_items, cache_key, entry_tokens, fence
+from combee.core.relevance import Subject, nearest_entries
 from combee_schemas.base import Holds, is_blank
 from combee_schemas.model import Prompt
 from combee_schemas.plan import PlanSettings, Prompts
@@ -88,6 +90,10 @@ Combine them into one list: merge those that overlap into one more specific entr
 says and what is vague, keep complementary ones apart, and prefer the more specific one where two conflict; if both
 are, the later one: they are in the order of their newest evidence, oldest first."""
 
+SCOPED = """The playbook's entries nearest to the items below; it has {others} others that are not shown. UPDATE,
+MERGE and REMOVE only entries that are shown."""
+SCOPED_SMALL = "The playbook's entries nearest to the items below; it has {others} others that are not shown."
+
 _STRING = {"type": "string"}
 REFLECTION_SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -148,16 +154,17 @@ def _operations_schema(kinds: Sequence[str], **more: Any) -> dict[str, Any]:
 OPERATIONS_SCHEMA = _operations_schema(
     ["ADD", "UPDATE", "MERGE", "REMOVE"], entry_ids={"type": "array", "items": _STRING}
 )
-WORDING: Mapping[Prompts, tuple[str, str, dict[str, Any]]] = {
-    "full": (REFLECT, CURATE, OPERATIONS_SCHEMA),
-    "small": (REFLECT_SMALL, CURATE_SMALL, _operations_schema(["ADD"])),
+WORDING: Mapping[Prompts, tuple[str, str, str, dict[str, Any]]] = {
+    "full": (REFLECT, CURATE, SCOPED, OPERATIONS_SCHEMA),
+    "small": (REFLECT_SMALL, CURATE_SMALL, SCOPED_SMALL, _operations_schema(["ADD"])),
 }
-"""What the reflector is told, what the curator is told, and what the curator answers."""
+"""What the reflector is told, what the curator is told, also before the entries nearest to its items, and what the
+curator answers."""
 
 
 def reflect_prompt(trace: Trace, shown: Sequence[Entry], /, *, settings: PlanSettings = DEFAULTS) -> Prompt:
     """Ask the reflector about one trace and the entries of the playbook that its agent had."""
-    instructions, _, _ = WORDING[settings.prompts]
+    instructions, *_ = WORDING[settings.prompts]
     fields = {"task", "trajectory", "answer", "feedback", "target"}
     run = {name: value for name, value in trace.model_dump(include=fields).items() if value}
     parts = [
@@ -210,9 +217,17 @@ def aggregate_prompt(
     base: Playbook, reflections: Sequence[Reflection], /, *, settings: PlanSettings = DEFAULTS
 ) -> Prompt:
     """Ask for operations that one group of reflections supports; items are numbered from 1."""
-    entries = {entry.id: entry for entry in base.entries}
+    shown = _shown(base, map(_reflected, reflections), settings.scope)
+    entries = {entry.id: entry for entry in shown.entries}
     items = as_items(dict(_told(reflection, entries)) for reflection in reflections)
-    return _curate(base, settings, f"{AGGREGATE}\n{fence('reflections', items)}")
+    return _curate(base, shown, settings, f"{AGGREGATE}\n{fence('reflections', items)}")
+
+
+def _reflected(reflection: Reflection) -> Subject:
+    """Return what a reflection is about; an entry that it found harmful is to be corrected or removed."""
+    said = (reflection.key_insight, reflection.correct_approach, reflection.task_excerpt)
+    texts = said if any(said) else reflection.side_info.values()
+    return Subject("\n".join(texts), [tag.id for tag in reflection.bullet_tags if tag.tag == "harmful"])
 
 
 def _told(reflection: Reflection, entries: Mapping[str, Entry]) -> Iterator[tuple[str, str]]:
@@ -231,9 +246,12 @@ def combine_prompt(
     base: Playbook, proposals: Sequence[Operation], /, *, settings: PlanSettings = DEFAULTS
 ) -> Prompt:
     """Ask to combine the children's operations; items are numbered from 1."""
-    entries = {entry.id: entry for entry in base.entries}
+    subjects = [Subject(operation.content, operation.entry_ids) for operation in proposals]
+    named = {entry_id for subject in subjects for entry_id in subject.entry_ids}
+    shown = _shown(base, subjects, max(settings.scope, len(named)) if settings.scope else 0)
+    entries = {entry.id: entry for entry in shown.entries}
     items = as_items(dict(_proposed(operation, entries)) for operation in proposals)
-    return _curate(base, settings, f"{COMBINE}\n{fence('proposals', items)}")
+    return _curate(base, shown, settings, f"{COMBINE}\n{fence('proposals', items)}")
 
 
 def _proposed(operation: Operation, entries: Mapping[str, Entry]) -> Iterator[tuple[str, str]]:
@@ -257,12 +275,17 @@ def _counted(entry: Entry) -> str:
 def read(
     base: Playbook, body: Mapping[str, Any], sources: Sources, /, *, settings: PlanSettings = DEFAULTS
 ) -> Answer:
-    """Read a curator's reply; see `combee.core.playbook.operations.read_operations`."""
-    del base
+    """Read a curator's reply; see `combee.core.playbook.operations.read_operations`.
+
+    ``base`` has the entries that the prompt showed: where those are not all, nothing is done to others.
+    """
     items = body.get("operations")
-    if settings.prompts == "full" or not isinstance(items, list):
+    if not isinstance(items, list):
         return ops.read_operations(body, sources)
-    kept = [item for item in items if _is_addition(item)]
+    kept = [item for item in items if settings.prompts == "full" or _is_addition(item)]
+    if settings.scope:
+        shown = {entry.id for entry in base.entries}
+        kept = [item for item in kept if _names_only(shown, item)]
     answer = ops.read_operations({**body, "operations": kept}, sources)
     return replace(answer, unusable=answer.unusable + len(items) - len(kept))
 
@@ -275,6 +298,14 @@ def _is_addition(item: object) -> bool:
     return str(item.get("type")).upper() == OperationKind.ADD and not is_example
 
 
+def _names_only(shown: set[str], item: object) -> bool:
+    """Return whether an operation touches no entry but these; an ADD names none."""
+    if not isinstance(item, dict) or str(item.get("type")).upper() == OperationKind.ADD:
+        return True
+    named = item.get("entry_ids")
+    return not isinstance(named, list) or shown.issuperset(map(str, named))
+
+
 def _is_example(text: str) -> bool:
     return ops.normalise(text) == ops.normalise(EXAMPLE)
 
@@ -285,17 +316,37 @@ def merge(base: Playbook, operations: Sequence[Operation]) -> tuple[Operation, .
     return ops.merge(operations)
 
 
-def _curate(base: Playbook, settings: PlanSettings, items: str) -> Prompt:
-    _, instructions, schema = WORDING[settings.prompts]
-    playbook = "\n".join(ace_lines(base, counters=False))
-    fenced = fence("playbook", [playbook], grows=True)
-    return Prompt(
-        system=f"{instructions}\n{fenced}\n{_standing(base, settings.playbook_tokens)}",
+def _shown(base: Playbook, subjects: Iterable[Subject], scope: int) -> Playbook:
+    """Return what a call reads of a playbook: all of it, or the entries nearest to its items and all headers."""
+    if not 0 < scope < len(base.entries):
+        return base
+    entries = nearest_entries(base.entries, list(subjects), scope)
+    return base.model_copy(
+        update={"entries": entries, "sections": section_order(base.sections, base.entries)}
+    )
+
+
+def _curate(base: Playbook, shown: Playbook, settings: PlanSettings, items: str) -> Prompt:
+    _, instructions, scoped, schema = WORDING[settings.prompts]
+    standing = _standing(base, settings.playbook_tokens)
+    playbook = "\n".join(ace_lines(shown, counters=False))
+    prompt = Prompt(
+        system=f"{instructions}\n{standing}",
         user=items,
         reply_name="operations",
         reply_schema=schema,
         optional=frozenset({"reasoning", "dropped"}),
-        cache_key=cache_key(instructions, playbook),
+    )
+    if shown is base:
+        fenced = fence("playbook", [playbook], grows=True)
+        key = cache_key(instructions, playbook)
+        return replace(prompt, system=f"{instructions}\n{fenced}\n{standing}", cache_key=key)
+    told = scoped.format(others=len(base.entries) - len(shown.entries))
+    return replace(
+        prompt,
+        user=f"{told}\n{fence('playbook', [playbook])}\n{items}",
+        cache_key=cache_key(instructions, ""),
+        entry_ids=tuple(entry.id for entry in shown.entries),
     )
 
 
