@@ -9,11 +9,15 @@ import typer
 
 from combee.local.supervisor import die_with_parent
 from combee.settings.loading import load_settings
+from combee.sim.law.rules import IN_FORCE, parse_law
+from combee.sim.modes import parse_modes
 from combee.sim.server.faults import parse_faults
 from combee.sim.server.latency import parse_latency
 from combee.sim.server.standin import SimOptions
 
 T = TypeVar("T")
+LAW_HELP = "what an overloaded call is charged for: in_steps, exact_text, without_playbook, lessons_only"
+MODE_HELP = "MODE or MODE=RATE, may be repeated: paraphrase, invented, correlated, contradictions"
 sim = typer.Typer(help="The stand-in model: a simulation for trying Combee without an API key.")
 
 
@@ -33,6 +37,8 @@ def serve(
     seed: Annotated[int, typer.Option(help="same seed, same answers")] = 0,
     latency: Annotated[str, typer.Option(help="seconds, or lognormal:MEDIAN,SIGMA")] = "0",
     fault: Annotated[list[str] | None, typer.Option(help="KIND=RATE, may be repeated")] = None,
+    law: Annotated[str, typer.Option(help=LAW_HELP)] = IN_FORCE,
+    mode: Annotated[list[str] | None, typer.Option(help=MODE_HELP)] = None,
     context_tokens: Annotated[
         int | None, typer.Option(min=1, help="refuse longer prompts, as a model with this window does")
     ] = None,
@@ -49,6 +55,8 @@ def serve(
         seed=seed,
         latency=parse(parse_latency, latency),
         faults=parse(parse_faults, fault or []),
+        law=parse(parse_law, law),
+        modes=parse(parse_modes, mode or []),
         context_tokens=context_tokens,
         call_log=call_log,
     )

@@ -13,6 +13,7 @@ from combee.sim.family.family import questions, read_question
 from combee.sim.family.quantities import QUANTITIES
 from combee.sim.inprocess import as_request
 from combee.sim.law.law import LAW, Law
+from combee.sim.modes import NO_MODES, Modes
 from combee.sim.roles.aggregator import aggregate, load
 from combee.sim.roles.reading import read
 from combee.sim.roles.respond import respond
@@ -56,9 +57,9 @@ def task_traces(rows: Sequence[tuple[str, str]]) -> tuple[Trace, ...]:
     return tuple(_trace(n, task, target) for n, (task, target) in enumerate(rows))
 
 
-def reflections_on(traces: Sequence[Trace], seed: int = 0) -> tuple[Reflection, ...]:
+def reflections_on(traces: Sequence[Trace], seed: int = 0, modes: Modes = NO_MODES) -> tuple[Reflection, ...]:
     """Return what the stand-in's reflector says about each run, through the real prompt."""
-    replies = (respond(as_request(reflect_prompt(trace, ())), seed).reply for trace in traces)
+    replies = (respond(as_request(reflect_prompt(trace, ())), seed, modes=modes).reply for trace in traces)
     return tuple(
         Reflection(reflection_id=trace.trace_id, playbook=PLAYBOOK, **reply)
         for trace, reply in zip(traces, replies, strict=True)

@@ -6,6 +6,8 @@ from typing import Any
 
 from combee.sim.family.insights import insight
 from combee.sim.family.lessons import key, subject
+from combee.sim.modes import NO_MODES, Modes
+from combee.sim.roles.failing import Failing
 from combee.sim.roles.reading import Reading
 
 _FAILED = re.compile(r"\b(wrong|incorrect|fail\w*|errors?|not (correct|right))\b", re.IGNORECASE)
@@ -13,12 +15,14 @@ _PASSED = re.compile(r"\b(right|correct|pass(ed)?|success\w*|solved)\b", re.IGNO
 _EXCERPT_CHARS = 240
 
 
-def reflect(reading: Reading) -> dict[str, Any]:
+def reflect(reading: Reading, seed: int = 0, modes: Modes = NO_MODES) -> dict[str, Any]:
     """Return the ACE reflector's fields for the one run in the prompt."""
     run = _run(reading)
     task, answer = str(run.get("task", "")), str(run.get("answer", ""))
     target = run.get("target")
     lesson = insight(task, answer, target if isinstance(target, str) else None, str(run.get("feedback", "")))
+    causes = (seed, task, answer, str(target))
+    lesson = Failing(modes, causes).reflected(lesson, seed)
     correct = _was_right(run)
     return {
         **_prose(run, lesson, correct=correct),

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from combee.core.prompt import estimate_tokens
+from combee.sim.law.law import LAW, Law
+from combee.sim.modes import NO_MODES, Modes
 from combee.sim.roles.agent import answer
 from combee.sim.roles.aggregator import aggregate, summarise, write
 from combee.sim.roles.reading import Reading, Role, read
@@ -26,7 +28,7 @@ class Simulated:
     tokens_out: int
 
 
-def respond(body: Mapping[str, Any], seed: int) -> Simulated:
+def respond(body: Mapping[str, Any], seed: int, *, law: Law = LAW, modes: Modes = NO_MODES) -> Simulated:
     """Answer a chat-completions request.
 
     Raises
@@ -35,7 +37,7 @@ def respond(body: Mapping[str, Any], seed: int) -> Simulated:
         If it has no messages with text.
     """
     reading = read(body)
-    reply = _play(reading, seed)
+    reply = _play(reading, seed, law, modes)
     free = reading.role == "writer"
     content = str(reply["text"]) if free else json.dumps(reply, ensure_ascii=False)
     return Simulated(
@@ -48,15 +50,15 @@ def respond(body: Mapping[str, Any], seed: int) -> Simulated:
     )
 
 
-def _play(reading: Reading, seed: int) -> dict[str, Any]:
+def _play(reading: Reading, seed: int, law: Law, modes: Modes) -> dict[str, Any]:
     match reading.role:
         case "aggregator":
-            return aggregate(reading, seed)
+            return aggregate(reading, seed, law, modes)
         case "reflector":
-            return reflect(reading)
+            return reflect(reading, seed, modes)
         case "agent":
             return answer(reading)
         case "summariser":
-            return summarise(reading, seed)
+            return summarise(reading, seed, law, modes)
         case "writer":
-            return write(reading, seed)
+            return write(reading, seed, law, modes)
