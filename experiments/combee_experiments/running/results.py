@@ -39,7 +39,8 @@ def circumstances(setup: Setup) -> str:
         return f"Model {setup.model_name}, real; wall times are real seconds. {seeds}. {ran}."
     return (
         f"**Simulated**: the stand-in model answers, no real model was asked. Times are virtual seconds: each model "
-        f"call takes {_pace(setup)}, {setup.concurrency} at once, and nothing is slept.{_failing(setup)} {seeds}. {ran}."
+        f"call takes {_pace(setup)}, {setup.concurrency} at once, and nothing is slept."
+        f"{_failing(setup)} {seeds}. {ran}."
     )
 
 

@@ -33,6 +33,7 @@ def group() -> None:
 
 @sim.command(epilog="Example: combee sim serve --port 8700 --latency lognormal:0.8,0.5 --fault 429=0.05")
 def serve(
+    *,
     port: Annotated[int, typer.Option(help="0 takes a free one")] = 0,
     seed: Annotated[int, typer.Option(help="same seed, same answers")] = 0,
     latency: Annotated[str, typer.Option(help="seconds, or lognormal:MEDIAN,SIGMA")] = "0",

@@ -1,4 +1,4 @@
-"""Modes: the ways in which the stand-in can be made to fail as real models do. All of it is simulated; off by default.
+"""Modes: the ways in which the stand-in can be made to fail as real models do; simulated, and off by default.
 
 A mode says how often; ``roles/failing.py`` does it.
 """

@@ -74,9 +74,7 @@ def _value(form: Form, first: float, second: float) -> float:
 
 @lru_cache(maxsize=20_000)
 def read_convention(text: str) -> Convention | None:
-    """Return the convention that a lesson's sentence states, wherever in ``text`` it stands, or a whole text in
-    another wording.
-    """
+    """Return the convention that a text states: in one of its sentences, or as a whole in another wording."""
     # The cheap tests first: playbooks of a real model hold thousands of other sentences.
     if "computed as" not in text.casefold() and "computed as" not in (text := plain(text)):
         return None

@@ -75,7 +75,7 @@ def _of_formula(task: str, answer: str, target: str) -> str | None:
 
 
 def shape_of(formula: str) -> str:
-    """Return how a value is given: by the formula, not by a target, as 0.2 may be a fraction or a fifth of a per cent."""
+    """Return how a formula's value is given; a target does not say it: 0.2 is a fraction or a fifth of a per cent."""
     return PERCENT if _TIMES_HUNDRED.search(formula) else PLAIN
 
 

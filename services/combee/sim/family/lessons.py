@@ -41,7 +41,7 @@ class ShownEntry:
 
 @lru_cache(maxsize=20_000)
 def key(text: str) -> str:
-    """Return what makes a text this lesson and no other: not case, spacing, punctuation, wording, nor words around."""
+    """Return what makes a text this lesson and no other: not case, spacing, punctuation or wording."""
     convention = read_convention(text)
     said = convention.sentence() if convention else plain(text)
     return " ".join(_IGNORED.sub(" ", said).casefold().split())

@@ -89,8 +89,7 @@ class Kind:
     def write(self, template: Template, fields: Mapping[str, str]) -> str:
         """Return the lesson with these fields in a template's words."""
         parts = {name: self._said(name, part, template.phrases) for name, part in fields.items()}
-        said = template.text.format_map(parts)
-        return said[:1].upper() + said[1:] if template.text.startswith("{") else said
+        return template.text.format_map(parts)
 
     def _said(self, name: str, text: str, way: int) -> str:
         for phrase in self.phrases.get(name, ()):
@@ -102,7 +101,7 @@ class Kind:
 CONVENTION = Kind(
     templates=(
         Template("Report the {quantity} in {unit} with {places}, computed as {how}."),
-        Template("{quantity}: take {how}, state the outcome in {unit} and keep {places}.", 1),
+        Template("For the {quantity}, take {how}, state the outcome in {unit} and keep {places}.", 1),
         Template("Whoever asks about the {quantity} wants {how}, expressed in {unit}, at {places}.", 2),
         Template("The figure for the {quantity} has {places} and stands in {unit}; it comes from {how}.", 1),
         Template("To get the {quantity} right, work out {how}; give it in {unit}, rounded to {places}.", 2),
@@ -144,7 +143,7 @@ FORMULA = Kind(
         Template(
             "Do not guess at {name}: {formula} leads to it, written as {shape} at {places} decimals.", 2
         ),
-        Template("{shape} is how {name} should be stated, {places} decimals, by way of {formula}.", 1),
+        Template("State {name} as {shape}, keeping {places} decimals, by way of {formula}.", 1),
     ),
     phrases={
         "shape": (
