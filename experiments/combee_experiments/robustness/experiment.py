@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import product
 
-from combee.sim.law.rules import IN_FORCE, RULES
+from combee.sim.law.rules import RULES
 from combee.sim.modes import NO_MODES, USUAL, Modes, parse_modes
-from combee_experiments.arms.arms import ADAPTIVE, ARMS, NAIVE, PLAIN
+from combee_experiments.arms.arms import ARMS
 from combee_experiments.arms.material import measure_updates
 from combee_experiments.robustness.report import ALL, NONE, report_on
 from combee_experiments.running.cells import Cell, Measured, Numbers
@@ -22,18 +22,12 @@ MODES: Mapping[str, Modes] = {
 
 
 def cells(setup: Setup) -> Iterator[Cell]:
-    """Every arm and size: each rule without and with all modes, and each mode alone under the rule in force."""
-    for data, (law, mode), size, arm in product(setup.data, _failures(), SIZES, (NAIVE, PLAIN, ADAPTIVE)):
+    """Every arm and size under every rule, without a mode, with each, and with all."""
+    for data, law, mode, size, arm in product(setup.data, RULES, MODES, SIZES, ARMS.values()):
         for seed in setup.seeds:
             yield Cell.of(
                 arm.name, seed, data=data.name, law=law, mode=mode, batch_size=min(size, len(data.train))
             )
-
-
-def _failures() -> Iterator[tuple[str, str]]:
-    for law, mode in product(RULES, MODES):
-        if law == IN_FORCE or mode in {NONE, ALL}:
-            yield law, mode
 
 
 def measure(setup: Setup, cell: Cell) -> Numbers:

@@ -30,8 +30,8 @@ FAILING = (
 )
 COUNTED = (
     "Lessons are counted by meaning, and only where a right statement is in. Wordings per lesson: entries with a "
-    "right statement per lesson kept. Invented: entries about what does not exist. Wrong: entries that say the opposite of "
-    "what is true. A contradicting pair is two meanings about one thing."
+    "right statement per lesson kept. Invented: entries about what does not exist. Wrong: entries that say the "
+    "opposite of what is true. A contradicting pair is two meanings about one thing."
 )
 
 

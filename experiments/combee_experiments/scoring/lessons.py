@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import comb
@@ -27,16 +27,25 @@ class Lessons:
         """Return the lessons that a playbook's texts hold.
 
         A quantity's is held by its exact convention in any wording, a formula's or tag's by whatever text names it:
-        what a real model says about it is not checked. What the stand-in says to the contrary is not counted.
+        what a real model says about it is not checked. Of what the stand-in says, only what is right is counted, and
+        a formula that another one's lesson mentions is not.
         """
         if self.kind == "family":
             return frozenset(name for text in texts for name in _conventions(text)) & self.names
-        texts = [text for text in texts if not is_opposite(text)]
+        right = (text for text in texts if not is_opposite(text))
         # Some tags are plain words: "depreciation" in a sentence is not the tag.
         exact = self.kind == "finer"
         named = _named(tuple(sorted(self.names)), re.NOFLAG if exact else re.IGNORECASE)
-        found = frozenset(one.group() for text in texts for one in named.finditer(text))
-        return found if exact else frozenset(name.casefold() for name in found)
+        if exact:
+            return frozenset(name.group() for text in right for name in named.finditer(text))
+        return frozenset(name for text in right for name in self._about(text, named))
+
+    def _about(self, text: str, named: re.Pattern[str]) -> Iterator[str]:
+        about = subject(text)
+        if about in self.names:
+            yield about
+        else:
+            yield from (name.group().casefold() for name in named.finditer(text))
 
     def numbers(self, texts: Sequence[str]) -> dict[str, float]:
         """Return how many lessons a playbook's texts hold, and in what company."""

@@ -13,6 +13,7 @@ from combee_experiments.controller import epoch as controller_epoch
 from combee_experiments.controller import experiment as controller
 from combee_experiments.data.samples import Data, family
 from combee_experiments.overload import experiment as overload
+from combee_experiments.robustness import experiment as robustness
 from combee_experiments.running.cells import Cell, Measured, Numbers
 from combee_experiments.running.report import Report
 from combee_experiments.running.results import as_markdown
@@ -36,6 +37,7 @@ def smaller(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asynchronous, "KINDS", ("fixed",))
     monkeypatch.setattr(shuffling, "COPIES", (2,))
     monkeypatch.setattr(scale, "SIZES", (40, 80))
+    monkeypatch.setattr(robustness, "SIZES", (20,))
 
 
 @pytest.mark.usefixtures("smaller")

@@ -32,11 +32,14 @@ FORMULA = (
     "Operating Margin: compute it with Operating Margin = (Operating Income / Revenue) × 100 "
     "and give a bare percentage number, not a fraction, to 2 decimals."
 )
+RATIO = (
+    "Quick Ratio: compute it with Quick Ratio = (Cash + Receivables) / Liabilities "
+    "and give the plain value, not a percentage, to 2 decimals."
+)
 SAMPLES = (
     *LESSONS,
     FORMULA,
-    "Quick Ratio: compute it with Quick Ratio = (Cash + Receivables) / Liabilities "
-    "and give the plain value, not a percentage, to 2 decimals.",
+    RATIO,
     "When the result of an equation is below zero, try subtraction and division for the missing operators.",
     "Use the tag LongTermDebt for the entity in a sentence that states the long term debt.",
     "Do not use the tag LongTermDebt for the entity in a sentence that states the long term debt.",
