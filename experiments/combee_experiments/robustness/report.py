@@ -99,10 +99,12 @@ def _beside(data: Data, measured: Measured) -> Table:
 def _verdicts(data: Data, measured: Measured) -> Iterator[Verdict]:
     places = _places(measured)
     yield _ahead(
-        f"{data.name}: adaptive keeps as many lessons as plain under every rule and mode", places, PLAIN.name
+        f"{data.name}: adaptive keeps at least as many lessons as plain under every rule and mode",
+        places,
+        PLAIN.name,
     )
     gaining = [(place, found) for place, found in places if place[0] != NO_GAIN]
-    others = f"{data.name}: adaptive keeps more than naive under every rule but {NO_GAIN}, in every mode"
+    others = f"{data.name}: … and as naive, under every rule but {NO_GAIN}"
     yield _ahead(others, gaining, NAIVE.name)
     yield _no_gain(data, [(place, found) for place, found in places if place[:2] == (NO_GAIN, NONE)])
     yield _at_most(

@@ -91,12 +91,12 @@ def experiment(
         price_out=price_out,
     )
     asks_real = settings.model.model not in (None, SIMULATED)
+    parse(parse_law, law)
+    if asks_real and (mode or law != IN_FORCE):
+        raise typer.BadParameter("--law and --mode are the stand-in's: a real model fails in its own ways")
     if asks_real:
         require_model(settings.model)
         asyncio.run(require_answer(settings.model))
-    parse(parse_law, law)
-    if asks_real and (mode or law != IN_FORCE):
-        raise typer.BadParameter("--law and --mode are the stand-in's: a real model has its own failures")
     setup = Setup(
         model=settings.model if asks_real else None,
         data=_data(data or [], family=family, samples=samples, questions=questions),
