@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import product
 
-from combee.sim.law.rules import RULES
+from combee.ports import FatalError
+from combee.sim.law.rules import IN_FORCE, RULES
 from combee.sim.modes import NO_MODES, USUAL, Modes, parse_modes
 from combee_experiments.arms.arms import ARMS
 from combee_experiments.arms.material import measure_updates
@@ -22,7 +23,15 @@ MODES: Mapping[str, Modes] = {
 
 
 def cells(setup: Setup) -> Iterator[Cell]:
-    """Every arm and size under every rule, without a mode, with each, and with all."""
+    """Every arm and size under every rule, without a mode, with each, and with all.
+
+    Raises
+    ------
+    FatalError
+        If a rule or modes were asked for: this experiment goes through all of them.
+    """
+    if (setup.law, setup.modes) != (IN_FORCE, NO_MODES):
+        raise FatalError("robustness goes through every counting rule and mode: leave out --law and --mode")
     for data, law, mode, size, arm in product(setup.data, RULES, MODES, SIZES, ARMS.values()):
         for seed in setup.seeds:
             yield Cell.of(
@@ -31,7 +40,7 @@ def cells(setup: Setup) -> Iterator[Cell]:
 
 
 def measure(setup: Setup, cell: Cell) -> Numbers:
-    """Learn from reflections of a stand-in that counts and fails as the cell says, whatever else was asked for."""
+    """Learn from reflections of a stand-in that counts and fails as the cell says."""
     failing = replace(setup, law=cell.text("law"), modes=MODES[cell.text("mode")])
     data, size = setup.named(cell.text("data")), cell.number("batch_size")
     return measure_updates(failing, data, ARMS[cell.arm], size, cell.seed)

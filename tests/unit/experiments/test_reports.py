@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from combee.core.sizing.policy import SizingPolicy
+from combee.ports import FatalError
 from combee.sim.law.rules import RULES
+from combee.sim.modes import Modes
 from combee_experiments.arms.arms import ADAPTIVE, NAIVE, PLAIN
 from combee_experiments.asynchronous import experiment as asynchronous
 from combee_experiments.catalogue import CATALOGUE
@@ -72,6 +74,12 @@ def robust(changes: Mapping[tuple[str, str, str], Numbers]) -> dict[str, Verdict
     }
     found = robustness.report(SMALL, Measured(cells)).verdicts
     return dict(zip(("plain", "naive", "no gain", "wordings", "invented", "pairs"), found, strict=True))
+
+
+def test_it_goes_through_rules_and_modes_by_itself() -> None:
+    for asked in (replace(SMALL, law="lessons_only"), replace(SMALL, modes=Modes(invented=1.0))):
+        with pytest.raises(FatalError, match="leave out"):
+            list(robustness.cells(asked))
 
 
 MORE = {(ADAPTIVE.name, law, mode): {"lessons": 41} for law in RULES for mode in robustness.MODES}

@@ -251,6 +251,13 @@ def test_an_invented_lesson_is_about_nothing_that_there_is() -> None:
     assert not any(map(is_opposite, made))
 
 
+def test_a_run_without_a_lesson_has_none_in_any_mode() -> None:
+    said = respond(
+        request("key_insight", [{"task": ""}]), 0, modes=parse_modes(["paraphrase", "correlated=1"])
+    )
+    assert not said.reply["key_insight"]
+
+
 # ---- contradictions
 
 

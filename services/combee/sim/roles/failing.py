@@ -24,8 +24,10 @@ class Failing:
     causes: tuple[str | int, ...] = ()
 
     def reflected(self, lesson: str, seed: int) -> str:
-        """Return what a reflector says instead of a lesson."""
+        """Return what a reflector says instead of a lesson; where there is none, it says none."""
         modes, said = self.modes, lesson
+        if not lesson:
+            return lesson
         if self._happens(modes.correlated, "correlated"):
             which = int(draw("which falsehood", *self.causes) * CORRELATED_LESSONS)
             said = invented("correlated", seed, which)
