@@ -6,18 +6,12 @@ from combee_experiments.arms.arms import ADAPTIVE, NAIVE, PLAIN
 from combee_experiments.data.samples import Data
 from combee_experiments.running.cells import Measured
 from combee_experiments.running.report import Panel, Report, Series, Table, Verdict
+from combee_experiments.scoring.lessons import BESIDE
 
 NONE, ALL = "none", "all"
 NO_GAIN = "lessons_only"
 """The rule that charges nothing for the text around lessons: what a tree saves is that text."""
 SHORT = {NAIVE.name: "naive", PLAIN.name: "plain", ADAPTIVE.name: "adaptive"}
-BESIDE = (
-    ("wordings per lesson", "wordings_per_lesson", 2),
-    ("invented", "invented", 0),
-    ("wrong", "wrong", 0),
-    ("contradicting pairs", "contradicted", 1),
-    ("accuracy", "accuracy", 2),
-)
 MOST_WORDINGS = 1.1
 MOST_INVENTED = 0.10
 MOST_PAIRS = 1.0

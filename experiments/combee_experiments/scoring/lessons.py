@@ -14,6 +14,15 @@ from combee.sim.family.family import read_question
 from combee.sim.family.lessons import key, subject
 from combee_experiments.data.samples import FORMULA, Data, Kind
 
+BESIDE = (
+    ("wordings per lesson", "wordings_per_lesson", 2),
+    ("invented", "invented", 0),
+    ("wrong", "wrong", 0),
+    ("contradicting pairs", "contradicted", 1),
+    ("accuracy", "accuracy", 2),
+)
+"""What stands in a playbook beside lessons kept: as tables call it, as it is measured, and its decimals."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lessons:

@@ -57,6 +57,14 @@ def test_an_experiment_runs_and_says_what_it_found(name: str, tmp_path: Path) ->
         assert {len(row) for row in table.rows} == {len(table.columns)}
 
 
+def test_under_a_mode_overload_shows_what_else_is_in_the_playbook(tmp_path: Path) -> None:
+    setup = replace(SMALL, modes=Modes(paraphrase=0.5, invented=1.0))
+    _, report = run(overload, setup, Store(tmp_path / "cells.jsonl"))
+    table = report.tables[-1]
+    assert table.columns[:3] == ("batch size", "wordings per lesson", "invented")
+    assert all(row[2] != "0 / 0 / 0" for row in table.rows)
+
+
 # ---- robustness: the criteria
 
 
