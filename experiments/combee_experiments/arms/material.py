@@ -40,7 +40,8 @@ def _failing(setup: Setup, data: Data, seed: int) -> tuple[Reflection, ...]:
 
 @lru_cache(maxsize=32)
 def _simulated(data: Data, modes: Modes, seed: int) -> tuple[Reflection, ...]:
-    return run_virtual(reflect_all(SimulatedModel(seed=seed, modes=modes), empty(PLAYBOOK), data.train))
+    model = SimulatedModel(seed=seed, knowledge=data.knowledge, modes=modes)
+    return run_virtual(reflect_all(model, empty(PLAYBOOK), data.train))
 
 
 async def _real(setup: Setup, data: Data) -> tuple[Reflection, ...]:

@@ -85,7 +85,7 @@ def reflections(
     rng.shuffle(order)
     drawn = [next(source[name]) for name in order]
     traces = task_traces([(one.text, one.target) for one in drawn])
-    return reflections_on(traces, seed, modes)
+    return reflections_on(traces, seed, modes=modes)
 
 
 def lessons(asked: Sequence[Quantity], texts: Sequence[str]) -> int:

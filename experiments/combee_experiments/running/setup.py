@@ -15,6 +15,7 @@ import combee_schemas
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
 from combee.ports import LanguageModel
 from combee.settings.model import ModelSettings
+from combee.sim.family.knowledge import NOTHING_KNOWN
 from combee.sim.inprocess import SimulatedModel
 from combee.sim.law.rules import IN_FORCE, parse_law
 from combee.sim.modes import NO_MODES, Modes
@@ -86,7 +87,9 @@ class Setup:
     async def open_model(self, seed: int) -> AsyncIterator[LanguageModel]:
         """Yield the model that answers at once (stand-in) or as fast as it can (a real one)."""
         if self.model is None:
-            yield SimulatedModel(seed=seed, cache=PrefixCache(), law=parse_law(self.law), modes=self.modes)
+            known = sum((data.knowledge for data in self.data), NOTHING_KNOWN)
+            law = parse_law(self.law)
+            yield SimulatedModel(seed=seed, knowledge=known, cache=PrefixCache(), law=law, modes=self.modes)
             return
         from combee.backends import language_model  # noqa: PLC0415 - the SDK is slow to load
 
@@ -109,7 +112,8 @@ class Setup:
 
 def data_digest(data: Data) -> str:
     """Return a short name of exactly these samples."""
-    parts = (text for one in (*data.train, *data.exam) for text in (one.question, one.target))
+    samples = (text for one in (*data.train, *data.exam) for text in (one.question, one.target))
+    parts = (*samples, *(row.statement for row in data.knowledge.rows))
     return digest("data", *parts).hex()
 
 

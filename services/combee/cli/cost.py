@@ -7,9 +7,9 @@ from typing import Any
 import typer
 from rich.table import Table
 
-from combee.cli.console import output, print_json, reading
-from combee.cli.log import open_log
-from combee.cli.options import AsJson, MaybeName, Servers
+from combee.cli.shared.console import output, print_json, reading
+from combee.cli.shared.log import open_log
+from combee.cli.shared.options import AsJson, MaybeName, Servers
 from combee.clock import moment
 from combee.core.playbook.spend import DAY_MS, SpendPolicy, pause, today
 from combee.history import partition_of
@@ -42,7 +42,7 @@ def cost(name: MaybeName = None, *, bootstrap_servers: Servers = None, as_json: 
 
 async def _cost(settings: Settings, name: str | None) -> list[dict[str, Any]]:
     async with open_log(settings) as (log, _):
-        return [cost_row(one, made) for one, made in sorted((await _histories(log, name)).items())]
+        return [cost_row(version, made) for version, made in sorted((await _histories(log, name)).items())]
 
 
 async def _histories(log: Log, name: str | None) -> dict[str, list[Playbook]]:
@@ -51,7 +51,7 @@ async def _histories(log: Log, name: str | None) -> dict[str, list[Playbook]]:
     ends, first = await log.ends(topic), await log.beginnings(topic)
     numbers = [(await partition_of(log, topics.HISTORY, name)).partition] if name else sorted(ends)
     total, read = sum(ends[number] - first[number] for number in numbers), 0
-    found: dict[str, list[Playbook]] = {}
+    histories: dict[str, list[Playbook]] = {}
     with reading() as show:
         for number in numbers:
             async for record in log.read(TopicPartition(topic=topic, partition=number), 0, ends[number]):
@@ -61,8 +61,8 @@ async def _histories(log: Log, name: str | None) -> dict[str, list[Playbook]]:
                 for version in topics.HISTORY.under(key_of(record), [record]):
                     if name in {None, version.name}:
                         bare = version.model_copy(update={"entries": (), "changes": ()})
-                        found.setdefault(version.name, []).append(bare)
-    return found
+                        histories.setdefault(version.name, []).append(bare)
+    return histories
 
 
 def cost_row(name: str, made: Iterable[Playbook]) -> dict[str, Any]:
@@ -104,7 +104,7 @@ def _print(rows: list[dict[str, Any]]) -> None:
         table.add_row(
             row["name"],
             *(f"{row[count]:,}" for count in counts),
-            *(f"{one:,}" for one in row["tokens"].values()),
+            *(f"{count:,}" for count in row["tokens"].values()),
             "" if each is None else f"{each:,.0f}",
             f"{row['cost']:,.4f}",
         )

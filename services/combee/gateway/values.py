@@ -21,9 +21,9 @@ def whole(value: Any) -> Any:
         case float() if value.is_integer() and abs(value) < LARGEST_WHOLE:
             return int(value)
         case list():
-            return [whole(one) for one in value]
+            return [whole(item) for item in value]
         case dict():
-            return {name: whole(one) for name, one in value.items()}
+            return {name: whole(item) for name, item in value.items()}
     return value
 
 

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 from combee.ports import DrainingError
+from combee.sim.family.knowledge import NOTHING_KNOWN, Knowledge
 from combee.sim.law.law import LAW, Law
 from combee.sim.modes import NO_MODES, Modes
 from combee.sim.prefix_cache import PrefixCache
@@ -34,11 +35,13 @@ class SimulatedModel:
         self,
         *,
         seed: int = 0,
+        knowledge: Knowledge = NOTHING_KNOWN,
         cache: PrefixCache | None = None,
         law: Law = LAW,
         modes: Modes = NO_MODES,
     ) -> None:
         self.seed = seed
+        self._knowledge = knowledge
         self._law = law
         self._modes = modes
         self._cache = cache
@@ -52,7 +55,7 @@ class SimulatedModel:
             raise DrainingError("the simulated model takes no further call")
         self.calls += 1
         request = as_request(prompt)
-        said = respond(request, self.seed, law=self._law, modes=self._modes)
+        said = respond(request, self.seed, self._knowledge, law=self._law, modes=self._modes)
         usage = Usage(
             calls=1,
             tokens_in=said.tokens_in,

@@ -10,6 +10,7 @@ from combee.core.playbook.entries import apply_operations
 from combee.core.playbook.operations import read_operations
 from combee.core.playbook.versions import empty
 from combee.sim.family.family import questions, read_question
+from combee.sim.family.knowledge import NOTHING_KNOWN, Knowledge
 from combee.sim.family.quantities import QUANTITIES
 from combee.sim.inprocess import as_request
 from combee.sim.law.law import LAW, Law
@@ -57,9 +58,16 @@ def task_traces(rows: Sequence[tuple[str, str]]) -> tuple[Trace, ...]:
     return tuple(_trace(n, task, target) for n, (task, target) in enumerate(rows))
 
 
-def reflections_on(traces: Sequence[Trace], seed: int = 0, modes: Modes = NO_MODES) -> tuple[Reflection, ...]:
+def reflections_on(
+    traces: Sequence[Trace],
+    seed: int = 0,
+    *,
+    knowledge: Knowledge = NOTHING_KNOWN,
+    modes: Modes = NO_MODES,
+) -> tuple[Reflection, ...]:
     """Return what the stand-in's reflector says about each run, through the real prompt."""
-    replies = (respond(as_request(reflect_prompt(trace, ())), seed, modes=modes).reply for trace in traces)
+    requests = (as_request(reflect_prompt(trace, ())) for trace in traces)
+    replies = (respond(request, seed, knowledge, modes=modes).reply for request in requests)
     return tuple(
         Reflection(reflection_id=trace.trace_id, playbook=PLAYBOOK, **reply)
         for trace, reply in zip(traces, replies, strict=True)

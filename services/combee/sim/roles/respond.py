@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from combee.core.prompt import estimate_tokens
+from combee.sim.family.knowledge import NOTHING_KNOWN, Knowledge
 from combee.sim.law.law import LAW, Law
 from combee.sim.modes import NO_MODES, Modes
 from combee.sim.roles.agent import answer
@@ -14,6 +15,8 @@ from combee.sim.roles.reading import Reading, Role, read
 from combee.sim.roles.reflector import reflect
 
 MODEL = "simulated"
+RECORD_INPUTS = "Inputs"
+"""Where a run as GEPA records it holds its task."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,8 +31,15 @@ class Simulated:
     tokens_out: int
 
 
-def respond(body: Mapping[str, Any], seed: int, *, law: Law = LAW, modes: Modes = NO_MODES) -> Simulated:
-    """Answer a chat-completions request.
+def respond(
+    body: Mapping[str, Any],
+    seed: int,
+    knowledge: Knowledge = NOTHING_KNOWN,
+    *,
+    law: Law = LAW,
+    modes: Modes = NO_MODES,
+) -> Simulated:
+    """Answer a chat-completions request; ``knowledge`` is of questions that do not say what they are about.
 
     Raises
     ------
@@ -37,7 +47,7 @@ def respond(body: Mapping[str, Any], seed: int, *, law: Law = LAW, modes: Modes 
         If it has no messages with text.
     """
     reading = read(body)
-    reply = _play(reading, seed, law, modes)
+    reply = _play(reading, seed, knowledge, law, modes)
     free = reading.role == "writer"
     content = str(reply["text"]) if free else json.dumps(reply, ensure_ascii=False)
     return Simulated(
@@ -50,15 +60,26 @@ def respond(body: Mapping[str, Any], seed: int, *, law: Law = LAW, modes: Modes 
     )
 
 
-def _play(reading: Reading, seed: int, law: Law, modes: Modes) -> dict[str, Any]:
+def _play(reading: Reading, seed: int, knowledge: Knowledge, law: Law, modes: Modes) -> dict[str, Any]:
     match reading.role:
         case "aggregator":
-            return aggregate(reading, seed, law, modes)
+            return aggregate(_recalled(reading, knowledge), seed, law, modes)
         case "reflector":
-            return reflect(reading, seed, modes)
+            return reflect(reading, knowledge, seed, modes)
         case "agent":
-            return answer(reading)
+            return answer(reading, knowledge)
         case "summariser":
-            return summarise(reading, seed, law, modes)
+            return summarise(_recalled(reading, knowledge), seed, law, modes)
         case "writer":
-            return write(reading, seed, law, modes)
+            return write(_recalled(reading, knowledge), seed, law, modes)
+
+
+def _recalled(reading: Reading, knowledge: Knowledge) -> Reading:
+    """Return what is read with the rows behind GEPA's records in place of their inputs."""
+    objects = (
+        {**value, RECORD_INPUTS: knowledge.statement(str(value[RECORD_INPUTS]))}
+        if RECORD_INPUTS in value
+        else value
+        for value in reading.objects
+    )
+    return replace(reading, objects=tuple(objects))

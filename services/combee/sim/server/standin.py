@@ -10,6 +10,7 @@ from typing import Any, Literal, Self, TextIO
 
 from combee.ports import Clock
 from combee.sim.chance import draw
+from combee.sim.family.knowledge import NOTHING_KNOWN, Knowledge
 from combee.sim.law.law import LAW, Law
 from combee.sim.modes import NO_MODES, Modes
 from combee.sim.prefix_cache import PrefixCache
@@ -72,6 +73,8 @@ class SimOptions:
     modes: Modes = NO_MODES
     """How the model fails beyond that."""
     call_log: Path | None = None
+    knowledge: Knowledge = NOTHING_KNOWN
+    """Of questions that do not say what they are about."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +113,7 @@ class StandIn:
     def begin(self, body: Mapping[str, Any]) -> Call:
         """Decide what happens to a call; every call begun must be ended."""
         options = self.options
-        said = respond(body, options.seed, law=options.law, modes=options.modes)
+        said = respond(body, options.seed, options.knowledge, law=options.law, modes=options.modes)
         seen = self._seen.count(said.prompt_hash)
         chance = draw("latency", self.options.seed, said.prompt_hash, seen)
         self._in_flight += 1
