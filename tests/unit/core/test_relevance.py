@@ -83,7 +83,9 @@ def test_of_entries_at_one_distance_the_ids_decide_whatever_order_they_come_in()
     assert {entry.id for entry in nearest_entries(known, [Subject("words"), Subject("same")], 4)} == wanted
 
 
-@given(st.lists(st.text(max_size=30), max_size=6), st.lists(st.text(max_size=30), max_size=4), st.integers(0, 7))
+@given(
+    st.lists(st.text(max_size=30), max_size=6), st.lists(st.text(max_size=30), max_size=4), st.integers(0, 7)
+)
 def test_never_more_than_so_many_are_near_and_their_order_stays(
     contents: list[str], texts: list[str], k: int
 ) -> None:

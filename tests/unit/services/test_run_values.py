@@ -153,7 +153,9 @@ def test_a_setting_that_came_later_changes_no_manifest_s_hash_at_its_default() -
     plain = PlanSettings()
     assert not {"prompts", "playbook_tokens", "scope"} & plain.model_dump().keys()
     later = planned().model_copy()
-    changed = later.plan.model_copy(update={"settings": PlanSettings(prompts="small", playbook_tokens=9, scope=9)})
+    changed = later.plan.model_copy(
+        update={"settings": PlanSettings(prompts="small", playbook_tokens=9, scope=9)}
+    )
     assert plan_hash(later.model_copy(update={"plan": changed})) != plan_hash(later)
     assert PlanSettings.model_validate(changed.settings.model_dump()) == changed.settings
 
