@@ -9,6 +9,7 @@ from math import log
 from combee.core.playbook.wording import evened
 from combee.core.prompt import entry_tokens
 from combee_schemas.playbook import Entry
+from combee_schemas.trace import Trace
 
 WORD = re.compile(r"\w+")
 SATURATION, LENGTH = 1.2, 0.75
@@ -40,6 +41,16 @@ def best_entries(
         left = None if left is None else left - entry_tokens(entry)
         kept.add(entry.id)
     return tuple(entry for entry in entries if entry.id in kept)
+
+
+def entries_to_judge(entries: Sequence[Entry], trace: Trace, budget_tokens: int) -> tuple[Entry, ...]:
+    """Return those of the entries that a run's agent used, else was shown: what its reflector reads."""
+    shown = frozenset(trace.shown.entry_ids) if trace.shown else None
+    used = frozenset(trace.bullet_ids) if shown is None else shown & frozenset(trace.bullet_ids)
+    given = [entry for entry in entries if entry.id in used]
+    if not given and shown:
+        given = [entry for entry in entries if entry.id in shown]
+    return best_entries(given, query=trace.task, budget_tokens=budget_tokens)
 
 
 def _use(entry: Entry) -> tuple[int, int, int, str]:
