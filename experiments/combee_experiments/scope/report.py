@@ -26,8 +26,8 @@ START = (
     "else those nearest to the task, 2,000 tokens at most."
 )
 RULES = (
-    "Under a counting rule that charges the playbook (in_steps, exact_text, lessons_only) a call that reads less of it "
-    "keeps more; under without_playbook only tokens can be saved."
+    "Under a counting rule that charges the playbook (in_steps, exact_text, lessons_only) a call that reads less "
+    "of it keeps more; under without_playbook only tokens can be saved."
 )
 
 
