@@ -19,6 +19,9 @@ class BatchSettings(Group):
     carry: bool = Field(
         True, description="pass on proposals that a combine neither used nor dropped by name (recorded)"
     )
+    stragglers: bool = Field(
+        False, description="combine without groups that are late, and ask again beside slow calls (off|on)"
+    )
     fan_in: int = Field(32, ge=2, description="children per node above level 0")
     max_levels: int = Field(4, ge=2, le=4, description="levels of the scan tree at most")
     max_wait_s: float = Field(30, gt=0, description="an unfilled window closes after this (s)")

@@ -87,6 +87,7 @@ def plan_settings(settings: BatchSettings) -> PlanSettings:
         holds=configured.HOLDS,
         copies=settings.copies,
         carry=settings.carry,
+        stragglers=settings.stragglers,
         fan_in=settings.fan_in,
         max_levels=settings.max_levels,
         group_bytes=settings.max_group_bytes,
@@ -105,4 +106,5 @@ def as_configured(plan: PlanSettings) -> dict[str, object]:
     }
     # What version 1 did not record stays as it is configured.
     settings = {name: value for name, value in known.items() if value} if plan.templates else {}
-    return {"method": plan.method, "carry": plan.carry, **settings}
+    own = {"method": plan.method, "carry": plan.carry, "stragglers": plan.stragglers}
+    return own | settings
