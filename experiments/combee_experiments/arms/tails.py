@@ -62,6 +62,11 @@ class SlowModel:
         self._asked = 0
         self.usage = Usage()
 
+    @property
+    def asked(self) -> int:
+        """How many calls were begun, those included that were cancelled."""
+        return self._asked
+
     async def ask(self, prompt: Prompt, *, priority: int = 0) -> Reply:
         """Answer late."""
         self._asked += 1

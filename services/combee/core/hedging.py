@@ -6,18 +6,22 @@ Pure: times are arguments. One worker learns from its own calls, level by level.
 from collections import deque
 from itertools import count
 
-QUANTILES = (0.95, 0.75)
-"""Of the durations at level 0, where copies cover a slow call, and above, where nothing does."""
+QUANTILES = (0.95, 0.6)
+"""Of a level's durations, above which a call is made again: at level 0, where calls are many, and at those above."""
+UNUSUAL = 1.25
+"""Nor is it made again before it has taken so many medians: where all calls take alike, nothing is gained."""
+SLOW = 0.9
+"""Quantile of a level's durations above which a call tells that the server is slow."""
+FINISHED = 10
+"""Calls just finished that tell it, with those under way."""
 LEARNED_FROM = 8
-"""Durations of a level that it takes to judge its calls."""
+"""Durations of a level that it takes to judge its calls; until then the level below stands in."""
 RECENT = 100
 """Durations that are remembered per level."""
 SHARE = 0.1
-"""Hedges per call."""
+"""Hedges per call, at most."""
 MOST_SAVED = 3.0
 """So many hedges can be saved up in quiet times."""
-FINISHED = 5
-"""Calls just finished that tell, with those under way, whether everything is slow."""
 
 
 class Hedging:
@@ -49,11 +53,10 @@ class Hedging:
             self._recent.setdefault(level, deque(maxlen=RECENT)).append(now - began)
 
     def after_s(self, level: int) -> float | None:
-        """Return how long a call of a level takes before it is slow; None: too little is known."""
-        recent = sorted(self._recent.get(level, ()))
-        if len(recent) < LEARNED_FROM:
-            return None
-        return recent[int(QUANTILES[min(level, 1)] * len(recent))] or None
+        """Return how long a call of a level takes before it may be made again; None: too little is known."""
+        quantile = self._quantile(level, QUANTILES[min(level, 1)])
+        median = self._quantile(level, 0.5)
+        return None if quantile is None or median is None else max(quantile, UNUSUAL * median)
 
     def take(self, now: float) -> bool:
         """Return whether a slow call may be made again now; if so, it is taken from the budget."""
@@ -64,5 +67,11 @@ class Hedging:
         return True
 
     def _is_slow(self, level: int, seconds: float) -> bool:
-        after_s = self.after_s(level)
-        return after_s is not None and seconds >= after_s
+        slow_s = self._quantile(level, SLOW)
+        return slow_s is not None and seconds > slow_s
+
+    def _quantile(self, level: int, quantile: float) -> float | None:
+        recent = sorted(self._recent.get(level, ()))
+        if len(recent) < LEARNED_FROM:
+            return self._quantile(level - 1, quantile) if level else None
+        return recent[int(quantile * len(recent))] or None

@@ -35,7 +35,17 @@ def grace_s(
     covered = {seen.reflection_id for result in children.values() for seen in result.seen if seen.ok}
     if len(covered) < plan.reflections:
         return None
-    return max(0.0, LATE * median(took_s) - max(took_s))
+    return patience_s(took_s)
+
+
+def patience_s(took_s: Sequence[float], late: float = LATE) -> float:
+    """Return how much longer the others may take until they are late; ``took_s`` ends now."""
+    return max(0.0, late * median(took_s) - max(took_s))
+
+
+def is_covered(plan: Plan, level: int) -> bool:
+    """Return whether other nodes hold copies of what a node reads: a slow call may be left out, not made again."""
+    return level == 0 and len(plan.widths) > 1 and plan.settings.copies > 1
 
 
 def is_left_out(plan: Plan, level: int, index: int) -> bool:

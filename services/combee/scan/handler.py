@@ -66,6 +66,7 @@ class ScanHandler:
         self._log = log
         self._model = model
         self._hedged = HedgedModel(model, clock)
+        self._watched = self._hedged.watching()
         self._methods = methods
         self._logged: set[str] = set()
         self._limiter = limiter or DeadLetterLimiter(clock)
@@ -124,7 +125,7 @@ class ScanHandler:
             if self._over(group, group.node_id) or stragglers.is_left_out(group.plan, 0, group.index):
                 return
             self._limiter.check(group.plan.playbook)
-            aggregator = await self._aggregator(group)
+            aggregator = await self._aggregator(group, 0)
             base = await self._base(group)
             result = await self._groups.result(group.plan, aggregator.group(base, group.members))
             if result is not None:
@@ -147,7 +148,7 @@ class ScanHandler:
         async with self._lock(child.parent_id):
             if not self._over(child, child.parent_id):
                 base = await self._base(child)
-                aggregator = await self._aggregator(child)
+                aggregator = await self._aggregator(child, level)
                 results = gathering.results
                 children = [gathering.children[i] for i in sorted(results)]
                 result = await aggregator.combine(base, level, children)
@@ -214,8 +215,8 @@ class ScanHandler:
             raise PoisonError(f"node {child.node_id} is not on its siblings' partition")
         return index
 
-    async def _aggregator(self, record: Planned) -> Aggregator:
-        """Return who asks for a node, by the settings of its batch: this worker's own do not count."""
+    async def _aggregator(self, record: Planned, level: int) -> Aggregator:
+        """Return who asks for a node of ``level``, by the settings of its batch: this worker's own do not count."""
         settings = record.plan.settings
         try:
             named = self._methods(settings.method)
@@ -223,7 +224,9 @@ class ScanHandler:
             # Anybody can write the name of a method that nobody has: only a batch of ours may stop us.
             await self._refuse_unplanned(record)
             raise
-        model = self._hedged if settings.stragglers else self._model
+        model = self._model
+        if settings.stragglers:
+            model = self._watched if stragglers.is_covered(record.plan, level) else self._hedged
         return Aggregator(model, named, carry=settings.carry, note=self._difference(record.plan, named))
 
     def _difference(self, plan: Plan, method: Method) -> str:

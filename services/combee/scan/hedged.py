@@ -11,10 +11,18 @@ from combee_schemas.model import Prompt, Reply
 class HedgedModel:
     """The ``LanguageModel`` port around another; its priority is the level of the node that asks."""
 
-    def __init__(self, model: LanguageModel, clock: Clock) -> None:
+    def __init__(
+        self, model: LanguageModel, clock: Clock, hedging: Hedging | None = None, *, watches: bool = False
+    ) -> None:
         self._model = model
         self._clock = clock
-        self._hedging = Hedging()
+        self._hedging = hedging or Hedging()
+        self._watches = watches
+        """Whether calls are only watched, for the sake of others."""
+
+    def watching(self) -> "HedgedModel":
+        """Return a model that makes no call twice; what its calls take is learned all the same."""
+        return HedgedModel(self._model, self._clock, self._hedging, watches=True)
 
     async def ask(self, prompt: Prompt, *, priority: int = 0) -> Reply:
         """Return the first usable reply, with the usage of both calls; one error alone is waited out."""
@@ -22,7 +30,7 @@ class HedgedModel:
         number, answered = self._hedging.begin(priority, self._clock.monotonic()), False
         try:
             after_s = self._hedging.after_s(priority)
-            if after_s is not None:
+            if after_s is not None and not self._watches:
                 await asyncio.wait(calls, timeout=after_s)
                 if not calls[0].done() and self._hedging.take(self._clock.monotonic()):
                     calls.append(asyncio.create_task(self._model.ask(prompt, priority=priority)))
