@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -56,7 +57,7 @@ class LateModel(ScriptedModel):
 
 @asynccontextmanager
 async def running(
-    model: ScriptedModel, *roles: str, stragglers: bool = True, **batch: int
+    model: ScriptedModel, *roles: str, stragglers: bool = True, **batch: Any
 ) -> AsyncIterator[Deployment]:
     deployment = Deployment(model=model, batch_size=COUNT, stragglers=stragglers, **batch)
     await deployment.log.produce(*map(outgoing, PUBLISHED[NAME]))
@@ -165,52 +166,26 @@ async def test_a_worker_that_dies_before_the_version_asks_nobody_again() -> None
 
 
 async def test_the_late_call_is_cancelled_on_another_worker_too() -> None:
-    apart = 0
-    for nth in range(1, K + 1):
-        model = LateModel(nth)
-        asked: dict[str, list[Prompt]] = {"one": [], "two": []}
-        deployment = Deployment(model=model, batch_size=COUNT, stragglers=True)
-        async with deployment.running(["publish"]), AsyncExitStack() as workers:
-            for prompts in asked.values():
-                await workers.enter_async_context(worker(deployment, NamedClient(model, prompts)))
-            await deployment.log.produce(*map(outgoing, PUBLISHED[NAME]))
-            await workers.enter_async_context(deployment.running(["shuffle"]))
+    """Another worker has the late group and sees nothing of the root: the version tells it."""
+    model, others = LateModel(), LateModel()
+    async with running(model, "scan", "shuffle") as deployment:
+        other = wiring.build_scan(deployment.log, ModelClient(others), deployment.clock)
+        view = asyncio.create_task(other.playbooks.view.run())
+        await deployment.until(lambda: bool(ledger.messages(deployment.log, topics.UPDATES, Update)))
+        (late,) = update(deployment.log).result.left_out
+        groups = (
+            (topics.GROUPS.read(one).index, one) for one in ledger.records(deployment.log, topics.GROUPS)
+        )
+        task = asyncio.create_task(other.handle(dict(groups)[late]))
+        await deployment.until(lambda: others.held is not None)
+        async with deployment.running(["publish"]):
             await settled(deployment)
-            assert model.cancelled == 1
-        await check(deployment)
-        apart += any(
-            model.held in prompts and not any(map(is_combine, prompts)) for prompts in asked.values()
-        )
-    assert apart, "the late call was always where the combine was"
-
-
-class NamedClient(ModelClient):
-    """A process's model; notes what this process asks."""
-
-    def __init__(self, server: ScriptedModel, asked: list[Prompt]) -> None:
-        super().__init__(server)
-        self._asked = asked
-
-    async def ask(self, prompt: Prompt, *, priority: int = 0) -> Reply:
-        self._asked.append(prompt)
-        return await super().ask(prompt, priority=priority)
-
-
-@asynccontextmanager
-async def worker(deployment: Deployment, client: ModelClient) -> AsyncIterator[None]:
-    scan = wiring.build_scan(deployment.log, client, deployment.clock)
-    ready = asyncio.Event()
-    task = asyncio.create_task(
-        wiring.run_handler(
-            deployment.log, scan, deployment.clock, asyncio.Event(), max_open=16, on_ready=ready.set
-        )
-    )
-    try:
-        await ready.wait()
-        yield
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+            await deployment.until(task.done)
+        assert task.result() is None  # its record may be committed
+        assert others.cancelled == 1
+        view.cancel()
+        await asyncio.gather(view, return_exceptions=True)
+    await check(deployment)
 
 
 async def test_a_replay_takes_coverage_from_the_record() -> None:
