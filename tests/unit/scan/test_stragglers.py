@@ -13,46 +13,17 @@ from combee.inspection.audit import audit
 from combee_schemas import topics
 from combee_schemas.base import Usage
 from combee_schemas.command import Command
-from combee_schemas.model import Prompt, Reply
 from combee_schemas.scan import Partial, Update
 from support import ledger
 from support.deployment import Deployment
 from support.ledger import NAME, batch_of, dead_letters, lessons, outgoing, reflection
-from support.models import ModelClient, ScriptedModel, is_combine
+from support.models import LateModel, ModelClient, ScriptedModel, is_combine
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
 
 COUNT, K = 9, 3
 NUMBERS = range(COUNT)
 PUBLISHED = {NAME: [reflection(number) for number in NUMBERS]}
-
-
-class LateModel(ScriptedModel):
-    """Answers one group's call, the ``nth`` that is begun, only when ``late`` is set."""
-
-    def __init__(self, nth: int = 1) -> None:
-        super().__init__()
-        self.late = asyncio.Event()
-        self.cancelled = 0
-        self._nth = nth
-        self._groups: list[Prompt] = []
-
-    @property
-    def held(self) -> Prompt | None:
-        """The late call's prompt, once it is begun."""
-        return self._groups[self._nth - 1] if len(self._groups) >= self._nth else None
-
-    async def reply(self, prompt: Prompt) -> Reply:
-        if not is_combine(prompt) and prompt not in self._groups:
-            self._groups.append(prompt)
-        if prompt == self.held:
-            try:
-                await self.late.wait()
-            except asyncio.CancelledError:
-                self.prompts.append(prompt)
-                self.cancelled += 1
-                raise
-        return await super().reply(prompt)
 
 
 @asynccontextmanager
