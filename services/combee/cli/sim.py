@@ -31,7 +31,9 @@ def group() -> None:
 def serve(
     port: Annotated[int, typer.Option(help="0 takes a free one")] = 0,
     seed: Annotated[int, typer.Option(help="same seed, same answers")] = 0,
-    latency: Annotated[str, typer.Option(help="seconds, or lognormal:MEDIAN,SIGMA")] = "0",
+    latency: Annotated[
+        str, typer.Option(help="seconds, lognormal:MEDIAN,SIGMA or pareto:MEDIAN,SHAPE")
+    ] = "0",
     fault: Annotated[list[str] | None, typer.Option(help="KIND=RATE, may be repeated")] = None,
     context_tokens: Annotated[
         int | None, typer.Option(min=1, help="refuse longer prompts, as a model with this window does")
