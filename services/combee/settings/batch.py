@@ -20,7 +20,7 @@ class BatchSettings(Group):
         True, description="pass on proposals that a combine neither used nor dropped by name (recorded)"
     )
     stragglers: bool = Field(
-        False, description="combine without groups that are late, and ask again beside slow calls (off|on)"
+        False, description="combine without groups that are late, and make slow combines again: off or on"
     )
     fan_in: int = Field(32, ge=2, description="children per node above level 0")
     max_levels: int = Field(4, ge=2, le=4, description="levels of the scan tree at most")
