@@ -130,8 +130,10 @@ async def test_a_worker_that_dies_before_the_version_asks_nobody_again() -> None
     async with running(model, "scan", "shuffle") as deployment:
         await deployment.until(lambda: bool(ledger.messages(deployment.log, topics.UPDATES, Update)))
     assert model.cancelled == 1  # it died
-    async with deployment.running(["scan", "publish"]):
-        await settled(deployment)
+    async with deployment.running(["scan"]):
+        await deployment.until(lambda: "scan" not in {group for group, *_ in ledger.behind(deployment.log)})
+        async with deployment.running(["publish"]):
+            await settled(deployment)
     assert model.calls == K + 1, "the root's record says that nobody waits for the group"
     await check(deployment)
 
