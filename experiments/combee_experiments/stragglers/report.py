@@ -5,7 +5,7 @@ from math import sqrt
 from statistics import fmean, stdev
 
 from combee_experiments.running.cells import Measured
-from combee_experiments.running.report import Report, Table, Verdict
+from combee_experiments.running.report import Panel, Report, Series, Table, Verdict
 
 CHOICE, TIMES, LESSONS = "choice", "times", "lessons"
 ALL, PLAIN, ON = "wait for all", "plain", "stragglers"
@@ -37,8 +37,25 @@ def report_on(names: Sequence[str], measured: Measured) -> Report:
     return Report(
         tables=tuple(tables),
         verdicts=tuple(sorted(verdicts, key=lambda verdict: verdict.met)),
+        panels=(_panel(times),),
         remarks=(NOTE, SAME, COUNTED),
     )
+
+
+def _panel(measured: Measured) -> Panel:
+    kinds = [measured.where(times=kind) for kind in measured.values("times")]
+    series = tuple(
+        Series(
+            name=arm,
+            points=tuple(
+                (own.spread("mean_s").mean, own.spread("p95_s"))
+                for own in (found.where(arm) for found in kinds)
+            ),
+            style="points",
+        )
+        for arm in (PLAIN, ON)
+    )
+    return Panel(title="What a batch takes", x="mean, medians of a call", y="95th percentile", series=series)
 
 
 def _ratio(measured: Measured, name: str, arm: str = ON, than: str = PLAIN) -> float:
