@@ -9,13 +9,14 @@ from typing import Any
 from benchmarks.cluster import Cluster, fresh, lessons, running_cluster
 from benchmarks.rows import Row, row
 
-TIMEOUT_S = 1_200.0
+TIMEOUT_S = 2_400.0
 REFLECTIONS = 100
 """Ten groups."""
-BATCHES_PER_RUN = 12
+BATCHES_PER_RUN = 8
 WARM_UP = 2
 CONCURRENCY = 32
-LAWS = {"log-normal, sigma 1": "lognormal:0.25,1", "Pareto, shape 1.6": "pareto:0.25,1.6"}
+# A second, as of hosted models: beside much shorter calls our own time and the machine's load would be compared.
+LAWS = {"log-normal, sigma 1": "lognormal:1,1", "Pareto, shape 1.6": "pareto:1,1.6"}
 MEAN, P95 = 0.75, 0.6
 MORE_CALLS = 1.1
 
