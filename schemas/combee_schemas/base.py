@@ -69,6 +69,10 @@ class Usage(Value):
     left_out: int = 0
     """Of ``calls``: those of nodes that a combine did not wait for; their tokens are their siblings', an estimate."""
 
+    def tokens(self) -> dict[str, int]:
+        """Return the tokens read, those of them that were cached, and those written, by their names in JSON."""
+        return {"in": self.tokens_in, "cached": self.cached_tokens, "out": self.tokens_out}
+
     def __add__(self, other: "Usage") -> "Usage":
         return Usage(**{name: getattr(self, name) + getattr(other, name) for name in Usage.model_fields})
 

@@ -74,7 +74,7 @@ class Report:
             "conflicts": list(self.conflicts),
             "batches": self.batches,
             "model_calls": self.usage.calls,
-            "tokens": {"in": self.usage.tokens_in, "out": self.usage.tokens_out},
+            "tokens": self.usage.tokens(),
             "seconds": round(self.seconds, 3),
             "left_nothing": self.left_nothing,
         }
@@ -133,14 +133,14 @@ async def reasons_for_nothing(
     updates: dict[int, Update] = {}
     for update in await _read(log, topics.UPDATES, base.name, since):
         updates.setdefault(update.plan.sequence, update)
-    before, found = base, defaultdict[str, list[str]](list)
+    before, ids_by_reason = base, defaultdict[str, list[str]](list)
     for after in await _read(log, topics.HISTORY, base.name, since):
         made_by = updates.get(after.batch_sequence) if after.origin == "batch" else None
         for reflection_id, why in (left_nothing(before, made_by, after) if made_by else {}).items():
             if reflection_id in new:
-                found[why].append(own_id(new[reflection_id]))
+                ids_by_reason[why].append(own_id(new[reflection_id]))
         before = after
-    return dict(found)
+    return dict(ids_by_reason)
 
 
 async def _read(log: Log, topic: Topic[M], name: str, since: Mapping[str, Mapping[int, int]]) -> list[M]:
