@@ -7,6 +7,7 @@ from combee.core import identity
 from combee.core.formats.intake import Sample, verdict
 from combee.core.methods import ace
 from combee.core.relevance import best_entries, entries_to_judge
+from combee.core.shortening import task_excerpt
 from combee.ports import LanguageModel, PoisonError
 from combee.settings.batch import BatchSettings
 from combee.sim.chance import draw
@@ -60,6 +61,7 @@ async def reflect(
         reflection_id=identity.reflection_id(trace.playbook, trace.trace_id),
         playbook=trace.playbook,
         trace_id=trace.trace_id,
+        task_excerpt=task_excerpt(trace),
         shown=trace.shown,
         bullet_ids=trace.bullet_ids,
         usage=used + reply.usage,
