@@ -16,7 +16,7 @@ MOST_WORDINGS = 1.1
 WHO = (("reflect", "reflector"), ("update", "curators"), ("agents", "agents"))
 ITERATION = (
     "An iteration is 40 reflector's calls and the update; agents' own calls are shown beside it and not in its cost. "
-    "Tokens and cost are of one iteration, means over five iterations and the seeds; cost in thousands, a token read "
+    "Tokens and cost are of one iteration, means over four iterations and the seeds; cost in thousands, a token read "
     "counting 1, one read from the cache 0.1, one written 4 (simulated prefix cache: at least 1,024 tokens, and "
     "nothing is shared by calls that run at once)."
 )
@@ -60,7 +60,10 @@ def _cost(data: Data, measured: Measured) -> Table:
         for arm in measured.arms()
     )
     return Table(
-        title=f"{data.name}: tokens and cost of one iteration", columns=columns, rows=rows, note=ITERATION
+        title=f"{data.name}: tokens and cost of one iteration, {measured.values('law')[0]}",
+        columns=columns,
+        rows=rows,
+        note=ITERATION,
     )
 
 
@@ -115,7 +118,8 @@ def _gain(found: Measured, arm: str) -> str:
 def _verdicts(data: Data, measured: Measured) -> Iterator[Verdict]:
     for arm in measured.arms():
         if arm != WHOLE:
-            yield from _decided(f"{data.name}, {arm}", arm, _places(measured))
+            places = [place for place in _places(measured) if place[2].where(arm)]
+            yield from _decided(f"{data.name}, {arm}", arm, places)
 
 
 def _decided(name: str, arm: str, places: list[tuple[str, str, Measured]]) -> Iterator[Verdict]:

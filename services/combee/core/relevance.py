@@ -1,9 +1,10 @@
 """Which entries have most to do with a text: BM25 (Robertson and Zaragoza, 2009), pure, ties in a fixed order."""
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import log
 
 from combee.core.playbook.wording import evened
@@ -98,26 +99,32 @@ class _Bags:
     """Entries as bags of words, to be compared with one text after the other."""
 
     def __init__(self, entries: Sequence[Entry]) -> None:
-        self._bags = {entry.id: Counter(_words(f"{entry.section} {entry.content}")) for entry in entries}
-        self._totals = {entry_id: bag.total() for entry_id, bag in self._bags.items()}
-        self._mean = sum(self._totals.values()) / max(1, len(self._bags)) or 1.0
-        self._having = Counter(word for bag in self._bags.values() for word in bag)
+        self._lengths: dict[str, int] = {}
+        self._having: dict[str, list[tuple[str, int]]] = defaultdict(list)
+        """Word → the entries that have it, and how often."""
+        for entry in entries:
+            bag = _bag(f"{entry.section} {entry.content}")
+            self._lengths[entry.id] = bag.total()
+            for word, count in bag.items():
+                self._having[word].append((entry.id, count))
+        self._mean = sum(self._lengths.values()) / max(1, len(self._lengths)) or 1.0
 
     def scores(self, query: str) -> Mapping[str, float]:
         half = MAX_QUERY_CHARS // 2
         wanted = set(_words(query if len(query) <= MAX_QUERY_CHARS else f"{query[:half]} {query[-half:]}"))
-        return {entry_id: self._score(entry_id, bag, wanted) for entry_id, bag in self._bags.items()}
+        scores = dict.fromkeys(self._lengths, 0.0)
+        for word in sorted(wanted & self._having.keys()):
+            having = self._having[word]
+            rarity = log(1 + (len(self._lengths) - len(having) + 0.5) / (len(having) + 0.5))
+            for entry_id, count in having:
+                length = SATURATION * (1 - LENGTH + LENGTH * self._lengths[entry_id] / self._mean)
+                scores[entry_id] += rarity * count * (SATURATION + 1) / (count + length)
+        return scores
 
-    def _score(self, entry_id: str, bag: Mapping[str, int], wanted: set[str]) -> float:
-        length = SATURATION * (1 - LENGTH + LENGTH * self._totals[entry_id] / self._mean)
-        return sum(
-            self._rarity(word) * bag[word] * (SATURATION + 1) / (bag[word] + length)
-            for word in sorted(wanted & bag.keys())
-        )
 
-    def _rarity(self, word: str) -> float:
-        having = self._having[word]
-        return log(1 + (len(self._bags) - having + 0.5) / (having + 0.5))
+@lru_cache(maxsize=2_048)
+def _bag(text: str) -> Counter[str]:
+    return Counter(_words(text))
 
 
 def _words(text: str) -> list[str]:
