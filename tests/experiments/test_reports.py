@@ -26,6 +26,7 @@ from combee_experiments.running.run import run
 from combee_experiments.running.setup import Setup
 from combee_experiments.running.store import Store
 from combee_experiments.scale import experiment as scale
+from combee_experiments.scope import experiment as scope
 from combee_experiments.shuffling import experiment as shuffling
 
 SMALL = Setup(data=(family(60, quantities=12),), seeds=(0,), samples=160)
@@ -46,6 +47,8 @@ def smaller(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shuffling, "COPIES", (2,))
     monkeypatch.setattr(scale, "SIZES", (20, 40))
     monkeypatch.setattr(robustness, "SIZES", (20,))
+    monkeypatch.setattr(scope, "ITERATIONS", 1)
+    monkeypatch.setattr(scope, "START_TOKENS", 1_500)
 
 
 @pytest.mark.usefixtures("smaller")

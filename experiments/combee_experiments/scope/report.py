@@ -163,7 +163,7 @@ def _panel(data: Data, measured: Measured) -> Panel:
             points=tuple(
                 (found.where(arm).spread("cost").mean / 1e3, found.where(arm).spread("lessons"))
                 for _, mode, found in _places(measured)
-                if mode == NONE
+                if mode == NONE and found.where(arm)
             ),
             style="points",
         )
