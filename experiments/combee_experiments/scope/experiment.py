@@ -67,7 +67,7 @@ READINGS = {
 
 
 def cells(setup: Setup) -> Iterator[Cell]:
-    """Every way of reading under every counting rule, without a mode and with lessons in several wordings.
+    """Every way of reading under every rule with lessons in several wordings; under that in force without, too.
 
     Raises
     ------
@@ -77,8 +77,8 @@ def cells(setup: Setup) -> Iterator[Cell]:
     if (setup.law, setup.modes) != (IN_FORCE, NO_MODES):
         raise FatalError("scope goes through every counting rule by itself: leave out --law and --mode")
     for data, law, mode, reading in product(setup.data, RULES, MODES, READINGS):
-        # What agents read hardly touches the update: one rule shows their cost.
-        if reading != AGENTS or law == IN_FORCE:
+        # The rules are compared where wordings differ; what agents read hardly touches the update.
+        if law == IN_FORCE or (mode == PARAPHRASE and reading != AGENTS):
             for seed in setup.seeds:
                 yield Cell.of(reading, seed, data=data.name, law=law, mode=mode)
 
