@@ -58,6 +58,11 @@ _LISTED = (
         module="asynchronous",
     ),
     Listed(
+        name="arrivals",
+        about="batch-size policies at 3 to 30,000 reflections an hour: lessons, staleness, calls",
+        module="arrivals",
+    ),
+    Listed(
         name="controller",
         about="a sweep of batch sizes, its Pareto front, and where the controller's choice lies",
         module="controller",
