@@ -49,7 +49,7 @@ _LISTED = (
     ),
     Listed(
         name="baselines",
-        about="retrieval and summaries against Combee: lessons, accuracy, calls, tokens, prompt length",
+        about="Top-K, Summarization and retrieval against Combee: lessons, accuracy, calls, tokens, prompt length",
         module="baselines",
     ),
     Listed(

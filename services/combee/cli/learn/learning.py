@@ -151,7 +151,7 @@ class Learning:
             trajectory=str(reply.body.get("reasoning", "")),
             answer=answer,
             target=sample.target,
-            feedback=verdict(answer, sample.target),
+            feedback=verdict(answer, sample.target, sample.kind),
             shown=Shown(version=playbook.version, entry_ids=tuple(entry.id for entry in playbook.entries)),
             created_at_ms=self._clock.now_ms(),
         )

@@ -71,11 +71,10 @@ def _add(draft: Draft, operation: Operation) -> None:
     if same is not None:
         _strengthen(draft, same, operation)
         return
-    entry_id = draft.free_id(operation.section)
+    section = draft.section(operation.section)
+    entry_id = draft.free_id(section)
     draft.next_id += 1
-    entry = Entry(
-        id=entry_id, section=operation.section, content=operation.content, created_version=draft.version
-    )
+    entry = Entry(id=entry_id, section=section, content=operation.content, created_version=draft.version)
     draft.put(rest_on(entry, operation.evidence, draft.version))
     draft.note("add", entry_id)
 
