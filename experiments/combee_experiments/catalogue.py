@@ -59,13 +59,23 @@ _LISTED = (
     ),
     Listed(
         name="arrivals",
-        about="batch-size policies at 3 to 30,000 reflections an hour: lessons, staleness, calls",
+        about="batch-size policies at 3 to 10,000 reflections an hour: lessons, staleness, calls",
         module="arrivals",
+    ),
+    Listed(
+        name="stragglers",
+        about="combining without late groups, and slow calls made again: times of a batch, lessons, calls",
+        module="stragglers",
     ),
     Listed(
         name="controller",
         about="a sweep of batch sizes, its Pareto front, and where the controller's choice lies",
         module="controller",
+    ),
+    Listed(
+        name="robustness",
+        about="every arm under four counting rules, and with a stand-in that rewords, invents and contradicts",
+        module="robustness",
     ),
 )
 CATALOGUE: Mapping[str, Listed] = {one.name: one for one in _LISTED}

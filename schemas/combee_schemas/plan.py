@@ -34,6 +34,8 @@ class PlanSettings(Value):
     """Most bytes of reflections that one aggregator call may get."""
     aggregate_tokens: int | None = None
     """Most tokens of reflections or proposals that one aggregator call should read; None: the paper's shape."""
+    stragglers: bool = False
+    """The root's combine may leave out what is late, and slow calls may be asked a second time."""
     small_batches: SmallBatches = "paper"
     salt: str = ""
     """Goes into the seed of the shuffle; empty: the seed follows from the members alone."""
@@ -52,9 +54,8 @@ class PlanSettings(Value):
         }
 
 
-LATER_FIELDS = {
-    name: PlanSettings.model_fields[name].default for name in ("small_batches", "prompts", "playbook_tokens")
-}
+LATER_NAMES = ("small_batches", "prompts", "playbook_tokens", "stragglers")
+LATER_FIELDS = {name: PlanSettings.model_fields[name].default for name in LATER_NAMES}
 
 
 class Outcomes(Value):
@@ -91,6 +92,8 @@ class Plan(Value):
     waiting: int = 0
     """Reflections that stayed in the window: with them, arrivals can be counted from manifests alone."""
     reason: CloseReason = "size"
+    left_out: tuple[int, ...] | None = None
+    """In a replay: the root's children that it leaves out, as recorded; None: time decides."""
     outcomes: Outcomes = Outcomes()
     reflect_usage: Usage = Usage()
     """What the members' reflections cost."""

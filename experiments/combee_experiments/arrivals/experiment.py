@@ -25,8 +25,8 @@ from combee_experiments.scoring.lessons import lessons_of
 from combee_schemas.reflection import Reflection
 
 HOUR_S = 3600.0
-RATES = {3: 60, 60: 200, 10_000: 500, 30_000: 500}
-"""Reflections an hour → how many of them a run has."""
+RATES = {3: 20, 60: 100, 10_000: 3_000}
+"""Reflections an hour → how many of them arrive in a run; the data begin again where they end."""
 SIGMA = 0.5
 MAX_WAIT_S = float(BatchSettings.model_fields["max_wait_s"].default)
 START = int(BatchSettings.model_fields["batch_size"].default)
@@ -54,7 +54,7 @@ def measure(setup: Setup, cell: Cell) -> Numbers:
 
 async def _measure(setup: Setup, data: Data, made: Sequence[Reflection], cell: Cell) -> Numbers:
     rate = cell.number("per_hour")
-    arriving = made[: min(RATES[rate], setup.samples or len(made))]
+    arriving = tuple(_stream(made, min(RATES[rate], setup.samples or RATES[rate])))
     async with setup.open_model(cell.seed) as model:
         slow = SlowModel(
             model,
@@ -65,6 +65,15 @@ async def _measure(setup: Setup, data: Data, made: Sequence[Reflection], cell: C
         )
         numbers, texts = await _run(slow, arriving, POLICIES[cell.arm], rate / HOUR_S, cell.seed)
     return {**numbers, "lessons": len(lessons_of(data).kept(texts))}
+
+
+def _stream(made: Sequence[Reflection], count: int) -> Iterator[Reflection]:
+    """Yield reflections, those of each new round under ids of their own."""
+    for number in range(count):
+        again, which = divmod(number, len(made))
+        reflection = made[which]
+        name = f"{reflection.reflection_id}-{again}" if again else reflection.reflection_id
+        yield reflection.model_copy(update={"reflection_id": name})
 
 
 async def _run(
