@@ -95,7 +95,11 @@ async def _run(
     applied_ms = {version.batch_sequence: version.created_at_ms for version in versions}
     members = [(batch, member.reflection_id) for batch in batches for member in batch.members]
     stale_s = [(applied_ms[batch.plan.sequence] - published_ms[name]) / 1000 for batch, name in members]
-    waited_s = [(batch.plan.closed_at_ms - published_ms[name]) / 1000 for batch, name in members]
+    free_ms = {number + 1: at_ms for number, at_ms in applied_ms.items()}
+    waited_s = [
+        (batch.plan.closed_at_ms - max(published_ms[name], free_ms.get(batch.plan.sequence, 0))) / 1000
+        for batch, name in members
+    ]
     sizes = [batch.plan.reflections for batch in batches]
     numbers = {
         "stale_s": fmean(stale_s),
