@@ -16,6 +16,7 @@ from prometheus_client import (
     generate_latest,
 )
 
+from combee.core.playbook.retention import in_playbook, lost_share
 from combee.ports import Clock, ModelCall, TopicPartition
 from combee.telemetry.health import Condition
 from combee.telemetry.telemetry import Lag
@@ -126,8 +127,18 @@ class Metrics:
         )
         self._retention = self._gauge(
             "combee_retention_ratio",
-            "Share of the last batch's reflections with evidence in the playbook.",
+            "Share of the last batch's reflections that are new or known in the playbook.",
             "playbook",
+        )
+        self._lost = self._gauge(
+            "combee_lost_ratio",
+            "Share of the last batch's reflections that were lost: neither in the playbook nor dropped by name.",
+            "playbook",
+        )
+        self._fates = self._counter(
+            "combee_batch_reflections_total",
+            "Reflections of published batches, by what became of them: new, known, dropped, lost.",
+            "fate",
         )
         self._retentions = Histogram(
             "combee_batch_retention_ratio",
@@ -194,6 +205,12 @@ class Metrics:
             if playbook.name in self._named or len(self._named) < MOST_PLAYBOOKS:
                 self._named.add(playbook.name)
                 self._retention.labels(playbook.name).set(batch.retention[-1])
+                lost = lost_share(batch.audit)
+                if lost is not None:
+                    self._lost.labels(playbook.name).set(lost)
+        audit = in_playbook(batch)
+        for fate, count in audit.model_dump().items() if audit else ():
+            self._fates.labels(fate).inc(count)
 
     # ---- how it is now
 

@@ -13,7 +13,7 @@ from combee.cli.playbook import labels as label_verbs
 from combee.cli.playbook.files import written
 from combee.cli.playbook.lookup import chosen, labels, wanted
 from combee.cli.playbook.view import full_view, history_table, list_row, list_table, version_row
-from combee.core.playbook.retention import is_falling
+from combee.core.playbook.retention import is_losing
 from combee.history import History, newest_playbooks
 from combee.settings.loading import Settings, load_settings
 
@@ -73,8 +73,7 @@ def show(
         return
     found = asyncio.run(chosen(settings, name, version, label))
     if as_json:
-        falling = is_falling(found.retention_recent)
-        print_json({**found.model_dump(mode="json"), "retention_falling": falling})
+        print_json({**found.model_dump(mode="json"), "losing": is_losing(found.lost_recent)})
     elif form is not None:
         typer.echo(written(found, as_format(form)), nl=False)
     else:

@@ -106,6 +106,7 @@ def playbooks(snapshot: Snapshot, room: Room = ROOMS[0], *, narrow: bool = False
         *(() if narrow else ("entries",)),
         "window",
         "retention",
+        *(() if narrow else ("lost",)),
         "tokens today",
         "money",
     ):
@@ -119,6 +120,7 @@ def playbooks(snapshot: Snapshot, room: Room = ROOMS[0], *, narrow: bool = False
             *(() if narrow else (str(playbook.entries),)),
             window(playbook, SHORT_BAR if narrow else BAR),
             percent(playbook.retention),
+            *(() if narrow else (percent(playbook.lost),)),
             f"{playbook.spend_tokens:,}",
             f"{playbook.spend_cost:,.2f}",
             *(() if narrow else (Text(_short(playbook.batch_size_reason)),)),

@@ -36,9 +36,10 @@ Answer with one JSON object: {{"reasoning": "...", "error_identification": "..."
 OPERATIONS = """Operations: ADD a new entry (section, content); UPDATE an entry that became wrong or too vague
 (entry_ids with its id, content); MERGE entries that say the same (entry_ids, content); REMOVE an entry that is
 wrong (entry_ids). Every operation names in "sources" the numbers n of the items it rests on. "dropped" lists the
-numbers of the items you leave out on purpose. Every item is in one of the two.
+numbers of the items you leave out on purpose. "known" names items whose lesson an entry has already, and that
+entry: it counts as evidence for the entry. Every item is in one of the three.
 Answer with one JSON object: {"reasoning": "...", "operations": [{"type": "ADD", "section": "...",
-"content": "...", "entry_ids": [], "sources": [1]}], "dropped": [2]}"""
+"content": "...", "entry_ids": [], "sources": [1]}], "dropped": [2], "known": [{"n": 3, "entry_id": "..."}]}"""
 
 SECTIONS = "Sections: " + "; ".join(ACE_SECTIONS) + "."
 
@@ -102,10 +103,19 @@ _OPERATIONS = {
         "additionalProperties": False,
     },
 }
+_KNOWN = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "properties": {"n": {"type": "integer"}, "entry_id": _STRING},
+        "required": ["n", "entry_id"],
+        "additionalProperties": False,
+    },
+}
 OPERATIONS_SCHEMA: dict[str, Any] = {
     "type": "object",
-    "properties": {"reasoning": _STRING, "operations": _OPERATIONS, "dropped": _NUMBERS},
-    "required": ["reasoning", "operations", "dropped"],
+    "properties": {"reasoning": _STRING, "operations": _OPERATIONS, "dropped": _NUMBERS, "known": _KNOWN},
+    "required": ["reasoning", "operations", "dropped", "known"],
     "additionalProperties": False,
 }
 
@@ -203,7 +213,7 @@ def _curate(instructions: str, base: Playbook, data: str) -> Prompt:
         user=data,
         reply_name="operations",
         reply_schema=OPERATIONS_SCHEMA,
-        optional=frozenset({"reasoning", "dropped"}),
+        optional=frozenset({"reasoning", "dropped", "known"}),
     )
 
 

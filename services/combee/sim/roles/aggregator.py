@@ -38,10 +38,29 @@ def aggregate(reading: Reading, seed: int, law: Law = LAW) -> dict[str, Any]:
     read, kept = keep(reading, seed, law)
     known = {name: entry for entry in reading.entries if (name := subject(entry.content))}
     by_lesson = _by_lesson(read.items)
+    said = _said_already(reading, by_lesson)
     return {
         "reasoning": f"Simulated: {len(kept)} of {len(read.distinct)} distinct lessons kept.",
-        "operations": [_operation(by_lesson[lesson], known) for lesson in kept],
+        "operations": [_operation(by_lesson[lesson], known) for lesson in kept if lesson not in said],
         "dropped": [item.n for item in read.items if key(item.lesson) not in read.distinct],
+        "known": [
+            {"n": item.n, "entry_id": said[lesson]}
+            for lesson in kept
+            if lesson in said
+            for item in by_lesson[lesson]
+        ],
+    }
+
+
+def _said_already(reading: Reading, by_lesson: Mapping[str, Sequence[Item]]) -> dict[str, str]:
+    """Return the lessons that entries have word for word, with the entry, where the prompt asks for them."""
+    if not any('"known"' in line for line in reading.lines):
+        return {}
+    entries = {key(entry.content): entry.id for entry in reading.entries}
+    return {
+        lesson: entries[lesson]
+        for lesson, items in by_lesson.items()
+        if lesson in entries and all(item.kind == "ADD" for item in items)
     }
 
 
