@@ -16,7 +16,6 @@ from prometheus_client import (
     generate_latest,
 )
 
-from combee.core.playbook.retention import in_playbook, lost_share
 from combee.ports import Clock, ModelCall, TopicPartition
 from combee.telemetry.health import Condition
 from combee.telemetry.telemetry import Lag
@@ -205,11 +204,9 @@ class Metrics:
             if playbook.name in self._named or len(self._named) < MOST_PLAYBOOKS:
                 self._named.add(playbook.name)
                 self._retention.labels(playbook.name).set(batch.retention[-1])
-                lost = lost_share(batch.audit)
-                if lost is not None:
-                    self._lost.labels(playbook.name).set(lost)
-        audit = in_playbook(batch)
-        for fate, count in audit.model_dump().items() if audit else ():
+                if playbook.lost_recent:
+                    self._lost.labels(playbook.name).set(playbook.lost_recent[-1])
+        for fate, count in batch.audit[-1].model_dump().items() if batch.audit else ():
             self._fates.labels(fate).inc(count)
 
     # ---- how it is now

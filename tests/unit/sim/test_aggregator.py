@@ -123,9 +123,25 @@ def test_a_lesson_that_contradicts_an_entry_corrects_it() -> None:
     assert operation["content"] == LESSONS[0]
 
 
-def test_a_lesson_the_playbook_already_has_is_proposed_again() -> None:
-    operation = operations_of(reading_of([reflection(LESSONS[0])], with_entry(LESSONS[0])), ALL)[0]
+def test_a_lesson_the_playbook_already_has_is_known() -> None:
+    twins = [reflection("Feed the fish."), reflection(LESSONS[0]), reflection(LESSONS[0].upper())]
+    body = aggregate(reading_of(twins, with_entry(LESSONS[0])), 0, ALL)
+    assert [one["content"] for one in body["operations"]] == ["Feed the fish."]
+    assert body["known"] == [{"n": n, "entry_id": "calc-00007"} for n in (2, 3)]
+
+
+def test_who_is_not_asked_what_is_known_proposes_it_again() -> None:
+    asked = as_request(aggregate_prompt(with_entry(LESSONS[0]), [reflection(LESSONS[0])]))
+    system, *others = asked["messages"]
+    older = {**asked, "messages": [{**system, "content": system["content"].replace('"known"', "")}, *others]}
+    (operation,) = operations_of(read(older), ALL)
     assert (operation["type"], operation["entry_ids"]) == ("ADD", [])
+
+
+def test_a_correction_that_entries_have_already_is_no_repeat() -> None:
+    merge = Operation(kind=OperationKind.MERGE, content=LESSONS[0], entry_ids=("calc-00007", "calc-00009"))
+    body = aggregate(read(as_request(combine_prompt(with_entry(LESSONS[0]), [merge]))), 0, ALL)
+    assert ([one["type"] for one in body["operations"]], body["known"]) == (["MERGE"], [])
 
 
 def test_of_contradicting_lessons_the_one_more_reflections_carry_goes_on() -> None:

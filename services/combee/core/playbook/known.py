@@ -9,11 +9,12 @@ from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Echo, Known, Operation, Seen
 
-PLAUSIBLE = 0.2
+PLAUSIBLE = 0.25
 """How much of an item or of the entry, whichever is lighter, the other must say too.
 
-Of 16 paraphrases of entries that a real model learned on AppWorld (318 of them) 15 reach it, and 3 % of the claims
-that name another entry do; of claims that name another one of 50 Formula lessons 11 %, of 64 built-in ones 7 %.
+Of 16 paraphrases of entries that a real model learned on AppWorld (318 of them) 15 reach it, and 2 % of the claims
+that name another entry do; of claims that name another one of 50 Formula lessons 7 %, of 64 built-in ones 2 %
+(`benchmarks/similarity.py`).
 """
 CLAIMED_TEXTS = ("key_insight", "correct_approach")
 """What a reflection would have an agent do; the rest is about its run."""

@@ -11,6 +11,16 @@ from math import log
 from combee.core.playbook.wording import wording
 from combee_schemas.playbook import Entry
 
+_STOP_WORDS = (
+    "about above after all also any are as at be been before being below between both but by can could "
+    "did do does each few first for from had has have her here his how if in into is it its itself more "
+    "most must my need no not of off on once only or other our out over own same should so some such than "
+    "that their them then there these they this those through to under until up use used using very was "
+    "we were what when where whether which while who whose why will with would you your a an the"
+)
+"""Words of grammar: in a playbook of few entries they would look rare."""
+_STOP = frozenset(_STOP_WORDS.split())
+
 
 class Overlap:
     """The words of some entries and how rare each is among them."""
@@ -49,4 +59,4 @@ class Overlap:
 
 
 def _words(text: str) -> frozenset[str]:
-    return frozenset(wording(text).words)
+    return frozenset(wording(text).words) - _STOP

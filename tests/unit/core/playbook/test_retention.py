@@ -190,7 +190,7 @@ def test_what_repeats_an_entry_that_stood_there_is_known_and_what_repeats_a_new_
     base = with_entries("known")
     again = [op("known", "a"), op("new", "b"), op("New.", "c")]
     found = apply_operations(base, again, ()).landed()
-    assert (found.repeated, found.changed) == ({"a"}, {"b", "c"})
+    assert found == Landed(changed=frozenset("bc"), repeated=frozenset("a"), claimed=frozenset())
 
 
 def update(
