@@ -77,6 +77,7 @@ class Aggregator:
         reflections = [member.reflection for member in members]
         news, echoes = without_echoes(base, reflections, answer.operations)
         claims = known.plausible(base, answer.known, [known.texts_of(one) for one in reflections])
+        claims = known.word_for_word(base, reflections, but=ops.rests(answer.operations)) | claims
         known_now, echoed = known.of_group(base, claims, reflections)
         result = NodeResult(
             status="ok" if news else "empty",

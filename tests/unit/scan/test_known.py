@@ -83,6 +83,11 @@ class TestGroup:
         found = await group(saying((1, PAGE), (2, "calc-99999")), members(SAID, SAID))
         assert (found.known, found.echoes) == ((), ())
 
+    async def test_what_the_model_forgets_or_drops_is_known_where_it_is_word_for_word(self) -> None:
+        words = [entry.content for entry in BASE.entries]
+        found = await group(saying(dropped=(2,)), members(words[0], words[1], "Smile."))
+        assert {known.entry_id: known.evidence for known in found.known} == {FEE: ("r-1",), PAGE: ("r-2",)}
+
     async def test_what_agents_had_been_shown_is_an_echo_and_no_evidence(self) -> None:
         shown = Shown(version=4, entry_ids=(FEE,))
         found = await group(saying((1, FEE)), members(SAID, shown=shown))

@@ -1,10 +1,14 @@
-"""What the playbook says already, by the model's word: checked by code, evidence for the entry named; pure."""
+"""What the playbook says already: evidence for the entry that says it; pure.
+
+The model may say so in whatever words, and code checks it; what a reflection says word for word, code sees itself.
+"""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from combee.core.playbook.echo import was_shown
 from combee.core.playbook.overlap import Overlap
+from combee.core.playbook.similarity import Index
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Echo, Known, Operation, Seen
@@ -37,6 +41,19 @@ def plausible(base: Playbook, claims: Claims, texts: Sequence[Sequence[str]]) ->
         if entry_id in overlap
         and any(overlap.contained(text, entry_id) >= PLAUSIBLE for text in texts[n - 1] if text)
     }
+
+
+def word_for_word(base: Playbook, reflections: Sequence[Reflection], but: Collection[str]) -> dict[int, str]:
+    """Return which reflections have the insight of an entry, by the strict rule, and of which; none of ``but``."""
+    index = Index()
+    for entry in base.entries if base.holds == "entries" else ():
+        index.put(entry.id, entry.content)
+    said = (
+        (n, index.saying(reflection.key_insight))
+        for n, reflection in enumerate(reflections, 1)
+        if reflection.key_insight.strip() and reflection.reflection_id not in but
+    )
+    return {n: entry_ids[0] for n, entry_ids in said if entry_ids}
 
 
 def texts_of(reflection: Reflection) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from combee.core.playbook.known import of_combine, of_group, plausible, texts_of
+from combee.core.playbook.known import of_combine, of_group, plausible, texts_of, word_for_word
 from combee.core.playbook.operations import read_operations
 from combee.core.playbook.versions import empty
 from combee.sim.family.family import lessons
@@ -105,6 +105,19 @@ def test_a_reflection_is_known_by_what_it_would_have_agents_do() -> None:
         correct_approach="Page.",
     )
     assert texts_of(reflection) == ("Read on.", "Page.")
+
+
+def test_who_says_an_entry_word_for_word_needs_no_models_word() -> None:
+    given = [
+        Reflection(reflection_id=name, playbook="p", key_insight=words)
+        for name, words in (
+            ("a", "Look at the API's documentation, before calling it for the first time!"),
+            ("used", BASE.entries[1].content),
+            ("b", PARAPHRASES["e-00002"]),
+            ("c", ""),
+        )
+    ]
+    assert word_for_word(BASE, given, but={"used"}) == {1: "e-00002"}
 
 
 # ---- evidence or echo
