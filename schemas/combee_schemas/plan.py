@@ -6,7 +6,8 @@ from pydantic import Field
 
 from combee_schemas.base import Holds, Id, PlaybookName, Score, Sha256, Usage, Value
 
-CloseReason = Literal["size", "bytes", "wait", "span", "flush"]
+CloseReason = Literal["size", "bytes", "wait", "span", "flush", "consolidate"]
+"""consolidate: no window closed; somebody asked for entries to be made fewer."""
 
 
 class PlanSettings(Value):
@@ -68,6 +69,8 @@ class Plan(Value):
     waiting: int = 0
     """Reflections that stayed in the window: with them, arrivals can be counted from manifests alone."""
     reason: CloseReason = "size"
+    command_id: str = ""
+    """Of a consolidation: the command that asked for it."""
     outcomes: Outcomes = Outcomes()
     reflect_usage: Usage = Usage()
     """What the members' reflections cost."""

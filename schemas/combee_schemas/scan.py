@@ -4,6 +4,7 @@ from enum import StrEnum
 from typing import ClassVar, Literal
 
 from combee_schemas.base import Id, Message, Sha256, Source, Usage, Value
+from combee_schemas.batch import Cluster
 from combee_schemas.plan import Plan
 from combee_schemas.reflection import BulletTag, Reflection
 
@@ -86,6 +87,8 @@ class Group(Planned):
     node_id: Id
     index: int
     members: tuple[GroupMember, ...]
+    clusters: tuple[Cluster, ...] = ()
+    """Of a consolidation, which has no members: what the model is asked about."""
 
 
 NodeStatus = Literal["ok", "empty", "passed", "merged", "failed"]

@@ -199,7 +199,8 @@ def _counted(listed: EntryList, playbook: Playbook, *, is_filtered: bool, only: 
 def _about(version: Playbook) -> str:
     batch = kept = ""
     if version.batch and version.origin == "batch":
-        batch = f", batch {version.batch_sequence} of {version.reflections} reflections"
+        what = f"of {version.reflections} reflections" if version.reflections else "that consolidates entries"
+        batch = f", batch {version.batch_sequence} {what}"
         audit = version.batch.audit
         kept = f", retention {percent(version.batch.retention[-1])}" if version.batch.retention else ""
         kept += f" ({fates_text(audit[-1])})" if audit else ""

@@ -75,7 +75,9 @@ class _Lessons:
     def _version(self, learned: Learned) -> None:
         version, name = learned.version, learned.playbook
         parts = [f"{moment(version.at_ms)} UTC"]
-        if version.origin == "batch":
+        if version.close_reason == "consolidate":
+            parts.append("from a consolidation of entries")
+        elif version.origin == "batch":
             parts.append(f"from a batch of {counted(version.reflections, 'reflection')}")
             if version.audit is not None:
                 parts.append(f"of these {fates_text(version.audit)}")

@@ -5,15 +5,17 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import TypeVar
 
-from combee.core.methods import ace
+from combee.core.methods import ace, consolidation
 from combee.core.methods.method import Answer, Method
 from combee.core.playbook import known
 from combee.core.playbook import operations as ops
+from combee.core.playbook.clusters import within
 from combee.core.playbook.echo import without_echoes
 from combee.core.shortening import shorter_reflection
 from combee.ports import LanguageModel, PoisonError, PromptTooLongError
 from combee.scan.outcome import SKIPPED, SPLIT, audited, reasons, spent
 from combee_schemas.base import NOTHING_SPENT, Shown, Usage
+from combee_schemas.batch import Cluster
 from combee_schemas.model import Reply
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import Reflection
@@ -123,6 +125,29 @@ class Aggregator:
             known=(*left.known, *right.known),
             usage=left.usage + right.usage + SPLIT,
             requests=(*left.requests, *right.requests),
+        )
+
+    async def consolidate(self, base: Playbook, asked: Sequence[Cluster]) -> NodeResult:
+        """Return what becomes of clusters of entries; what the answer says of others is left out."""
+        if not asked:
+            return NodeResult(status="empty", usage=SKIPPED)
+        try:
+            reply = await self._model.ask(consolidation.prompt(base, asked))
+        except PromptTooLongError as error:
+            if len(asked) > 1:
+                left, right = _halves(asked)
+                return self._joined(
+                    base, await self.consolidate(base, left), await self.consolidate(base, right)
+                )
+            return NodeResult(status="failed", reason=f"too long for the model: {error}", usage=SKIPPED)
+        except PoisonError as error:
+            return NodeResult(status="failed", reason=str(error), usage=spent(error))
+        operations = within(consolidation.read(reply.body), asked)
+        return NodeResult(
+            status="ok" if operations else "empty",
+            operations=operations,
+            usage=reply.usage,
+            requests=_request_of(reply),
         )
 
     async def combine(self, base: Playbook, level: int, children: Sequence[Partial]) -> NodeResult:

@@ -128,7 +128,11 @@ class ScanHandler:
             if not self._over(group, group.node_id):
                 self._limiter.check(group.plan.playbook)
                 aggregator = await self._aggregator(group)
-                result = await aggregator.group(await self._base(group), group.members)
+                base = await self._base(group)
+                if group.plan.reason == "consolidate":
+                    result = await aggregator.consolidate(base, group.clusters)
+                else:
+                    result = await aggregator.group(base, group.members)
                 came = self._limiter.failed if result.status == "failed" else self._limiter.passed
                 came(group.plan.playbook, len(group.members))
                 await self._emit(group, 0, group.index, result)

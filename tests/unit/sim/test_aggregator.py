@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from combee.core.methods import consolidation
 from combee.core.methods.ace import aggregate_prompt, combine_prompt
 from combee.core.playbook.operations import read_operations
 from combee.core.playbook.versions import empty
@@ -12,6 +13,7 @@ from combee.sim.inprocess import as_request
 from combee.sim.law.law import LAW, Law
 from combee.sim.roles.aggregator import aggregate, load
 from combee.sim.roles.reading import Reading, read
+from combee_schemas.batch import Cluster
 from combee_schemas.playbook import Entry, Playbook
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Operation, OperationKind
@@ -174,3 +176,13 @@ def test_a_combine_call_passes_corrections_on() -> None:
 )
 def test_the_section_follows_from_the_lesson_alone(lesson: str, section: str) -> None:
     assert operations_of(reading_of([reflection(lesson)]), ALL)[0]["section"] == section
+
+
+def test_of_clusters_it_merges_what_is_one_lesson_and_removes_what_harms() -> None:
+    contents = {"a": LESSONS[0], "b": LESSONS[0].upper(), "c": LESSONS[1], "h": LESSONS[2]}
+    entries = tuple(Entry(id=name, section="OTHERS", content=text) for name, text in contents.items())
+    base = empty("p").model_copy(update={"entries": entries})
+    asked = (Cluster(why="alike", entry_ids=("a", "b", "c")), Cluster(why="harmful", entry_ids=("h",)))
+    body = aggregate(read(as_request(consolidation.prompt(base, asked))), 0)
+    found = [(operation["type"], operation["entry_ids"]) for operation in body["operations"]]
+    assert found == [("MERGE", ["a", "b"]), ("REMOVE", ["h"])]

@@ -147,6 +147,8 @@ def tell_version(playbook: Playbook, *, changed: bool) -> None:
 
 def _batch_title(batch: AppliedBatch) -> str:
     plan = batch.plan
+    if plan.reason == "consolidate":
+        return f"a consolidation, batch {plan.sequence}{', degraded' if batch.degraded else ''}"
     stale = (
         f", made on version {plan.base_version}, {plan.staleness} batches earlier" if plan.staleness else ""
     )

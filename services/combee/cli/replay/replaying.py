@@ -121,11 +121,14 @@ class Replay:
         original = self._batches[sequence]
         records = await self._members(original)
         since = dict(await self._target.ends(topics.BATCHES.name))
-        offsets = await self._target.produce(*map(_again, records))
-        flush = Command(
-            command_id=f"replay-{sequence}", playbook=self._name, kind="flush", through_offset=max(offsets)
+        offsets = await self._target.produce(*map(_again, records)) if records else ()
+        command = Command(
+            command_id=original.plan.command_id or f"replay-{sequence}",
+            playbook=self._name,
+            kind="consolidate" if original.plan.reason == "consolidate" else "flush",
+            through_offset=max(offsets, default=-1),
         )
-        await self._target.produce(topics.COMMANDS.record(flush))
+        await self._target.produce(topics.COMMANDS.record(command))
         place, made = await self._next(topics.BATCHES, since, lambda one: one.plan.sequence == sequence)
         replayed.batches += 1
         if not same_plan(made, original, templates=not self._recorded):

@@ -164,7 +164,12 @@ def batch(running: LiveBatch, room: Room = ROOMS[0]) -> Iterator[RenderableType]
         else f"{done} of {len(running.nodes)} nodes done"
     )
     why = f"; closed by {running.reason}" if running.reason else ""
-    title = f"batch {running.sequence} of {running.playbook}: {running.reflections} reflections{why}; {state}"
+    what = (
+        "consolidates entries"
+        if running.reason == "consolidate"
+        else f"{running.reflections} reflections{why}"
+    )
+    title = f"batch {running.sequence} of {running.playbook}: {what}; {state}"
     yield line(title, "bold cyan")
     if running.shape_reason:
         yield line(running.shape_reason, "dim")

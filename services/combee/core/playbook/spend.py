@@ -73,7 +73,7 @@ def after_batch(
     before, used = today(spend, now_ms), total(usages)
     tokens = used.tokens_in + used.tokens_out
     cost = (used.tokens_in * policy.price_in + used.tokens_out * policy.price_out) / MILLION
-    each = {"tokens_each": tokens / reflections, "cost_each": cost / reflections}
+    each = {"tokens_each": tokens / reflections, "cost_each": cost / reflections} if reflections else {}
     return before.model_copy(
         update={
             "tokens": min(before.tokens + tokens, MOST),

@@ -44,7 +44,7 @@ def after_update(
         If it is of a batch without reflections.
     """
     plan, result = update.plan, update.result
-    if plan.reflections < 1:
+    if plan.reflections < 1 and plan.reason != "consolidate":
         raise InapplicableError(f"{plan.batch_id} is a batch of {plan.reflections} reflections")
     draft, sections, entries = applied(
         current,
@@ -92,6 +92,9 @@ def after_update(
                 now_ms=now_ms,
                 policy=spending,
             ),
+            "commands": remembered(current.commands, plan.command_id)
+            if plan.command_id
+            else current.commands,
             "issued_by": "",
             "created_at_ms": now_ms,
         }
@@ -191,7 +194,7 @@ def after_command(
             "batch": None,
             "retired": retired(current, changed.entries),
             "command_offset": offset,
-            "commands": remembered(current.commands, command),
+            "commands": remembered(current.commands, command.command_id),
             "issued_by": command.issued_by,
             "created_at_ms": now_ms,
         }
@@ -212,7 +215,7 @@ def after_promotion(label: Label | None, command: Command, offset: int, *, now_m
             label=command.label,
             version=command.version,
             command_offset=offset,
-            commands=remembered(label.commands if label else (), command),
+            commands=remembered(label.commands if label else (), command.command_id),
             moved_at_ms=now_ms,
             issued_by=command.issued_by,
         )
@@ -239,9 +242,9 @@ def fitted(version: Playbook) -> Playbook:
     return version
 
 
-def remembered(commands: tuple[str, ...], command: Command) -> tuple[str, ...]:
+def remembered(commands: tuple[str, ...], command_id: str) -> tuple[str, ...]:
     """Return the ids of the last commands executed, this one included."""
-    return (*commands, command.command_id)[-COMMANDS_REMEMBERED:]
+    return (*commands, command_id)[-COMMANDS_REMEMBERED:]
 
 
 def is_executed(current: Playbook | Label, command: Command, offset: int) -> bool:

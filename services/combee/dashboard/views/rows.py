@@ -73,7 +73,10 @@ def headline(batch: LiveBatch) -> str:
     done = sum(node.state == "done" for node in batch.nodes)
     so_far = f"version {batch.version}" if batch.version else f"{done} of {len(batch.nodes)} nodes done"
     why = f", closed by {batch.reason}" if batch.reason else ""
-    return f"{batch.playbook} · batch {batch.sequence} · {batch.reflections} reflections{why} · {so_far}"
+    what = (
+        "consolidates entries" if batch.reason == "consolidate" else f"{batch.reflections} reflections{why}"
+    )
+    return f"{batch.playbook} · batch {batch.sequence} · {what} · {so_far}"
 
 
 def kind_of(node: LiveNode, *, is_over: bool) -> str:

@@ -34,7 +34,10 @@ def load(reading: Reading, law: Law = LAW) -> Load:
 
 
 def aggregate(reading: Reading, seed: int, law: Law = LAW) -> dict[str, Any]:
-    """Return operations for the lessons kept of a call's reflections or proposals."""
+    """Return operations for the lessons kept of a call's reflections or proposals, or on clusters of entries."""
+    asked = [value for value in reading.objects if "cluster" in value]
+    if asked:
+        return _consolidate(asked)
     read, kept = keep(reading, seed, law)
     known = {name: entry for entry in reading.entries if (name := subject(entry.content))}
     by_lesson = _by_lesson(read.items)
@@ -49,6 +52,28 @@ def aggregate(reading: Reading, seed: int, law: Law = LAW) -> dict[str, Any]:
             if lesson in said
             for item in by_lesson[lesson]
         ],
+    }
+
+
+def _consolidate(asked: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return MERGE for entries of a cluster that are one lesson, and REMOVE for those that harm; no law applies."""
+    operations: list[dict[str, Any]] = []
+    for cluster in asked:
+        by_lesson: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+        for entry in cluster.get("entries", ()):
+            by_lesson[subject(entry["content"]) or key(entry["content"])].append(entry)
+        for entries in by_lesson.values():
+            ids = [entry["id"] for entry in entries]
+            if cluster["cluster"] == "harmful":
+                operations += [{"type": "REMOVE", "entry_ids": [entry_id]} for entry_id in ids]
+            elif len(ids) > 1:
+                content = max(entries, key=lambda entry: entry["helpful"] - entry["harmful"])["content"]
+                operations.append({"type": "MERGE", "entry_ids": ids, "content": content})
+    return {
+        "reasoning": "Simulated: one entry for each lesson.",
+        "operations": operations,
+        "dropped": [],
+        "known": [],
     }
 
 
