@@ -42,11 +42,11 @@ def asked() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="All of it, or parts by name.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(there))
     parser.add_argument("--runs", type=int, default=RUNS, help="of which the median is shown")
-    found = parser.parse_args()
-    if unknown := sorted(set(found.names) - set(there)):
+    arguments = parser.parse_args()
+    if unknown := sorted(set(arguments.names) - set(there)):
         parser.error(f"no such benchmark: {', '.join(unknown)}; there are {', '.join(there)}")
-    found.names = found.names or there
-    return found
+    arguments.names = arguments.names or there
+    return arguments
 
 
 async def run_all(names: Sequence[str], runs: int, console: Console) -> list[str]:
@@ -76,9 +76,9 @@ async def _measured(name: str, bootstrap_servers: str, runs: int) -> list[Row]:
 
 def main() -> int:
     """Run; 1 when a benchmark gave no result. A missed bar is shown, not an error."""
-    found = asked()
+    arguments = asked()
     configure_logs("error", json=False)  # workers that end are what some benchmarks are about
-    failed = asyncio.run(run_all(found.names, found.runs, Console()))
+    failed = asyncio.run(run_all(arguments.names, arguments.runs, Console()))
     return 1 if failed else 0
 
 

@@ -68,7 +68,7 @@ class Cluster:
     def calls(self) -> list[dict[str, Any]]:
         """Return the model's calls that have ended, in the order in which they began."""
         calls = [json.loads(line) for line in self.call_log.read_text("utf-8").splitlines()]
-        return sorted(calls, key=lambda one: float(one["start_ms"]))
+        return sorted(calls, key=lambda call: float(call["start_ms"]))
 
     async def through(self, name: str) -> float:
         """Wait for a playbook's first version; return when it appeared (monotonic)."""

@@ -59,16 +59,21 @@ async def compare(base: str | None, pairs: int, console: Console) -> tuple[str, 
             "COMBEE_API_KEY": "simulated",
             "COMBEE_LOG_LEVEL": "error",
         }
-        found: list[Pair] = []
-        while len(found) < pairs:
-            given = shared | {"COMBEE_DATA_DIR": str(folder), "PYTHONHASHSEED": str(len(found))}
+        measured: list[Pair] = []
+        while len(measured) < pairs:
+            given = shared | {"COMBEE_DATA_DIR": str(folder), "PYTHONHASHSEED": str(len(measured))}
             async with AsyncExitStack() as running:
-                deployed = [await running.enter_async_context(_deployed(one, given, folder)) for one in sides]
-                for _ in range(min(PAIRS_OF_A_START, pairs - len(found))):
-                    found.append(await _pair(deployed, first=len(found) % 2))
-                    shown = " ÷ ".join(f"{_total(one):.2f} ms" for one in reversed(found[-1]))
-                    console.print(f"[{len(found)}/{pairs}] {HERE} ÷ {sides[0].name}: {shown}", markup=False)
-    return sides[0].name, found
+                deployed = [
+                    await running.enter_async_context(_deployed(checkout, given, folder))
+                    for checkout in sides
+                ]
+                for _ in range(min(PAIRS_OF_A_START, pairs - len(measured))):
+                    measured.append(await _pair(deployed, first=len(measured) % 2))
+                    shown = " ÷ ".join(f"{_total(run):.2f} ms" for run in reversed(measured[-1]))
+                    console.print(
+                        f"[{len(measured)}/{pairs}] {HERE} ÷ {sides[0].name}: {shown}", markup=False
+                    )
+    return sides[0].name, measured
 
 
 async def _pair(deployed: Sequence["_Deployed"], *, first: int) -> Pair:
@@ -241,9 +246,9 @@ def main() -> int:
     except (CombeeError, OSError, TimeoutError) as error:
         console.print(f"not measured: {error!r}", style="red", markup=False)
         return UNMEASURED
-    found = rows(base, pairs)
-    show(console, "compare", found)
-    write("compare", found, machine)
+    measured = rows(base, pairs)
+    show(console, "compare", measured)
+    write("compare", measured, machine)
     slower = exceeds(ratios_of(pairs), LIMIT)
     console.print(
         "this tree uses over 5 % more" if slower else "no more than 5 %, as far as this run can tell"

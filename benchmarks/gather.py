@@ -22,7 +22,9 @@ async def in_process(model: LanguageModel, reflections: Sequence[Reflection]) ->
     """Return the seconds that a two-level tree of these takes."""
     began = time.monotonic()
     name = reflections[0].playbook
-    members = [Member(offset=n, reflection_id=one.reflection_id) for n, one in enumerate(reflections)]
+    members = [
+        Member(offset=n, reflection_id=reflection.reflection_id) for n, reflection in enumerate(reflections)
+    ]
     batch = plan.plan_batch(
         name,
         1,
@@ -39,9 +41,9 @@ async def in_process(model: LanguageModel, reflections: Sequence[Reflection]) ->
     async def propose(group: Sequence[Member]) -> list[Operation]:
         chosen = [reflections[member.offset] for member in group]
         reply = await model.ask(ace.aggregate_prompt(base, chosen))
-        sources = [(one.reflection_id,) for one in chosen]
+        sources = [(reflection.reflection_id,) for reflection in chosen]
         return list(operations.read_operations(reply.body, sources).operations)
 
-    found = await asyncio.gather(*(propose(group) for group in plan.deal_batch(batch)))
-    await model.ask(ace.combine_prompt(base, [one for some in found for one in some]))
+    proposals = await asyncio.gather(*(propose(group) for group in plan.deal_batch(batch)))
+    await model.ask(ace.combine_prompt(base, [operation for proposal in proposals for operation in proposal]))
     return time.monotonic() - began

@@ -29,7 +29,7 @@ HOPS = (
 
 async def measure(bootstrap_servers: str, runs: int) -> list[Row]:
     """Return the milliseconds of each hop of two-level batches."""
-    return [one for case in CASES[:2] for one in await _case(bootstrap_servers, case, runs)]
+    return [measured for case in CASES[:2] for measured in await _case(bootstrap_servers, case, runs)]
 
 
 async def _case(bootstrap_servers: str, case: Case, runs: int) -> list[Row]:
@@ -45,7 +45,7 @@ async def _case(bootstrap_servers: str, case: Case, runs: int) -> list[Row]:
         for _ in range(runs):
             traces.append(await _trace(cluster, case.reflections))
             used.append(used_ms(cluster))
-    hops = [row(f"{case.name}: {hop}", [one[hop] for one in traces], "ms") for hop in HOPS]
+    hops = [row(f"{case.name}: {hop}", [trace[hop] for trace in traces], "ms") for hop in HOPS]
     return [*hops, *shares(used, 1, f"batch of {case.reflections}")]
 
 
@@ -59,12 +59,12 @@ async def _trace(cluster: Cluster, count: int) -> Mapping[str, float]:
     seen_ms = time.time_ns() / 1e6
     *leaves, combine = cluster.calls()[before:]
     written = {topic.name: await _written(cluster, topic, began_ms) for topic in _TOPICS}
-    last = max(leaves, key=lambda one: float(one["end_ms"]))
+    last = max(leaves, key=lambda leaf: float(leaf["end_ms"]))
     marks = (
         acked_ms,
         max(written[topics.BATCHES.name]),
         max(written[topics.SCAN[0].name]),
-        min(one["start_ms"] for one in leaves),
+        min(leaf["start_ms"] for leaf in leaves),
         last["start_ms"],
         last["end_ms"],
         max(written[topics.SCAN[1].name]),

@@ -46,7 +46,7 @@ class LoggedModel:
 def logged_calls(call_log: Path) -> dict[str, float]:
     """Return how long the last call of each prompt took in the model's own process, in seconds."""
     calls = map(json.loads, call_log.read_text("utf-8").splitlines())
-    return {one["prompt_hash"]: (one["end_ms"] - one["start_ms"]) / 1000 for one in calls}
+    return {call["prompt_hash"]: (call["end_ms"] - call["start_ms"]) / 1000 for call in calls}
 
 
 def ideal_s(

@@ -74,8 +74,8 @@ async def _fill(cluster: Cluster, count: int) -> float:
     """Give every playbook a reflection that waits; return how long until the next full window is through."""
     began = time.monotonic()
     for start in range(0, count, CHUNK):
-        some = [one for n in range(start, min(start + CHUNK, count)) for one in lessons(_name(n), 1)]
-        await cluster.publish(some)
+        chunk = [lesson for n in range(start, min(start + CHUNK, count)) for lesson in lessons(_name(n), 1)]
+        await cluster.publish(chunk)
     for _ in range(BATCH_SIZE):  # on several partitions, behind the others
         await _through(cluster)
     return time.monotonic() - began

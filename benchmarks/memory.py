@@ -48,14 +48,14 @@ def traces(number: int) -> list[Outgoing]:
 
 async def last_in_line(log: KafkaLog) -> dict[int, list[Reflection]]:
     """Return one full batch per partition, of a playbook of its own."""
-    found: dict[int, list[Reflection]] = {}
+    waiting_lessons: dict[int, list[Reflection]] = {}
     wanted = await log.partitions(topics.REFLECTIONS.name)
     for number in count():
         name = f"last/{number}"
         partition = await log.partition_for(topics.REFLECTIONS.name, name.encode())
-        found.setdefault(partition, lessons(name, BATCH_SIZE))
-        if len(found) == wanted:
-            return found
+        waiting_lessons.setdefault(partition, lessons(name, BATCH_SIZE))
+        if len(waiting_lessons) == wanted:
+            return waiting_lessons
     raise AssertionError  # count() has no end
 
 
@@ -64,13 +64,15 @@ async def fill(log: KafkaLog, number: int) -> list[str]:
     each = number // PLAYBOOKS
     waiting = [lessons(f"backlog/{n}", each) for n in range(PLAYBOOKS)]
     records = [
-        topics.REFLECTIONS.record(one) for some in zip(*waiting, strict=True) for one in some
+        topics.REFLECTIONS.record(reflection) for turn in zip(*waiting, strict=True) for reflection in turn
     ] + traces(number)
     for start in range(0, len(records), CHUNK):
         await log.produce(*records[start : start + CHUNK])
     last = await last_in_line(log)
-    await log.produce(*(topics.REFLECTIONS.record(one) for some in last.values() for one in some))
-    return [some[0].playbook for some in last.values()]
+    await log.produce(
+        *(topics.REFLECTIONS.record(reflection) for queue in last.values() for reflection in queue)
+    )
+    return [queue[0].playbook for queue in last.values()]
 
 
 async def peaks(bootstrap_servers: str, number: int) -> dict[str, float]:
@@ -107,13 +109,13 @@ async def measure(bootstrap_servers: str, runs: int) -> list[Row]:
     for _ in range(runs):
         small.append(await peaks(bootstrap_servers, SMALL))
         large.append(await peaks(bootstrap_servers, LARGE))
-    return [one for name in SERVICES for one in _rows(name, small, large)]
+    return [line for name in SERVICES for line in _rows(name, small, large)]
 
 
 def _rows(
     name: str, small: Sequence[dict[str, float]], large: Sequence[dict[str, float]]
 ) -> tuple[Row, Row, Row]:
-    few, many = [one[name] for one in small], [one[name] for one in large]
+    few, many = [memory[name] for memory in small], [memory[name] for memory in large]
     return (
         row(f"rss_{name}_{SMALL}", few, "MiB"),
         row(f"rss_{name}_{LARGE}", many, "MiB"),

@@ -48,7 +48,7 @@ CASES = (
 
 async def measure(bootstrap_servers: str, runs: int) -> list[Row]:
     """Return the rows of every case; those beside a gather tree take turns with it on the same stand-in."""
-    return [one for case in CASES for one in await _case(bootstrap_servers, case, runs)]
+    return [measured for case in CASES for measured in await _case(bootstrap_servers, case, runs)]
 
 
 async def _case(bootstrap_servers: str, case: Case, runs: int) -> list[Row]:

@@ -35,8 +35,8 @@ def cells(row: Row) -> tuple[str, ...]:
 def show(console: Console, name: str, rows: Sequence[Row]) -> None:
     """Print one benchmark's rows."""
     table = Table(*HEAD, title=f"{name} (simulated model)")
-    for one in rows:
-        table.add_row(*cells(one))
+    for row in rows:
+        table.add_row(*cells(row))
     console.print(table)
 
 
@@ -48,7 +48,7 @@ def write(name: str, rows: Sequence[Row], machine: Mapping[str, str]) -> None:
     results[name] = {
         "simulated": True,
         "machine": dict(machine),
-        "rows": [{**asdict(one), "met": one.met} for one in rows],
+        "rows": [{**asdict(row), "met": row.met} for row in rows],
     }
     FOLDER.mkdir(exist_ok=True)
     LATEST.write_text(json.dumps(results, indent=2, ensure_ascii=False) + "\n", "utf-8")
@@ -56,13 +56,32 @@ def write(name: str, rows: Sequence[Row], machine: Mapping[str, str]) -> None:
 
 
 def markdown(results: Results) -> str:
-    """Return all results as one document."""
-    return "\n".join(_section(name, one) for name, one in results.items())
+    """Return all results as one document: what holds for all of them first."""
+    machines = [found["machine"] for found in results.values()]
+    shared = {
+        key: value for key, value in machines[0].items() if all(one.get(key) == value for one in machines)
+    }
+    head = f"Simulated; {_told(shared)}. Median (smallest–largest) of the runs; one run has no range.\n"
+    return "\n".join([head, *(_section(name, found, shared) for name, found in results.items())])
 
 
-def _section(name: str, found: Mapping[str, Any]) -> str:
+def _section(name: str, found: Mapping[str, Any], shared: Mapping[str, str]) -> str:
     rows = [Row(**{key: value for key, value in one.items() if key != "met"}) for one in found["rows"]]
-    lines = [HEAD, tuple("---" for _ in HEAD), *map(cells, rows)]
-    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    machine = ", ".join(f"{key}: {value}" for key, value in found["machine"].items())
-    return f"**{name}** (simulated; {machine})\n\n{table}\n"
+    told = {key: value for key, value in found["machine"].items() if key not in shared}
+    judged = any(row.bar is not None for row in rows)
+    lines, before = [["figure", "median", "bar"]], ""
+    for row in rows:
+        _, median, spread, _, bar, verdict = cells(row)
+        group, _, rest = row.name.partition(": ")
+        figure = f"… {rest}" if rest and group == before else row.name
+        value = f"{median} ({spread})" if row.runs > 1 else median.rstrip()
+        lines.append([figure, value, f"{bar}: {verdict}" if bar else ""])
+        before = group
+    first, *others = [f"| {' | '.join(line)} |" for line in lines]
+    table = [first, "|---|---|---|", *others] if judged else [f"- {line[0]}: {line[1]}" for line in lines[1:]]
+    head = _told({**told, "runs": str(max(row.runs for row in rows))})
+    return "\n".join([f"**{name}** ({head})", "", *table, ""])
+
+
+def _told(machine: Mapping[str, str]) -> str:
+    return ", ".join(f"{key}: {value}" for key, value in machine.items())

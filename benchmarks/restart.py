@@ -38,12 +38,12 @@ async def measure(bootstrap_servers: str, runs: int) -> list[Row]:
         for _ in range(runs + 1):
             for name, cluster in clusters.items():
                 taken[name].append(await _restarted(cluster))
-    times = {name: found[1:] for name, found in taken.items()}
+    times = {name: seconds[1:] for name, seconds in taken.items()}
     first, last = times[f"{LENGTHS[0]} versions"], times[f"{LENGTHS[-1]} versions"]
     ratios = [long / short for long, short in zip(last, first, strict=True)]
     return [
         row(f"restart-to-ready, {LENGTHS[-1]} against {LENGTHS[0]} versions", ratios, "×", BAR),
-        *(row(f"restart-to-ready, {name}", found, "s") for name, found in times.items()),
+        *(row(f"restart-to-ready, {name}", seconds, "s") for name, seconds in times.items()),
     ]
 
 

@@ -26,11 +26,11 @@ async def measure(bootstrap_servers: str, runs: int) -> list[Row]:
     }
     one_s, many_s = [], []
     async with (
-        running_cluster(bootstrap_servers, **options) as one,
+        running_cluster(bootstrap_servers, **options) as cluster,
         running_cluster(bootstrap_servers, scan_workers=WORKERS, **options) as many,
     ):
         for _ in range(runs):
-            one_s.append(await _all_through(one))
+            one_s.append(await _all_through(cluster))
             many_s.append(await _all_through(many))
     ratios = [alone / together for alone, together in zip(one_s, many_s, strict=True)]
     return [
@@ -43,9 +43,9 @@ async def measure(bootstrap_servers: str, runs: int) -> list[Row]:
 async def _all_through(cluster: Cluster) -> float:
     """Return the seconds from the last ack to the last playbook's version."""
     given = [lessons(fresh(f"scale{n}"), REFLECTIONS) for n in range(PLAYBOOKS)]
-    for some in given:
-        await cluster.publish(some)
+    for lessons_of_playbook in given:
+        await cluster.publish(lessons_of_playbook)
     acked = time.monotonic()
-    for some in given:
-        last = await cluster.through(some[0].playbook)
+    for lessons_of_playbook in given:
+        last = await cluster.through(lessons_of_playbook[0].playbook)
     return last - acked

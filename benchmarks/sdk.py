@@ -43,10 +43,10 @@ async def measure(bootstrap_servers: str, runs: int) -> list[Row]:
     where = bootstrap_servers, settings.kafka.topic_prefix
     published = [await asyncio.to_thread(_publish, *where) for _ in range(runs)]
     rows = [
-        row("publish, calls", [one.calls_per_s for one in published], "/s"),
-        row("publish, the caller's wait, p50", [one.p50_us for one in published], "µs"),
-        row("publish, the caller's wait, p99", [one.p99_us for one in published], "µs", WAIT_BAR_US),
-        row("publish, delivered", [one.delivered_per_s for one in published], "/s"),
+        row("publish, calls", [run.calls_per_s for run in published], "/s"),
+        row("publish, the caller's wait, p50", [run.p50_us for run in published], "µs"),
+        row("publish, the caller's wait, p99", [run.p99_us for run in published], "µs", WAIT_BAR_US),
+        row("publish, delivered", [run.delivered_per_s for run in published], "/s"),
     ]
     log = KafkaLog(connected)
     try:
@@ -73,9 +73,9 @@ def _publish(bootstrap_servers: str, prefix: str) -> Published:
         client.ready(WAIT_S)
         waits_ns = []
         began = time.perf_counter()
-        for one in given:
+        for reflection in given:
             before = time.perf_counter_ns()
-            client.publish(one)
+            client.publish(reflection)
             waits_ns.append(time.perf_counter_ns() - before)
         called = time.perf_counter()
         counts = client.flush(WAIT_S)
@@ -95,8 +95,8 @@ async def _push(log: KafkaLog, where: tuple[str, str], count: int, runs: int) ->
     """Return how long versions take from before they are written until callbacks have them, in milliseconds."""
     middle, late = [], []
     for _ in range(runs):
-        found = await _latencies(log, where, count)
-        cuts = quantiles(found, n=100)
+        latencies = await _latencies(log, where, count)
+        cuts = quantiles(latencies, n=100)
         middle.append(cuts[49])
         late.append(cuts[98])
     who = f"{count} subscriber{'s' if count > 1 else ''}"
@@ -123,7 +123,7 @@ async def _latencies(log: KafkaLog, where: tuple[str, str], count: int) -> list[
         for number in range(2, UPDATES + 2):
             await log.produce(_version(name, number))
             await asyncio.sleep(EVERY_S)
-        return [one for found in await _answers(pipes) for one in found]
+        return [latency for sample in await _answers(pipes) for latency in sample]
     finally:
         for worker in workers:
             await asyncio.to_thread(worker.join, WAIT_S)
@@ -136,12 +136,12 @@ def _shares(count: int) -> list[int]:
 
 
 async def _answers(pipes: Sequence[Pipe]) -> list[list[float]]:
-    found = []
+    answers = []
     for pipe in pipes:
         if not await asyncio.to_thread(pipe.poll, WAIT_S):
             raise TimeoutError(f"a subscriber did not answer within {WAIT_S} s")
-        found.append(pipe.recv())
-    return found
+        answers.append(pipe.recv())
+    return answers
 
 
 def _version(name: str, number: int) -> Outgoing:
@@ -152,7 +152,7 @@ def _version(name: str, number: int) -> Outgoing:
 
 def subscribe(bootstrap_servers: str, prefix: str, name: str, count: int, pipe: Pipe) -> None:
     """Be ``count`` agents: tell when all have the first version, then how long each later one took (ms)."""
-    lock, found, begun, ended = threading.Lock(), list[float](), [0], [0]
+    lock, latencies, begun, ended = threading.Lock(), list[float](), [0], [0]
     all_begun, all_ended = threading.Event(), threading.Event()
 
     def hear(view: PlaybookView) -> None:
@@ -161,7 +161,7 @@ def subscribe(bootstrap_servers: str, prefix: str, name: str, count: int, pipe: 
             if view.version == 1:
                 begun[0] += 1
             else:
-                found.append((now_ns - int(view.entries[0].content)) / 1e6)
+                latencies.append((now_ns - int(view.entries[0].content)) / 1e6)
             ended[0] += view.version == UPDATES + 1
             if begun[0] == count:
                 all_begun.set()
@@ -169,11 +169,11 @@ def subscribe(bootstrap_servers: str, prefix: str, name: str, count: int, pipe: 
                 all_ended.set()
 
     clients = [Client(bootstrap_servers, prefix=prefix) for _ in range(count)]
-    for one in clients:
-        one.on_update(name, hear)
+    for client in clients:
+        client.on_update(name, hear)
     if all_begun.wait(WAIT_S):
         pipe.send([])
         if all_ended.wait(WAIT_S):
-            pipe.send(found)
-    for one in clients:
-        one.close(1.0)
+            pipe.send(latencies)
+    for client in clients:
+        client.close(1.0)

@@ -42,16 +42,18 @@ async def side(name: str, root: Path) -> Side:
         If other code than its own would run.
     """
     project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))
-    packages = [root / one for one in project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]]
+    packages = [
+        root / package for package in project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    ]
     module, _, function = project["project"]["scripts"]["combee"].partition(":")
     start = f"import sys; from {module} import {function} as main"
     kept = {key: value for key, value in environment().items() if not key.startswith(FOREIGN)}
     made = Side(
         name=name,
         command=(sys.executable, "-c", f"{start}; sys.argv[0] = 'combee'; sys.exit(main())"),
-        environment=kept | {"PYTHONPATH": ":".join(str(one.parent) for one in packages)},
+        environment=kept | {"PYTHONPATH": ":".join(str(package.parent) for package in packages)},
     )
-    names = {one.name for one in packages}
+    names = {package.name for package in packages}
     ask = f"{start}; import json, {', '.join(sorted(names))}; {FILES.format(names=names)}"
     files = json.loads(await output(sys.executable, "-c", ask, env=made.environment))
     strange = foreign(files, root)

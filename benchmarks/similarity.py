@@ -124,7 +124,7 @@ PARAPHRASES = (
 def main() -> int:
     """Print, for each set of texts, how many pairs are one lesson by our rule and by a ratio of letters."""
     folder = Path(sys.argv[1]) if sys.argv[1:] else DATA
-    print("| texts | pairs | same lesson | " + " | ".join(f"ratio ≥ {one}" for one in RATIOS) + " |")
+    print("| texts | pairs | same lesson | " + " | ".join(f"ratio ≥ {ratio}" for ratio in RATIOS) + " |")
     print("|---|---|---|" + "---|" * len(RATIOS))
     for name, texts in corpora(folder):
         pairs = list(combinations(texts, 2))
@@ -142,18 +142,18 @@ def corpora(folder: Path) -> Sequence[tuple[str, Sequence[str]]]:
     """Return the sets of texts there are."""
     first = QUANTITIES[0]
     every = [c.sentence() for n in range(4) for c in possible(first.name, (first.first, first.second), n)]
-    found: list[tuple[str, Sequence[str]]] = [
+    texts: list[tuple[str, Sequence[str]]] = [
         (f"{len(QUANTITIES)} conventions of the built-in family, all different", lessons()),
         (f"{len(every)} conventions of one quantity, all different", every),
     ]
     if (formula := folder / "formula_train.jsonl").exists():
         rows = map(json.loads, formula.read_text("utf-8").splitlines())
         distinct = sorted({insight(row["context"], "", row["target"]) for row in rows})
-        found.append((f"{len(distinct)} Formula lessons, all different", distinct))
+        texts.append((f"{len(distinct)} Formula lessons, all different", distinct))
     if (appworld := folder / "playbook_appworld_offline.txt").exists():
         contents = [entry.content for entry in parse_ace(appworld.read_text("utf-8"))[1]]
-        found.append((f"{len(contents)} entries that a real model learned on AppWorld", contents))
-    return found
+        texts.append((f"{len(contents)} entries that a real model learned on AppWorld", contents))
+    return texts
 
 
 def _claims(folder: Path) -> None:
@@ -185,7 +185,7 @@ def _claims(folder: Path) -> None:
 
 
 def _alike(limit: int) -> Callable[[str, str], bool]:
-    return lambda one, other: fuzz.token_sort_ratio(one, other, score_cutoff=limit) > 0
+    return lambda left, right: fuzz.token_sort_ratio(left, right, score_cutoff=limit) > 0
 
 
 def _speed() -> None:
@@ -197,14 +197,16 @@ def _speed() -> None:
     ]
     draft = apply_operations(empty("p"), operations[:400], ())
     base = empty("p").model_copy(update={"entries": tuple(draft.entries.values()), "next_id": draft.next_id})
-    for some in (operations[400:450], operations):
+    for batch_operations in (operations[400:450], operations):
         wording.cache_clear()
         for what in ("first", "again"):
             began = time.perf_counter()
-            after = apply_operations(base, some, ())
+            after = apply_operations(base, batch_operations, ())
             finish(base, after, 10**9)
             took_ms = (time.perf_counter() - began) * 1_000
-            print(f"{len(some)} operations on {len(base.entries)} entries, {what}: {took_ms:.0f} ms")
+            print(
+                f"{len(batch_operations)} operations on {len(base.entries)} entries, {what}: {took_ms:.0f} ms"
+            )
 
 
 if __name__ == "__main__":

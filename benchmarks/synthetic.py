@@ -81,7 +81,9 @@ def update(batch: Batch, offset: int) -> Update:
         node_id=identity.node_id(batch.plan.batch_id, len(batch.plan.widths) - 1, 0),
         result=NodeResult(
             status="ok",
-            seen=tuple(Seen(reflection_id=one.reflection_id, offset=one.offset) for one in batch.members),
+            seen=tuple(
+                Seen(reflection_id=member.reflection_id, offset=member.offset) for member in batch.members
+            ),
         ),
     )
 
@@ -92,7 +94,7 @@ async def write_past(log: Log, name: str, versions: int, *, snapshots: int) -> N
     batches = [manifest(name, number) for number in range(1, versions + 1)]
     books = [version(name, n, offset=n - 1, known=known) for n in range(1, versions + 1)]
     await _write(log, topics.BATCHES, batches)
-    await _write(log, topics.UPDATES, [update(one, n) for n, one in enumerate(batches)])
+    await _write(log, topics.UPDATES, [update(batch, n) for n, batch in enumerate(batches)])
     await _write(log, topics.HISTORY, books)
     await _write(log, topics.PLAYBOOKS, books[-snapshots:])
     await _commit(log, name, versions)

@@ -58,14 +58,14 @@ async def _published(bootstrap_servers: str, runs: int) -> list[Row]:
 
 async def _rate(cluster: Cluster, done: Done) -> float:
     """Publish a burst; return its reflections a second. The first run only warms up."""
-    given = [one for n in range(PLAYBOOKS) for one in lessons(fresh(f"flow{n}"), EACH)]
+    given = [lesson for n in range(PLAYBOOKS) for lesson in lessons(fresh(f"flow{n}"), EACH)]
     began = time.monotonic()
     await cluster.publish(given)
     return len(given) / (await done(given) - began)
 
 
 async def _versions(cluster: Cluster, given: Sequence[Reflection]) -> float:
-    names = {one.playbook for one in given}
+    names = {reflection.playbook for reflection in given}
     latest = cluster.subscriber.playbooks.latest
     return await cluster.subscriber.until(
         lambda: all(latest(name).version == EACH // BATCH_SIZE for name in names)

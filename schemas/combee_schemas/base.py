@@ -65,6 +65,10 @@ class Usage(Value):
     skips: int = 0
     """Calls not made: nothing or one proposal to combine, too long however cut, refused by the server."""
 
+    def tokens(self) -> dict[str, int]:
+        """Return the tokens read, those of them that were cached, and those written, by their names in JSON."""
+        return {"in": self.tokens_in, "cached": self.cached_tokens, "out": self.tokens_out}
+
     def __add__(self, other: "Usage") -> "Usage":
         return Usage(**{name: getattr(self, name) + getattr(other, name) for name in Usage.model_fields})
 

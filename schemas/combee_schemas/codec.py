@@ -82,8 +82,8 @@ def _open(raw: bytes, kind: type[Message]) -> tuple[int, dict[str, Any]]:
     match envelope:
         case {"type": kind.type, "version": int(version), "body": dict(body)} if version is not True:
             return version, body
-        case {"type": str(other)} if other != kind.type:
-            raise CodecError(f"expected a {kind.type}, found {other[:40]!r}")
+        case {"type": str(actual)} if actual != kind.type:
+            raise CodecError(f"expected a {kind.type}, found {actual[:40]!r}")
     raise CodecError("not a Combee envelope")
 
 

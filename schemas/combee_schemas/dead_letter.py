@@ -55,8 +55,8 @@ class LetterId(Value):
 
 def letter_id(text: str) -> LetterId | None:
     """Return the id in a text such as ``0-17``; None if it is none."""
-    found = re.fullmatch(r"([0-9]{1,9})-([0-9]{1,18})", text)
-    return LetterId(partition=int(found[1]), offset=int(found[2])) if found else None
+    match = re.fullmatch(r"([0-9]{1,9})-([0-9]{1,18})", text)
+    return LetterId(partition=int(match[1]), offset=int(match[2])) if match else None
 
 
 class Resolution(Message):
@@ -112,7 +112,7 @@ def attempt_headers(attempt: Attempt) -> tuple[tuple[str, bytes], ...]:
 
 def claimed_attempt(headers: Headers) -> Attempt | None:
     """Return what headers claim; None for a first attempt, and for claims that cannot be read."""
-    found = {name: (value or b"").decode("ascii", errors="replace") for name, value in headers}
-    number = re.fullmatch(r"[1-9][0-9]{0,3}", found.get(ATTEMPT_HEADER, ""))
-    letter = letter_id(found.get(LETTER_HEADER, ""))
+    values = {name: (value or b"").decode("ascii", errors="replace") for name, value in headers}
+    number = re.fullmatch(r"[1-9][0-9]{0,3}", values.get(ATTEMPT_HEADER, ""))
+    letter = letter_id(values.get(LETTER_HEADER, ""))
     return Attempt(number=int(number[0]), letter=letter) if number and letter else None

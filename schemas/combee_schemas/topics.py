@@ -269,13 +269,13 @@ def _dead_letters(message: type[M], key: str, key_from: Callable[[M], str]) -> T
         retention_ms=90 * DAY_MS,
         written_by=("reflect", "shuffle", "scan", "publish", "cli"),
         read_by=("operators", "shuffle", "ledger", "gateway"),
-        beside=tuple(one for one in (DeadLetter, Resolution, HeldBack) if one is not message),
+        beside=tuple(kind for kind in (DeadLetter, Resolution, HeldBack) if kind is not message),
     )
 
 
 DEAD_LETTERS = _dead_letters(DeadLetter, "origin topic", lambda letter: letter.origin_topic)
 RESOLUTIONS = _dead_letters(Resolution, "origin topic", lambda decision: decision.origin_topic)
-HELD_BACK = _dead_letters(HeldBack, "its type", lambda held: held.type)
+HELD_BACK = _dead_letters(HeldBack, "its type", lambda pause: pause.type)
 """Three messages in one topic."""
 
 TOPICS: tuple[AnyTopic, ...] = (

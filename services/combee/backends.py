@@ -67,7 +67,7 @@ async def topic_problems(settings: Settings, connected: Connection) -> list[str]
     """Return what is wrong with the topics, each with its remedy."""
     want = layout.wanted(settings.kafka.partitions, settings.kafka.scan_partitions)
     have = await KafkaAdmin(connected).describe(wanted.topic.name for wanted in want)
-    current = {n: layout.Found(partitions=t.partitions, config=t.config) for n, t in have.items()}
+    current = {n: layout.Existing(partitions=t.partitions, config=t.config) for n, t in have.items()}
     return layout.problems(want, current, settings.kafka.topic_prefix)
 
 

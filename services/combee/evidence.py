@@ -130,21 +130,21 @@ async def labels_serving(
     log: Log,
     labels: Mapping[str, int],
     version_of: Callable[[int], Awaitable[Playbook | None]],
-    gone: Collection[str],
+    revoked: Collection[str],
 ) -> dict[str, int]:
-    """Return the labels whose versions have an entry that rests on reflections which are ``gone`` alone."""
+    """Return the labels whose versions have an entry that rests on ``revoked`` reflections alone."""
     serving: dict[int, bool] = {}
     for number in sorted(set(labels.values())):
         version = await version_of(number)
-        serving[number] = version is not None and await _rests_on(log, version, frozenset(gone))
+        serving[number] = version is not None and await _rests_on(log, version, frozenset(revoked))
     return {label: number for label, number in sorted(labels.items()) if serving[number]}
 
 
-async def _rests_on(log: Log, version: Playbook, gone: frozenset[str]) -> bool:
-    if evidence.resting_on(version.entries, gone):
+async def _rests_on(log: Log, version: Playbook, revoked: frozenset[str]) -> bool:
+    if evidence.resting_on(version.entries, revoked):
         return True
-    doubtful = any(gone.issuperset(entry.evidence) and entry.evidence_count for entry in version.entries)
-    return doubtful and bool(evidence.resting_on((await with_evidence(log, version)).entries, gone))
+    doubtful = any(revoked.issuperset(entry.evidence) and entry.evidence_count for entry in version.entries)
+    return doubtful and bool(evidence.resting_on((await with_evidence(log, version)).entries, revoked))
 
 
 async def places_of(log: Log, name: str, ids: Collection[str]) -> dict[str, tuple[int, int]]:

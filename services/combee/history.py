@@ -69,13 +69,19 @@ async def newest_snapshots(log: Log) -> dict[str, Playbook]:
     by_key: dict[str, Playbook] = {}
     for record in await whole(log, topics.PLAYBOOKS):
         _take(by_key, record)
-    by_name = {found.name: found for found in sorted(by_key.values(), key=lambda found: found.version)}
+    by_name = {
+        playbook.name: playbook for playbook in sorted(by_key.values(), key=lambda playbook: playbook.version)
+    }
     return dict(sorted(by_name.items()))
 
 
 async def newest_playbooks(log: Log) -> dict[str, Playbook]:
     """Return the newest version of every playbook that is not deleted, by name."""
-    return {name: found for name, found in (await newest_snapshots(log)).items() if found.origin != "delete"}
+    return {
+        name: playbook
+        for name, playbook in (await newest_snapshots(log)).items()
+        if playbook.origin != "delete"
+    }
 
 
 async def newest_snapshot(log: Log, name: str) -> Playbook | None:
@@ -84,14 +90,14 @@ async def newest_snapshot(log: Log, name: str) -> Playbook | None:
     async with aclosing(log.read(await partition_of(log, topics.PLAYBOOKS, name), 0)) as records:
         async for record in records:
             _take(by_key, record)
-    found = (playbook for playbook in by_key.values() if playbook.name == name)
-    return max(found, key=lambda playbook: playbook.version, default=None)
+    versions = (playbook for playbook in by_key.values() if playbook.name == name)
+    return max(versions, key=lambda playbook: playbook.version, default=None)
 
 
 async def newest_playbook(log: Log, name: str) -> Playbook | None:
     """Return the newest version of a playbook; None if there never was one, or it is deleted."""
-    found = await newest_snapshot(log, name)
-    return found if found and found.origin != "delete" else None
+    snapshot = await newest_snapshot(log, name)
+    return snapshot if snapshot and snapshot.origin != "delete" else None
 
 
 def _take(by_key: dict[str, Playbook], record: Record) -> None:
@@ -190,8 +196,8 @@ class History:
             record = (await self._log.read_at(source, [offset])).get(offset)
             if record is None:
                 return None
-            found = topics.HISTORY.read(record).model_copy(update={"history_offset": offset})
-            self._keep(name, version, found)
+            playbook = topics.HISTORY.read(record).model_copy(update={"history_offset": offset})
+            self._keep(name, version, playbook)
         return self._versions[name, version]
 
     async def places(self, name: str) -> dict[int, int]:

@@ -167,6 +167,7 @@ class ModelCall:
     attempt: int
     """1 for the first; the others are retries."""
     tokens_in: int = 0
+    cached_tokens: int = 0
     tokens_out: int = 0
 
 

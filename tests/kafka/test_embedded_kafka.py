@@ -220,4 +220,4 @@ async def test_a_broker_ends_when_the_only_command_that_used_it_is_killed(tmp_pa
     starter.kill()
     await starter.communicate()
 
-    assert await process.gone(DEADLINE_S)
+    assert await process.wait_ended(DEADLINE_S)

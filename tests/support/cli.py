@@ -21,8 +21,8 @@ class Ended:
     err: str
 
     def json(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.out)
-        return found
+        document: dict[str, Any] = json.loads(self.out)
+        return document
 
 
 async def start(*arguments: str, data_dir: Path, **env: str) -> asyncio.subprocess.Process:

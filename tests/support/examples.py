@@ -50,12 +50,12 @@ class Example:
 
 def body(path: Path) -> dict[str, Any]:
     """Return the body in a JSON file."""
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"), object_hook=_bytes)
-    return found
+    document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"), object_hook=_bytes)
+    return document
 
 
-def _bytes(found: dict[str, Any]) -> Any:
-    return base64.b64decode(found["base64"]) if found.keys() == {"base64"} else found
+def _bytes(value: dict[str, Any]) -> Any:
+    return base64.b64decode(value["base64"]) if value.keys() == {"base64"} else value
 
 
 def examples() -> Iterator[Example]:

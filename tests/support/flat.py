@@ -22,11 +22,11 @@ def changed(message: M, **fields: Any) -> M:
     """Return a message with other values, each put where it belongs; a manifest's hash is made anew."""
     if isinstance(message, Playbook) and message.batch and "staleness" in fields:
         fields["base_sequence"] = message.batch.plan.sequence - 1 - fields.pop("staleness")
-    found = _changed(message, fields)
+    copy = _changed(message, fields)
     assert not fields, f"{message.type} has no {', '.join(fields)}"
-    if isinstance(found, Batch) and found.plan.sha256:
-        return _changed(found, {"sha256": plan_hash(found)})
-    return found
+    if isinstance(copy, Batch) and copy.plan.sha256:
+        return _changed(copy, {"sha256": plan_hash(copy)})
+    return copy
 
 
 V = TypeVar("V", bound=Value)

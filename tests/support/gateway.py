@@ -7,9 +7,10 @@ import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import httpx
+from fastapi import FastAPI
 
 from combee.adapters.memory import MemoryLog
 from combee.clock import SystemClock
@@ -56,8 +57,8 @@ def version(name: str, number: int, *contents: str, **fields: Any) -> Playbook:
 async def published(log: Log, *versions: Playbook) -> None:
     """Write versions as publish does: history first, its place into the snapshot, visible at once."""
     async with writer(log) as write:
-        for one in versions:
-            await write(one)
+        for playbook in versions:
+            await write(playbook)
 
 
 @asynccontextmanager
@@ -65,10 +66,10 @@ async def writer(log: Log) -> AsyncIterator[Callable[[Playbook], Awaitable[None]
     """Yield what writes one version after the other."""
     transactor = await log.transactor("publish-test")
 
-    async def write(one: Playbook) -> None:
+    async def write(playbook: Playbook) -> None:
         async with transactor.transaction() as transaction:
-            (offset,) = await transaction.send(topics.HISTORY.record(one))
-            placed = one.model_copy(update={"history_offset": offset})
+            (offset,) = await transaction.send(topics.HISTORY.record(playbook))
+            placed = playbook.model_copy(update={"history_offset": offset})
             await transaction.send(topics.PLAYBOOKS.record(placed))
             if placed.origin == "delete":
                 await transaction.send(topics.PLAYBOOKS.tombstone(placed.name))
@@ -134,23 +135,51 @@ class Asked:
     async def knows(self, *versions: Playbook) -> None:
         """Publish versions and wait until the gateway has them."""
         await published(self.log, *versions)
-        for one in versions:
-            await until(lambda one=one: self.context.playbooks.latest(one.name).version >= one.version)  # type: ignore[misc]
+        known = self.context.playbooks
+        for playbook in versions:
+            await until(lambda new=playbook: known.latest(new.name).version >= new.version)  # type: ignore[misc]
 
     async def labels(self, name: str, label: str, number: int) -> None:
         await labelled(self.log, name, label, number)
         key = label_key(name, label)
-        await until(lambda: (found := self.context.labels.get(key)) is not None and found.version == number)
+        await until(
+            lambda: (pointer := self.context.labels.get(key)) is not None and pointer.version == number
+        )
+
+
+class SharedApplication:
+    """One application for gateways with the same settings, one after the other: to build it takes longest.
+
+    To the endpoints it is the context of the gateway that is asked now.
+    """
+
+    def __init__(self) -> None:
+        self._application: FastAPI | None = None
+        self._context: Context
+
+    def __call__(self, context: Context) -> FastAPI:
+        self._context = context
+        self._application = self._application or build(cast("Context", self))
+        return self._application
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._context, name)
 
 
 @asynccontextmanager
-async def asked(log: Log | None = None, *, key: str | None = None, **settings: Any) -> AsyncIterator[Asked]:
+async def asked(
+    log: Log | None = None,
+    *,
+    key: str | None = None,
+    application: Callable[[Context], FastAPI] = build,
+    **settings: Any,
+) -> AsyncIterator[Asked]:
     log = log or MemoryLog(SystemClock())
     context = context_of(as_gateway(log), load_settings(**settings), SystemClock())
-    work = [asyncio.create_task(one) for one in context.work()]
+    work = [asyncio.create_task(job) for job in context.work()]
     await context.wait_current(DEADLINE_S)
     headers = {"authorization": f"Bearer {key}"} if key else {}
-    transport = httpx.ASGITransport(build(context), raise_app_exceptions=False)
+    transport = httpx.ASGITransport(application(context), raise_app_exceptions=False)
     try:
         async with httpx.AsyncClient(
             transport=transport, base_url="http://127.0.0.1", headers=headers
@@ -224,7 +253,7 @@ class Stream:
 
     async def read(self, client: httpx.AsyncClient, *, until: Callable[[list[Event]], bool]) -> None:
         """Read until a condition holds for all events so far, or the server ends the stream."""
-        last = next((one.id for one in reversed(self.events) if one.id), "")
+        last = next((event.id for event in reversed(self.events) if event.id), "")
         headers = {**self.headers, **({"Last-Event-ID": last} if last else {})}
         event = Event()
         async with client.stream("GET", self.url, headers=headers, timeout=DEADLINE_S) as response:
@@ -244,4 +273,4 @@ class Stream:
                     setattr(event, name, value)
 
     def of(self, kind: str) -> Sequence[Event]:
-        return [one for one in self.events if one.kind == kind]
+        return [event for event in self.events if event.kind == kind]

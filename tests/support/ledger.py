@@ -44,13 +44,17 @@ def outgoing(message: Reflection | Command | Update) -> Outgoing:
 
 def records(log: MemoryLog, topic: AnyTopic) -> list[Record]:
     """Return every visible record of a topic, partition by partition."""
-    return [r for one in log._store.partitions(topic.name) for r in one.records(one.first, one.stable)]
+    return [
+        r
+        for partition in log._store.partitions(topic.name)
+        for r in partition.records(partition.first, partition.stable)
+    ]
 
 
 def messages(log: MemoryLog, topic: AnyTopic, kind: type[M]) -> list[M]:
     """Return what can be read of a topic."""
-    found = (_decoded(record.value, kind) for record in records(log, topic))
-    return [one for one in found if one is not None]
+    decoded = (_decoded(record.value, kind) for record in records(log, topic))
+    return [message for message in decoded if message is not None]
 
 
 @lru_cache(maxsize=4096)  # conditions look at the same records again and again
@@ -63,12 +67,12 @@ def _decoded(value: bytes | None, kind: type[M]) -> M | None:
 
 def versions(log: MemoryLog, name: str = NAME) -> list[Playbook]:
     """Return a playbook's history."""
-    return [one for one in messages(log, topics.HISTORY, Playbook) if one.name == name]
+    return [version for version in messages(log, topics.HISTORY, Playbook) if version.name == name]
 
 
 def latest(log: MemoryLog, name: str = NAME) -> Playbook:
     """Return the newest snapshot."""
-    return [one for one in messages(log, topics.PLAYBOOKS, Playbook) if one.name == name][-1]
+    return [version for version in messages(log, topics.PLAYBOOKS, Playbook) if version.name == name][-1]
 
 
 def batch_of(version: Playbook) -> AppliedBatch:
@@ -79,7 +83,7 @@ def batch_of(version: Playbook) -> AppliedBatch:
 
 def batches(log: MemoryLog, name: str = NAME) -> list[Batch]:
     """Return a playbook's manifests."""
-    return [one for one in messages(log, topics.BATCHES, Batch) if one.plan.playbook == name]
+    return [batch for batch in messages(log, topics.BATCHES, Batch) if batch.plan.playbook == name]
 
 
 def dead_letters(log: MemoryLog) -> list[DeadLetter]:
@@ -89,40 +93,40 @@ def dead_letters(log: MemoryLog) -> list[DeadLetter]:
 
 def applied(log: MemoryLog, name: str = NAME) -> int:
     """Return how many reflections are in applied batches."""
-    return sum(one.reflections for one in versions(log, name))
+    return sum(version.reflections for version in versions(log, name))
 
 
 def answered_calls(log: MemoryLog) -> int:
     """Return how many model calls of the scan have their result in the log."""
     results = _results(log)
     below: dict[str, int] = {}
-    for one in results.values():
-        if isinstance(one, Partial):
-            below[one.parent_id] = below.get(one.parent_id, 0) + one.result.usage.calls
-    return sum(one.result.usage.calls - below.get(node, 0) for node, one in results.items())
+    for message in results.values():
+        if isinstance(message, Partial):
+            below[message.parent_id] = below.get(message.parent_id, 0) + message.result.usage.calls
+    return sum(message.result.usage.calls - below.get(node, 0) for node, message in results.items())
 
 
 def planned_calls(log: MemoryLog) -> int:
     """Return how many calls the manifests ask for: leaves, and nodes with more than one child."""
     return sum(
-        one.plan.widths[0]
+        batch.plan.widths[0]
         + sum(
-            len(tree.child_indices(one.plan.widths, level, index)) > 1
-            for level in range(1, len(one.plan.widths))
-            for index in range(one.plan.widths[level])
+            len(tree.child_indices(batch.plan.widths, level, index)) > 1
+            for level in range(1, len(batch.plan.widths))
+            for index in range(batch.plan.widths[level])
         )
-        for one in messages(log, topics.BATCHES, Batch)
+        for batch in messages(log, topics.BATCHES, Batch)
     )
 
 
 def _results(log: MemoryLog) -> dict[str, Partial | Update]:
-    found: dict[str, Partial | Update] = {}
+    results: dict[str, Partial | Update] = {}
     for topic in topics.SCAN[1:]:
         for partial in messages(log, topic, Partial):
-            found.setdefault(partial.node_id, partial)
+            results.setdefault(partial.node_id, partial)
     for update in messages(log, topics.UPDATES, Update):
-        found.setdefault(update.node_id, update)
-    return found
+        results.setdefault(update.node_id, update)
+    return results
 
 
 def check(log: MemoryLog, published: Mapping[str, Sequence[Reflection]]) -> None:
@@ -136,9 +140,11 @@ def check(log: MemoryLog, published: Mapping[str, Sequence[Reflection]]) -> None
 
 def _check_batches(log: MemoryLog, name: str, reflections: Sequence[Reflection]) -> None:
     cut = batches(log, name)
-    assert [one.plan.sequence for one in cut] == list(range(1, len(cut) + 1))
+    assert [made.plan.sequence for made in cut] == list(range(1, len(cut) + 1))
     members = Counter(member.reflection_id for batch in cut for member in batch.members)
-    assert members == Counter({one.reflection_id: 1 for one in reflections}), "lost or counted twice"
+    assert members == Counter({reflection.reflection_id: 1 for reflection in reflections}), (
+        "lost or counted twice"
+    )
     groups = {(g.plan.batch_id, g.index): g for g in messages(log, topics.SCAN[0], Group)}
     for batch in cut:
         dealt = deal_batch(batch)
@@ -151,26 +157,30 @@ def _check_batches(log: MemoryLog, name: str, reflections: Sequence[Reflection])
 
 def _check_versions(log: MemoryLog, name: str) -> None:
     history = versions(log, name)
-    assert [one.version for one in history] == list(range(1, len(history) + 1))
-    made = [one.batch_sequence for one in history if one.origin == "batch"]
-    assert made == [one.plan.sequence for one in batches(log, name)], "a batch has not exactly one version"
+    assert [version.version for version in history] == list(range(1, len(history) + 1))
+    made = [version.batch_sequence for version in history if version.origin == "batch"]
+    assert made == [batch.plan.sequence for batch in batches(log, name)], (
+        "a batch has not exactly one version"
+    )
     assert latest(log, name).entries == history[-1].entries
-    snapshots = [one.version for one in messages(log, topics.PLAYBOOKS, Playbook) if one.name == name]
-    assert snapshots == [one.version for one in history]
+    snapshots = [
+        version.version for version in messages(log, topics.PLAYBOOKS, Playbook) if version.name == name
+    ]
+    assert snapshots == [version.version for version in history]
 
 
 def _check_nodes(log: MemoryLog) -> None:
     results = _results(log)
-    for one in results.values():
-        if isinstance(one, Partial):
-            assert one.node_id == node_id(one.plan.batch_id, one.level, one.index)
-            assert one.parent_id in results, "a node feeds nobody"
+    for message in results.values():
+        if isinstance(message, Partial):
+            assert message.node_id == node_id(message.plan.batch_id, message.level, message.index)
+            assert message.parent_id in results, "a node feeds nobody"
 
 
 def _check_quiet(log: MemoryLog) -> None:
     for topic in topics.TOPICS:
-        for number, one in enumerate(log._store.partitions(topic.name)):
-            assert not one.open, f"open transaction in {topic.name}[{number}]"
+        for number, partition in enumerate(log._store.partitions(topic.name)):
+            assert not partition.open, f"open transaction in {topic.name}[{number}]"
 
 
 def behind(log: MemoryLog) -> dict[tuple[str, str, int], tuple[int, int]]:
@@ -181,12 +191,12 @@ def behind(log: MemoryLog) -> dict[tuple[str, str, int], tuple[int, int]]:
         "publish": (topics.UPDATES, topics.COMMANDS),
         "reflect": (topics.TRACES,),
     }
-    found: dict[tuple[str, str, int], tuple[int, int]] = {}
+    offsets: dict[tuple[str, str, int], tuple[int, int]] = {}
     for group, inputs in reads.items():
         committed = {(at.topic, at.partition): o for at, o in log._store.committed.get(group, {}).items()}
         for topic in inputs:
-            for number, one in enumerate(log._store.partitions(topic.name)):
-                at = committed.get((topic.name, number), one.first)
-                if at != one.end:
-                    found[group, topic.name, number] = (at, one.end)
-    return found
+            for number, partition in enumerate(log._store.partitions(topic.name)):
+                at = committed.get((topic.name, number), partition.first)
+                if at != partition.end:
+                    offsets[group, topic.name, number] = (at, partition.end)
+    return offsets

@@ -24,11 +24,11 @@ class Accesses:
             self.seen.add((self.role, "reads", topic))
 
     def writes(self, *outgoing: Outgoing) -> None:
-        for one in outgoing:
-            assert self.role in WRITERS[one.topic], (
-                f"{self.role} writes {one.topic}, which topics.py does not say"
+        for record in outgoing:
+            assert self.role in WRITERS[record.topic], (
+                f"{self.role} writes {record.topic}, which topics.py does not say"
             )
-            self.seen.add((self.role, "writes", one.topic))
+            self.seen.add((self.role, "writes", record.topic))
 
 
 class ObservedTransaction:

@@ -13,8 +13,8 @@ import structlog
 from typer.testing import CliRunner, Result
 
 from combee.adapters.memory import MemoryLog
-from combee.cli import sending
 from combee.cli.__main__ import app
+from combee.cli.shared import sending
 from combee.local import log as local_log
 from combee.ports import Outgoing
 from combee.settings.loading import Settings

@@ -25,7 +25,7 @@ class UnreliableTransport(MemoryTransport):
         self.attempts += 1
         if self.away:
             raise TransientError("the broker is away")
-        if any(isinstance(one, Reflection) and one.key_insight == "poison" for one in messages):
+        if any(isinstance(message, Reflection) and message.key_insight == "poison" for message in messages):
             raise PoisonError("too large")
         await super().send(messages)
 

@@ -65,29 +65,29 @@ class SecuredKafka:
 
     async def grant(self, user: str, *grants: Grant) -> None:
         """Allow ``user`` these operations."""
-        await self._tell(CreateAclsRequest(*self._rule(user, one), ALLOW) for one in grants)
+        await self._tell(CreateAclsRequest(*self._rule(user, grant), ALLOW) for grant in grants)
 
     async def deny(self, user: str, *exceptions: Grant) -> None:
         """Forbid ``user`` these operations, whatever else is granted."""
-        await self._tell(CreateAclsRequest(*self._rule(user, one), DENY) for one in exceptions)
+        await self._tell(CreateAclsRequest(*self._rule(user, grant), DENY) for grant in exceptions)
 
     async def lift(self, user: str, *exceptions: Grant) -> None:
         """Forbid them no longer."""
-        await self._tell(DeleteAclsRequest(*self._rule(user, one), DENY) for one in exceptions)
+        await self._tell(DeleteAclsRequest(*self._rule(user, grant), DENY) for grant in exceptions)
 
     @staticmethod
-    def _rule(user: str, one: Grant) -> tuple[Any, ...]:
-        prefix = one.name.removesuffix("*")
-        pattern = PREFIXED if prefix and prefix != one.name else LITERAL
-        name = prefix or one.name or CLUSTER
-        return RESOURCES[one.resource], name, pattern, f"User:{user}", "*", OPERATIONS[one.operation]
+    def _rule(user: str, grant: Grant) -> tuple[Any, ...]:
+        prefix = grant.name.removesuffix("*")
+        pattern = PREFIXED if prefix and prefix != grant.name else LITERAL
+        name = prefix or grant.name or CLUSTER
+        return RESOURCES[grant.resource], name, pattern, f"User:{user}", "*", OPERATIONS[grant.operation]
 
     async def _tell(self, requests: Iterable[Any]) -> None:
         async with self._admin() as admin:
             for request in requests:
                 answer = (await admin._send_request(request)).to_object()
                 codes = [
-                    one["error_code"] for one in next(iter(v for v in answer.values() if isinstance(v, list)))
+                    row["error_code"] for row in next(iter(v for v in answer.values() if isinstance(v, list)))
                 ]
                 assert codes == [0], answer
 
@@ -106,10 +106,10 @@ async def secured_kafka(
     folder: Path, env: Mapping[str, str], users: Iterable[str]
 ) -> AsyncIterator[SecuredKafka]:
     """Start a broker that outsiders reach by SASL_SSL only; tests administrate it on its inner listener."""
-    authority, other = trustme.CA(), trustme.CA()
+    authority, other_authority = trustme.CA(), trustme.CA()
     ca_file, other_ca_file, identity = folder / "ca.pem", folder / "other-ca.pem", folder / "broker.pem"
     authority.cert_pem.write_to_path(str(ca_file))
-    other.cert_pem.write_to_path(str(other_ca_file))
+    other_authority.cert_pem.write_to_path(str(other_ca_file))
     # Not for localhost: a client that connects there meets a name that the certificate has not.
     identity.write_bytes(_java_pem(authority.issue_cert(LOOPBACK)))
     (outer,) = free_ports(1)

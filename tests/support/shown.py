@@ -33,15 +33,15 @@ class Link:
 
 
 def pages() -> list[Path]:
-    found = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("deploy/*.md")]
-    return sorted(found)
+    files = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("deploy/*.md")]
+    return sorted(files)
 
 
 def texts() -> list[Path]:
     """Return the files beside the documents that may name a page of them."""
     kinds = {".py", ".yml", ".yaml", ".toml", ".example"}
-    found = [file for folder in CODE for file in (ROOT / folder).rglob("*") if file.suffix in kinds]
-    return sorted([*found, *ROOT.glob("*.toml"), *ROOT.glob("*.yml")])
+    files = [file for folder in CODE for file in (ROOT / folder).rglob("*") if file.suffix in kinds]
+    return sorted([*files, *ROOT.glob("*.toml"), *ROOT.glob("*.yml")])
 
 
 def pages_named(text: str) -> list[str]:
@@ -56,8 +56,8 @@ def code_places(text: str) -> list[tuple[str, str]]:
 
 def is_in_code(path: str, name: str) -> bool:
     """Say whether a path of code is there (also one below ``services/combee``) and defines the name."""
-    found = [file for root in (ROOT / "services" / "combee", ROOT) if (file := root / path).is_file()]
-    return bool(found) and set(filter(None, name.split("."))) <= _defined(found[0])
+    files = [file for root in (ROOT / "services" / "combee", ROOT) if (file := root / path).is_file()]
+    return bool(files) and set(filter(None, name.split("."))) <= _defined(files[0])
 
 
 @cache
@@ -76,7 +76,7 @@ def without_code(text: str) -> str:
 
 
 def links(text: str) -> list[Link]:
-    return [Link(*found) for found in LINK.findall(without_code(text))]
+    return [Link(*match) for match in LINK.findall(without_code(text))]
 
 
 def headings(text: str) -> set[str]:
@@ -148,5 +148,8 @@ def unknown(arguments: Sequence[str]) -> list[str]:
         if words[0] not in command.commands:
             return [words[0]]
         command = command.commands[words.pop(0)]
-    known = {"--help", *(name for one in command.params for name in (*one.opts, *one.secondary_opts))}
+    known = {
+        "--help",
+        *(name for option in command.params for name in (*option.opts, *option.secondary_opts)),
+    }
     return [word for word in words if word.startswith("--") and word.partition("=")[0] not in known]

@@ -26,13 +26,13 @@ class Shuffling:
 
     async def undelivered(self, *inputs: str) -> list[Record]:
         """Return what has not been delivered yet, topic by topic."""
-        found: list[Record] = []
+        records: list[Record] = []
         for topic in inputs or INPUTS:
             for partition in range(await self.log.partitions(topic)):
                 source = TopicPartition(topic=topic, partition=partition)
-                found += [r async for r in self.log.read(source, self._delivered.get(source, 0))]
-        self._delivered |= {record.source: record.offset + 1 for record in found}
-        return found
+                records += [r async for r in self.log.read(source, self._delivered.get(source, 0))]
+        self._delivered |= {record.source: record.offset + 1 for record in records}
+        return records
 
     async def step(self, *inputs: str) -> None:
         """Deliver in order, then take one turn."""

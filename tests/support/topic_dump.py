@@ -71,14 +71,14 @@ def _described(record: Record, number: int) -> dict[str, Any]:
 def fill(log: MemoryLog, path: Path) -> None:
     """Put a dump into an empty log, every record at the offset it had."""
     for line in path.read_text(encoding="ascii").splitlines():
-        found = json.loads(line)
-        if "group" in found:
-            log._store.committed[found["group"]] = dict(map(_place, found["committed"].items()))
-        elif "ends" in found:
-            for source, end in map(_place, found["ends"].items()):
+        row = json.loads(line)
+        if "group" in row:
+            log._store.committed[row["group"]] = dict(map(_place, row["committed"].items()))
+        elif "ends" in row:
+            for source, end in map(_place, row["ends"].items()):
                 _pad(log._store.partition(source), end)
         else:
-            _put(log, found)
+            _put(log, row)
 
 
 def _place(item: tuple[str, int]) -> tuple[TopicPartition, int]:
@@ -86,18 +86,18 @@ def _place(item: tuple[str, int]) -> tuple[TopicPartition, int]:
     return TopicPartition(topic=topic, partition=int(partition)), item[1]
 
 
-def _put(log: MemoryLog, found: Mapping[str, Any]) -> None:
-    source = TopicPartition(topic=found["topic"], partition=found["partition"])
+def _put(log: MemoryLog, row: Mapping[str, Any]) -> None:
+    source = TopicPartition(topic=row["topic"], partition=row["partition"])
     partition = log._store.partition(source)
-    _pad(partition, found["offset"])
+    _pad(partition, row["offset"])
     record = Record(
         topic=source.topic,
         partition=source.partition,
-        offset=found["offset"],
-        timestamp_ms=found["timestamp_ms"],
-        key=None if found["key"] is None else found["key"].encode(),
-        value=None if found["value"] is None else base64.b64decode(found["value"]),
-        headers=tuple((name, value.encode()) for name, value in found["headers"].items()),
+        offset=row["offset"],
+        timestamp_ms=row["timestamp_ms"],
+        key=None if row["key"] is None else row["key"].encode(),
+        value=None if row["value"] is None else base64.b64decode(row["value"]),
+        headers=tuple((name, value.encode()) for name, value in row["headers"].items()),
     )
     partition.append(record, None)
 
@@ -120,13 +120,13 @@ def answer(prompt: Prompt) -> Mapping[str, Any]:
 
 def trace(number: int, playbook: str, **fields: object) -> Trace:
     """Return a run with everything there is to say about one."""
-    told = {
+    defaults = {
         "task": f"task {number}",
         "trajectory": "looked",
         "answer": f"lesson {number}",
         "feedback": "good",
     }
-    return Trace.model_validate({"trace_id": f"t-{number}", "playbook": playbook, **told, **fields})
+    return Trace.model_validate({"trace_id": f"t-{number}", "playbook": playbook, **defaults, **fields})
 
 
 async def finished(deployment: Deployment) -> None:
@@ -139,7 +139,11 @@ async def finished(deployment: Deployment) -> None:
 
 
 def _versions(deployment: Deployment, name: str) -> int:
-    made = [one.batch_sequence for one in ledger.versions(deployment.log, name) if one.origin == "batch"]
+    made = [
+        version.batch_sequence
+        for version in ledger.versions(deployment.log, name)
+        if version.origin == "batch"
+    ]
     return len(made) if len(made) == len(ledger.batches(deployment.log, name)) else 0
 
 
@@ -201,7 +205,7 @@ async def _interrupted(deployment: Deployment) -> None:
             deployment.model.gate.clear()
         return answer(prompt)
 
-    async with deployment.running([one for one in ROLES if one != "scan"]) as running:
+    async with deployment.running([role for role in ROLES if role != "scan"]) as running:
         await running.log.produce(*(outgoing(reflection(n, HALF_DONE)) for n in range(10)))
         await running.until(lambda: len(ledger.batches(running.log, HALF_DONE)) == 1)
     deployment.model.gate.set()
@@ -216,7 +220,7 @@ async def _interrupted(deployment: Deployment) -> None:
         )
     deployment.model.gate.set()
     deployment.model.answer = answer
-    async with deployment.running([one for one in ROLES if one != "scan"]) as running:
+    async with deployment.running([role for role in ROLES if role != "scan"]) as running:
         await running.log.produce(*(outgoing(reflection(n, UNTOUCHED)) for n in range(10)))
         await running.until(lambda: len(ledger.batches(running.log, UNTOUCHED)) == 1)
 

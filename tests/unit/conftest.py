@@ -1,7 +1,10 @@
 """Fixtures of the unit lane."""
 
+import asyncio
 import gc
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 import structlog
@@ -9,37 +12,63 @@ from hypothesis import settings
 
 from combee.publish import publisher
 from combee.worker import loop
+from support.waiting import VirtualTimeLoop
 
 # A busy machine must not decide a test, and the lane has to stay short.
-settings.register_profile("unit", deadline=None, max_examples=30)
+settings.register_profile("unit", deadline=None, max_examples=20)
 settings.load_profile("unit")
 
 
-def hear(level: int) -> None:
+@contextmanager
+def hearing(level: int) -> Iterator[None]:
+    """Filter logs below a level for as long as a test runs: other lanes may run in the same process."""
+    before = structlog.get_config()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(level))
+    yield
+    structlog.configure(**before)
+
+
+def pytest_sessionstart() -> None:
+    """Look for no garbage while modules are imported: nearly all of that stays."""
+    gc.disable()
 
 
 def pytest_collection_finish() -> None:
     """Let the collector pass over what lives as long as the run, and come by less often: a tenth of the lane."""
-    gc.collect()
     gc.freeze()
+    gc.enable()
     gc.set_threshold(50_000, 20, 20)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish() -> None:
+    """Look once for what the tests left open; pytest would look twice."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True)
-def warnings_only() -> None:
+def warnings_only() -> Iterator[None]:
     """Keep quiet: thousands of batches are made here, and every one says so."""
-    hear(logging.WARNING)
+    with hearing(logging.WARNING):
+        yield
 
 
 @pytest.fixture
-def every_level(warnings_only: None) -> None:  # noqa: ARG001 - what this one overrides
+def every_level(warnings_only: None) -> Iterator[None]:  # noqa: ARG001 - what this one overrides
     """Hear information, too."""
-    hear(logging.DEBUG)
+    with hearing(logging.DEBUG):
+        yield
 
 
 @pytest.fixture
-def quick_polls(monkeypatch: pytest.MonkeyPatch) -> None:
+def virtual_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let event loops pass over the time in which nothing happens."""
+    monkeypatch.setattr(asyncio.DefaultEventLoopPolicy, "_loop_factory", VirtualTimeLoop)
+
+
+@pytest.fixture
+def quick_polls(monkeypatch: pytest.MonkeyPatch, virtual_time: None) -> None:  # noqa: ARG001 - no wait, either
     """Let an idle loop commit at once: it does so once per poll, and tests wait for that."""
     monkeypatch.setattr(loop, "POLL_S", 0.005)
     monkeypatch.setattr(publisher, "POLL_S", 0.005)

@@ -59,7 +59,7 @@ async def _answered(model: LanguageModel, playbook: Playbook, sample: Sample) ->
         task=sample.question,
         trajectory=str(body.get("reasoning", "")),
         answer=answer,
-        feedback=verdict(answer, sample.target),
+        feedback=verdict(answer, sample.target, sample.kind),
         target=sample.target,
         shown=shown if playbook.version else None,
     )

@@ -56,6 +56,7 @@ class Learnt:
             "updates": len(self.versions),
             "calls": usage.calls,
             "tokens_in": usage.tokens_in,
+            "cached_tokens": usage.cached_tokens,
             "tokens_out": usage.tokens_out,
             # Before they met what the playbook says already.
             "proposed": sum(len(update.result.operations) for update in self.updates),
@@ -109,6 +110,8 @@ async def iterate(
     book, made, updates, started = empty(PLAYBOOK), list[Playbook](), list[Update](), clock.time()
     for start in range(0, count, batch_size):
         batch = await reflecting(book, start, min(start + batch_size, count))
+        if not batch:
+            continue
         update = await _planned(model, arm, book, batch, start).update()
         updates.append(update)
         book = versions.after_update(book, update, budget_tokens=budget_tokens, now_ms=0)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 
-from combee.core.playbook.spend import MILLION
 from combee_experiments.arms.agents import reflect_all
 from combee_experiments.arms.arms import ADAPTIVE, ARMS, NAIVE, PLAIN
 from combee_experiments.arms.learning import iterate
@@ -65,6 +64,7 @@ async def _measure(setup: Setup, data: Data, cell: Cell) -> Numbers:
         "update_calls": numbers["calls"],
         "calls": numbers["calls"] + agents.calls,
         "tokens_in": numbers["tokens_in"] + agents.tokens_in,
+        "cached_tokens": numbers["cached_tokens"] + agents.cached_tokens,
         "tokens_out": numbers["tokens_out"] + agents.tokens_out,
     }
 
@@ -87,8 +87,13 @@ def _table(setup: Setup, data: Data, measured: Measured) -> Table:
     rows = tuple(
         _row(setup, measured.where(arm, batch_size=size), arm, size, alone) for arm, size in _arms(measured)
     )
-    prices = (setup.prices.price_in, setup.prices.price_out)
-    priced = f"Cost at {prices[0]:g} in, {prices[1]:g} out per million tokens."
+    prices = (setup.prices.price_in, setup.prices.price_cached_in, setup.prices.price_out)
+    told = ", ".join(
+        f"{price:g} {name}"
+        for name, price in zip(("in", "cached in", "out"), prices, strict=True)
+        if price is not None
+    )
+    priced = f"Cost at {told} per million tokens."
     return Table(
         title=f"{data.name}: one epoch of {len(data.train)} samples",
         columns=COLUMNS,
@@ -102,8 +107,9 @@ def _arms(measured: Measured) -> list[tuple[str, int]]:
 
 
 def _row(setup: Setup, measured: Measured, arm: str, size: int, alone: float) -> tuple[str, ...]:
-    tokens_in, tokens_out, prices = measured.spread("tokens_in"), measured.spread("tokens_out"), setup.prices
-    cost = (tokens_in.mean * prices.price_in + tokens_out.mean * prices.price_out) / MILLION
+    tokens_in, tokens_out = measured.spread("tokens_in"), measured.spread("tokens_out")
+    names = ("tokens_in", "cached_tokens", "tokens_out")
+    cost = setup.prices.cost(Usage(**{name: round(measured.spread(name).mean) for name in names}))
     return (
         arm,
         str(size),

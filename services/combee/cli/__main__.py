@@ -21,7 +21,7 @@ app = typer.Typer(
 )
 
 
-def _tell_version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
     if wanted:
         from importlib import metadata  # noqa: PLC0415 - nobody else needs it
 
@@ -34,7 +34,7 @@ def _combee(
     *,
     _version: Annotated[
         bool,
-        typer.Option("--version", callback=_tell_version, is_eager=True, help="Say the version and exit."),
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Say the version and exit."),
     ] = False,
 ) -> None:
     pass

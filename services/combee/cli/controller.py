@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from combee.cli.console import clean, output, print_json
-from combee.cli.log import open_log
-from combee.cli.options import AsJson, Name, Servers
+from combee.cli.shared.console import clean, output, print_json
+from combee.cli.shared.log import open_log
+from combee.cli.shared.options import AsJson, Name, Servers
 from combee.clock import moment
 from combee.core.sizing.plateau import EPOCH, PowerLaw, epoch_s, fitted
 from combee.history import newest_playbooks, whole
@@ -52,9 +52,9 @@ def controller(
 
 async def _standing(settings: Settings, name: str) -> BatchSize:
     async with open_log(settings) as (log, _):
-        found = list(topics.BATCH_SIZES.under(name, await whole(log, topics.BATCH_SIZES)))
-        if found:
-            return found[-1]
+        batch_sizes = list(topics.BATCH_SIZES.under(name, await whole(log, topics.BATCH_SIZES)))
+        if batch_sizes:
+            return batch_sizes[-1]
         known = await newest_playbooks(log)
     if name in known:
         raise FatalError(
@@ -113,7 +113,7 @@ def _points(stands: BatchSize) -> tuple[list[int], list[float]]:
 def _curve(law: PowerLaw, sizes: Sequence[int], chosen: int) -> tuple[list[float], list[float]]:
     low, high = min(*sizes, chosen), max(*sizes, chosen)
     at = [low * (high / low) ** (step / (STEPS - 1)) for step in range(STEPS)]
-    return at, [law.at(one) for one in at]
+    return at, [law.at(reflections) for reflections in at]
 
 
 def draw(stands: BatchSize, law: PowerLaw | None) -> str:

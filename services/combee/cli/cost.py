@@ -7,9 +7,9 @@ from typing import Any
 import typer
 from rich.table import Table
 
-from combee.cli.console import output, print_json, reading
-from combee.cli.log import open_log
-from combee.cli.options import AsJson, MaybeName, Servers
+from combee.cli.shared.console import output, print_json, reading
+from combee.cli.shared.log import open_log
+from combee.cli.shared.options import AsJson, MaybeName, Servers
 from combee.clock import moment
 from combee.core.playbook.spend import DAY_MS, SpendPolicy, pause, today
 from combee.history import partition_of
@@ -42,7 +42,7 @@ def cost(name: MaybeName = None, *, bootstrap_servers: Servers = None, as_json: 
 
 async def _cost(settings: Settings, name: str | None) -> list[dict[str, Any]]:
     async with open_log(settings) as (log, _):
-        return [cost_row(one, made) for one, made in sorted((await _histories(log, name)).items())]
+        return [cost_row(version, made) for version, made in sorted((await _histories(log, name)).items())]
 
 
 async def _histories(log: Log, name: str | None) -> dict[str, list[Playbook]]:
@@ -51,7 +51,7 @@ async def _histories(log: Log, name: str | None) -> dict[str, list[Playbook]]:
     ends, first = await log.ends(topic), await log.beginnings(topic)
     numbers = [(await partition_of(log, topics.HISTORY, name)).partition] if name else sorted(ends)
     total, read = sum(ends[number] - first[number] for number in numbers), 0
-    found: dict[str, list[Playbook]] = {}
+    histories: dict[str, list[Playbook]] = {}
     with reading() as show:
         for number in numbers:
             async for record in log.read(TopicPartition(topic=topic, partition=number), 0, ends[number]):
@@ -61,8 +61,8 @@ async def _histories(log: Log, name: str | None) -> dict[str, list[Playbook]]:
                 for version in topics.HISTORY.under(key_of(record), [record]):
                     if name in {None, version.name}:
                         bare = version.model_copy(update={"entries": (), "changes": ()})
-                        found.setdefault(version.name, []).append(bare)
-    return found
+                        histories.setdefault(version.name, []).append(bare)
+    return histories
 
 
 def cost_row(name: str, made: Iterable[Playbook]) -> dict[str, Any]:
@@ -86,7 +86,7 @@ def cost_row(name: str, made: Iterable[Playbook]) -> dict[str, Any]:
         "batches": batches,
         "reflections": reflections,
         "model_calls": used.calls,
-        "tokens": {"in": used.tokens_in, "out": used.tokens_out},
+        "tokens": used.tokens(),
         "tokens_per_reflection": round(tokens / reflections, 1) if reflections else None,
         "model_seconds": round(used.seconds, 3),
         "cost": round(sum(day["cost"] for day in days.values()), 6),
@@ -96,13 +96,15 @@ def cost_row(name: str, made: Iterable[Playbook]) -> dict[str, Any]:
 
 def _print(rows: list[dict[str, Any]]) -> None:
     counts = ("batches", "reflections", "model_calls")
-    table = Table("playbook", *counts, "tokens in", "tokens out", "per reflection", "money", box=None)
+    table = Table(
+        "playbook", *counts, "tokens in", "of them cached", "tokens out", "per reflection", "money", box=None
+    )
     for row in rows:
         each = row["tokens_per_reflection"]
         table.add_row(
             row["name"],
             *(f"{row[count]:,}" for count in counts),
-            *(f"{one:,}" for one in row["tokens"].values()),
+            *(f"{count:,}" for count in row["tokens"].values()),
             "" if each is None else f"{each:,.0f}",
             f"{row['cost']:,.4f}",
         )

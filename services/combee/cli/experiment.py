@@ -15,8 +15,8 @@ import typer
 from rich.markdown import Markdown
 from rich.progress import Progress
 
-from combee.cli.console import COLUMNS, diagnostics, output, print_json, remark
-from combee.cli.options import AsJson
+from combee.cli.shared.console import COLUMNS, diagnostics, output, print_json, remark
+from combee.cli.shared.options import AsJson, BaseUrl
 from combee.cli.sim import parse
 from combee.local.preflight import SIMULATED, model_flag, require_answer, require_model
 from combee.ports import ConfigurationError, FatalError
@@ -53,7 +53,7 @@ def experiment(
     model: Annotated[
         str | None, typer.Option(help="a real model, such as openai/gpt-4.1-mini; else the stand-in")
     ] = None,
-    base_url: Annotated[str | None, typer.Option(help="any OpenAI-compatible server")] = None,
+    base_url: BaseUrl = None,
     simulated: Annotated[
         bool, typer.Option("--simulated", help="the stand-in, whatever model is configured")
     ] = False,
@@ -62,6 +62,9 @@ def experiment(
     ] = "1",
     concurrency: Annotated[int, typer.Option(min=1, help="model calls at once")] = 32,
     price_in: Annotated[float | None, typer.Option(min=0, help="a million tokens read (money)")] = None,
+    price_cached_in: Annotated[
+        float | None, typer.Option(min=0, help="a million tokens read from the prompt cache (money)")
+    ] = None,
     price_out: Annotated[float | None, typer.Option(min=0, help="a million tokens written (money)")] = None,
     out: Annotated[Path, typer.Option(help="results go into a folder NAME below this one")] = Path("results"),
     fresh: Annotated[bool, typer.Option("--fresh", help="measure again what is there already")] = False,
@@ -80,6 +83,7 @@ def experiment(
         base_url=base_url,
         llm_concurrency=concurrency,
         price_in=price_in,
+        price_cached_in=price_cached_in,
         price_out=price_out,
     )
     asks_real = settings.model.model not in (None, SIMULATED)
@@ -118,10 +122,12 @@ def _list(*, as_json: bool) -> None:
     from combee_experiments.catalogue import CATALOGUE  # noqa: PLC0415 - of a checkout
 
     if as_json:
-        print_json([{"name": one.name, "about": one.about} for one in CATALOGUE.values()])
+        print_json(
+            [{"name": experiment.name, "about": experiment.about} for experiment in CATALOGUE.values()]
+        )
         return
-    for one in CATALOGUE.values():
-        output().print(f"{one.name:>10}  {one.about}", markup=False)
+    for experiment in CATALOGUE.values():
+        output().print(f"{experiment.name:>10}  {experiment.about}", markup=False)
 
 
 def _data(
@@ -131,15 +137,15 @@ def _data(
     from combee_experiments.data import samples as data  # noqa: PLC0415 - of a checkout
 
     try:
-        found = [data.load(file) for file in files]
+        families = [data.load(file) for file in files]
     except data.DataError as error:
         raise FatalError(str(error)) from error
     if family or not files:
-        found.append(data.family())
-    names = [one.name for one in found]
+        families.append(data.family())
+    names = [task.name for task in families]
     if len(set(names)) < len(names):
         raise typer.BadParameter("two data files of one name: rename one, tables tell them apart by it")
-    return tuple(replace(one, train=one.train[:samples], exam=one.exam[:questions]) for one in found)
+    return tuple(replace(task, train=task.train[:samples], exam=task.exam[:questions]) for task in families)
 
 
 def _run(name: str, setup: "Setup", folder: Path, *, fresh: bool, plot: bool, as_json: bool) -> None:

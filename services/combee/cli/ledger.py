@@ -6,10 +6,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from combee.cli.console import FAILED, clean, output, print_json, reading
-from combee.cli.log import open_log
-from combee.cli.options import AsJson, Servers
 from combee.cli.playbook.view import calls_text
+from combee.cli.shared.console import FAILED, clean, output, print_json, reading
+from combee.cli.shared.log import open_log
+from combee.cli.shared.options import AsJson, Servers
 from combee.core.ledger import LedgerReport
 from combee.inspection.audit import audit
 from combee.settings.loading import Settings, load_settings

@@ -12,10 +12,10 @@ from typing import Annotated
 
 import typer
 
-from combee.cli.console import REJECTED, output, print_json, remark
-from combee.cli.log import open_log
-from combee.cli.options import AsJson, Servers, checked_name, playbook_names
 from combee.cli.playbook.files import STDIN, read_text
+from combee.cli.shared.console import REJECTED, output, print_json, remark
+from combee.cli.shared.log import open_log
+from combee.cli.shared.options import AsJson, Servers, checked_name, playbook_names
 from combee.core.formats.intake import Item, Sample, Unknown, ignored_text
 from combee.core.formats.items import outgoing, read_items
 from combee.ports import Log
@@ -49,27 +49,27 @@ def publish(
     source = "standard input" if file == STDIN else file
     lines: Iterable[str] = sys.stdin if file == STDIN else read_text(file).splitlines()
     counts = asyncio.run(_publish(settings, lines, playbook, source))
-    published = {one: counts[one] for one in ("traces", "reflections")}
+    published = {kind: counts[kind] for kind in ("traces", "reflections")}
     if as_json:
         print_json({"playbook": playbook, "published": published, "rejected": counts["rejected"]})
     else:
-        told = ", ".join(f"{count} {name}" for name, count in published.items())
-        output().print(f"published {told}; {counts['rejected']} lines rejected", markup=False)
+        counted = ", ".join(f"{count} {name}" for name, count in published.items())
+        output().print(f"published {counted}; {counts['rejected']} lines rejected", markup=False)
     if counts["rejected"]:
         raise typer.Exit(REJECTED)
 
 
 async def _publish(settings: Settings, lines: Iterable[str], playbook: str, source: str) -> Counter[str]:
     counts: Counter[str] = Counter()
-    told: dict[str, Unknown] = {}
+    reported: dict[str, Unknown] = {}
     async with open_log(settings) as (log, _):
         async for chunk in _chunks(lines):
             ignored: dict[str, Unknown] = {}
             await _send(log, list(_items(chunk, playbook, source, counts, ignored)), counts)
             # A stream may never end: each field is told of when it first comes.
-            if news := {name: one for name, one in ignored.items() if name not in told}:
+            if news := {name: unknown for name, unknown in ignored.items() if name not in reported}:
                 remark(f"{source}: {ignored_text(news)}")
-                told |= news
+                reported |= news
     return counts
 
 

@@ -5,12 +5,12 @@ from typing import Annotated
 
 import typer
 
-from combee.cli.console import confirmed, output, print_json, remark
-from combee.cli.log import open_log
-from combee.cli.options import AsJson, Name, Patience, Ref, Servers, label_names
 from combee.cli.playbook.diff import as_document, compared, lines
-from combee.cli.playbook.labels import checked_label, promoted
-from combee.cli.playbook.lookup import labels, resolved, wanted
+from combee.cli.playbook.labels import checked_label, move_label
+from combee.cli.playbook.lookup import find_version, labels, resolve_version
+from combee.cli.shared.console import confirmed, output, print_json, remark
+from combee.cli.shared.log import open_log
+from combee.cli.shared.options import AsJson, Name, Patience, Ref, Servers, label_names
 from combee.core.playbook.comparison import Comparison
 from combee.core.playbook.versions import empty
 from combee.settings.loading import Settings, load_settings
@@ -37,24 +37,24 @@ def review(
 ) -> None:
     """Show what a version says otherwise than a label does, and move the label there if you agree."""
     settings = load_settings(bootstrap_servers=bootstrap_servers)
-    found = asyncio.run(_compared(settings, name, label, version))
+    comparison = asyncio.run(_compared(settings, name, label, version))
     if not as_json:
-        for line in lines(found):
+        for line in lines(comparison):
             output().print(line, soft_wrap=True)
-    question = f"let {label} point at version {found.after}?"
-    agreed = found.before != found.after and (yes or (not as_json and confirmed(question)))
+    question = f"let {label} point at version {comparison.after}?"
+    agreed = comparison.before != comparison.after and (yes or (not as_json and confirmed(question)))
     if agreed:
-        asyncio.run(promoted(name, label, str(found.after), None, timeout, bootstrap_servers))
+        asyncio.run(move_label(name, label, str(comparison.after), None, timeout, bootstrap_servers))
     if as_json:
-        print_json({"label": label, "promoted": agreed, **as_document(found)})
+        print_json({"label": label, "promoted": agreed, **as_document(comparison)})
     elif agreed:
-        output().print(f"{name} {label} → version {found.after}", markup=False)
+        output().print(f"{name} {label} → version {comparison.after}", markup=False)
     else:
         remark(f"{label} stays where it is; 'combee why ENTRY' tells what taught an entry")
 
 
 async def _compared(settings: Settings, name: str, label: str, ref: str) -> Comparison:
     async with open_log(settings) as (log, _):
-        newer = await resolved(log, name, ref)
+        newer = await resolve_version(log, name, ref)
         at = (await labels(log)).get(name, {}).get(label)
-        return await compared(log, await wanted(log, name, at) if at else empty(name), newer)
+        return await compared(log, await find_version(log, name, at) if at else empty(name), newer)

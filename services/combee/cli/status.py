@@ -6,10 +6,10 @@ from typing import Any
 import typer
 from rich.table import Table
 
-from combee.cli.console import output, print_json
 from combee.cli.cost import pause_lines, spend_row, spend_text
-from combee.cli.log import brokers, open_log
-from combee.cli.options import AsJson, Servers
+from combee.cli.shared.console import output, print_json
+from combee.cli.shared.log import brokers, open_log
+from combee.cli.shared.options import AsJson, Servers
 from combee.clock import SystemClock, moment
 from combee.core.playbook.retention import in_playbook, is_losing, losing, percent
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
@@ -48,23 +48,23 @@ async def log_status(log: Log, batch_size: int, spending: SpendPolicy = UNCAPPED
     """Return everything that the log itself can say."""
     services: dict[str, dict[str, object]] = {}
     for group in INPUTS:
-        found = await backlog(log, group, SystemClock())
-        services[group] = {"lag": found.lag, "oldest_uncommitted_s": found.oldest_uncommitted_s}
+        group_lag = await backlog(log, group, SystemClock())
+        services[group] = {"lag": group_lag.lag, "oldest_uncommitted_s": group_lag.oldest_uncommitted_s}
     return {
         "topics": await _topics(log),
         "services": services,
         "playbooks": await _playbooks(log, batch_size, spending),
-        "held_back": [one.model_dump(mode="json") for one in await held_back(log, SystemClock())],
+        "held_back": [hold.model_dump(mode="json") for hold in await held_back(log, SystemClock())],
     }
 
 
 async def _topics(log: Log) -> dict[str, dict[str, int]]:
-    found: dict[str, dict[str, int]] = {}
+    sizes: dict[str, dict[str, int]] = {}
     for topic in topics.TOPICS:
         beginnings, ends = await log.beginnings(topic.name), await log.ends(topic.name)
         records = sum(ends.values()) - sum(beginnings.values())
-        found[topic.name] = {"records": records, "partitions": len(ends)}
-    return found
+        sizes[topic.name] = {"records": records, "partitions": len(ends)}
+    return sizes
 
 
 async def _playbooks(log: Log, default_size: int, spending: SpendPolicy) -> list[dict[str, object]]:
@@ -109,12 +109,12 @@ def _print(state: dict[str, Any]) -> None:
     console = output()
     console.print(f"broker: {state['broker']}")
     services = Table("service", "lag (records)", "oldest uncommitted (s)", box=None, title_justify="left")
-    for name, found in state["services"].items():
-        oldest = found["oldest_uncommitted_s"]
-        services.add_row(name, str(found["lag"]), "" if oldest is None else f"{oldest:.1f}")
+    for name, facts in state["services"].items():
+        oldest = facts["oldest_uncommitted_s"]
+        services.add_row(name, str(facts["lag"]), "" if oldest is None else f"{oldest:.1f}")
     sizes = Table("topic", "offsets", "partitions", box=None)
-    for name, found in state["topics"].items():
-        sizes.add_row(name, str(found["records"]), str(found["partitions"]))
+    for name, facts in state["topics"].items():
+        sizes.add_row(name, str(facts["records"]), str(facts["partitions"]))
     playbooks = Table(
         *("playbook", "version", "entries", "batch size", "batches in flight", "tokens today"),
         *("retention", "lost"),
@@ -130,9 +130,9 @@ def _print(state: dict[str, Any]) -> None:
     for table in (services, sizes, playbooks):
         console.print()
         console.print(table)
-    for held in state["held_back"]:
-        what, until = held["playbook"] or "what cannot be read", moment(held["until_ms"])
-        text = f"{held['service']} holds back {what} until {until} UTC: too many dead letters; see 'combee dlq list'"
+    for hold in state["held_back"]:
+        what, until = hold["playbook"] or "what cannot be read", moment(hold["until_ms"])
+        text = f"{hold['service']} holds back {what} until {until} UTC: too many dead letters; see 'combee dlq list'"
         console.print(text, style="yellow", soft_wrap=True)
     for line in pause_lines(state["playbooks"]):
         console.print(line, style="yellow", soft_wrap=True)

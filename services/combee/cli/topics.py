@@ -6,9 +6,9 @@ import typer
 from rich.table import Table
 
 from combee.backends import connection, create_topics, topic_problems
-from combee.cli.console import FAILED, output, print_json, remark
-from combee.cli.log import open_broker
-from combee.cli.options import AsJson, Servers
+from combee.cli.shared.console import FAILED, output, print_json, remark
+from combee.cli.shared.log import open_broker
+from combee.cli.shared.options import AsJson, Servers
 from combee.core.layout import wanted
 from combee.settings.loading import Settings, load_settings
 
@@ -34,8 +34,8 @@ def create(*, bootstrap_servers: Servers = None, as_json: AsJson = False) -> Non
         print_json({"created": created, "problems": problems})
     else:
         prefix = settings.kafka.topic_prefix
-        output().print("\n".join(f"created {prefix}.{one}" for one in created) or "all topics were there")
-    _tell(problems)
+        output().print("\n".join(f"created {prefix}.{topic}" for topic in created) or "all topics were there")
+    _fail_on(problems)
 
 
 async def _create(settings: Settings) -> tuple[list[str], list[str]]:
@@ -53,7 +53,7 @@ def check(*, bootstrap_servers: Servers = None, as_json: AsJson = False) -> None
         print_json({"problems": problems})
     elif not problems:
         output().print("all topics are as they should be")
-    _tell(problems)
+    _fail_on(problems)
 
 
 async def _check(settings: Settings) -> list[str]:
@@ -61,7 +61,7 @@ async def _check(settings: Settings) -> list[str]:
         return await topic_problems(settings, connection(settings, servers))
 
 
-def _tell(problems: list[str]) -> None:
+def _fail_on(problems: list[str]) -> None:
     for problem in problems:
         remark(problem)
     if problems:

@@ -13,8 +13,9 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from combee.cli.console import remark
-from combee.cli.log import open_log
+from combee.cli.shared.console import remark
+from combee.cli.shared.log import open_log
+from combee.cli.shared.options import BaseUrl, Model, Simulated
 from combee.compose import FRONTS, ROLES
 from combee.local.deployment import BATCH_FLAGS, Deployment
 from combee.local.extras import pip_install, without
@@ -35,11 +36,9 @@ def register(app: typer.Typer) -> None:
 
 def up(
     *,
-    simulated: Annotated[
-        bool, typer.Option("--simulated", help="use the stand-in model (a simulation)")
-    ] = False,
-    model: Annotated[str | None, typer.Option(help="such as openai/gpt-4.1-mini or ollama/llama3")] = None,
-    base_url: Annotated[str | None, typer.Option(help="any OpenAI-compatible server")] = None,
+    simulated: Simulated = False,
+    model: Model = None,
+    base_url: BaseUrl = None,
     bootstrap_servers: Annotated[str | None, typer.Option(help="Kafka brokers; empty: embedded")] = None,
     scan_workers: Annotated[int, typer.Option(min=1, help="processes of the scan service")] = 1,
     gateway: Annotated[
@@ -84,12 +83,14 @@ async def _up(settings: Settings, fronts: tuple[str, ...], *, simulated: bool, s
     with tempfile.TemporaryDirectory(prefix="combee-up-", ignore_cleanup_errors=True) as folder:
         async with AsyncExitStack() as opened:
             # First of all: of a second one the first has the port, too.
-            tell_verbs = await opened.enter_async_context(sole_stack(settings, UP, Path(folder), tell=remark))
+            add_to_stack_file = await opened.enter_async_context(
+                sole_stack(settings, UP, Path(folder), tell=remark)
+            )
             await check(settings, simulated=simulated, gateway=bool(fronts))
             _, bootstrap = await opened.enter_async_context(
                 open_log(settings, restarted=lambda line: lines("broker", line))
             )
-            tell_verbs({"bootstrap_servers": bootstrap})
+            add_to_stack_file({"bootstrap_servers": bootstrap})
             options = StackOptions(
                 settings=settings,
                 bootstrap_servers=bootstrap,
@@ -101,7 +102,7 @@ async def _up(settings: Settings, fronts: tuple[str, ...], *, simulated: bool, s
             console.print(f"starting {len(options.roles)} services on Kafka at {bootstrap}", soft_wrap=True)
             async with stack(options, lines) as supervisor:
                 where = model_environment(supervisor) if simulated else {}
-                found = Deployment(
+                deployment = Deployment(
                     bootstrap_servers=bootstrap,
                     model=settings.model.model or "",
                     base_url=where.get("base_url", settings.model.base_url),
@@ -109,10 +110,10 @@ async def _up(settings: Settings, fronts: tuple[str, ...], *, simulated: bool, s
                     batch=settings.batch.model_dump(include=set(BATCH_FLAGS)),
                 )
                 served = (Path(folder) / "gateway.ready").read_text().strip() if fronts else ""
-                for line in banner(found, served):
+                for line in banner(deployment, served):
                     console.print(line, markup=False, soft_wrap=True)
                 lines.all()
-                tell_verbs(asdict(found) | {"http": served})
+                add_to_stack_file(asdict(deployment) | {"http": served})
                 await _first(stop, supervisor.failed())
 
 
@@ -126,14 +127,14 @@ async def _first(stop: asyncio.Event, failed: Coroutine[Any, Any, None]) -> None
         task.result()
 
 
-def banner(found: Deployment, served: str) -> Iterator[str]:
+def banner(deployment: Deployment, served: str) -> Iterator[str]:
     """Yield what runs and where; ``served`` is the gateway's address, empty without one."""
     yield "combee is up; Ctrl-C stops it"
     if served:
         yield f"  HTTP, dashboard  {served}"
-    yield f"  Kafka            {found.bootstrap_servers}"
-    yield f"  model            {found.model_named}"
-    workers = ", ".join(f"{name} {address}" for name, address in found.workers.items())
+    yield f"  Kafka            {deployment.bootstrap_servers}"
+    yield f"  model            {deployment.model_named}"
+    workers = ", ".join(f"{name} {address}" for name, address in deployment.workers.items())
     yield f"  health, metrics  {workers}"
 
 

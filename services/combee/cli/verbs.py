@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
-from combee.cli.console import FAILED, USAGE, failure
+from combee.cli.shared.console import FAILED, USAGE, failure
 from combee.local import extras
 from combee_schemas.errors import CombeeError, ConfigurationError
 
@@ -164,7 +164,7 @@ class Verbs(TyperGroup):
         except ConfigurationError as error:
             raise failure(str(error), USAGE) from error
         except ModuleNotFoundError as error:
-            if (text := extras.told(error)) is None:
+            if (text := extras.install_hint(error)) is None:
                 raise
             raise failure(text, USAGE) from error
         except CombeeError as error:

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from combee.cli.console import clean, output, print_json, reading
-from combee.cli.log import open_log
-from combee.cli.options import AsJson, Servers, checked_name, playbook_names
+from combee.cli.shared.console import clean, output, print_json, reading, shortened
+from combee.cli.shared.log import open_log
+from combee.cli.shared.options import AsJson, Servers, checked_name, playbook_names
 from combee.clock import moment
 from combee.history import newest_playbooks
 from combee.inspection.lineage import Lineage, Source, lineage
@@ -32,7 +32,7 @@ def why(
         str | None,
         typer.Option(
             help="where it is or was; needed only if several have such an id",
-            callback=lambda one: one and checked_name(one),
+            callback=lambda given: given and checked_name(given),
             autocompletion=playbook_names,
         ),
     ] = None,
@@ -42,11 +42,11 @@ def why(
 ) -> None:
     """Tell where an entry comes from: its versions, the reflections it rests on, the runs behind them."""
     settings = load_settings(bootstrap_servers=bootstrap_servers)
-    found = asyncio.run(_why(settings, entry, playbook, traces=traces))
+    origins = asyncio.run(_why(settings, entry, playbook, traces=traces))
     if as_json:
-        print_json(as_document(found))
+        print_json(as_document(origins))
         return
-    for line in lines(found):
+    for line in lines(origins):
         output().print(line, soft_wrap=True)
 
 
@@ -68,7 +68,11 @@ async def found_in(log: Log, entry_id: str, name: str | None) -> str:
     playbooks = await newest_playbooks(log)
     if name is not None:
         return name
-    having = [one for one, book in playbooks.items() if any(entry.id == entry_id for entry in book.entries)]
+    having = [
+        book_name
+        for book_name, book in playbooks.items()
+        if any(entry.id == entry_id for entry in book.entries)
+    ]
     if len(having) == 1:
         return having[0]
     if having:
@@ -76,13 +80,13 @@ async def found_in(log: Log, entry_id: str, name: str | None) -> str:
     raise FatalError(f"no playbook has an entry {entry_id}; if it has left one, add --playbook to look there")
 
 
-def as_document(found: Lineage) -> dict[str, Any]:
+def as_document(origins: Lineage) -> dict[str, Any]:
     """Return the stable shape of ``why --json``."""
     return {
-        "playbook": found.playbook,
-        "version": found.version,
-        "live": found.is_live,
-        "entry": found.entry.model_dump(mode="json"),
+        "playbook": origins.playbook,
+        "version": origins.version,
+        "live": origins.is_live,
+        "entry": origins.entry.model_dump(mode="json"),
         "changes": [
             {
                 "version": version.version,
@@ -92,9 +96,9 @@ def as_document(found: Lineage) -> dict[str, Any]:
                 "batch_sequence": version.batch_sequence if version.origin == "batch" else None,
                 "at_ms": version.created_at_ms,
             }
-            for version, change in found.changes
+            for version, change in origins.changes
         ],
-        "reflections": [_source(source) for source in found.sources],
+        "reflections": [_source(source) for source in origins.sources],
     }
 
 
@@ -108,40 +112,35 @@ def _source(source: Source) -> dict[str, Any]:
     }
 
 
-def lines(found: Lineage) -> Iterator[Text]:
+def lines(origins: Lineage) -> Iterator[Text]:
     """Yield the lineage for people: the entry, its changes, what it rests on."""
-    entry = found.entry
+    entry = origins.entry
     yield Text(clean(f"[{entry.id}] {entry.content}"), style="bold")
-    state = f"in version {found.version}" if found.is_live else f"left after version {found.version}"
+    state = f"in version {origins.version}" if origins.is_live else f"left after version {origins.version}"
     counts = f"helpful {entry.helpful}, harmful {entry.harmful}, {entry.evidence_count} reflections"
-    yield Text(clean(f"{found.playbook}, {entry.section}; {state}; {counts}\n"))
-    for version, change in found.changes:
+    yield Text(clean(f"{origins.playbook}, {entry.section}; {state}; {counts}\n"))
+    for version, change in origins.changes:
         origin = f"batch {version.batch_sequence}" if version.origin == "batch" else version.origin
-        told = f"version {version.version} ({origin}, {moment(version.created_at_ms)}): {change.kind}"
-        yield Text(clean(f"{told} {_short(change.detail)}".rstrip()))
-    for source in found.sources[-SHOWN:]:
-        yield from _told(source)
-    hidden = len(found.sources) - SHOWN
+        title = f"version {version.version} ({origin}, {moment(version.created_at_ms)}): {change.kind}"
+        yield Text(clean(f"{title} {shortened(change.detail, LONG)}".rstrip()))
+    for source in origins.sources[-SHOWN:]:
+        yield from _source_lines(source)
+    hidden = len(origins.sources) - SHOWN
     if hidden > 0:
         yield Text(f"\n{hidden} earlier reflections: --json lists them all", style="dim")
 
 
-def _told(source: Source) -> Iterator[Text]:
+def _source_lines(source: Source) -> Iterator[Text]:
     reflection, trace = source.reflection, source.trace
     batch = f" (batch {source.sequence})" if source.sequence else ""
     yield Text(clean(f"\nreflection {source.reflection_id}{batch}"), style="cyan")
     if reflection is None:
         yield Text("  no longer in the log, or given by hand", style="dim")
         return
-    yield Text(clean(f"  {_short(reflection.key_insight or reflection.reasoning)}"))
+    yield Text(clean(f"  {shortened(reflection.key_insight or reflection.reasoning, LONG)}"))
     if trace is not None:
         yield Text(clean(f"  from run {trace.trace_id} {trace.agent}".rstrip()), style="dim")
         parts = (("task", trace.task), ("answer", trace.answer), ("feedback", trace.feedback))
-        yield from (Text(clean(f"    {name}: {_short(text)}")) for name, text in parts if text)
+        yield from (Text(clean(f"    {name}: {shortened(text, LONG)}")) for name, text in parts if text)
     elif reflection.trace_id:
         yield Text(clean(f"  from run {reflection.trace_id}, which is no longer in the log"), style="dim")
-
-
-def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= LONG else line[: LONG - 1] + "…"

@@ -12,7 +12,7 @@ from combee.core.commands import RefusedError
 from combee.core.dead_letters.resending import PLANNED, next_attempt, refusal
 from combee.history import newest_snapshots
 from combee.inspection import dead_letters
-from combee.inspection.dead_letters import TOPIC, Found
+from combee.inspection.dead_letters import TOPIC, StoredLetter
 from combee.ports import Clock, Log, Outgoing, TopicPartition
 from combee_schemas import topics
 from combee_schemas.codec import CodecError, decode
@@ -33,11 +33,11 @@ class Filters:
     resolved: bool = False
     """Whether those that were retried or dropped count too."""
 
-    def match(self, found: Found, resolution: Resolution | None) -> bool:
+    def match(self, stored: StoredLetter, resolution: Resolution | None) -> bool:
         """Return whether a dead letter is meant."""
         if resolution is not None and not self.resolved:
             return False
-        letter = found.letter
+        letter = stored.letter
         if letter is None:
             return self.service is None and self.reason is None
         by_service = self.service in {None, letter.service}
@@ -64,7 +64,7 @@ class Decided:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Resent:
-    found: Found
+    stored: StoredLetter
     letter: DeadLetter
     outgoing: Outgoing
     partition: int
@@ -113,35 +113,35 @@ async def drop(log: Log, clock: Clock, ids: Sequence[LetterId], note: str) -> De
 
 
 async def _matching(log: Log, filters: Filters, known: Mapping[LetterId, Resolution]) -> Sequence[LetterId]:
-    found = dead_letters.letters(log, lambda _read, _total: None)
-    return [letter.id async for letter in found if filters.match(letter, known.get(letter.id))]
+    letters = dead_letters.letters(log, lambda _read, _total: None)
+    return [letter.id async for letter in letters if filters.match(letter, known.get(letter.id))]
 
 
 async def _lots(
     log: Log, ids: Sequence[LetterId], known: Mapping[LetterId, Resolution], decided: Decided
-) -> AsyncIterator[Sequence[Found]]:
+) -> AsyncIterator[Sequence[StoredLetter]]:
     """Yield the dead letters that nothing was decided about, lot by lot."""
     once = list(dict.fromkeys(ids))
     decided.before += [known[identity] for identity in once if identity in known]
     undecided = [identity for identity in once if identity not in known]
     for start in range(0, len(undecided), AT_ONCE):
         lot = undecided[start : start + AT_ONCE]
-        found = await dead_letters.letters_at(log, lot)
-        missing = [str(identity) for identity in lot if identity not in found]
+        letters = await dead_letters.letters_at(log, lot)
+        missing = [str(identity) for identity in lot if identity not in letters]
         if missing:
             raise RefusedError("unknown", f"there is no dead letter {', '.join(missing)}")
-        yield [found[identity] for identity in lot]
+        yield [letters[identity] for identity in lot]
 
 
-async def _published(log: Log, found: Sequence[Found]) -> dict[str, int]:
+async def _published(log: Log, letters: Sequence[StoredLetter]) -> dict[str, int]:
     """Return the last batch with a version by playbook, if any of these records belongs to a batch."""
-    if not any(letter.letter and letter.letter.origin_topic in PLANNED for letter in found):
+    if not any(letter.letter and letter.letter.origin_topic in PLANNED for letter in letters):
         return {}
     return {name: newest.batch_sequence for name, newest in (await newest_snapshots(log)).items()}
 
 
 async def resend(
-    log: Log, clock: Clock, found: Sequence[Found], published: Mapping[str, int]
+    log: Log, clock: Clock, letters: Sequence[StoredLetter], published: Mapping[str, int]
 ) -> tuple[list[Resolution], list[Refused]]:
     """Send the records of open dead letters again; return decisions and refusals.
 
@@ -149,7 +149,7 @@ async def resend(
     """
     resent: list[_Resent] = []
     refused: list[Refused] = []
-    for letter in found:
+    for letter in letters:
         again = await _again(log, letter, published)
         if isinstance(again, str):
             refused.append(Refused(id=letter.id, why=again))
@@ -157,9 +157,9 @@ async def resend(
             resent.append(again)
     offsets = await log.produce(*(again.outgoing for again in resent))
     decisions = [
-        _decision(again.found, "retried", clock).model_copy(
+        _decision(again.stored, "retried", clock).model_copy(
             update={
-                "attempt": next_attempt(again.found.id, again.letter).number,
+                "attempt": next_attempt(again.stored.id, again.letter).number,
                 "retry_partition": again.partition,
                 "retry_offset": offset,
             }
@@ -174,15 +174,15 @@ async def _record(log: Log, decisions: Sequence[Resolution]) -> None:
     await log.produce(*map(topics.RESOLUTIONS.record, decisions))
 
 
-def _decision(found: Found, decision: str, clock: Clock) -> Resolution:
-    letter = found.letter
+def _decision(stored: StoredLetter, decision: str, clock: Clock) -> Resolution:
+    letter = stored.letter
     return Resolution.model_validate(
         {
-            "letter": found.id,
+            "letter": stored.id,
             "decision": decision,
             "origin_topic": letter.origin_topic if letter else TOPIC,
-            "origin_partition": letter.origin_partition if letter else found.id.partition,
-            "origin_offset": letter.origin_offset if letter else found.id.offset,
+            "origin_partition": letter.origin_partition if letter else stored.id.partition,
+            "origin_offset": letter.origin_offset if letter else stored.id.offset,
             "record_id": letter.record_id if letter else "",
             "playbook": letter.playbook if letter else "",
             "at_ms": clock.now_ms(),
@@ -190,14 +190,14 @@ def _decision(found: Found, decision: str, clock: Clock) -> Resolution:
     )
 
 
-async def _again(log: Log, found: Found, published: Mapping[str, int]) -> _Resent | str:
+async def _again(log: Log, stored: StoredLetter, published: Mapping[str, int]) -> _Resent | str:
     """Return the record to send, or why not."""
-    if found.letter is None:
+    if stored.letter is None:
         return "this dead letter itself cannot be read"
-    why = refusal(found.letter, published)
+    why = refusal(stored.letter, published)
     if why is not None:
         return why
-    letter = await _whole(log, found.letter)
+    letter = await _whole(log, stored.letter)
     if letter is None:
         return (
             "only its first bytes were kept, and the record itself is no longer where it was: publish it anew"
@@ -210,9 +210,9 @@ async def _again(log: Log, found: Found, published: Mapping[str, int]) -> _Resen
         key=letter.key,
         value=letter.value,
         partition=partition,
-        headers=attempt_headers(next_attempt(found.id, letter)),
+        headers=attempt_headers(next_attempt(stored.id, letter)),
     )
-    return _Resent(found=found, letter=letter, outgoing=outgoing, partition=partition)
+    return _Resent(stored=stored, letter=letter, outgoing=outgoing, partition=partition)
 
 
 async def _whole(log: Log, letter: DeadLetter) -> DeadLetter | None:
@@ -221,8 +221,8 @@ async def _whole(log: Log, letter: DeadLetter) -> DeadLetter | None:
         return letter
     source = TopicPartition(topic=letter.origin_topic, partition=letter.origin_partition)
     known = 0 <= source.partition < await log.partitions(source.topic)
-    found = await log.read_at(source, [letter.origin_offset]) if known else {}
-    record = found.get(letter.origin_offset)
+    records = await log.read_at(source, [letter.origin_offset]) if known else {}
+    record = records.get(letter.origin_offset)
     if record is None or sha256(record.value or b"").hexdigest() != letter.sha256:
         return None
     return letter.model_copy(update={"key": record.key, "value": record.value})

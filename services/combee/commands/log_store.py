@@ -49,9 +49,9 @@ class LogStore:
     ) -> Effect | None:
         async with aclosing(self._log.follow(topic.name, self._since[topic.name])) as changes:
             async for records in changes:
-                for found in topic.under(key, records or ()):
-                    if has_taken_effect(command, found):
-                        return found
+                for message in topic.under(key, records or ()):
+                    if has_taken_effect(command, message):
+                        return message
         return None
 
     async def refusal(self, sent: Sent) -> str:

@@ -103,8 +103,8 @@ class Commands:
             raise RefusedError("unknown", decide.no_version(current, version))
         known = (await self._store.labels(name)).get(label)
         command = decide.promote(current, known, label, version or current.version, command_id)
-        held = known.version if known else current.version
-        return Decision(command=command, current=current, version=held, label=known)
+        pointed_at = known.version if known else current.version
+        return Decision(command=command, current=current, version=pointed_at, label=known)
 
     async def rollback(self, name: str, version: int, *, command_id: str | None = None) -> Decision:
         """Make a new version that says what an old one says; a deleted playbook comes back."""
@@ -164,15 +164,15 @@ class Commands:
             return current
         return await self._store.version(current.name, number) if 0 < number < current.version else None
 
-    async def _serving(self, current: Playbook, gone: Collection[str]) -> dict[str, int]:
-        """Return the labels whose versions have an entry that rests on ``gone`` alone."""
+    async def _serving(self, current: Playbook, revoked: Collection[str]) -> dict[str, int]:
+        """Return the labels whose versions have an entry that rests on ``revoked`` alone."""
         known = (await self._store.labels(current.name)).values()
         labels = {label.label: label.version for label in known}
 
         async def version(number: int) -> Playbook | None:
             return await self._version(current, number)
 
-        return await labels_serving(self._log, labels, version, gone)
+        return await labels_serving(self._log, labels, version, revoked)
 
     async def _flushed(self, name: str, command_id: str) -> int | None:
         """Return how far a flush of this id went."""
@@ -197,8 +197,8 @@ class Commands:
         try:
             outgoing = topics.COMMANDS.record(command)
         except CodecError as error:
-            told = f"this {command.kind} of {command.playbook} cannot be sent: {error}"
-            raise RefusedError("too_large", told) from error
+            complaint = f"this {command.kind} of {command.playbook} cannot be sent: {error}"
+            raise RefusedError("too_large", complaint) from error
         source = await partition_of(self._log, topics.COMMANDS, command.playbook)
         return Sent(command=command, partition=source.partition, offset=await self._store.write(outgoing))
 

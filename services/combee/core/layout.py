@@ -18,7 +18,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class Existing:
     """One topic as it is."""
 
     partitions: int
@@ -31,7 +31,7 @@ def wanted(partitions: int, scan_partitions: int) -> tuple[Wanted, ...]:
     return tuple(Wanted(topic=topic, partitions=counts[topic.spread]) for topic in TOPICS)
 
 
-def problems(want: Sequence[Wanted], have: Mapping[str, Found], prefix: str) -> list[str]:
+def problems(want: Sequence[Wanted], have: Mapping[str, Existing], prefix: str) -> list[str]:
     """Return what is wrong, each with its remedy; empty if all is well."""
     wrong: list[str] = []
     for topic in want:
@@ -46,7 +46,7 @@ def problems(want: Sequence[Wanted], have: Mapping[str, Found], prefix: str) -> 
     return wrong
 
 
-def _partitions(name: str, want: Wanted, state: Found) -> str:
+def _partitions(name: str, want: Wanted, state: Existing) -> str:
     setting = "COMBEE_SCAN_PARTITIONS" if want.topic.spread in {"scan", "traces"} else "COMBEE_PARTITIONS"
     remedy = (
         "it must have one: recreate it"

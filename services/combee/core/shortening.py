@@ -31,8 +31,8 @@ def cut(text: str, most_bytes: int) -> str:
     half = max(0, most_bytes - ROOM) // 2
     head = _whole_words(raw[:half].decode(errors="ignore"))
     tail = _whole_words(raw[len(raw) - half :].decode(errors="ignore")[::-1])[::-1]
-    gone = len(raw) - len(head.encode()) - len(tail.encode())
-    return f"{head}\n[… {gone} bytes cut from the middle …]\n{tail}"
+    cut_bytes = len(raw) - len(head.encode()) - len(tail.encode())
+    return f"{head}\n[… {cut_bytes} bytes cut from the middle …]\n{tail}"
 
 
 def _whole_words(text: str) -> str:
@@ -55,6 +55,12 @@ def _level(sizes: Sequence[int], room: int) -> int:
             return share
         room -= length
     return max(sizes, default=0)
+
+
+def within(trace: Trace, room: int) -> Trace:
+    """Return a trace whose texts together have about ``room`` bytes at most; what is cut says so."""
+    texts = {name: text for name in TRACE_TEXTS if (text := getattr(trace, name))}
+    return trace.model_copy(update=cut_all(texts, room)) if sum(map(size, texts.values())) > room else trace
 
 
 # ---- prompts that a model refused as too long

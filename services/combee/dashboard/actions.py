@@ -54,21 +54,21 @@ class Actions:
                 ("Roll back", "history", self._rollback),
                 ("Edit", "edit", self._edit),
             ):
-                ui.button(title, icon=icon, on_click=lambda _, one=opened: self._begin(one)).props(
+                ui.button(title, icon=icon, on_click=lambda _, chosen=opened: self._begin(chosen)).props(
                     "flat dense no-caps"
                 )
-        self._told = ui.label().classes("outcome").props("role=status")
-        self._told.set_visibility(False)
+        self._status = ui.label().classes("outcome").props("role=status")
+        self._status.set_visibility(False)
 
     # ---- export
 
     def _export(self, form: Format, suffix: str) -> None:
-        found = self._shown()
-        name = "SKILL" if form == "skill" else f"{found.name.replace('/', '-')}-{found.version}"
+        playbook = self._shown()
+        name = "SKILL" if form == "skill" else f"{playbook.name.replace('/', '-')}-{playbook.version}"
         try:
-            text = write_playbook(found, form)
+            text = write_playbook(playbook, form)
         except ValueError as error:
-            ui.notify(f"{found.name} cannot be written as {form}: {error}", type="warning")
+            ui.notify(f"{playbook.name} cannot be written as {form}: {error}", type="warning")
             return
         ui.download.content(text, f"{name}.{suffix}")
 
@@ -80,43 +80,43 @@ class Actions:
             opened(caller)
 
     def _promote(self, caller: Caller) -> None:
-        found = self._shown()
-        known = sorted(playbooks.labels_of(self._context, found.name))
-        with _Form(f"Promote version {found.version}", f"as {caller.name}") as form:
+        playbook = self._shown()
+        known = sorted(playbooks.labels_of(self._context, playbook.name))
+        with _Form(f"Promote version {playbook.version}", f"as {caller.name}") as form:
             ui.label("Agents that read the label follow at once.").classes("quiet")
             label = ui.input("Label", value=known[0] if len(known) == 1 else LIVE_LABEL, autocomplete=known)
             label.props("outlined dense autofocus").classes("w-full")
 
         async def promote(commands: Commands) -> Decision:
-            return await commands.promote(found.name, str(label.value or "").strip(), found.version)
+            return await commands.promote(playbook.name, str(label.value or "").strip(), playbook.version)
 
         form.open("Promote", lambda: self._ask(form, promote))
 
     def _rollback(self, caller: Caller) -> None:
-        found, newest = self._shown(), self._context.playbooks.latest(self._shown().name)
-        counts = compare(newest, found).counts()
+        playbook, newest = self._shown(), self._context.playbooks.latest(self._shown().name)
+        counts = compare(newest, playbook).counts()
         difference = ", ".join(f"{count} {how}" for how, count in counts.items()) or "the same words"
-        with _Form(f"Roll back to version {found.version}?", f"as {caller.name}") as form:
+        with _Form(f"Roll back to version {playbook.version}?", f"as {caller.name}") as form:
             ui.label(
-                f"Version {newest.version + 1} will say what version {found.version} says; against version"
+                f"Version {newest.version + 1} will say what version {playbook.version} says; against version"
                 f" {newest.version}: {difference}. What was learned since stays in the history."
             ).classes("words")
 
         async def rollback(commands: Commands) -> Decision:
-            return await commands.rollback(found.name, found.version)
+            return await commands.rollback(playbook.name, playbook.version)
 
         form.open("Roll back", lambda: self._ask(form, rollback))
 
     def _edit(self, caller: Caller) -> None:
-        found = self._shown()
-        with _Form(f"Edit version {found.version}", f"as {caller.name}", is_wide=True) as form:
-            text = ui.textarea(value=editable(found)).props(
+        playbook = self._shown()
+        with _Form(f"Edit version {playbook.version}", f"as {caller.name}", is_wide=True) as form:
+            text = ui.textarea(value=editable(playbook)).props(
                 'outlined autofocus aria-label="Playbook as text"'
             )
             text.classes("w-full edited")
 
         async def edit(commands: Commands) -> Decision:
-            return await commands.edit(found.name, str(text.value))
+            return await commands.edit(playbook.name, str(text.value))
 
         form.open("Save", lambda: self._ask(form, edit))
 
@@ -124,7 +124,7 @@ class Actions:
         """Give the command of a form; close it and tell on the page what became of it, or say in it why not."""
         form.wait(waits=True)
         try:
-            told = await self._given(self._shown().name, decide)
+            outcome = await self._given(self._shown().name, decide)
         except Refusal as refusal:
             form.refuse(refusal.problem.detail)
         except (RefusedError, TransientError, FatalError) as error:
@@ -134,8 +134,8 @@ class Actions:
                 "Kafka did not acknowledge it in time: see whether it has an effect before trying again"
             )
         else:
-            self._told.text = told
-            self._told.set_visibility(True)
+            self._status.text = outcome
+            self._status.set_visibility(True)
             form.close()
         form.wait(waits=False)
 

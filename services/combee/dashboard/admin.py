@@ -102,9 +102,9 @@ def commander(keys: Keyring, caller: Caller | None, playbook: str, now_ms: int) 
     Refusal
         If no key was entered, or it is gone, or may not do this.
     """
-    found = caller or keys.caller(None, now_ms)
-    if found is None or not keys.holds(found, now_ms):
+    holder = caller or keys.caller(None, now_ms)
+    if holder is None or not keys.holds(holder, now_ms):
         raise Refusal(HTTPStatus.UNAUTHORIZED, f"a key with the scope {SCOPE} is needed")
-    check_scope(found, SCOPE)
-    check_touch(found, playbook)
-    return found
+    check_scope(holder, SCOPE)
+    check_touch(holder, playbook)
+    return holder

@@ -2,8 +2,9 @@
 
 from nicegui import ui
 
+from combee.core.live.values import current_batch
 from combee.dashboard.pieces import BatchTree, fill, following, heading, table, unreadable
-from combee.dashboard.views.rows import batch_rows, current_batch, node_rows
+from combee.dashboard.views.rows import batch_rows, node_rows
 from combee.gateway.context import Context
 from combee_schemas import topics
 

@@ -24,43 +24,43 @@ async def open_evidence(context: Context, playbook: str, entry: Entry) -> None:
         body = ui.element("div").classes("w-full told")
         with body:
             ui.spinner()
-            told = ui.label("reading the log …").classes("quiet")
+            status = ui.label("reading the log …").classes("quiet")
     dialog.on("hide", dialog.delete)
     dialog.open()
 
     def progress(topic: str, read: int, total: int) -> None:
-        told.text = f"reading {topic}: {read:,} of {total:,}"
+        status.text = f"reading {topic}: {read:,} of {total:,}"
 
     try:
-        found = await lineage(context.log, playbook, entry.id, traces=True, on_progress=progress)
+        origins = await lineage(context.log, playbook, entry.id, traces=True, on_progress=progress)
     except (FatalError, TransientError) as error:
-        told.text = str(error)
+        status.text = str(error)
         return
     if dialog.is_deleted:
         return  # closed while the log was read
     body.clear()
     with body:
-        _lineage(found)
+        _lineage(origins)
 
 
-def _lineage(found: Lineage) -> None:
-    for version, change in found.changes:
+def _lineage(origins: Lineage) -> None:
+    for version, change in origins.changes:
         words = f"{moment(version.created_at_ms)}  version {version.version}: {change.kind} {change.detail}"
         ui.label(redacted(words)).classes("quiet words")
-    if not found.sources:
+    if not origins.sources:
         ui.label("No reflection: it was imported or edited by hand.")
-    for source in found.sources[-SHOWN:]:
+    for source in origins.sources[-SHOWN:]:
         _source(source)
-    if len(found.sources) > SHOWN:
-        ui.label(f"… and {len(found.sources) - SHOWN} older ones; 'combee why' lists all").classes("quiet")
+    if len(origins.sources) > SHOWN:
+        ui.label(f"… and {len(origins.sources) - SHOWN} older ones; 'combee why' lists all").classes("quiet")
 
 
 def _source(source: Source) -> None:
     batch = f" · batch {source.sequence}" if source.sequence is not None else ""
     reflection, trace = source.reflection, source.trace
     said = reflection.key_insight or reflection.reasoning if reflection else "no longer in the log"
-    told = redacted(said)[:SHORT]
-    with ui.expansion(told, caption=f"{source.reflection_id}{batch}").classes("w-full").props("dense"):
+    headline = redacted(said)[:SHORT]
+    with ui.expansion(headline, caption=f"{source.reflection_id}{batch}").classes("w-full").props("dense"):
         if reflection is None:
             ui.label("The reflection is no longer in the log.").classes("quiet")
             return

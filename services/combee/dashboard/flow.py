@@ -2,10 +2,10 @@
 
 from nicegui import ui
 
-from combee.core.live.values import LivePlaybook, Snapshot
+from combee.core.live.values import LivePlaybook, Snapshot, current_batch
 from combee.dashboard.pieces import BatchTree, Graph, fill, following, heading, table, unreadable
 from combee.dashboard.views import graphs
-from combee.dashboard.views.rows import Row, current_batch, share_full, stage_rows, version_rows
+from combee.dashboard.views.rows import Row, share_full, stage_rows, version_rows
 from combee.dashboard.views.wording import address
 from combee.gateway.context import Context
 
@@ -61,13 +61,13 @@ class _Windows:
         self._build([])
 
     def show(self, now: Snapshot) -> None:
-        shown = sorted(now.playbooks[:WINDOWS], key=lambda one: one.name)
-        if list(self._rows) != [one.name for one in shown]:
+        shown = sorted(now.playbooks[:WINDOWS], key=lambda playbook: playbook.name)
+        if list(self._rows) != [playbook.name for playbook in shown]:
             self._build(shown)
-        for one in shown:
-            bar, label = self._rows[one.name]
-            bar.value = share_full(one)
-            label.text = f"{one.waiting} of {one.batch_size}"
+        for playbook in shown:
+            bar, label = self._rows[playbook.name]
+            bar.value = share_full(playbook)
+            label.text = f"{playbook.waiting} of {playbook.batch_size}"
 
     def _build(self, shown: list[LivePlaybook]) -> None:
         self._column.clear()
@@ -75,9 +75,9 @@ class _Windows:
         with self._column:
             if not shown:
                 ui.label("No playbook yet: publish a reflection or a trace.").classes("quiet")
-            for one in shown:
+            for playbook in shown:
                 with ui.element("div").classes("window"):
-                    ui.link(one.name, address(one.name))
+                    ui.link(playbook.name, address(playbook.name))
                     bar = ui.linear_progress(0, show_value=False, size="10px")
-                    bar.props["aria-label"] = f"window of {one.name}"
-                    self._rows[one.name] = (bar, ui.label().classes("count"))
+                    bar.props["aria-label"] = f"window of {playbook.name}"
+                    self._rows[playbook.name] = (bar, ui.label().classes("count"))

@@ -98,12 +98,12 @@ def section(path: str) -> str:
 
 def _stale(context: Context) -> None:
     """Say above the page since when Kafka has not answered: the figures are of then."""
-    told = ui.label().classes("stale").props("role=alert")
+    alert = ui.label().classes("stale").props("role=alert")
 
     def look() -> None:
         since_ms = context.live.unanswered_since_ms
-        told.text = f"Kafka has not answered since {moment(since_ms)} UTC: the figures are of then."
-        told.set_visibility(since_ms is not None)
+        alert.text = f"Kafka has not answered since {moment(since_ms)} UTC: the figures are of then."
+        alert.set_visibility(since_ms is not None)
 
     look()
     ui.timer(1.0, look)

@@ -55,15 +55,15 @@ def following(context: Context, show: Callable[[], None]) -> None:
 
 def unreadable(context: Context, *topics: AnyTopic) -> None:
     """Say while some of what a page shows cannot be read, and why; without topics, of anything."""
-    told = ui.label().classes("unreadable").props("role=status")
+    status = ui.label().classes("unreadable").props("role=status")
     names = {topic.name for topic in topics}
 
     def show() -> None:
-        found = context.live.shared().unreadable
-        told.text = "\n".join(
-            f"{name} cannot be read: {why}" for name, why in found.items() if not names or name in names
+        troubles = context.live.shared().unreadable
+        status.text = "\n".join(
+            f"{name} cannot be read: {why}" for name, why in troubles.items() if not names or name in names
         )
-        told.set_visibility(bool(told.text))
+        status.set_visibility(bool(status.text))
 
     following(context, show)
 

@@ -49,12 +49,12 @@ class _Browser:
         self._context = context
         self._name = name
         self._entry = entry
-        self._found = empty(name)
-        self._difference: Comparison = compare(self._found, self._found)
+        self._shown = empty(name)
+        self._difference: Comparison = compare(self._shown, self._shown)
         self._listed = EntryList()
         self._labels: dict[str, int] = {}
         self._facts = _Facts(context)
-        Actions(context, admin, lambda: self._found)
+        Actions(context, admin, lambda: self._shown)
         with ui.element("div").classes("slide"):
             back = ui.button(icon="chevron_left", on_click=lambda: self._step(-1))
             back.props('flat round dense aria-label="Version before"')
@@ -70,7 +70,7 @@ class _Browser:
             self._wanted.props("type=search clearable debounce=200 outlined dense").classes("w-64")
             self._only = ui.switch("Only what changed since the version before", on_change=self._list)
         self._jump = ui.element("nav").classes("jump").props('aria-label="Sections"')
-        self._told = ui.label().classes("quiet").props("role=status")
+        self._status = ui.label().classes("quiet").props("role=status")
         self._list_shown = Listing("Entries", on_evidence=self._evidence, on_open=self._link)
 
     @property
@@ -87,10 +87,13 @@ class _Browser:
             self._newer.text = f"version {newest} is new"
         self._newer.set_visibility(self._slider.value < newest)
         self._which.text = f"version {self.version} of {self._slider.props['max']}"
-        labels = {one.label: one.version for one in playbooks.labels_of(self._context, self._name).values()}
+        labels = {
+            pointer.label: pointer.version
+            for pointer in playbooks.labels_of(self._context, self._name).values()
+        }
         if labels != self._labels:
             self._labels = labels
-            self._facts.show(self._found, labels)
+            self._facts.show(self._shown, labels)
 
     async def show(self, version: int) -> None:
         """Show a version."""
@@ -100,26 +103,28 @@ class _Browser:
         self._newer.text = f"version {self._slider.props['max']} is newer"
         self.look()
         try:
-            found = await self._context.history.exactly(self._name, version)
+            exact = await self._context.history.exactly(self._name, version)
             before = await self._context.history.exactly(self._name, version - 1)
         except (TransientError, FatalError) as error:
             ui.notify(f"The history cannot be read now: {error}", type="warning")
             return
         if self.version != version:
             return  # moved on while this was read
-        self._found = found or empty(self._name)
-        self._difference = compare(before or empty(self._name), self._found)
-        self._facts.show(self._found, self._labels)
+        self._shown = exact or empty(self._name)
+        self._difference = compare(before or empty(self._name), self._shown)
+        self._facts.show(self._shown, self._labels)
         self._list()
 
     def _list(self) -> None:
         """List what is wanted of the version."""
         text = self._wanted.value or ""
-        listed = entry_list(self._found, self._difference, text, only_changed=bool(self._only.value))
+        listed = entry_list(self._shown, self._difference, text, only_changed=bool(self._only.value))
         at = listed.at(self._entry)
         if at is not None:
             listed.rows[at] = listed.rows[at] | {"chosen": True}
-        self._told.text = _counted(listed, self._found, is_filtered=bool(text.split()), only=self._only.value)
+        self._status.text = _counted(
+            listed, self._shown, is_filtered=bool(text.split()), only=self._only.value
+        )
         self._list_shown.show(listed.rows)
         if list(listed.sections) != list(self._listed.sections):
             self._sections(listed)
@@ -132,7 +137,7 @@ class _Browser:
         self._jump.set_visibility(len(listed.sections) > 1)
         with self._jump:
             for section in listed.sections:
-                button = ui.button(title(section), on_click=lambda _, one=section: self._to(one))
+                button = ui.button(title(section), on_click=lambda _, target=section: self._to(target))
                 button.props("outline dense no-caps")
 
     def _to(self, section: str) -> None:
@@ -145,7 +150,7 @@ class _Browser:
         self._list()
 
     async def _evidence(self, row: Row) -> None:
-        if entry := next((entry for entry in self._found.entries if entry.id == row["id"]), None):
+        if entry := next((entry for entry in self._shown.entries if entry.id == row["id"]), None):
             await open_evidence(self._context, self._name, entry)
 
     async def _moved(self) -> None:
@@ -173,18 +178,20 @@ class _Facts:
             )
         self._labels = ui.element("div").classes("labels")
 
-    def show(self, found: Playbook, labels: dict[str, int]) -> None:
+    def show(self, playbook: Playbook, labels: dict[str, int]) -> None:
         """Show them of a version."""
-        self._about.text = _about(found) if found.version else "This version is no longer in the history."
-        tokens = prompt_tokens(found.entries)
+        self._about.text = (
+            _about(playbook) if playbook.version else "This version is no longer in the history."
+        )
+        tokens = prompt_tokens(playbook.entries)
         self._tokens.text = f"about {tokens:,} of {self._budget:,} prompt tokens"
         self._bar.value = min(1.0, tokens / self._budget)
         self._bar.props["color"] = "primary" if tokens <= self._budget else "negative"
         self._labels.clear()
         with self._labels:
             for label, version in sorted(labels.items()):
-                is_here = version == found.version
-                shown = ui.link(f"{label} → version {version}", address(found.name, version))
+                is_here = version == playbook.version
+                shown = ui.link(f"{label} → version {version}", address(playbook.name, version))
                 shown.classes("pill here" if is_here else "pill")
 
 

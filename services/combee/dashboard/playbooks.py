@@ -33,7 +33,7 @@ def page(context: Context) -> None:
     wanted = (
         ui.input("Find by name").props("type=search clearable debounce=200 outlined dense").classes("w-64")
     )
-    told = ui.label().classes("quiet").props("role=status")
+    status = ui.label().classes("quiet").props("role=status")
     rows = table(
         COLUMNS,
         key="name",
@@ -44,16 +44,21 @@ def page(context: Context) -> None:
 
     def show() -> None:
         labels: defaultdict[str, list[str]] = defaultdict(list)
-        for one in sorted(context.labels.all().values(), key=lambda one: one.label):
-            labels[one.playbook].append(f"{one.label} → {one.version}")
+        for pointer in sorted(context.labels.all().values(), key=lambda pointer: pointer.label):
+            labels[pointer.playbook].append(f"{pointer.label} → {pointer.version}")
         told_labels = {name: ", ".join(those) for name, those in labels.items()}
-        found, total = playbook_rows(
-            context.live.shared().playbooks, playbooks.everything(context), told_labels, wanted.value or ""
+        shown_rows, total = playbook_rows(
+            context.live.shared().playbooks,
+            playbooks.newest_by_name(context),
+            told_labels,
+            wanted.value or "",
         )
-        told.text = (
-            f"{len(found)} of {total:,} are shown: a name finds the others" if len(found) < total else ""
+        status.text = (
+            f"{len(shown_rows)} of {total:,} are shown: a name finds the others"
+            if len(shown_rows) < total
+            else ""
         )
-        fill(rows, found)
+        fill(rows, shown_rows)
 
     wanted.on_value_change(show)
     following(context, show)

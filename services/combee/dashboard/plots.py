@@ -31,7 +31,7 @@ def page(context: Context, playbook: str = "") -> None:
                 drawn[name].props(f'role="img" aria-label="{name} over time"')
     heading("Decisions of the controller", 2)
     decisions = ui.column().classes("w-full gap-1")
-    told: list[str] = []
+    lines_shown: list[str] = []
 
     def show() -> None:
         known = {playbook.name: playbook for playbook in context.live.shared().playbooks}
@@ -49,8 +49,8 @@ def page(context: Context, playbook: str = "") -> None:
             drawn[name].options.update(plot(chosen))
             drawn[name].update()
         lines = [f"{moment(size.at_ms)}  {size.batch_size}: {size.reason}" for size in reversed(chosen.sizes)]
-        if lines != told:
-            told[:] = lines
+        if lines != lines_shown:
+            lines_shown[:] = lines
             decisions.clear()
             with decisions:
                 for line in lines or ["None yet: sizes are as configured."]:

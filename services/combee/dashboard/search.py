@@ -30,29 +30,29 @@ def page(context: Context, text: str = "") -> None:
 
     wanted = ui.input("Words in entries and names of playbooks", value=text).classes("w-full")
     wanted.props(f'type=search autofocus clearable debounce={PAUSE_MS} outlined dense aria-label="Search"')
-    told = ui.label().classes("quiet").props("role=status")
+    status = ui.label().classes("quiet").props("role=status")
     names = ui.element("div").classes("names")
     listing = Listing("Entries found", on_evidence=evidence, on_open=_open)
 
     async def look() -> None:
         words = wanted.value or ""
-        stored = list(playbooks.everything(context).values())
-        found = await asyncio.to_thread(search, stored, words, MOST)
+        stored = list(playbooks.newest_by_name(context).values())
+        matches = await asyncio.to_thread(search, stored, words, MOST)
         if words != (wanted.value or ""):
             return  # more was typed meanwhile
         replace_address(search_address(words))
-        shown = f", the first {MOST} are shown" if found.total > MOST else ""
-        told.text = (
-            f"{found.total:,} of {sum(len(one.entries) for one in stored):,} entries{shown};"
-            f" {len(found.playbooks)} of {len(stored):,} playbooks by name"
+        shown = f", the first {MOST} are shown" if matches.total > MOST else ""
+        status.text = (
+            f"{matches.total:,} of {sum(len(playbook.entries) for playbook in stored):,} entries{shown};"
+            f" {len(matches.playbooks)} of {len(stored):,} playbooks by name"
             if words.split()
             else ""
         )
         names.clear()
         with names:
-            for name in found.playbooks:
+            for name in matches.playbooks:
                 ui.link(name, address(name))
-        listing.show(list(found.rows))
+        listing.show(list(matches.rows))
 
     wanted.on_value_change(look)
     ui.timer(0, look, once=True)

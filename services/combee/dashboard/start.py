@@ -35,7 +35,7 @@ def page(context: Context) -> None:
 
     def show() -> None:
         now = context.live.shared()
-        wanted = figures(now, playbooks.everything(context).values())
+        wanted = figures(now, playbooks.newest_by_name(context).values())
         if wanted != shown:
             shown[:] = wanted
             tiles.clear()
@@ -58,18 +58,18 @@ class _Lessons:
         self._shown: tuple[Learned, ...] | None = None
         self._quoted: dict[tuple[str, int], dict[str, Reflection]] = {}
 
-    def show(self, found: tuple[Learned, ...]) -> None:
+    def show(self, lessons: tuple[Learned, ...]) -> None:
         """Show them, if they are others."""
-        if found == self._shown:
+        if lessons == self._shown:
             return
-        self._shown = found
+        self._shown = lessons
         self._body.clear()
         with self._body:
-            if not found:
+            if not lessons:
                 ui.label(
                     "Nothing yet: publish a reflection or a trace, and see it become a lesson here."
                 ).classes("quiet")
-            for learned in found:
+            for learned in lessons:
                 self._version(learned)
 
     def _version(self, learned: Learned) -> None:
@@ -130,7 +130,9 @@ class _Lessons:
                 for reflection_id in reversed(entry.evidence)
                 if reflection_id in self._quoted[key]
             ]
-            said = dict.fromkeys(redacted(one.key_insight or one.reasoning) for one in known)
+            said = dict.fromkeys(
+                redacted(reflection.key_insight or reflection.reasoning) for reflection in known
+            )
             with place:
-                for text in [one for one in said if one][:QUOTED]:
+                for text in [quote for quote in said if quote][:QUOTED]:
                     ui.label(shorten(text, SHORT, placeholder=" …")).classes("quiet quote")

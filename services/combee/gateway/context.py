@@ -92,7 +92,7 @@ class Context:
         revision = -1
         while True:
             revision = await self.live.changed(revision, 1.0)
-            self.changed.tell()
+            self.changed.notify()
             self.health.turned()
 
 
@@ -107,13 +107,13 @@ def context_of(
         If the configured keys cannot be read.
     """
     changed = Changes()
-    playbooks = Playbooks(log, lambda _name, _playbook: changed.tell())
+    playbooks = Playbooks(log, lambda _name, _playbook: changed.notify())
     history = History(log)
     feed = Feed(log, history)
 
     def relabelled(_key: str, _label: Label | None) -> None:
-        changed.tell()
-        feed.changed.tell()
+        changed.notify()
+        feed.changed.notify()
 
     labels = View(log, topics.LABELS, on_change=relabelled)
     health = Health(clock, outage=away, dead_letters_per_minute=settings.worker.dead_letters_per_minute)

@@ -34,7 +34,7 @@ class Changes:
         """The signal of the next change; take it *before* looking."""
         return self._event
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Wake everybody who waits."""
         self._event.set()
         self._event = asyncio.Event()
@@ -96,7 +96,7 @@ class Feed:
                     self._current.set()
                 for record in records or ():
                     self._take(record)
-                self.changed.tell()
+                self.changed.notify()
 
     def _take(self, record: Record) -> None:
         self._starts[record.partition] = record.offset + 1
@@ -109,8 +109,8 @@ class Feed:
         self._history.remember(version)
         most, most_bytes = self._most
         while len(self._recent) > most or self._bytes > most_bytes:
-            gone, partition, size = self._recent.popleft()
-            self._covered[partition] = gone.history_offset + 1
+            oldest, partition, size = self._recent.popleft()
+            self._covered[partition] = oldest.history_offset + 1
             self._bytes -= size
 
     async def start(self, name: str) -> int:
@@ -130,5 +130,5 @@ class Feed:
             yield version
 
     def _remembered(self, name: str, position: int) -> Sequence[Playbook]:
-        found = (version for version, _, _ in self._recent if version.name == name)
-        return [version for version in found if version.history_offset > position]
+        versions = (version for version, _, _ in self._recent if version.name == name)
+        return [version for version in versions if version.history_offset > position]

@@ -63,15 +63,18 @@ def _ours() -> dict[str, Any]:
     _, answers = models_json_schema(
         [(Problem, "serialization"), (Playbook, "serialization")], ref_template=PREFIX
     )
-    found: dict[str, Any] = dict(answers["$defs"])
+    answers_schemas: dict[str, Any] = dict(answers["$defs"])
     for name, schema in bodies["$defs"].items():
-        found[f"New{name}"] = {**schema, "additionalProperties": False}
+        answers_schemas[f"New{name}"] = {**schema, "additionalProperties": False}
     for kind in KINDS:
         name = f"New{kind.topic.message.__name__}"
-        found[name] = {**_without_id(found[name], kind.id_field), "not": _empty(kind.topic.message)}
-    for schema in found.values():
+        answers_schemas[name] = {
+            **_without_id(answers_schemas[name], kind.id_field),
+            "not": _empty(kind.topic.message),
+        }
+    for schema in answers_schemas.values():
         _bound(schema)
-    return found
+    return answers_schemas
 
 
 def _without_id(schema: dict[str, Any], id_field: str) -> dict[str, Any]:
@@ -85,28 +88,28 @@ def _without_id(schema: dict[str, Any], id_field: str) -> dict[str, Any]:
 def _empty(message: type[Message]) -> dict[str, Any]:
     """Return the schema of a message that says nothing."""
     blank = {"not": {"pattern": SAYS_SOMETHING}}
-    found: dict[str, Any] = {
+    properties: dict[str, Any] = {
         name: blank for name in (*RUN_FIELDS, *LESSON_FIELDS) if name in message.model_fields
     }
     if "side_info" in message.model_fields:
-        found["side_info"] = {"additionalProperties": blank}
-    return {"properties": found}
+        properties["side_info"] = {"additionalProperties": blank}
+    return {"properties": properties}
 
 
 def _bound(schema: Any) -> None:
     """Say of every integer that it has 64 bits."""
-    for one in _objects(schema):
-        if one.get("type") == "integer":
-            one.setdefault("maximum", LARGEST)
-            if "exclusiveMinimum" not in one:
-                one.setdefault("minimum", SMALLEST)
+    for schema_part in _objects(schema):
+        if schema_part.get("type") == "integer":
+            schema_part.setdefault("maximum", LARGEST)
+            if "exclusiveMinimum" not in schema_part:
+                schema_part.setdefault("minimum", SMALLEST)
 
 
 def _objects(schema: Any) -> Iterator[dict[str, Any]]:
     if isinstance(schema, dict):
         yield schema
-        for one in schema.values():
-            yield from _objects(one)
+        for part in schema.values():
+            yield from _objects(part)
     elif isinstance(schema, list):
-        for one in schema:
-            yield from _objects(one)
+        for part in schema:
+            yield from _objects(part)

@@ -20,19 +20,23 @@ def check_current(context: Context) -> None:
 
 def newest(context: Context, name: str) -> Playbook | None:
     """Return the newest version; None if there is none, or the playbook is deleted."""
-    found = context.playbooks.latest(name)
-    return found if found.version and not is_deleted(found) else None
+    playbook = context.playbooks.latest(name)
+    return playbook if playbook.version and not is_deleted(playbook) else None
 
 
-def everything(context: Context) -> dict[str, Playbook]:
+def newest_by_name(context: Context) -> dict[str, Playbook]:
     """Return the newest version of each, by name in order."""
-    found = {one.name: one for one in context.playbooks.view.all().values() if not is_deleted(one)}
-    return dict(sorted(found.items()))
+    playbooks_by_name = {
+        playbook.name: playbook
+        for playbook in context.playbooks.view.all().values()
+        if not is_deleted(playbook)
+    }
+    return dict(sorted(playbooks_by_name.items()))
 
 
 def labels_of(context: Context, name: str) -> dict[str, Label]:
     """Return a playbook's labels by name."""
-    return {one.label: one for one in context.labels.all().values() if one.playbook == name}
+    return {pointer.label: pointer for pointer in context.labels.all().values() if pointer.playbook == name}
 
 
 def absent(context: Context, name: str) -> Refusal:
@@ -41,27 +45,27 @@ def absent(context: Context, name: str) -> Refusal:
     current = context.playbooks.latest(name)
     reason = absence(current)
     waiting, in_flight, until_ms = picture.windows.count(name), picture.in_flight(name), None
-    told = [
+    reasons = [
         f"batch {batch.sequence} with {counted(batch.reflections, 'reflection')} is under way"
         for batch in in_flight
     ]
     if waiting:
         until_ms = closes_ms(context, name)
         due = "closes" if until_ms > now_ms else "was to close"
-        told.append(
+        reasons.append(
             f"its window has {counted(waiting, 'reflection')} of {picture.batch_size(name)} and {due} when full or at"
             f" {moment(until_ms)}; POST /v1/playbooks/{name}/flush closes it now"
         )
-    if not told and (traces := context.traced[name]):
-        told.append(
+    if not reasons and (traces := context.traced[name]):
+        reasons.append(
             f"{counted(traces, 'trace')} came in here; each becomes a reflection when a model has answered"
         )
-    if not told:
+    if not reasons:
         return not_found(reason)
     after_s = max(1, math.ceil(((until_ms or now_ms) - now_ms) / 1000))
     return Refusal(
         HTTPStatus.NOT_FOUND,
-        f"{reason}{'; ' if is_deleted(current) else ' yet: '}{'; '.join(told)}",
+        f"{reason}{'; ' if is_deleted(current) else ' yet: '}{'; '.join(reasons)}",
         headers={"Retry-After": str(after_s)},
         waiting=waiting,
         until_ms=until_ms,
@@ -84,7 +88,7 @@ def counted(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
-async def wanted(
+async def find_version(
     context: Context, caller: Caller, name: str, version: int | None = None, label: str | None = None
 ) -> Playbook:
     """Return one version of a playbook, the newest by default.
@@ -102,10 +106,10 @@ async def wanted(
     if version is not None and label is not None:
         raise Refusal(HTTPStatus.BAD_REQUEST, "give a version or a label, not both")
     if label not in {None, LATEST}:
-        found = labels_of(context, name).get(label or "")
-        if found is None:
+        pointer = labels_of(context, name).get(label or "")
+        if pointer is None:
             raise not_found(f"{name} has no label {label}")
-        version = found.version
+        version = pointer.version
     if version in {None, latest.version}:
         return latest
     past = await context.history.exactly(name, version or 0, latest)

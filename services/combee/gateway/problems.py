@@ -74,8 +74,8 @@ def busy(
     detail: str, *, retry_after_s: float = RETRY_AFTER_S, headers: Mapping[str, str] | None = None
 ) -> Refusal:
     """Return the refusal of a client that should come again later."""
-    told = {"Retry-After": str(math.ceil(retry_after_s)), **(headers or {})}
-    return Refusal(HTTPStatus.TOO_MANY_REQUESTS, detail, headers=told)
+    all_headers = {"Retry-After": str(math.ceil(retry_after_s)), **(headers or {})}
+    return Refusal(HTTPStatus.TOO_MANY_REQUESTS, detail, headers=all_headers)
 
 
 def unavailable(detail: str) -> Refusal:
@@ -98,24 +98,24 @@ def wrongs(
     error: ValidationError | RequestValidationError, kind: type[BaseModel] | None = None
 ) -> tuple[Wrong, ...]:
     """Return what a validation found, without what was sent; ``kind`` is what the fields belong to."""
-    found = error.errors()[:MOST_ERRORS]
-    return tuple(_wrong(one["loc"], _advice(one, kind)) for one in found)
+    errors = error.errors()[:MOST_ERRORS]
+    return tuple(_wrong(detail["loc"], _advice(detail, kind)) for detail in errors)
 
 
 def unknowns(kind: type[BaseModel], given: Mapping[str, Any]) -> tuple[Wrong, ...]:
     """Return the fields that ``kind`` does not have."""
-    found = islice(unknown_fields(kind, given), MOST_ERRORS)
-    return tuple(_wrong((one.place,), one.advice) for one in found)
+    unknown = islice(unknown_fields(kind, given), MOST_ERRORS)
+    return tuple(_wrong((field.place,), field.advice) for field in unknown)
 
 
 def _wrong(place: tuple[int | str, ...], detail: str) -> Wrong:
     return Wrong(where=redacted(".".join(map(str, place)))[:MOST_PLACE], detail=detail)
 
 
-def _advice(found: Mapping[str, Any], kind: type[BaseModel] | None) -> str:
-    if found["type"] == "extra_forbidden" and kind is not None:
-        return Unknown.named(str(found["loc"][-1]), kind.model_fields).advice
-    return str(found["msg"])
+def _advice(error: Mapping[str, Any], kind: type[BaseModel] | None) -> str:
+    if error["type"] == "extra_forbidden" and kind is not None:
+        return Unknown.named(str(error["loc"][-1]), kind.model_fields).advice
+    return str(error["msg"])
 
 
 def _response(problem: Problem, headers: Mapping[str, str] | None = None) -> Response:

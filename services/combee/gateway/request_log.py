@@ -48,7 +48,7 @@ class RequestLog:
                 is_stream = any(value.startswith(STREAM) for _, value in message.get("headers", ()))
                 self._count(scope, began, status)
                 if is_stream:
-                    self._tell("stream_opened", scope, began, status=status)
+                    self._log("stream_opened", scope, began, status=status)
             await send(message)
 
         try:
@@ -59,7 +59,7 @@ class RequestLog:
                 self._count(scope, began, status)
             raise
         finally:
-            self._tell("stream_closed" if is_stream else "request", scope, began, status=status)
+            self._log("stream_closed" if is_stream else "request", scope, began, status=status)
 
     def _count(self, scope: Scope, began: float, status: int) -> None:
         route = str(getattr(scope.get("route"), "path_format", ELSEWHERE))
@@ -68,20 +68,20 @@ class RequestLog:
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         began, is_open = self._clock.monotonic(), False
 
-        async def told(message: Message) -> None:
+        async def logged_send(message: Message) -> None:
             nonlocal is_open
             if message["type"] == "websocket.accept":
                 is_open = True
-                self._tell("websocket_opened", scope, began)
+                self._log("websocket_opened", scope, began)
             await send(message)
 
         try:
-            await self._app(scope, receive, told)
+            await self._app(scope, receive, logged_send)
         finally:
             if is_open:
-                self._tell("websocket_closed", scope, began)
+                self._log("websocket_closed", scope, began)
 
-    def _tell(self, event: str, scope: Scope, began: float, **fields: int) -> None:
+    def _log(self, event: str, scope: Scope, began: float, **fields: int) -> None:
         caller = scope.get(CALLER)
         if caller is None and scope["path"] not in OPEN:
             return
@@ -89,6 +89,6 @@ class RequestLog:
         path = (scope.get("raw_path") or scope["path"].encode()).decode("ascii", "backslashreplace")
         ms = round(1000 * (self._clock.monotonic() - began), 1)
         is_file = LIBRARY in path and not path.startswith(API) and scope["type"] == "http"
-        tell = logger.debug if is_file or scope["path"] in OPEN else logger.info
+        write = logger.debug if is_file or scope["path"] in OPEN else logger.info
         method, key = scope.get("method", "GET"), caller.name if caller else ""
-        tell(event, method=method, path=path[:LONGEST_PATH], **fields, ms=ms, key=key)
+        write(event, method=method, path=path[:LONGEST_PATH], **fields, ms=ms, key=key)

@@ -78,8 +78,8 @@ async def listening(app: ASGIApp, context: Context) -> AsyncIterator[str]:
             yield address(bound)
         finally:
             context.stopping.set()
-            context.feed.changed.tell()
-            context.changed.tell()
+            context.feed.changed.notify()
+            context.changed.notify()
             server.should_exit = True
             watching.cancel()
             await _ended([serving, watching])

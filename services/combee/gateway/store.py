@@ -36,12 +36,12 @@ class ContextStore:
     async def effect(self, command: Command) -> Effect | None:
         while not self._context.stopping.is_set():
             seen = self._context.changed.seen
-            if has_taken_effect(command, found := self._found(command)):
-                return found
+            if has_taken_effect(command, message := self._current(command)):
+                return message
             await self._context.changed.wait(seen, LOOK_S)
         return None
 
-    def _found(self, command: Command) -> Effect | None:
+    def _current(self, command: Command) -> Effect | None:
         if command.kind == "promote":
             return playbooks.labels_of(self._context, command.playbook).get(command.label)
         return self._context.playbooks.latest(command.playbook)

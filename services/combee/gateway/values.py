@@ -21,9 +21,9 @@ def whole(value: Any) -> Any:
         case float() if value.is_integer() and abs(value) < LARGEST_WHOLE:
             return int(value)
         case list():
-            return [whole(one) for one in value]
+            return [whole(item) for item in value]
         case dict():
-            return {name: whole(one) for name, one in value.items()}
+            return {name: whole(item) for name, item in value.items()}
     return value
 
 
@@ -69,9 +69,10 @@ class Page(Value):
 
 
 class Tokens(Value):
-    """Tokens that the model read and wrote."""
+    """Tokens that the model read and wrote; ``cached``: of those read, from the server's prompt cache."""
 
     read: int
+    cached: int = 0
     written: int
 
 
@@ -213,7 +214,11 @@ def version_row(playbook: Playbook) -> VersionRow:
         entries=len(playbook.entries),
         changes=dict(Counter(change.kind for change in playbook.changes)),
         model_calls=playbook.usage.calls,
-        tokens=Tokens(read=playbook.usage.tokens_in, written=playbook.usage.tokens_out),
+        tokens=Tokens(
+            read=playbook.usage.tokens_in,
+            cached=playbook.usage.cached_tokens,
+            written=playbook.usage.tokens_out,
+        ),
         retention=batch.retention if batch else (),
         audit=batch.audit if batch else (),
         degraded=batch.degraded if batch else False,

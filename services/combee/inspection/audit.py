@@ -115,8 +115,8 @@ def _each(topic: Topic[M], take: Callable[[Record, M], None]) -> Take:
 
 
 def _dead_letters(ledger: Ledger) -> Take:
-    letter = _each(topics.DEAD_LETTERS, lambda _, found: ledger.dead_letter(found))
-    resolution = _each(topics.RESOLUTIONS, lambda _, found: ledger.resolution(found))
+    letter = _each(topics.DEAD_LETTERS, lambda _, message: ledger.dead_letter(message))
+    resolution = _each(topics.RESOLUTIONS, lambda _, message: ledger.resolution(message))
 
     def take_either(record: Record) -> None:
         letter(record)

@@ -15,7 +15,7 @@ RECENT_MS = 3_600_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class StoredLetter:
     """A record of ``dead-letters`` that is no decision; ``letter`` is None if nobody can read it."""
 
     id: LetterId
@@ -23,13 +23,13 @@ class Found:
     letter: DeadLetter | None
 
 
-def as_found(record: Record) -> Found | None:
+def stored_letter(record: Record) -> StoredLetter | None:
     """Return a record of ``dead-letters`` as the dead letter that it is, or ought to be; None if it is neither."""
     identity = LetterId(partition=record.partition, offset=record.offset)
     letter = topics.DEAD_LETTERS.read_or_none(record)
     if letter is None and (topics.RESOLUTIONS.read_or_none(record) or topics.HELD_BACK.read_or_none(record)):
         return None
-    return Found(id=identity, record=record, letter=letter)
+    return StoredLetter(id=identity, record=record, letter=letter)
 
 
 async def resolutions(log: Log) -> dict[LetterId, Resolution]:
@@ -42,28 +42,28 @@ async def resolutions(log: Log) -> dict[LetterId, Resolution]:
     return decisions
 
 
-async def letters(log: Log, on_read: OnRead) -> AsyncIterator[Found]:
+async def letters(log: Log, on_read: OnRead) -> AsyncIterator[StoredLetter]:
     """Yield every dead letter, oldest first; ``on_read`` gets how many records were read, of about how many."""
     async for record in _records(log, on_read):
-        letter = as_found(record)
+        letter = stored_letter(record)
         if letter is not None:
             yield letter
 
 
-async def recent_letters(log: Log, since_ms: int, most: int) -> tuple[int, list[Found]]:
+async def recent_letters(log: Log, since_ms: int, most: int) -> tuple[int, list[StoredLetter]]:
     """Return how many records the topic holds, and which dead letters since a moment are open.
 
     Of each partition the last ``most`` records are looked at: there may be a flood of them.
     """
     beginnings, ends = await log.beginnings(TOPIC), await log.ends(TOPIC)
     starts = await log.offsets_at(TOPIC, since_ms)
-    open_letters: dict[LetterId, Found] = {}
+    open_letters: dict[LetterId, StoredLetter] = {}
     for partition, end in ends.items():
         source = TopicPartition(topic=TOPIC, partition=partition)
         async for record in log.read(source, max(starts[partition], end - most), end):
             if (resolution := topics.RESOLUTIONS.read_or_none(record)) is not None:
                 open_letters.pop(resolution.letter, None)
-            elif (letter := as_found(record)) is not None:
+            elif (letter := stored_letter(record)) is not None:
                 open_letters[letter.id] = letter
     return sum(ends.values()) - sum(beginnings.values()), list(open_letters.values())
 
@@ -78,13 +78,15 @@ async def _records(log: Log, on_read: OnRead) -> AsyncIterator[Record]:
             on_read(read, total)
 
 
-async def letters_at(log: Log, ids: Sequence[LetterId]) -> dict[LetterId, Found]:
+async def letters_at(log: Log, ids: Sequence[LetterId]) -> dict[LetterId, StoredLetter]:
     """Return the dead letters with these ids, as far as there are any."""
-    letters: dict[LetterId, Found] = {}
+    letters: dict[LetterId, StoredLetter] = {}
     for partition in range(await log.partitions(TOPIC)):
         offsets = [identity.offset for identity in ids if identity.partition == partition]
         records = await log.read_at(TopicPartition(topic=TOPIC, partition=partition), offsets)
-        letters |= {letter.id: letter for letter in map(as_found, records.values()) if letter is not None}
+        letters |= {
+            letter.id: letter for letter in map(stored_letter, records.values()) if letter is not None
+        }
     return letters
 
 

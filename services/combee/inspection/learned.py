@@ -76,7 +76,7 @@ class Report:
             "conflicts": list(self.conflicts),
             "batches": self.batches,
             "model_calls": self.usage.calls,
-            "tokens": {"in": self.usage.tokens_in, "out": self.usage.tokens_out},
+            "tokens": self.usage.tokens(),
             "seconds": round(self.seconds, 3),
             "audit": self.audit.model_dump(),
             "left_nothing": self.left_nothing,
@@ -136,16 +136,16 @@ async def fates(
     updates: dict[int, Update] = {}
     for update in await _read(log, topics.UPDATES, base.name, since):
         updates.setdefault(update.plan.sequence, update)
-    before, counts, nothing = base, Counter[str](), defaultdict[str, list[str]](list)
+    before, counts, ids_by_reason = base, Counter[str](), defaultdict[str, list[str]](list)
     for after in await _read(log, topics.HISTORY, base.name, since):
         made_by = updates.get(after.batch_sequence) if after.origin == "batch" else None
         for reflection_id, fate in (became(before, made_by, after) if made_by else {}).items():
             if reflection_id in new:
                 counts[fate.fate] += 1
                 if fate.why:
-                    nothing[fate.why].append(own_id(new[reflection_id]))
+                    ids_by_reason[fate.why].append(own_id(new[reflection_id]))
         before = after
-    return LevelAudit.model_validate(counts), dict(nothing)
+    return LevelAudit.model_validate(counts), dict(ids_by_reason)
 
 
 async def _read(log: Log, topic: Topic[M], name: str, since: Mapping[str, Mapping[int, int]]) -> list[M]:

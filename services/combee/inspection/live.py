@@ -203,8 +203,8 @@ class Live:
     async def _look(self) -> None:
         lags: dict[str, Lag] = {}
         self._answers = 0
-        for group, one in self._lags.items():
-            lags |= await self._allowed(f"lag of {group}", one.look()) or {}
+        for group, lag_of_group in self._lags.items():
+            lags |= await self._allowed(f"lag of {group}", lag_of_group.look()) or {}
         for topic in STAGES:
             ends = await self._allowed(f"offsets of {topic.name}", self._log.ends(topic.name))
             if ends is None:

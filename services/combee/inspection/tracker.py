@@ -220,10 +220,10 @@ class Tracker:
     def _complain(self, idle_s: float, stall_s: float, *, heed_pause: bool) -> None:
         self._refuse_fatal()
         believed = heed_pause and idle_s >= min(PAUSED_S, stall_s)
-        if believed and (found := self._pause()):
-            until = datetime.fromtimestamp(found.until_ms / 1000, tz=UTC)
+        if believed and (reached := self._pause()):
+            until = datetime.fromtimestamp(reached.until_ms / 1000, tz=UTC)
             raise PausedError(
-                f"{self.name} is paused until {until:%Y-%m-%d %H:%M} UTC: {found.reason}. What was published is"
+                f"{self.name} is paused until {until:%Y-%m-%d %H:%M} UTC: {reached.reason}. What was published is"
                 " safe and goes on then; a flush does not override a cap. To go on now, start the services with"
                 " a higher COMBEE_DAILY_TOKENS or COMBEE_DAILY_COST"
             )

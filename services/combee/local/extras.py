@@ -26,7 +26,7 @@ def without(*extras: str) -> list[str]:
     return [extra for extra in extras if not all(find_spec(module) for module in EXTRAS[extra])]
 
 
-def told(error: ModuleNotFoundError) -> str | None:
+def install_hint(error: ModuleNotFoundError) -> str | None:
     """Return what to say of a module that is missing; None if no extra brings it."""
     name = (error.name or "").partition(".")[0]
     extra = next((extra for extra, modules in EXTRAS.items() if name in modules), None)
@@ -35,7 +35,7 @@ def told(error: ModuleNotFoundError) -> str | None:
 
 def end(error: ModuleNotFoundError) -> Exception | SystemExit:
     """Return the end of a program that lacks a module, told in one line where an extra brings it."""
-    if (text := told(error)) is None:
+    if (text := install_hint(error)) is None:
         return error
     sys.stderr.write(f"combee: {text}\n")
     return SystemExit(2)

@@ -106,7 +106,7 @@ async def open_broker(settings: Settings, notices: Notices) -> AsyncIterator[str
     with ExitStack() as starting:
         progress = starting.enter_context(notices.starting())
         async with open_user_broker(
-            home, ready=is_ready, env=environment(), progress=progress, told=notices.restarted
+            home, ready=is_ready, env=environment(), progress=progress, tell=notices.restarted
         ) as bootstrap:
             starting.close()
             yield bootstrap
@@ -121,7 +121,7 @@ async def _answered(ask: Callable[[], Awaitable[None]], servers: str, tell: Call
         If they do not within CONNECT_S; at once a ConfigurationError, which waiting does not heal.
     """
     why = "no answer"
-    is_told = CONNECT_S <= 0
+    is_reported = CONNECT_S <= 0
     with suppress(TimeoutError):
         async with asyncio.timeout(CONNECT_S):
             while True:
@@ -129,9 +129,9 @@ async def _answered(ask: Callable[[], Awaitable[None]], servers: str, tell: Call
                     return await ask()
                 except TransientError as error:
                     why = str(error)
-                if not is_told:
+                if not is_reported:
                     tell(f"waiting up to {CONNECT_S:.0f} s for Kafka at {servers} ({why})")
-                    is_told = True
+                    is_reported = True
                 await asyncio.sleep(ASK_AGAIN_S)
     raise FatalError(
         f"no Kafka answers at {servers} ({why}): start it, or correct --bootstrap-servers /"

@@ -27,8 +27,8 @@ def model_flag(*, simulated: bool, model: str | None, base_url: str | None = Non
         If they name two.
     """
     if simulated and (model or base_url):
-        other = f"--model {model}" if model else "--base-url"  # an address may hold a password
-        raise ConfigurationError(f"--simulated and {other} name two models: give one of them")
+        flag = f"--model {model}" if model else "--base-url"  # an address may hold a password
+        raise ConfigurationError(f"--simulated and {flag} name two models: give one of them")
     return SIMULATED if simulated else model
 
 

@@ -104,7 +104,7 @@ def _open_lock(path: Path) -> int:
 
 async def _take(lock: int, path: Path, wait_s: float, tell: Callable[[str], None]) -> None:
     deadline = SystemClock().monotonic() + max(wait_s, LOOKED_AT_S)
-    is_told = wait_s <= 0
+    is_reported = wait_s <= 0
     while not _locked(lock, fcntl.LOCK_EX):
         holder = _holder(path)
         is_up = stack_state(path).get("command") == UP
@@ -113,9 +113,9 @@ async def _take(lock: int, path: Path, wait_s: float, tell: Callable[[str], None
                 f"{holder} runs the services of {path.parent} already: use it, or stop it first; a deployment of its"
                 " own takes another COMBEE_DATA_DIR, or another COMBEE_TOPIC_PREFIX"
             )
-        if not is_told and stack_state(path):
+        if not is_reported and stack_state(path):
             tell(f"waiting for {holder}, which runs the services of {path.parent} until it is done")
-            is_told = True
+            is_reported = True
         await asyncio.sleep(LOOK_S)
 
 

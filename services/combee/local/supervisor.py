@@ -135,7 +135,9 @@ class Supervisor:
 
     def addresses(self) -> dict[str, str]:
         """Return where each process tells of itself, as far as they do."""
-        return {name: one.process.address for name, one in self._children.items() if one.process.address}
+        return {
+            name: child.process.address for name, child in self._children.items() if child.process.address
+        }
 
     def pid(self, name: str) -> int:
         """Return the pid of a running process."""

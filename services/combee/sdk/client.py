@@ -297,8 +297,8 @@ class AsyncClient(BaseClient):
 
         async def call(view: PlaybookView) -> None:
             try:
-                if inspect.isawaitable(found := callback(view)):
-                    await found
+                if inspect.isawaitable(outcome := callback(view)):
+                    await outcome
             except Exception:  # noqa: BLE001 - see above
                 logger.exception("an on_update callback failed; the next update calls it again")
 

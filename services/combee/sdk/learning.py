@@ -49,8 +49,8 @@ class Run:
         answer: str | None = None,
     ) -> None:
         """Say how the run went: in words, whether it succeeded, in numbers; and the right answer, if it is known."""
-        if told := feedback_text(feedback, success=success):
-            self._feedback.append(told)
+        if text := feedback_text(feedback, success=success):
+            self._feedback.append(text)
         self._success = success if success is not None else self._success
         self._score = score if score is not None else self._score
         self._target = target if target is not None else self._target
@@ -94,7 +94,7 @@ def content(message: Mapping[str, Any]) -> str:
     """Return what a chat message says, tools' calls included, as text."""
     said = message.get("content")
     if isinstance(said, list):
-        said = "\n".join(_part(one) for one in said)
+        said = "\n".join(_part(part) for part in said)
     calls = message.get("tool_calls")
     parts = [str(said) if said else "", json.dumps(calls, default=str, ensure_ascii=False) if calls else ""]
     return "\n".join(part for part in parts if part)

@@ -2,10 +2,10 @@
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable, Sequence
 
 from combee.adapters.memory import MemoryLog
+from combee.clock import SystemClock
 from combee.core.formats.render import parse_ace
 from combee.ports import Outgoing
 from combee.sdk.transport import LogTransport, Publishable, Sink
@@ -13,14 +13,6 @@ from combee_schemas import topics
 from combee_schemas.playbook import Entry, Label, Playbook
 from combee_schemas.reflection import Reflection
 from combee_schemas.trace import Trace
-
-
-class _Clock:
-    def now_ms(self) -> int:
-        return time.time_ns() // 1_000_000
-
-    def monotonic(self) -> float:
-        return time.monotonic()
 
 
 class MemoryTransport(LogTransport):
@@ -31,7 +23,7 @@ class MemoryTransport(LogTransport):
     """
 
     def __init__(self) -> None:
-        self._memory = MemoryLog(_Clock(), partitions=1, scan_partitions=1)
+        self._memory = MemoryLog(SystemClock(), partitions=1, scan_partitions=1)
         super().__init__(self._memory)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._before: list[Callable[[], None]] = []
@@ -61,7 +53,7 @@ class MemoryTransport(LogTransport):
         """Publish the next version of a playbook: ACE text, or plain lines, one entry each; return it."""
         version = self._newest[name] = self._newest.get(name, 0) + 1
         sections, entries = _read(text)
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = SystemClock().now_ms()
         made = Playbook(
             name=name,
             version=version,

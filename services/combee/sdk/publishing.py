@@ -89,7 +89,9 @@ def approximate_bytes(message: Publishable) -> int:
         if isinstance(value, str):
             total += len(value)
         elif isinstance(value, Mapping):
-            total += sum(len(name) + (len(one) if isinstance(one, str) else 9) for name, one in value.items())
+            total += sum(
+                len(name) + (len(entry) if isinstance(entry, str) else 9) for name, entry in value.items()
+            )
     return total
 
 

@@ -120,11 +120,11 @@ class Reader:
         if label != LATEST:
             self._notify(changed)
             return
-        for other in {
+        for key_changed in {
             (name, LATEST),
             *(key for key in self._requested.copy() | self._subscribers.keys() if key[0] == name),
         }:
-            self._notify(other)
+            self._notify(key_changed)
 
     def _complete(self, name: str | None) -> None:
         self._cache.mark_complete(name)

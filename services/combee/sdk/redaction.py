@@ -34,7 +34,7 @@ def is_card(digits: str) -> bool:
 def is_iban(text: str) -> bool:
     """Return whether the check digits of a bank account's number are right (ISO 13616)."""
     plain = text.replace(" ", "")
-    return int("".join(str(int(one, 36)) for one in plain[4:] + plain[:4])) % 97 == 1
+    return int("".join(str(int(character, 36)) for character in plain[4:] + plain[:4])) % 97 == 1
 
 
 def _always(_text: str) -> bool:
@@ -80,15 +80,15 @@ class Redactor:
             text = pattern.sub(lambda match, k=kind, h=holds: self._instead(match[0], k, h), text)  # type: ignore[misc]
         return text
 
-    def _instead(self, found: str, kind: str, holds: Callable[[str], bool]) -> str:
-        if not holds(found):
-            return found
+    def _instead(self, text: str, kind: str, holds: Callable[[str], bool]) -> str:
+        if not holds(text):
+            return text
         self._count(kind, 1)
         return f"[{kind}]"
 
-    def _count(self, kind: str, found: int) -> None:
-        if found:
-            self.counts[kind] += found
+    def _count(self, kind: str, count: int) -> None:
+        if count:
+            self.counts[kind] += count
 
 
 def chunks(text: str, size: int = CHUNK) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from pydantic import Field
 
 from combee.settings.group import Group
+from combee_schemas.plan import Prompts, SmallBatches
 
 
 class BatchSettings(Group):
@@ -13,11 +14,27 @@ class BatchSettings(Group):
     method: str = Field(
         "ace", min_length=1, description="how prompts are written and read: ace, gepa or one installed"
     )
+    prompts: Prompts = Field(
+        "full", description="wording of prompts; for small models: additions only, with a worked example"
+    )
+    reflect_entry_tokens: int = Field(
+        2_000,
+        ge=0,
+        description="entries of the playbook that a reflector reads, nearest to the task first (tokens)",
+    )
+    reflect_trace_tokens: int = Field(
+        32_000, ge=500, description="of a longer trace a reflector reads the beginning and the end (tokens)"
+    )
     aggregate_tokens: int = Field(
         32_000, ge=500, description="reflections or proposals that one aggregator call may read (tokens)"
     )
     carry: bool = Field(
         True, description="pass on proposals that a combine neither used nor dropped by name (recorded)"
+    )
+    small_batches: SmallBatches = Field(
+        "one-call",
+        description="of 4 to 8 reflections, where each of two groups would hold them all: `one-call`, or the"
+        " `paper`'s two groups and their combine",
     )
     fan_in: int = Field(32, ge=2, description="children per node above level 0")
     max_levels: int = Field(4, ge=2, le=4, description="levels of the scan tree at most")

@@ -11,9 +11,8 @@ from combee.settings.gateway import GatewaySettings
 from combee.settings.group import NAMED_BY, TOML_FILE, Group, SettingsError, file_values, stands_in
 from combee.settings.kafka import KafkaSettings
 from combee.settings.model import ModelSettings
-from combee.settings.playbook import PlaybookSettings
+from combee.settings.playbook import PlaybookSettings, SpendSettings
 from combee.settings.sizing import SizingSettings
-from combee.settings.spending import SpendSettings
 from combee.settings.worker import WorkerSettings
 
 
@@ -85,8 +84,8 @@ def _check_address(group: type[Group], address: str, secret: str, given: dict[st
 def _names(group: type[Group], field: str) -> set[str]:
     """Return the names by which a setting is given, in lower case."""
     alias = group.model_fields[field].validation_alias
-    others = alias.choices if isinstance(alias, AliasChoices) else [f"combee_{field}"]
-    return {field, *(str(name).lower() for name in others)}
+    aliases = alias.choices if isinstance(alias, AliasChoices) else [f"combee_{field}"]
+    return {field, *(str(name).lower() for name in aliases)}
 
 
 def _load(group: type[Group], given: dict[str, object]) -> Group:

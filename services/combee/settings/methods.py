@@ -6,7 +6,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import cast
 
 from combee.core.methods import ace, gepa
-from combee.core.methods.method import Method
+from combee.core.methods.method import Method, shaped
 from combee.core.methods.templates import templates_hash
 from combee.ports import FatalError
 from combee.settings.batch import BatchSettings
@@ -72,7 +72,18 @@ def configured_method(settings: BatchSettings) -> Method:
     return configured
 
 
-def plan_settings(settings: BatchSettings) -> PlanSettings:
+def reflecting_method(settings: BatchSettings) -> Method:
+    """Return the configured method, worded as the configuration says: no manifest stands behind a reflection.
+
+    Raises
+    ------
+    FatalError
+        As for ``configured_method``.
+    """
+    return shaped(configured_method(settings), PlanSettings(prompts=settings.prompts))
+
+
+def plan_settings(settings: BatchSettings, budget_tokens: int = 0) -> PlanSettings:
     """Return what the manifests of batches cut with this configuration say of it.
 
     Raises
@@ -83,7 +94,7 @@ def plan_settings(settings: BatchSettings) -> PlanSettings:
     configured = configured_method(settings)
     return PlanSettings(
         method=settings.method,
-        templates=templates_hash(configured),
+        templates=templates_hash(configured, settings.prompts),
         holds=configured.HOLDS,
         copies=settings.copies,
         carry=settings.carry,
@@ -91,6 +102,9 @@ def plan_settings(settings: BatchSettings) -> PlanSettings:
         max_levels=settings.max_levels,
         group_bytes=settings.max_group_bytes,
         aggregate_tokens=settings.aggregate_tokens,
+        small_batches=settings.small_batches,
+        prompts=settings.prompts,
+        playbook_tokens=budget_tokens,
     )
 
 
@@ -102,7 +116,8 @@ def as_configured(plan: PlanSettings) -> dict[str, object]:
         "max_levels": plan.max_levels,
         "max_group_bytes": plan.group_bytes,
         "aggregate_tokens": plan.aggregate_tokens,
+        "small_batches": plan.small_batches,
     }
     # What version 1 did not record stays as it is configured.
     settings = {name: value for name, value in known.items() if value} if plan.templates else {}
-    return {"method": plan.method, "carry": plan.carry, **settings}
+    return {"method": plan.method, "carry": plan.carry, "prompts": plan.prompts, **settings}

@@ -14,7 +14,7 @@ from combee.core.playbook.clusters import clusters
 from combee.core.playbook.spend import bounded, total
 from combee.ports import Clock, Log, Outgoing, TopicPartition, Transaction
 from combee.settings.batch import BatchSettings
-from combee.settings.methods import configured_method, plan_settings
+from combee.settings.methods import configured_method
 from combee.shuffle import partition
 from combee.shuffle.gates import MethodGate, SpendGate
 from combee.shuffle.manifests import InFlight
@@ -24,6 +24,7 @@ from combee_schemas import topics
 from combee_schemas.base import Usage
 from combee_schemas.batch import Batch, Member
 from combee_schemas.control import BatchSize
+from combee_schemas.plan import PlanSettings
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import NodeResult, Seen, Update
@@ -44,6 +45,7 @@ class Closer:
         log: Log,
         clock: Clock,
         settings: BatchSettings,
+        settings_of_plans: PlanSettings,
         playbooks: Playbooks,
         sizes: View[BatchSize],
         spend_gate: SpendGate,
@@ -56,7 +58,7 @@ class Closer:
         self._spend_gate = spend_gate
         self._method_gate = MethodGate(configured_method(settings).HOLDS, settings.method, playbooks)
         self._pulse_at = float("-inf")
-        self._settings_of_plans = plan_settings(settings)
+        self._settings_of_plans = settings_of_plans
 
     def _policy(self, playbook: str) -> WindowPolicy:
         decided = self._sizes.get(playbook)
@@ -269,7 +271,9 @@ class Closer:
         batch, tries = in_flight.batch, in_flight.emissions
         logger.error("batch_overdue", playbook=batch.plan.playbook, sequence=batch.plan.sequence, tries=tries)
         # What waits for an earlier batch may be complete: only the first in line is ever given up.
-        first = all(batch.plan.sequence <= other for other in state.manifests.in_flight[batch.plan.playbook])
+        first = all(
+            batch.plan.sequence <= sequence for sequence in state.manifests.in_flight[batch.plan.playbook]
+        )
         patient = not first or in_flight.answered_s < self._settings.batch_timeout_s
         if patient or tries <= self._settings.batch_retries:
             bodies = await self._read_bodies(state.number, [m.offset for m in batch.members])

@@ -1,8 +1,11 @@
 """The stand-in behind the model port, without HTTP: for unit tests and experiments."""
 
+import asyncio
 from typing import Any
 
 from combee.ports import DrainingError
+from combee.sim.family.knowledge import NOTHING_KNOWN, Knowledge
+from combee.sim.prefix_cache import PrefixCache
 from combee.sim.roles.respond import MODEL, respond
 from combee_schemas.base import Usage
 from combee_schemas.model import Prompt, Reply, request_hash
@@ -26,8 +29,12 @@ def as_request(prompt: Prompt) -> dict[str, Any]:
 class SimulatedModel:
     """A `LanguageModel` that answers at once and never fails; everything it says is simulated."""
 
-    def __init__(self, *, seed: int = 0) -> None:
+    def __init__(
+        self, *, seed: int = 0, knowledge: Knowledge = NOTHING_KNOWN, cache: PrefixCache | None = None
+    ) -> None:
         self.seed = seed
+        self._knowledge = knowledge
+        self._cache = cache
         self.calls = 0
         self._draining = False
 
@@ -38,9 +45,22 @@ class SimulatedModel:
             raise DrainingError("the simulated model takes no further call")
         self.calls += 1
         request = as_request(prompt)
-        said = respond(request, self.seed)
-        usage = Usage(calls=1, tokens_in=said.tokens_in, tokens_out=said.tokens_out)
+        said = respond(request, self.seed, self._knowledge)
+        usage = Usage(
+            calls=1,
+            tokens_in=said.tokens_in,
+            cached_tokens=min(self._cached(request), said.tokens_in),
+            tokens_out=said.tokens_out,
+        )
         return Reply(body=said.reply, usage=usage, request=request_hash((), request))
+
+    def _cached(self, request: dict[str, Any]) -> int:
+        if self._cache is None:
+            return 0
+        now_s = asyncio.get_running_loop().time()
+        tokens = self._cache.cached_tokens(request, now_s)
+        self._cache.answered(request, now_s)
+        return tokens
 
     def drain(self) -> None:
         """Refuse every further call."""

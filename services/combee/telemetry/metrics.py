@@ -25,7 +25,6 @@ from combee_schemas.playbook import Playbook
 
 MOST_PLAYBOOKS = 100
 """Playbooks with a retention of their own; those that come later show in the histogram alone."""
-MILLION = 1_000_000
 
 CALL_SECONDS = (0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60, 120, 300)
 BATCH_SECONDS = (0.5, 1, 2, 5, 10, 30, 60, 120, 300, 900, 3600)
@@ -48,13 +47,12 @@ class Metrics:
         *,
         service: str,
         slot: int = 0,
-        price_in: float = 0.0,
-        price_out: float = 0.0,
+        cost: Callable[[ModelCall], float] = lambda _: 0.0,
     ) -> None:
         self._registry = registry
         self._clock = clock
         self._service = service
-        self._prices = price_in, price_out
+        self._cost_of = cost
         self._named: set[str] = set()
         self._oldest_ms: dict[str, int | None] = {}
         self._batch_closed_ms: int | None = None
@@ -107,7 +105,9 @@ class Metrics:
             "combee_model_re_asks_total", "Questions asked again after an unusable reply."
         )
         self._tokens = self._counter(
-            "combee_model_tokens_total", "Tokens read (in) and written (out) by the model.", "direction"
+            "combee_model_tokens_total",
+            "Tokens read (in) and written (out) by the model; cached: those read from its prompt cache.",
+            "direction",
         )
         self._cost = self._counter(
             "combee_model_cost_total", "What those tokens cost, in the currency of the prices."
@@ -165,11 +165,10 @@ class Metrics:
         """A model call ended."""
         self._calls.labels(call.outcome).observe(call.seconds)
         self._retries.inc(call.attempt > 1)
-        for direction, tokens, price in zip(
-            ("in", "out"), (call.tokens_in, call.tokens_out), self._prices, strict=True
-        ):
-            self._tokens.labels(direction).inc(tokens)
-            self._cost.inc(tokens * price / MILLION)
+        self._tokens.labels("in").inc(call.tokens_in)
+        self._tokens.labels("cached").inc(call.cached_tokens)
+        self._tokens.labels("out").inc(call.tokens_out)
+        self._cost.inc(self._cost_of(call))
 
     def asking(self) -> None:
         """A question is put to the model."""

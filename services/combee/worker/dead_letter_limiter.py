@@ -43,7 +43,7 @@ class DeadLetterLimiter:
         self._events: deque[tuple[float, str, Tally]] = deque(maxlen=REMEMBERED)
         self._until: dict[str, float] = {}
         self._pauses: Counter[str] = Counter()
-        self._untold: list[tuple[str, float]] = []
+        self._unreported: list[tuple[str, float]] = []
 
     def paused(self) -> Mapping[str, float]:
         """Return the paused playbooks, and for how many seconds still."""
@@ -52,9 +52,9 @@ class DeadLetterLimiter:
         return {name: until - now for name, until in tuple(self._until.items()) if until > now}
 
     def news(self) -> Sequence[tuple[str, float]]:
-        """Return pauses that nobody was told of yet: playbook and seconds."""
-        untold, self._untold = self._untold, []
-        return untold
+        """Return pauses that were not reported yet: playbook and seconds."""
+        unreported, self._unreported = self._unreported, []
+        return unreported
 
     def check(self, playbook: str) -> None:
         """Raise HeldBackError while a playbook is paused."""
@@ -108,7 +108,7 @@ class DeadLetterLimiter:
         self._until[playbook] = now + seconds
         kept = [event for event in self._events if event[1] != playbook]
         self._events = deque(kept, maxlen=REMEMBERED)
-        self._untold.append((playbook, seconds))
+        self._unreported.append((playbook, seconds))
         logger.error("paused", service=self._service, playbook=named(playbook), seconds=seconds)
 
 
@@ -147,8 +147,8 @@ class PausedRecords:
 
     def forget(self, source: TopicPartition, offsets: Collection[int]) -> None:
         """Let go of records that are worked on again."""
-        gone = {(source, offset) for offset in offsets}
-        self._keep(lambda place: place not in gone)
+        forgotten = {(source, offset) for offset in offsets}
+        self._keep(lambda place: place not in forgotten)
 
     def keep(self, sources: Collection[TopicPartition]) -> None:
         """Let go of everything on other partitions: it is another worker's."""

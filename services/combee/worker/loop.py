@@ -209,8 +209,8 @@ class Loop:
     async def _reassigned(self, assigned: frozenset[TopicPartition]) -> None:
         """Keep what stays ours, drop what went, start what came."""
         assert self._consumer is not None  # noqa: S101 - poll is the only caller
-        gone = [task for task, record in self._tasks.items() if record.source not in assigned]
-        await self._cancel(gone)
+        revoked = [task for task, record in self._tasks.items() if record.source not in assigned]
+        await self._cancel(revoked)
         # At once: should what follows break off, a partition that comes back meanwhile begins anew.
         self._marks = {tp: mark for tp, mark in self._marks.items() if tp in assigned}
         self._paused.keep(self._marks)

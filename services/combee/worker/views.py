@@ -152,7 +152,7 @@ class Playbooks:
         latest = self.latest(name)
         if latest.version == version:
             return latest
-        found = await self._history.at(name, version, history_offset)
-        if found is None:
+        playbook = await self._history.at(name, version, history_offset)
+        if playbook is None:
             raise TransientError(f"history has no record of {name} at {history_offset} yet")
-        return found
+        return playbook

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from combee.cli.console import remark
+from combee.cli.shared.console import remark
 from combee.local import stack_file as module
 from combee.local.stack_file import UP, sole_stack, stack_file, stack_is_running
 from combee.ports import ConfigurationError
@@ -22,7 +22,7 @@ from support.waiting import until
 HOLDS = """
 import asyncio, sys
 from pathlib import Path
-from combee.cli.console import remark
+from combee.cli.shared.console import remark
 from combee.local.stack_file import UP, sole_stack
 from combee.settings.loading import load_settings
 

@@ -15,14 +15,16 @@ from openai import AsyncOpenAI
 from combee.core.methods.ace import aggregate_prompt, answer_prompt, combine_prompt, reflect_prompt
 from combee.core.playbook.versions import empty
 from combee.ports import FatalError
+from combee.sim.family.knowledge import Knowledge, Row
 from combee.sim.inprocess import as_request
-from combee.sim.law.naive import family_traces
+from combee.sim.law.naive import family_traces, task_traces
 from combee.sim.roles.respond import respond
 from combee.sim.server.faults import parse_faults
 from combee.sim.server.latency import Latency
 from combee.sim.server.server import WallClock, running
 from combee.sim.server.standin import CallLog, SimOptions, StandIn
 from combee.sim.server.web import Web
+from combee_schemas.model import Prompt
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Operation, OperationKind
 
@@ -76,6 +78,30 @@ async def test_a_chat_request_gets_the_reply_of_its_role_and_says_that_it_is_sim
     assert body["choices"][0]["finish_reason"] == "stop"
     assert body["usage"]["prompt_tokens"] == said.tokens_in
     assert body["usage"]["completion_tokens"] == said.tokens_out
+
+
+async def test_a_second_call_finds_what_it_shares_with_the_first_in_the_simulated_prompt_cache() -> None:
+    book = "".join(f"[calc-{n:05d}] Weigh the {n}th parcel before it is packed.\n" for n in range(200))
+    requests = [as_request(Prompt(system=book, user=f"group {n}", reply_name="text")) for n in ("one", "two")]
+    async with direct(SimOptions()) as http:
+        usages = [(await http.post("/chat/completions", json=r)).json()["usage"] for r in requests]
+        stats = (await http.get("../sim/stats")).json()
+    cached = [usage["prompt_tokens_details"]["cached_tokens"] for usage in usages]
+    assert cached[0] == 0
+    assert 0.9 * usages[1]["prompt_tokens"] < cached[1] <= usages[1]["prompt_tokens"]
+    assert stats["tokens_cached"] == cached[1]
+
+
+async def test_a_server_that_has_the_data_knows_the_formula_behind_a_question() -> None:
+    row = Row(
+        question="What is 5 of ten?",
+        statement="Use formula Quick Ratio to answer the question. Formula: Quick Ratio = a / b, Explanation: none.",
+        target="0.5",
+    )
+    request = as_request(reflect_prompt(task_traces([(row.question, row.target)])[0], ()))
+    told = await ask(SimOptions(knowledge=Knowledge(rows=(row,))), request)
+    assert json.loads(content(told))["key_insight"].startswith("Quick Ratio: compute it with")
+    assert "Quick Ratio" not in content(await ask(SimOptions(), request))
 
 
 async def test_the_only_model_is_called_simulated() -> None:

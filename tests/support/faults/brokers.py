@@ -61,8 +61,8 @@ class Proxy:
         await asyncio.gather(*tasks, return_exceptions=True)
         self._tasks -= set(tasks)
         self._writers -= {writer, behind}
-        for one in (writer, behind):
-            one.transport.abort()
+        for stream in (writer, behind):
+            stream.transport.abort()
 
     async def _way(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError):

@@ -60,14 +60,14 @@ class Dump:
 
 async def dump(log: Log) -> Dump:
     """Read all topics from the start."""
-    found = Dump()
+    dumped = Dump()
     for topic in topics.TOPICS:
         rows: list[tuple[Record, Message | None]] = []
         for number in range(await log.partitions(topic.name)):
             source = TopicPartition(topic=topic.name, partition=number)
             rows += [(record, topic.read_or_none(record)) async for record in log.read(source, 0)]
-        found.records[topic.name] = rows
-    return found
+        dumped.records[topic.name] = rows
+    return dumped
 
 
 async def violations(
@@ -84,37 +84,39 @@ async def violations(
 
     Without ``bootstrap_servers`` (the log in memory) open transactions are not looked for.
     """
-    found = await dump(log)
+    dumped = await dump(log)
     ledger = await audit(log)
-    wrong = [f"ledger: {one}" for one in ledger.violations]
+    wrong = [f"ledger: {problem}" for problem in ledger.violations]
     if ledger.lost or ledger.double or ledger.pending:
         wrong.append(f"fates: {ledger.lost} lost, {ledger.double} double, {ledger.pending} pending")
-    wrong += _acknowledged(found, acked)
-    wrong += _nodes(found)
-    wrong += _replayed(found, budget_tokens)
-    wrong += await unfinished(log, bootstrap_servers, prefix, found)
+    wrong += _acknowledged(dumped, acked)
+    wrong += _nodes(dumped)
+    wrong += _replayed(dumped, budget_tokens)
+    wrong += await unfinished(log, bootstrap_servers, prefix, dumped)
     if repeated_calls > allowed_repeats:
         wrong.append(f"calls: {repeated_calls} repeated, {allowed_repeats} were in flight at the faults")
     return wrong
 
 
-def _acknowledged(found: Dump, acked: Mapping[str, Place]) -> Iterator[str]:
+def _acknowledged(dumped: Dump, acked: Mapping[str, Place]) -> Iterator[str]:
     """Yield acknowledged reflections that are in no batch and no dead letter, or not where they were said to be."""
-    held = {
-        Place(topic=record.topic, partition=record.partition, offset=record.offset): learned_id(one)
+    stored_ids = {
+        Place(topic=record.topic, partition=record.partition, offset=record.offset): learned_id(message)
         for topic in (topics.TRACES, topics.REFLECTIONS)
-        for record, one in found.messages(topic)
+        for record, message in dumped.messages(topic)
     }
     members = {
         m.reflection_id
-        for _, one in found.messages(topics.BATCHES)
-        if isinstance(one, Batch)
-        for m in one.members
+        for _, message in dumped.messages(topics.BATCHES)
+        if isinstance(message, Batch)
+        for m in message.members
     }
-    letters = [one for _, one in found.messages(topics.DEAD_LETTERS) if isinstance(one, DeadLetter)]
+    letters = [
+        message for _, message in dumped.messages(topics.DEAD_LETTERS) if isinstance(message, DeadLetter)
+    ]
     buried = {about[1] for about in map(reflection_of, letters) if about}
     for reflection_id, place in acked.items():
-        if held.get(place) != reflection_id:
+        if stored_ids.get(place) != reflection_id:
             yield f"acknowledged: {reflection_id} is not at {place}"
         if reflection_id not in members | buried:
             yield f"acknowledged: {reflection_id} is in no batch and no dead letter"
@@ -130,12 +132,12 @@ def learned_id(message: Message) -> str:
     return ""
 
 
-def _nodes(found: Dump) -> Iterator[str]:
+def _nodes(dumped: Dump) -> Iterator[str]:
     """Yield nodes without a result, with a foreign parent, or emitted twice with different content."""
     groups: dict[str, set[bytes]] = defaultdict(set)
-    for record, one in found.messages(topics.SCAN[0]):
-        if isinstance(one, Group):
-            groups[one.node_id].add(record.value or b"")
+    for record, message in dumped.messages(topics.SCAN[0]):
+        if isinstance(message, Group):
+            groups[message.node_id].add(record.value or b"")
     yield from (
         f"plan: group {node} was emitted with different content"
         for node, raw in groups.items()
@@ -143,13 +145,18 @@ def _nodes(found: Dump) -> Iterator[str]:
     )
     parents: dict[str, str] = {}
     for topic in topics.SCAN[1:]:
-        for _, one in found.messages(topic):
-            if isinstance(one, Partial) and parents.setdefault(one.node_id, one.parent_id) != one.parent_id:
-                yield f"tree: node {one.node_id} feeds two parents"
+        for _, message in dumped.messages(topic):
+            if (
+                isinstance(message, Partial)
+                and parents.setdefault(message.node_id, message.parent_id) != message.parent_id
+            ):
+                yield f"tree: node {message.node_id} feeds two parents"
     updates = {
-        u.plan.batch_id: u for _, u in reversed(list(found.messages(topics.UPDATES))) if isinstance(u, Update)
+        u.plan.batch_id: u
+        for _, u in reversed(list(dumped.messages(topics.UPDATES)))
+        if isinstance(u, Update)
     }
-    for _, batch in found.messages(topics.BATCHES):
+    for _, batch in dumped.messages(topics.BATCHES):
         if isinstance(batch, Batch) and batch.plan.batch_id in updates:
             yield from _tree(batch, updates[batch.plan.batch_id], set(groups), parents)
 
@@ -171,14 +178,14 @@ def _tree(batch: Batch, update: Update, groups: set[str], parents: Mapping[str, 
                 yield f"tree: {named} has a foreign parent"
 
 
-def _replayed(found: Dump, budget_tokens: int) -> Iterator[str]:
+def _replayed(dumped: Dump, budget_tokens: int) -> Iterator[str]:
     """Yield versions that do not follow from the one before and their batch's first update."""
     first: dict[tuple[str, int], Update] = {}
-    for _, one in found.messages(topics.UPDATES):
-        if isinstance(one, Update):
-            first.setdefault((one.plan.playbook, one.plan.sequence), one)
+    for _, message in dumped.messages(topics.UPDATES):
+        if isinstance(message, Update):
+            first.setdefault((message.plan.playbook, message.plan.sequence), message)
     current: dict[str, Playbook] = {}
-    for _, version in found.messages(topics.HISTORY):
+    for _, version in dumped.messages(topics.HISTORY):
         if not isinstance(version, Playbook):
             continue
         before = current.get(version.name, empty(version.name))
@@ -195,20 +202,20 @@ def _replayed(found: Dump, budget_tokens: int) -> Iterator[str]:
 
 
 async def unfinished(
-    log: Log, bootstrap_servers: str | None = None, prefix: str = "", found: Dump | None = None
+    log: Log, bootstrap_servers: str | None = None, prefix: str = "", dumped: Dump | None = None
 ) -> list[str]:
     """Return what is still on its way: uncommitted records, open transactions."""
-    wrong = await _committed(log, found or await dump(log))
+    wrong = await _committed(log, dumped or await dump(log))
     return wrong + (await _transactions(bootstrap_servers, prefix) if bootstrap_servers else [])
 
 
-async def _committed(log: Log, found: Dump) -> list[str]:
+async def _committed(log: Log, dumped: Dump) -> list[str]:
     """Return groups that have records left although the run is over."""
     wrong: list[str] = []
     for group, read in GROUPS.items():
         for topic in read:
             committed = await log.committed(group, topic.name)
-            left = [r for r, _ in found.records[topic.name] if r.offset >= committed.get(r.partition, 0)]
+            left = [r for r, _ in dumped.records[topic.name] if r.offset >= committed.get(r.partition, 0)]
             if left:
                 place = f"{topic.name}[{left[0].partition}]@{left[0].offset}"
                 wrong.append(f"offsets: {group} has {len(left)} records uncommitted, the first is {place}")
@@ -228,8 +235,8 @@ async def _transactions(bootstrap_servers: str, prefix: str) -> list[str]:
                 for name in names
                 for number in reader.partitions_for_topic(name) or ()
             ]
-            found = await reader.end_offsets(places)
-            ends.append({f"{tp.topic}[{tp.partition}]": at for tp, at in found.items()})
+            offsets = await reader.end_offsets(places)
+            ends.append({f"{tp.topic}[{tp.partition}]": at for tp, at in offsets.items()})
         finally:
             await reader.stop()
     stable, written = ends

@@ -107,7 +107,7 @@ class Cluster:
         await admin.start()
         try:
             async with asyncio.timeout(READY_S):
-                while not all([await self._is_assigned(admin, one) for one in groups]):  # noqa: ASYNC110 - nobody tells
+                while not all([await self._is_assigned(admin, group) for group in groups]):  # noqa: ASYNC110 - nobody tells
                     await asyncio.sleep(POLL_S)
         finally:
             await admin.close()
@@ -156,7 +156,7 @@ class Cluster:
     def tails(self) -> str:
         """Return what every process said last."""
         logs = sorted(self.supervisor.folder.glob("*.log"))
-        return "\n".join(f"--- {one.stem}\n{self.supervisor.tail(one.stem)}" for one in logs)
+        return "\n".join(f"--- {file.stem}\n{self.supervisor.tail(file.stem)}" for file in logs)
 
 
 def _name(role: str, slot: int) -> str:

@@ -85,21 +85,21 @@ class Driver:
                 self._log = self._connect()
 
     async def _send(self, records: Sequence[Outgoing]) -> list[Place]:
-        partitions = [await self._partition(one) for one in records]
+        partitions = [await self._partition(record) for record in records]
         placed = [
             Outgoing(topic=r.topic, key=r.key, value=r.value, headers=r.headers, partition=at)
             for r, at in zip(records, partitions, strict=True)
         ]
         offsets = await self._log.produce(*placed)
         return [
-            Place(topic=one.topic, partition=at, offset=offset)
-            for one, at, offset in zip(records, partitions, offsets, strict=True)
+            Place(topic=record.topic, partition=at, offset=offset)
+            for record, at, offset in zip(records, partitions, offsets, strict=True)
         ]
 
-    async def _partition(self, one: Outgoing) -> int:
-        if one.partition is not None:
-            return one.partition
-        return await self._log.partition_for(one.topic, one.key or b"")
+    async def _partition(self, record: Outgoing) -> int:
+        if record.partition is not None:
+            return record.partition
+        return await self._log.partition_for(record.topic, record.key or b"")
 
     async def flush(self, through: int) -> None:
         """Have every window closed up to an offset."""

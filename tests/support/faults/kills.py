@@ -60,17 +60,20 @@ async def survives_kills(
 
 async def _judge(running: Running, *, count: int, kills: int) -> None:
     ledger = await audit(running.log)
-    batches = [one for one in await running.messages(topics.BATCHES) if isinstance(one, Batch)]
-    versions = [one for one in await running.messages(topics.HISTORY) if isinstance(one, Playbook)]
+    batches = [batch for batch in await running.messages(topics.BATCHES) if isinstance(batch, Batch)]
+    versions = [
+        version for version in await running.messages(topics.HISTORY) if isinstance(version, Playbook)
+    ]
 
     assert ledger.violations == ()
     assert (ledger.reflections, ledger.applied, ledger.lost, ledger.double) == (count, count, 0, 0)
-    assert [one.version for one in versions] == list(range(1, len(batches) + 1))
+    assert [version.version for version in versions] == list(range(1, len(batches) + 1))
     assert all(
-        0 <= batch_of(one).plan.staleness < running.settings.batch.max_inflight_batches for one in versions
+        0 <= batch_of(version).plan.staleness < running.settings.batch.max_inflight_batches
+        for version in versions
     )
-    # Only what was in flight at a kill may be asked again.
-    assert running.repeated_calls() <= kills * 2 * running.settings.model.llm_concurrency
+    # Only an answer that was on its way into the log at a kill may be asked for again.
+    assert running.repeated_answers() <= kills * 2 * running.settings.model.llm_concurrency
 
 
 async def _kill_the_second_of_each(running: Running, tracker: Tracker) -> None:

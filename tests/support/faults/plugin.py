@@ -74,7 +74,7 @@ def survives(
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Show every outcome of this session."""
-    reports = [one for found in terminalreporter.stats.values() for one in found]
+    reports = [report for reports in terminalreporter.stats.values() for report in reports]
     outcomes: list[Any] = [
         value
         for report in reports

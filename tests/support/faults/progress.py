@@ -77,17 +77,21 @@ class Progress:
     def dead_lettered(self) -> set[str]:
         """Ids of the reflections that dead letters hold, or will never be made of the traces they hold."""
         return {
-            identity.reflection_id(one.playbook, one.record_id)
-            if one.origin_topic == topics.TRACES.name
-            else one.record_id
-            for one in self.dead_letters
-            if one.record_id
+            identity.reflection_id(letter.playbook, letter.record_id)
+            if letter.origin_topic == topics.TRACES.name
+            else letter.record_id
+            for letter in self.dead_letters
+            if letter.record_id
         }
 
     def unsettled(self, ids: Iterable[str]) -> list[str]:
         """Return the ids that are neither applied nor dead."""
         dead_lettered = self.dead_lettered
-        return [one for one in ids if one not in dead_lettered and not self.is_applied(one)]
+        return [
+            reflection_id
+            for reflection_id in ids
+            if reflection_id not in dead_lettered and not self.is_applied(reflection_id)
+        ]
 
     def is_applied(self, reflection_id: str) -> bool:
         playbook, sequence = self.batch_of.get(reflection_id, ("", 1))
@@ -126,10 +130,12 @@ class Progress:
             "batched": len(self.batch_of),
             "applied": sum(map(self.is_applied, self.batch_of)),
             "versions": self.applied,
-            "dead letters": [f"{one.service}: {one.reason[:80]}" for one in self.dead_letters[:3]],
+            "dead letters": [f"{letter.service}: {letter.reason[:80]}" for letter in self.dead_letters[:3]],
         }
 
 
 def _readable(record: Record) -> Message | None:
-    found: Message | None = next(one for one in WATCHED if one.name == record.topic).read_or_none(record)
-    return found
+    message: Message | None = next(topic for topic in WATCHED if topic.name == record.topic).read_or_none(
+        record
+    )
+    return message

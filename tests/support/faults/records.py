@@ -29,7 +29,7 @@ def again(times: int) -> Fault:
     async def fault(run: Run) -> None:
         for moment in run.moments(times, high=0.6):
             await run.reach(moment)
-            await run.driver.send([outgoing(one) for one in run.given[: len(run.driver.acked)]])
+            await run.driver.send([outgoing(message) for message in run.given[: len(run.driver.acked)]])
 
     return fault
 
@@ -65,15 +65,15 @@ def late() -> Fault:
     async def fault(run: Run) -> None:
         odd = (0, 1, -YEAR_MS, 100 * YEAR_MS)
         more = [
-            one.model_copy(update={"created_at_ms": odd[number % len(odd)]})
-            for number, one in enumerate(items(MORE, seed=run.rng.randrange(1000, 2000)))
+            message.model_copy(update={"created_at_ms": odd[number % len(odd)]})
+            for number, message in enumerate(items(MORE, seed=run.rng.randrange(1000, 2000)))
         ]
         run.rng.shuffle(more)
         partitions = {topics.TRACES.name: run.cluster.settings.kafka.scan_partitions}
-        for one in more:
-            record = outgoing(one)
+        for late_message in more:
+            record = outgoing(late_message)
             count = partitions.get(record.topic, run.cluster.settings.kafka.partitions)
-            await run.driver.publish_as([one], [replace(record, partition=run.rng.randrange(count))])
+            await run.driver.publish_as([late_message], [replace(record, partition=run.rng.randrange(count))])
 
     return fault
 
@@ -84,8 +84,8 @@ def from_other_writers() -> Fault:
     async def fault(run: Run) -> None:
         more = items(MORE, seed=run.rng.randrange(1000, 2000))
         known, unknown = more[: MORE // 2], more[MORE // 2 :]
-        await run.driver.publish_as(known, [_by_another(n, one) for n, one in enumerate(known)])
-        await run.driver.send([_edited(one, version=FAR_AHEAD) for one in unknown])
+        await run.driver.publish_as(known, [_by_another(n, message) for n, message in enumerate(known)])
+        await run.driver.send([_edited(message, version=FAR_AHEAD) for message in unknown])
         await run.progress.until(
             lambda: len(run.progress.dead_letters) >= len(unknown), 60, "not every one is a dead letter"
         )

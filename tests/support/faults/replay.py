@@ -83,7 +83,7 @@ async def _digests(run: Run) -> Mapping[str, list[tuple[int, str]]]:
     """Return what every topic holds: place and digest of each record."""
     log = run.cluster.log()
     try:
-        found = await checker.dump(log)
+        dumped = await checker.dump(log)
     finally:
         await log.close()
     return {
@@ -91,5 +91,5 @@ async def _digests(run: Run) -> Mapping[str, list[tuple[int, str]]]:
             (record.offset, hashlib.sha256((record.key or b"") + b"|" + (record.value or b"")).hexdigest())
             for record, _ in rows
         )
-        for name, rows in found.records.items()
+        for name, rows in dumped.records.items()
     }

@@ -90,8 +90,8 @@ class Outcome:
 
     def check(self, expect_dead: int | None) -> None:
         """Assert that every promise was kept."""
-        told = "\n".join([f"{self.fault}, seed {self.seed}", *self.violations])
-        assert not self.violations, told
+        summary = "\n".join([f"{self.fault}, seed {self.seed}", *self.violations])
+        assert not self.violations, summary
         assert (self.lost, self.double) == (0, 0)
         assert self.acknowledged >= COUNT
         assert self.levels >= LEVELS
@@ -178,8 +178,8 @@ async def _judge(run: Run, *, name: str, seed: int, began: float) -> Outcome:
     await at_rest(run)
     scenario, log = run.cluster.scenario, run.cluster.log()
     try:
-        found, ledger = await checker.dump(log), await audit(log)
-        extra = extra_calls(run, found, ledger)
+        dumped, ledger = await checker.dump(log), await audit(log)
+        extra = extra_calls(run, dumped, ledger)
         violations = await checker.violations(
             log,
             scenario.bootstrap_servers,
@@ -190,7 +190,7 @@ async def _judge(run: Run, *, name: str, seed: int, began: float) -> Outcome:
         )
     finally:
         await log.close()
-    batches = [one for _, one in found.messages(topics.BATCHES) if isinstance(one, Batch)]
+    batches = [message for _, message in dumped.messages(topics.BATCHES) if isinstance(message, Batch)]
     return Outcome(
         fault=name,
         seed=seed,
@@ -199,7 +199,7 @@ async def _judge(run: Run, *, name: str, seed: int, began: float) -> Outcome:
         lost=ledger.lost,
         double=ledger.double,
         dead_lettered=len(run.progress.dead_lettered & run.driver.acked.keys()),
-        levels=max(len(one.plan.widths) for one in batches),
+        levels=max(len(batch.plan.widths) for batch in batches),
         calls=len(run.cluster.calls()),
         extra_calls=extra,
         ready_s=round(max(run.ready_s), 2) if run.ready_s else None,
@@ -208,13 +208,13 @@ async def _judge(run: Run, *, name: str, seed: int, began: float) -> Outcome:
     )
 
 
-def extra_calls(run: Run, found: checker.Dump, ledger: LedgerReport) -> int:
+def extra_calls(run: Run, dumped: checker.Dump, ledger: LedgerReport) -> int:
     """Return how many calls the model worked on beyond those with a result in the log, or beyond the plan."""
     asked = sum(call["outcome"] in ASKED for call in run.cluster.calls())
     reflections = {
-        one.reflection_id: one.usage.calls
-        for _, one in found.messages(topics.REFLECTIONS)
-        if isinstance(one, Reflection)
+        message.reflection_id: message.usage.calls
+        for _, message in dumped.messages(topics.REFLECTIONS)
+        if isinstance(message, Reflection)
     }
     recorded = sum(reflections.values()) + ledger.usage.calls
     return max(0, asked - recorded, asked - run.driver.traces - ledger.planned_calls)
@@ -224,8 +224,8 @@ def recovery(run: Run) -> float | None:
     """Return the longest time from a writer's last fault to its next sign of life."""
     # Only the last: after an earlier one, the next fault may have come before any work did.
     waits = [_sign_of_life(run, writer, at_ms) for writer, at_ms in dict(run.faults_at_ms).items()]
-    found = [one for one in waits if one is not None]
-    return round(max(found), 2) if found else None
+    known_waits = [wait for wait in waits if wait is not None]
+    return round(max(known_waits), 2) if known_waits else None
 
 
 def _sign_of_life(run: Run, writer: str, at_ms: int) -> float | None:

@@ -11,16 +11,16 @@ from combee.cli.doctor.examine import settings_checks
 from combee.cli.doctor.probes import within
 from combee.core.diagnosis import Check, failed
 from combee.core.diagnosis.cluster import (
-    BrokerFound,
-    TopicFound,
+    BrokerState,
+    TopicReplicas,
     judge_broker,
     judge_clock,
     judge_topics,
 )
-from combee.core.diagnosis.flow import GroupFound, Unpublished, judge_batches, judge_dead_letters, judge_lag
+from combee.core.diagnosis.flow import GroupLag, Unpublished, judge_batches, judge_dead_letters, judge_lag
 from combee.core.diagnosis.surroundings import (
     Form,
-    ModelFound,
+    ModelTrial,
     judge_disk,
     judge_model,
     judge_settings,
@@ -32,7 +32,7 @@ from combee.settings.loading import Settings, load_settings
 from support.reading import run, run_json
 
 MODERN = {1: 18, 11: 9, 22: 5, 24: 5, 25: 4, 26: 5, 28: 5}
-FINE = TopicFound(replication_factor=1, leaderless=0, under_replicated=0)
+FINE = TopicReplicas(replication_factor=1, leaderless=0, under_replicated=0)
 KEY = "tops3cret-key"
 
 
@@ -51,7 +51,7 @@ def without(number: int) -> dict[int, int]:
     ],
 )
 def test_a_broker_is_judged_by_what_it_can_do(requests: dict[int, int], verdict: str, told: str) -> None:
-    check = judge_broker(BrokerFound(addresses=("a:1",), requests=requests))
+    check = judge_broker(BrokerState(addresses=("a:1",), requests=requests))
     assert check.verdict == verdict
     assert told in check.says
 
@@ -62,14 +62,19 @@ def test_a_broker_is_judged_by_what_it_can_do(requests: dict[int, int], verdict:
         ([], {"a": FINE}, 1, [("ok", "")]),
         ([], {}, 1, [("fail", "combee topics create")]),
         (["c.a is missing: run 'x'"], {"b": FINE}, 1, [("fail", "run 'x'")]),
-        ([], {"a": TopicFound(replication_factor=1, leaderless=1, under_replicated=1)}, 1, ["fail", "warn"]),
+        (
+            [],
+            {"a": TopicReplicas(replication_factor=1, leaderless=1, under_replicated=1)},
+            1,
+            ["fail", "warn"],
+        ),
         ([], {"a": FINE}, 3, [("warn", "COMBEE_REPLICATION_FACTOR=3")]),
-        ([], {"a": TopicFound(replication_factor=3, leaderless=0, under_replicated=0)}, 3, [("ok", "")]),
+        ([], {"a": TopicReplicas(replication_factor=3, leaderless=0, under_replicated=0)}, 3, [("ok", "")]),
     ],
 )
 def test_topics_are_judged_by_layout_and_replicas(
     problems: list[str],
-    found: dict[str, TopicFound],
+    found: dict[str, TopicReplicas],
     brokers: int,
     expected: list[tuple[str, str] | str],
 ) -> None:
@@ -108,7 +113,7 @@ def test_clocks_may_differ_by_what_is_not_known(skew_ms: float, within_ms: float
 def test_what_waits_needs_somebody_who_works(
     records: int, oldest_s: float | None, members: int, verdict: str
 ) -> None:
-    found = GroupFound(group="scan", records=records, oldest_s=oldest_s, members=members)
+    found = GroupLag(group="scan", records=records, oldest_s=oldest_s, members=members)
     assert judge_lag(found).verdict == verdict
 
 
@@ -144,7 +149,7 @@ def test_a_batch_is_late_after_its_time_and_stuck_after_all_repeats(age_s: float
 def test_a_model_is_judged_by_the_forms_that_work(
     works: list[Form], trouble: str | None, verdict: str, told: str
 ) -> None:
-    check = judge_model(ModelFound(model="m", works=frozenset(works), trouble=trouble))
+    check = judge_model(ModelTrial(model="m", works=frozenset(works), trouble=trouble))
     assert check.verdict == verdict
     assert told in check.says
     if trouble:
@@ -187,18 +192,18 @@ def test_environment_and_file_are_looked_through(tmp_path: Path, monkeypatch: py
 
 def test_whatever_is_not_ok_has_a_remedy() -> None:
     found = [
-        judge_broker(BrokerFound(addresses=("a:1",), requests={})),
+        judge_broker(BrokerState(addresses=("a:1",), requests={})),
         *judge_topics(
             [],
-            {"a": TopicFound(replication_factor=1, leaderless=1, under_replicated=1)},
+            {"a": TopicReplicas(replication_factor=1, leaderless=1, under_replicated=1)},
             brokers=3,
             embedded=False,
         ),
         judge_clock(1e7, 0),
-        judge_lag(GroupFound(group="scan", records=1, oldest_s=None, members=0)),
+        judge_lag(GroupLag(group="scan", records=1, oldest_s=None, members=0)),
         judge_dead_letters(total=1, recent=1, reasons=[]),
         judge_batches([Unpublished(playbook="p", sequence=1, age_s=1e9)], timeout_s=1, retries=0),
-        judge_model(ModelFound(model="m", trouble="gone")),
+        judge_model(ModelTrial(model="m", trouble="gone")),
         judge_disk(free_bytes=0, total_bytes=1),
     ]
     assert all(check.remedy for check in found if check.verdict != "ok")

@@ -13,9 +13,10 @@ import aiokafka.errors
 import pytest
 from typer.main import get_command
 
+from combee import cli
 from combee.adapters.kafka.errors import translated
 from combee.cli.__main__ import app
-from combee.cli.console import USAGE, remark
+from combee.cli.shared.console import USAGE, remark
 from combee.cli.verbs import VERBS, OnDemand
 from combee.local import extras
 from combee.local import log as local_log
@@ -95,6 +96,7 @@ def test_without_a_broker_every_verb_exits_1_with_the_remedy(arguments: tuple[st
         ("top", "--interval", "0"),
         ("dlq", "show", "seven"),
         ("dlq", "list", "--limit", "0"),
+        ("sim", "serve", "--knows", "absent.jsonl"),
     ],
     ids=" ".join,
 )
@@ -245,6 +247,16 @@ def test_every_verb_has_help_with_an_example() -> None:
 def test_the_list_of_verbs_says_of_each_what_its_own_help_begins_with() -> None:
     for name, verb in VERBS.items():
         assert OnDemand()[name].help.split("\n\n")[0].replace("\n", " ").strip() == verb.summary
+
+
+def test_a_verb_stands_under_its_name_and_nothing_but_verbs_stands_beside_it() -> None:
+    plumbing = {"__init__", "__main__", "verbs", "shared"}
+    folder = Path(cli.__file__).parent
+    there = {
+        path.stem for path in folder.iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()
+    }
+    assert there - plumbing == set(VERBS)
+    assert all(verb.module.split(".")[2] == name for name, verb in VERBS.items())
 
 
 def test_the_map_of_topics_needs_no_broker() -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from combee.cli import sending
-from combee.cli.sending import commands_on
+from combee.cli.shared import sending
+from combee.cli.shared.sending import commands_on
 from combee.clock import SystemClock
 from combee.core import commands
 from combee.core.commands import RefusedError

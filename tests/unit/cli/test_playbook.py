@@ -9,8 +9,8 @@ from typing import Any, cast
 import pytest
 
 from combee.adapters.memory import MemoryLog
-from combee.cli.console import clean
 from combee.cli.playbook.watch import new_versions
+from combee.cli.shared.console import clean
 from combee.ports import Log, Record, TransientError
 from combee_schemas import topics
 from combee_schemas.base import Usage
@@ -113,7 +113,8 @@ def test_history_lists_versions_with_origin_and_cost(learned: Deployment) -> Non
     assert (row["planned_calls"], row["skips"], row["splits"], row["re_asks"]) == (4, 0, 0, 0)
     assert (row["retention"], row["carried"]) == ([1.0, 1.0, 1.0], 0)
     assert row["audit"][-1] == {"new": row["reflections"], "known": 0, "dropped": 0, "lost": 0}
-    assert row["tokens"] == {"in": first.usage.tokens_in, "out": first.usage.tokens_out}
+    assert row["tokens"] == first.usage.tokens()
+    assert first.usage.tokens_in > 0
 
 
 def test_history_for_people_is_a_table(learned: Deployment) -> None:  # noqa: ARG001

@@ -1,7 +1,7 @@
 """What the dashboard's pages show, without a browser."""
 
 from combee.core import identity
-from combee.core.live.values import LivePlaybook, LiveVersion, Snapshot, Stage
+from combee.core.live.values import LivePlaybook, LiveVersion, Snapshot, Stage, current_batch
 from combee.dashboard import frame
 from combee.dashboard.views import charts, graphs, rows, wording
 from combee_schemas.dead_letter import DeadLetter
@@ -68,9 +68,9 @@ def test_the_oldest_batch_in_flight_is_the_running_one() -> None:
     version = flat(
         Playbook, name="a", version=1, origin="batch", batch_sequence=1, batch_id=BATCH, created_at_ms=5
     )
-    flying = picture(MANIFEST, later).snapshot(0).batches
+    in_flight = picture(MANIFEST, later).snapshot(0).batches
     landed = picture(MANIFEST, later, version).snapshot(0).batches
-    assert [getattr(rows.current_batch(one), "sequence", None) for one in (flying, landed, ())] == [
+    assert [getattr(current_batch(batches), "sequence", None) for batches in (in_flight, landed, ())] == [
         1,
         2,
         None,

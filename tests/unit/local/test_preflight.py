@@ -16,9 +16,9 @@ import pytest
 from pydantic import SecretStr
 
 from combee.adapters.openai.probe import model_trouble
-from combee.cli.console import remark
 from combee.cli.doctor.examine import settings_checks
 from combee.cli.learn.run import SERVICES
+from combee.cli.shared.console import remark
 from combee.core.diagnosis.flow import waited_for
 from combee.local import log as local_log
 from combee.local.deployment import Deployment, beside, deployment

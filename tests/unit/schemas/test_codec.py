@@ -12,7 +12,7 @@ from combee_schemas.base import Message, Usage
 from combee_schemas.codec import VERSIONS_AHEAD, CodecError, decode, encode
 from combee_schemas.errors import NewerVersionError
 from combee_schemas.playbook import Playbook
-from combee_schemas.reflection import Reflection
+from combee_schemas.reflection import MAX_EXCERPT_CHARS, Reflection
 from combee_schemas.scan import Operation, OperationKind
 from support.examples import KINDS, Example, examples
 from support.hostile import NOT_A_FIELD, body, newer, payloads
@@ -37,13 +37,18 @@ def test_random_bytes_are_refused(kind: type[Message], raw: bytes) -> None:
 
 
 def mutations(example: Example) -> Iterator[tuple[str, Any]]:
-    """Yield an example's body with one field, at any depth, replaced by a strange value."""
-    yield from _mutated(example.message.model_dump(mode="python"), "")
+    """Yield an example's body with one field, at any depth, replaced by a strange value.
+
+    The parts of a list are of one kind: a field that several have is replaced in the first of them.
+    """
+    yield from _mutated(example.message.model_dump(mode="python"), "", set())
 
 
-def _mutated(value: Any, where: str) -> Iterator[tuple[str, Any]]:
-    for what, strange in NOT_A_FIELD.items():
-        yield f"{where}={what}", strange
+def _mutated(value: Any, where: str, done: set[str]) -> Iterator[tuple[str, Any]]:
+    if where not in done:
+        done.add(where)
+        for what, strange in NOT_A_FIELD.items():
+            yield f"{where}={what}", strange
     inside = (
         value.items()
         if isinstance(value, dict)
@@ -52,7 +57,8 @@ def _mutated(value: Any, where: str) -> Iterator[tuple[str, Any]]:
         else ()
     )
     for key, part in inside:
-        for path, strange in _mutated(part, f"{where}.{key}"):
+        field = key if isinstance(value, dict) else "*"
+        for path, strange in _mutated(part, f"{where}.{field}", done):
             copy = dict(value) if isinstance(value, dict) else list(value)
             copy[key] = strange
             yield path, copy
@@ -85,6 +91,13 @@ def test_a_version_is_a_number_that_this_reader_knows(version: object) -> None:
 def test_scores_are_few_plain_numbers_with_short_names(score: dict[str, float]) -> None:
     with pytest.raises(CodecError, match="score"):
         decode(body(Reflection, reflection_id="r", playbook="p", score=score), Reflection)
+
+
+def test_an_excerpt_is_short() -> None:
+    whole = body(Reflection, reflection_id="r", playbook="p", task_excerpt="x" * MAX_EXCERPT_CHARS)
+    assert len(decode(whole, Reflection).task_excerpt) == MAX_EXCERPT_CHARS
+    with pytest.raises(CodecError, match="task_excerpt"):
+        decode(body(Reflection, reflection_id="r", playbook="p", task_excerpt="x" * 1_001), Reflection)
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from combee.core.layout import Found, Wanted, problems, wanted
+from combee.core.layout import Existing, Wanted, problems, wanted
 from combee.ports import Outgoing, Record
 from combee_schemas.codec import CodecError, encode
 from combee_schemas.scan import Group, Partial
@@ -190,8 +190,8 @@ def test_a_message_of_the_scan_has_the_partition_that_it_always_had_and_no_other
 # ---- what is on the broker
 
 
-def found(want: Wanted, **changes: str) -> Found:
-    return Found(partitions=want.partitions, config={**want.topic.config(), **changes})
+def found(want: Wanted, **changes: str) -> Existing:
+    return Existing(partitions=want.partitions, config={**want.topic.config(), **changes})
 
 
 WANT = wanted(4, 8)
@@ -208,7 +208,7 @@ def test_a_missing_topic_says_what_creates_it() -> None:
 
 
 def test_other_topics_under_the_prefix_are_not_our_business() -> None:
-    assert problems(WANT, {**FINE, "theirs": Found(partitions=1, config={})}, "combee") == []
+    assert problems(WANT, {**FINE, "theirs": Existing(partitions=1, config={})}, "combee") == []
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ def test_other_topics_under_the_prefix_are_not_our_business() -> None:
     ],
 )
 def test_a_wrong_partition_count_names_the_setting_that_fits(name: str, remedy: str) -> None:
-    wrong = Found(partitions=3, config=FINE[name].config)
+    wrong = Existing(partitions=3, config=FINE[name].config)
     (problem,) = problems(WANT, {**FINE, name: wrong}, "combee")
     assert problem.startswith(f"combee.{name} has 3 partitions instead of ")
     assert remedy in problem

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from combee.cli.replay.replaying import Replay
-from combee.cli.sending import commands_on
+from combee.cli.shared.sending import commands_on
 from combee.core.batching.plan import plan_hash
 from combee.core.commands import RefusedError
 from combee.core.playbook.versions import InapplicableError, after_update, empty

@@ -4,12 +4,12 @@ import asyncio
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import pytest
 from prometheus_client import REGISTRY, CollectorRegistry
 
 from combee.adapters.memory import MemoryLog
+from combee.core.playbook.spend import UNCAPPED, SpendPolicy
 from combee.inspection.lag import Lags
 from combee.ports import ModelCall, Outgoing, PoisonError, TopicPartition
 from combee.settings.worker import WorkerSettings
@@ -41,10 +41,10 @@ SHUFFLE = topics.REFLECTIONS.name
 class Rig:
     """Metrics of a process, and a way to read them."""
 
-    def __init__(self, service: str = "scan", **prices: Any) -> None:
+    def __init__(self, service: str = "scan", prices: SpendPolicy = UNCAPPED) -> None:
         self.clock = ManualClock()
         self.registry = new_registry()
-        self.metrics = Metrics(self.registry, self.clock, service=service, **prices)
+        self.metrics = Metrics(self.registry, self.clock, service=service, cost=prices.cost)
 
     def value(self, name: str, **labels: str) -> float | None:
         return self.registry.get_sample_value(name, labels)
@@ -123,16 +123,24 @@ def test_the_text_is_what_prometheus_reads(rig: Rig) -> None:
 
 
 def test_calls_are_told_apart_and_cost_what_the_prices_say() -> None:
-    rig = Rig(price_in=2.0, price_out=10.0)
+    rig = Rig(prices=SpendPolicy(price_in=2.0, price_out=10.0, price_cached_in=0.5))
     rig.metrics.called(ModelCall(outcome="failed", seconds=5.0, attempt=1))
     rig.metrics.called(
-        ModelCall(outcome="answered", seconds=1.0, attempt=2, tokens_in=1_000_000, tokens_out=500_000)
+        ModelCall(
+            outcome="answered",
+            seconds=1.0,
+            attempt=2,
+            tokens_in=1_000_000,
+            cached_tokens=400_000,
+            tokens_out=500_000,
+        )
     )
     assert rig.value("combee_model_call_seconds_count", outcome="failed") == 1
     assert rig.value("combee_model_call_seconds_sum", outcome="answered") == 1.0
     assert rig.value("combee_model_retries_total") == 1
     assert rig.value("combee_model_tokens_total", direction="in") == 1_000_000
-    assert rig.value("combee_model_cost_total") == 7.0
+    assert rig.value("combee_model_tokens_total", direction="cached") == 400_000
+    assert rig.value("combee_model_cost_total") == pytest.approx(0.6 * 2 + 0.4 * 0.5 + 0.5 * 10)
 
 
 class Model:

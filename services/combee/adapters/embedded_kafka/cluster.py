@@ -192,7 +192,7 @@ class EmbeddedKafka:
     @staticmethod
     async def _check_gone(node: Node) -> None:
         # A process that was just killed takes a moment to end.
-        if node.process and not await node.process.gone(KILLED_TIMEOUT_S):
+        if node.process and not await node.process.wait_ended(KILLED_TIMEOUT_S):
             raise EmbeddedKafkaError(f"Kafka node {node.node_id} runs already: stop or kill it first.")
 
     def _check_ports(self, node: Node) -> None:
@@ -226,5 +226,5 @@ class EmbeddedKafka:
         return self._cluster.ports[node.node_id - 1].broker
 
     def _signal(self, number: signal.Signals, node: int | None) -> None:
-        for one in self._nodes if node is None else [self._nodes[node - 1]]:
-            one.signal(number)
+        for broker in self._nodes if node is None else [self._nodes[node - 1]]:
+            broker.signal(number)

@@ -87,7 +87,7 @@ async def _fetch_all(
     slots = asyncio.Semaphore(PARALLEL)
     present = total - len(missing)
 
-    async def one(jar: Jar) -> None:
+    async def fetch_jar(jar: Jar) -> None:
         nonlocal present
         async with slots:
             await asyncio.to_thread(_place, jar, folder, scratch / jar.name, fetch)
@@ -96,7 +96,7 @@ async def _fetch_all(
             progress(present, total)
 
     try:
-        await run_all(one(jar) for jar in missing)
+        await run_all(fetch_jar(jar) for jar in missing)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
@@ -107,10 +107,10 @@ def _place(jar: Jar, folder: Path, scratch: Path, fetch: Fetch) -> None:
         shutil.rmtree(scratch, ignore_errors=True)
         try:
             arrived = fetch(jar.coordinate, scratch)
-            if (found := sha256(arrived)) == jar.sha256:
+            if (digest := sha256(arrived)) == jar.sha256:
                 os.replace(arrived, folder / jar.name)  # noqa: PTH105 - atomic by name
                 return
-            problem = _mismatch(jar, found)
+            problem = _mismatch(jar, digest)
         except (OSError, RuntimeError) as error:
             if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise DiskFullError(f"No space for Kafka's jars: free some in {folder}.") from error
@@ -118,9 +118,9 @@ def _place(jar: Jar, folder: Path, scratch: Path, fetch: Fetch) -> None:
     raise problem or AssertionError
 
 
-def _mismatch(jar: Jar, found: str | None) -> JarMismatchError:
+def _mismatch(jar: Jar, digest: str | None) -> JarMismatchError:
     return JarMismatchError(
-        f"{jar.coordinate} has SHA-256 {found}, pinned is {jar.sha256}: it was not installed. A proxy or mirror "
+        f"{jar.coordinate} has SHA-256 {digest}, pinned is {jar.sha256}: it was not installed. A proxy or mirror "
         "on the way serves another file; fetch without it, or run your own Kafka and set COMBEE_BOOTSTRAP_SERVERS."
     )
 

@@ -64,8 +64,8 @@ def _binary(path: Path) -> Path:
     return path / "bin" / "java" if path.is_dir() else path
 
 
-def _path_or_none(found: str | None) -> Path | None:
-    return Path(found) if found else None
+def _path_or_none(command: str | None) -> Path | None:
+    return Path(command) if command else None
 
 
 def _ask(path: Path | None) -> Java | str:

@@ -56,9 +56,9 @@ class ClassDataArchive:
 
     def _adopt(self) -> None:
         """Take over what an earlier broker recorded; drop what no longer fits this Java."""
-        for found in sorted(self.folder.glob(f"{self._key}.*.recording")):
+        for recording in sorted(self.folder.glob(f"{self._key}.*.recording")):
             # The JVM writes the header last, so that one which is still being written is refused, not misread.
-            found.replace(self._path)
+            recording.replace(self._path)
         for old in self.folder.glob(f"{self._java_key}-*"):
             if not old.name.startswith(self._key):
                 old.unlink(missing_ok=True)

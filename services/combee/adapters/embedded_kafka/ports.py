@@ -22,17 +22,17 @@ class NodePorts:
 
 def free_ports(nodes: int) -> tuple[NodePorts, ...]:
     """Return two free ports a node; nobody reserves them, so the start may still find one taken."""
-    found: list[int] = []
+    ports: list[int] = []
     port = LOWEST + randbelow(HIGHEST - LOWEST)
     with ExitStack() as open_until_all_are_found:
         for _ in range(HIGHEST - LOWEST):
-            if len(found) == 2 * nodes:
+            if len(ports) == 2 * nodes:
                 break
             if listener := _bound(port):
                 open_until_all_are_found.enter_context(listener)
-                found.append(port)
+                ports.append(port)
             port = port + 1 if port < HIGHEST else LOWEST
-    pairs = zip(found[::2], found[1::2], strict=True)
+    pairs = zip(ports[::2], ports[1::2], strict=True)
     return tuple(NodePorts(broker=broker, controller=controller) for broker, controller in pairs)
 
 

@@ -29,9 +29,9 @@ class BrokerProcess:
         try:
             return os.waitpid(self.pid, os.WNOHANG) == (0, 0)
         except ChildProcessError:
-            return self._found()
+            return self._is_listed()
 
-    def _found(self) -> bool:
+    def _is_listed(self) -> bool:
         try:
             return self.word in psutil.Process(self.pid).cmdline()
         except (psutil.NoSuchProcess, psutil.AccessDenied):
@@ -48,11 +48,11 @@ class BrokerProcess:
         self.signal(signal.SIGTERM)
         # A paused process would not hear the request.
         self.signal(signal.SIGCONT)
-        if not await self.gone(timeout_s):
+        if not await self.wait_ended(timeout_s):
             self.signal(signal.SIGKILL)
-            await self.gone(KILL_TIMEOUT_S)
+            await self.wait_ended(KILL_TIMEOUT_S)
 
-    async def gone(self, timeout_s: float) -> bool:
+    async def wait_ended(self, timeout_s: float) -> bool:
         """Wait until it is gone; return False if it still runs after ``timeout_s``."""
         return await until(lambda: not self.alive(), timeout_s)
 

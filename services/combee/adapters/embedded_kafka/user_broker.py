@@ -30,24 +30,24 @@ async def open_user_broker(
     java: Path | None = None,
     cache_dir: Path | None = None,
     progress: jars.Progress | None = None,
-    told: Callable[[str], None] = lambda _line: None,
+    tell: Callable[[str], None] = lambda _line: None,
     lock_timeout_s: float = LOCK_TIMEOUT_S,
 ) -> AsyncIterator[str]:
     """Yield the address of the broker on ``home``: the one that runs, else a new one.
 
     It runs as long as some command uses it; the last one to leave stops it. One that dies is started again
-    on its data and its ports; ``told`` is called with a line about it.
+    on its data and its ports; ``tell`` is called with a line about it.
     DirectoryInUseError: another command has been starting or stopping it for ``lock_timeout_s``.
     """
     home = home or home_dir()
     kafka = SharedKafka(home, ready=ready, env=env, java=java, cache_dir=cache_dir, progress=progress)
-    async with use_broker(kafka, lock_timeout_s, told) as bootstrap_servers:
+    async with use_broker(kafka, lock_timeout_s, tell) as bootstrap_servers:
         yield bootstrap_servers
 
 
 @asynccontextmanager
 async def use_broker(
-    kafka: "SharedKafka", lock_timeout_s: float, told: Callable[[str], None] = lambda _line: None
+    kafka: "SharedKafka", lock_timeout_s: float, tell: Callable[[str], None] = lambda _line: None
 ) -> AsyncIterator[str]:
     """Join or start the broker, yield its address, keep it running meanwhile, and leave it again."""
     try:
@@ -55,7 +55,7 @@ async def use_broker(
             # Not under the lock: the first time this downloads the broker.
             await kafka.prepare()
             await _joined(kafka, lock_timeout_s, start=True)
-        keeping = asyncio.create_task(kafka.keep_running(lock_timeout_s, told))
+        keeping = asyncio.create_task(kafka.keep_running(lock_timeout_s, tell))
         try:
             yield kafka.bootstrap_servers
         finally:
@@ -96,7 +96,7 @@ class SharedKafka(EmbeddedKafka):
             return False
         if not node.lease.take(exclusive=False):
             # Its users are gone without a word, and its guard is ending it.
-            await process.gone(JOIN_TIMEOUT_S)
+            await process.wait_ended(JOIN_TIMEOUT_S)
             return False
         self._cluster, node.process = ClusterState.load(self._data_dir), process
         await self._until_it_answers(process.pid)
@@ -109,9 +109,9 @@ class SharedKafka(EmbeddedKafka):
             await self.stop()
         elif not node.lease.take(exclusive=False) and node.process:
             # Not the other users have it then, but its guard, which is ending it.
-            await node.process.gone(JOIN_TIMEOUT_S)
+            await node.process.wait_ended(JOIN_TIMEOUT_S)
 
-    async def keep_running(self, lock_timeout_s: float, told: Callable[[str], None]) -> None:
+    async def keep_running(self, lock_timeout_s: float, tell: Callable[[str], None]) -> None:
         """Start the broker again whenever it ends; one that another process has started will do."""
         node, pause_s = self._nodes[0], BACK_OFF_S
         began_s = asyncio.get_running_loop().time()
@@ -120,9 +120,9 @@ class SharedKafka(EmbeddedKafka):
                 await asyncio.sleep(LOOK_S)
             if asyncio.get_running_loop().time() - began_s > STEADY_S:
                 pause_s = BACK_OFF_S
-                told("Kafka has ended: it is started again on its data and its ports")
+                tell("Kafka has ended: it is started again on its data and its ports")
             else:
-                told(f"Kafka has ended: it is started again in {pause_s:g} s")
+                tell(f"Kafka has ended: it is started again in {pause_s:g} s")
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, LONGEST_BACK_OFF_S)
             began_s = asyncio.get_running_loop().time()
@@ -130,10 +130,10 @@ class SharedKafka(EmbeddedKafka):
                 async with self.locked(lock_timeout_s):
                     if not await self.join():
                         await self.start()
-                told(f"Kafka answers again at {self.bootstrap_servers}")
+                tell(f"Kafka answers again at {self.bootstrap_servers}")
             except (EmbeddedKafkaError, OSError) as error:  # such as no memory for another process
                 node.lease.take(exclusive=False)  # a failed start has given it back
-                told(str(error))
+                tell(str(error))
 
     def _may_move(self) -> bool:
         # Others who hold the lease know the broker by its ports.

@@ -34,9 +34,9 @@ def check(response: httpx.Response, doing: str) -> None:
     status = response.status_code
     if status < HTTPStatus.BAD_REQUEST:
         return
-    told = f"{doing}: the gateway answers {status} {response.reason_phrase}"
+    complaint = f"{doing}: the gateway answers {status} {response.reason_phrase}"
     if status in BUSY or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        raise TransientError(told)
+        raise TransientError(complaint)
     if status in REFUSED:
-        raise FatalError(f"{told}; check the address, the API key and its scopes (COMBEE_GATEWAY_KEY)")
-    raise PoisonError(told)
+        raise FatalError(f"{complaint}; check the address, the API key and its scopes (COMBEE_GATEWAY_KEY)")
+    raise PoisonError(complaint)

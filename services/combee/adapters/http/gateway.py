@@ -50,7 +50,7 @@ class _Page(Value):
     playbooks: tuple[_Listed, ...]
 
 
-class _Told(Value):
+class _EventData(Value):
     """The data of any event."""
 
     name: str
@@ -146,12 +146,12 @@ class GatewayTransport:
         """Take what there is now; the stream goes on from there."""
         page = await self._get("/v1/playbooks", {"prefix": name, "limit": "1"})
         listed = _read(_Page, page.content).playbooks if page is not None else ()
-        for one in listed:
-            if one.name == name:
+        for summary in listed:
+            if summary.name == name:
                 newest = await self._fetched(name, {})
                 if newest is not None:
                     self._take(name, newest)
-                for label, version in one.labels.items():
+                for label, version in summary.labels.items():
                     self._take(label_key(name, label), Label(playbook=name, label=label, version=version))
         if self._sink is not None:
             self._sink.current(name)
@@ -170,13 +170,13 @@ class GatewayTransport:
     def _heard(self, name: str, event: Event) -> None:
         if event.id is not None:
             self._heard_last[name] = event.id
-        told = _read(_Told, event.data.encode())
+        news = _read(_EventData, event.data.encode())
         match event.kind:
-            case "version" if told.playbook is not None:
-                self._take(name, told.playbook)
+            case "version" if news.playbook is not None:
+                self._take(name, news.playbook)
             case "label":
-                message = Label(playbook=name, label=told.label, version=told.version)
-                self._take(label_key(name, told.label), message)
+                message = Label(playbook=name, label=news.label, version=news.version)
+                self._take(label_key(name, news.label), message)
             case "deleted":
                 self._take(name, None)
 
@@ -188,8 +188,8 @@ class GatewayTransport:
         return await self._fetched(name, {"version": str(version)})
 
     async def _fetched(self, name: str, query: dict[str, str]) -> Playbook | None:
-        found = await self._get(_path(name), query)
-        return None if found is None else _read(Playbook, found.content)
+        response = await self._get(_path(name), query)
+        return None if response is None else _read(Playbook, response.content)
 
     async def _get(self, path: str, query: dict[str, str]) -> httpx.Response | None:
         with translated(f"GET {path}"):

@@ -82,9 +82,9 @@ class KafkaAdmin:
         prefix = self._connection.full("")
         async with _client(self._connection.client) as client:
             with translated("describing topics"):
-                found = await client.describe_topics(wanted)
-                self._refuse("Describe", [t["topic"] for t in found if _is_denied(t["error_code"])])
-                there = [t for t in found if t["partitions"]]
+                described = await client.describe_topics(wanted)
+                self._refuse("Describe", [t["topic"] for t in described if _is_denied(t["error_code"])])
+                there = [t for t in described if t["partitions"]]
                 configs = await self._configs(client, [t["topic"] for t in there])
         return {
             t["topic"].removeprefix(prefix): TopicState(
@@ -117,8 +117,8 @@ class KafkaAdmin:
         async with asyncio.timeout(timeout_s), _client(self._connection.client) as client:
             while True:
                 with translated("waiting for topics"):
-                    found = {t["topic"]: t["partitions"] for t in await client.describe_topics()}
-                if all(self._led(found.get(self._connection.full(t)), n) for t, n in topics.items()):
+                    counts = {t["topic"]: t["partitions"] for t in await client.describe_topics()}
+                if all(self._led(counts.get(self._connection.full(t)), n) for t, n in topics.items()):
                     return
                 await asyncio.sleep(0.05)
 
@@ -131,10 +131,10 @@ class KafkaAdmin:
         prefix = f"{self._connection.prefix}."
         async with _client(self._connection.client) as client:
             with translated(f"looking up group {group}"):
-                found = await client.list_consumer_group_offsets(self._connection.full(group))
+                offsets = await client.list_consumer_group_offsets(self._connection.full(group))
         return {
             (tp.topic.removeprefix(prefix), tp.partition): meta.offset
-            for tp, meta in found.items()
+            for tp, meta in offsets.items()
             if meta.offset >= 0
         }
 
@@ -149,8 +149,8 @@ class KafkaAdmin:
         """Return the addresses of the brokers that answer."""
         async with _client(self._connection.client) as client:
             with translated("describing the cluster"):
-                found = await client.describe_cluster()
-        return ", ".join(sorted(f"{b['host']}:{b['port']}" for b in found["brokers"]))
+                cluster = await client.describe_cluster()
+        return ", ".join(sorted(f"{b['host']}:{b['port']}" for b in cluster["brokers"]))
 
 
 async def is_ready(bootstrap_servers: str, timeout_s: float = 2.0) -> bool:

@@ -120,14 +120,14 @@ class Connection:
             topic=partition.topic.removeprefix(f"{self.prefix}."), partition=partition.partition
         )
 
-    def record(self, found: Any) -> Record:
+    def record(self, fetched: Any) -> Record:
         """Return our record of aiokafka's."""
         return Record(
-            topic=found.topic.removeprefix(f"{self.prefix}."),
-            partition=found.partition,
-            offset=found.offset,
-            timestamp_ms=found.timestamp,
-            key=found.key,
-            value=found.value,
-            headers=tuple(found.headers),
+            topic=fetched.topic.removeprefix(f"{self.prefix}."),
+            partition=fetched.partition,
+            offset=fetched.offset,
+            timestamp_ms=fetched.timestamp,
+            key=fetched.key,
+            value=fetched.value,
+            headers=tuple(fetched.headers),
         )

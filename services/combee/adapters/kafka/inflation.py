@@ -83,16 +83,16 @@ class BoundedRecords:
 class BoundedBatch:
     """One of aiokafka's batches, with bounded decompression of its records."""
 
-    def __init__(self, found: Any, raw: memoryview, records: BoundedRecords) -> None:
-        self._found = found
+    def __init__(self, batch: Any, raw: memoryview, records: BoundedRecords) -> None:
+        self._batch = batch
         self._raw = raw
         self._records = records
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._found, name)
+        return getattr(self._batch, name)
 
     def __next__(self) -> Any:
-        return next(self._found)  # the marker of a control batch
+        return next(self._batch)  # the marker of a control batch
 
     def __iter__(self) -> Iterator[Any]:
         try:
@@ -104,7 +104,7 @@ class BoundedBatch:
         old = self._raw[MAGIC_AT] < 2  # noqa: PLR2004 - Kafka's number for the format since 0.11
         number = self._raw[OLD_ATTRIBUTES_AT if old else ATTRIBUTES_AT] & CODEC_BITS
         if number not in INFLATE or (number > 1 and not codec.cramjam):
-            return self._found  # aiokafka says what is missing
+            return self._batch  # aiokafka says what is missing
         if old:
             raise InflationError("compressed in a format older than Kafka 0.11")
         inflated = INFLATE[number](bytes(self._raw[HEADER_BYTES:]))
@@ -116,8 +116,8 @@ class BoundedBatch:
     def _unread(self, error: Exception) -> Unread:
         reason = f"{len(self._raw)} bytes of batch cannot be read: {type(error).__name__}: {error}"
         return Unread(
-            offset=self._found.next_offset - 1,
-            timestamp=getattr(self._found, "max_timestamp", 0),
+            offset=self._batch.next_offset - 1,
+            timestamp=getattr(self._batch, "max_timestamp", 0),
             value=bytes(self._raw),
             headers=((UNREAD_HEADER, reason.encode(errors="replace")),),
         )

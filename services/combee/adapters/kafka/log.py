@@ -196,7 +196,7 @@ class KafkaLog:
                     fetched = await reader.getmany(timeout_ms=250, max_records=MAX_POLL_RECORDS)
                     reached = {tp for tp in behind if await reader.position(tp) >= ends[tp]}
                 if fetched:
-                    yield [self._connection.record(one) for some in fetched.values() for one in some]
+                    yield [self._connection.record(record) for batch in fetched.values() for record in batch]
                 if behind and not behind - reached:
                     yield None
                 behind -= reached

@@ -26,7 +26,7 @@ async def send(producer: Any, connection: Connection, outgoing: Sequence[Outgoin
             )
             for record in outgoing
         ]
-        return [found.offset for found in await asyncio.gather(*sent)]
+        return [metadata.offset for metadata in await asyncio.gather(*sent)]
 
 
 class KafkaTransaction:

@@ -51,13 +51,13 @@ class MemoryLog:
         self, topic: str, starts: Mapping[int, int] | None = None
     ) -> AsyncGenerator[Sequence[Record] | None, None]:
         partitions = self._store.partitions(topic)
-        positions = [max(one.first, (starts or {}).get(n, 0)) for n, one in enumerate(partitions)]
+        positions = [max(partition.first, (starts or {}).get(n, 0)) for n, partition in enumerate(partitions)]
         ends = [partition.stable for partition in partitions]
         current = False
         while True:
             changed = self._store.changed
-            if found := _advance(partitions, positions):
-                yield found
+            if records := _advance(partitions, positions):
+                yield records
             if not current and all(at >= end for at, end in zip(positions, ends, strict=True)):
                 current = True
                 yield None
@@ -70,18 +70,22 @@ class MemoryLog:
         return partition_of(key, await self.partitions(topic))
 
     async def beginnings(self, topic: str) -> Mapping[int, int]:
-        return {number: one.first for number, one in enumerate(self._store.partitions(topic))}
+        return {number: partition.first for number, partition in enumerate(self._store.partitions(topic))}
 
     async def ends(self, topic: str) -> Mapping[int, int]:
-        return {number: one.stable for number, one in enumerate(self._store.partitions(topic))}
+        return {number: partition.stable for number, partition in enumerate(self._store.partitions(topic))}
 
     async def offsets_at(self, topic: str, timestamp_ms: int) -> Mapping[int, int]:
         return {
             number: next(
-                (r.offset for r in one.records(one.first, one.stable) if r.timestamp_ms >= timestamp_ms),
-                one.stable,
+                (
+                    r.offset
+                    for r in partition.records(partition.first, partition.stable)
+                    if r.timestamp_ms >= timestamp_ms
+                ),
+                partition.stable,
             )
-            for number, one in enumerate(self._store.partitions(topic))
+            for number, partition in enumerate(self._store.partitions(topic))
         }
 
     async def committed(self, group: str, topic: str) -> Mapping[int, int]:
@@ -97,8 +101,10 @@ class MemoryLog:
 
 
 def _advance(partitions: Sequence[Partition], positions: list[int]) -> list[Record]:
-    found: list[Record] = []
+    records: list[Record] = []
     for number, partition in enumerate(partitions):
-        found += partition.records(positions[number], partition.stable)
-        positions[number] = max(positions[number], partition.stable)
-    return found
+        stable = partition.stable
+        if positions[number] < stable:
+            records += partition.records(positions[number], stable)
+            positions[number] = stable
+    return records

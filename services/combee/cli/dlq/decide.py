@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
-from combee.cli.console import REJECTED, clean, output, print_json, reading
 from combee.cli.dlq.view import decision, place_text
-from combee.cli.log import open_log
-from combee.cli.options import AsJson, Servers
+from combee.cli.shared.console import REJECTED, clean, output, print_json, reading
+from combee.cli.shared.log import open_log
+from combee.cli.shared.options import AsJson, Servers
 from combee.clock import SystemClock
 from combee.commands import dead_letters
 from combee.commands.dead_letters import Decided, Filters
@@ -27,10 +27,10 @@ Reason = Annotated[str | None, typer.Option(help="only those whose reason contai
 
 def checked_id(text: str) -> LetterId:
     """Return a dead letter's id, or refuse it as wrong usage."""
-    found = letter_id(text)
-    if found is None:
+    identity = letter_id(text)
+    if identity is None:
         raise typer.BadParameter(f"{text!r} is no dead letter's id; 'combee dlq list' shows them")
-    return found
+    return identity
 
 
 def register(dlq: typer.Typer) -> None:

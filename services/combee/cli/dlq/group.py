@@ -8,12 +8,12 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from combee.cli.console import clean, output, print_json, reading
 from combee.cli.dlq import decide
 from combee.cli.dlq.decide import Reason, Service, checked_id
 from combee.cli.dlq.view import in_full, place_text, summary
-from combee.cli.log import open_log
-from combee.cli.options import AsJson, Servers
+from combee.cli.shared.console import clean, output, print_json, reading
+from combee.cli.shared.log import open_log
+from combee.cli.shared.options import AsJson, Servers
 from combee.clock import moment
 from combee.commands.dead_letters import Filters
 from combee.inspection import dead_letters
@@ -107,7 +107,7 @@ def show(
 
 async def _show(settings: Settings, wanted: LetterId) -> dict[str, Any]:
     async with open_log(settings) as (log, _):
-        found = (await dead_letters.letters_at(log, [wanted])).get(wanted)
-        if found is None:
+        stored = (await dead_letters.letters_at(log, [wanted])).get(wanted)
+        if stored is None:
             raise FatalError(f"there is no dead letter {wanted}; 'combee dlq list --all' shows what there is")
-        return in_full(found, (await dead_letters.resolutions(log)).get(wanted))
+        return in_full(stored, (await dead_letters.resolutions(log)).get(wanted))

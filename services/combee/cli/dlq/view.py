@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from combee.core.redact import redacted, redacted_deep
-from combee.inspection.dead_letters import Found
+from combee.inspection.dead_letters import StoredLetter
 from combee_schemas import topics
 from combee_schemas.codec import CodecError, decode
 from combee_schemas.dead_letter import DeadLetter, Resolution
@@ -12,11 +12,11 @@ from combee_schemas.dead_letter import DeadLetter, Resolution
 HEAD_BYTES = 256
 
 
-def summary(found: Found, resolution: Resolution | None) -> dict[str, Any]:
+def summary(stored: StoredLetter, resolution: Resolution | None) -> dict[str, Any]:
     """Return a dead letter without its value."""
-    letter = found.letter or _unreadable(found)
+    letter = stored.letter or _unreadable(stored)
     return {
-        "id": str(found.id),
+        "id": str(stored.id),
         "state": resolution.decision if resolution else "open",
         "origin": {
             "topic": letter.origin_topic,
@@ -58,8 +58,8 @@ def place_text(place: Mapping[str, Any]) -> str:
     return f"{place['topic']}[{place['partition']}]@{place['offset']}"
 
 
-def _unreadable(found: Found) -> DeadLetter:
-    record = found.record
+def _unreadable(stored: StoredLetter) -> DeadLetter:
+    record = stored.record
     return DeadLetter(
         origin_topic=record.topic,
         origin_partition=record.partition,
@@ -72,12 +72,12 @@ def _unreadable(found: Found) -> DeadLetter:
     )
 
 
-def in_full(found: Found, resolution: Resolution | None) -> dict[str, Any]:
+def in_full(stored: StoredLetter, resolution: Resolution | None) -> dict[str, Any]:
     """Return a dead letter with its body decoded, or the head of its bytes."""
-    shown = summary(found, resolution)
-    letter = found.letter
+    shown = summary(stored, resolution)
+    letter = stored.letter
     if letter is None:
-        return {**shown, "key": None, "body": None, "head_hex": _head(found.record.value)}
+        return {**shown, "key": None, "body": None, "head_hex": _head(stored.record.value)}
     body = _body(letter)
     return {
         **shown,

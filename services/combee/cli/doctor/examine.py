@@ -14,7 +14,7 @@ from combee import backends
 from combee.adapters.kafka import KafkaLog
 from combee.adapters.kafka.connection import Connection
 from combee.cli.doctor import probes
-from combee.cli.log import open_broker
+from combee.cli.shared.log import open_broker
 from combee.core.diagnosis import Check, failed, skipped
 from combee.core.diagnosis.cluster import NONE_YET
 from combee.core.diagnosis.surroundings import judge_disk, judge_settings, judge_workers, strangers
@@ -117,14 +117,15 @@ def settings_checks() -> list[Check]:
 def disk_check(settings: Settings) -> Check:
     """Look at the disk of the embedded broker."""
     folder = data_dir(settings).absolute()
-    there = next(one for one in (folder, *folder.parents) if one.is_dir())
+    there = next(parent for parent in (folder, *folder.parents) if parent.is_dir())
     usage = shutil.disk_usage(there)
     return judge_disk(free_bytes=usage.free, total_bytes=usage.total)
 
 
 async def worker_checks(workers: Mapping[str, str]) -> list[Check]:
     """Ask every worker whether it is ready."""
-    told = await complaints(workers)
+    workers_health = await complaints(workers)
     return judge_workers(
-        {name: one.red for name, one in told.items()}, {name: one.waits for name, one in told.items()}
+        {name: health.red for name, health in workers_health.items()},
+        {name: health.waits for name, health in workers_health.items()},
     )

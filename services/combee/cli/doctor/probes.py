@@ -67,49 +67,53 @@ async def within(timeout_s: float, name: str, probe: Probe, *, remedy: str = AGA
 
 async def broker(connected: Connection) -> list[Check]:
     """Look who answers."""
-    found = await abilities(connected)
-    return [cluster.judge_broker(cluster.BrokerFound(addresses=found.addresses, requests=found.requests))]
+    broker_abilities = await abilities(connected)
+    return [
+        cluster.judge_broker(
+            cluster.BrokerState(addresses=broker_abilities.addresses, requests=broker_abilities.requests)
+        )
+    ]
 
 
 async def layout(settings: Settings, connected: Connection) -> list[Check]:
     """Compare the topics with what they should be."""
     problems = await backends.topic_problems(settings, connected)
-    found = {
-        name: cluster.TopicFound(
-            replication_factor=one.replication_factor,
-            leaderless=one.leaderless,
-            under_replicated=one.under_replicated,
+    states = {
+        name: cluster.TopicReplicas(
+            replication_factor=state.replication_factor,
+            leaderless=state.leaderless,
+            under_replicated=state.under_replicated,
         )
-        for name, one in (await replicas(connected)).items()
+        for name, state in (await replicas(connected)).items()
         if name in OURS
     }
     brokers = len((await abilities(connected)).addresses)
     embedded = settings.kafka.bootstrap_servers is None
-    return cluster.judge_topics(problems, found, brokers=brokers, embedded=embedded)
+    return cluster.judge_topics(problems, states, brokers=brokers, embedded=embedded)
 
 
 async def clock(connected: Connection) -> list[Check]:
     """Compare the clocks; a cluster that lets nobody try is no failure."""
     try:
-        found = await skew(connected)
+        measured = await skew(connected)
     except CombeeError as error:
         remedy = "compare the clocks by hand, or let this user create a topic named doctor-…"
         return [Check(name="clock", verdict="warn", says=f"not comparable: {error}", remedy=remedy)]
-    return [cluster.judge_clock(found.ahead_ms, found.within_ms)]
+    return [cluster.judge_clock(measured.ahead_ms, measured.within_ms)]
 
 
 async def lag(log: Log, connected: Connection, group: str) -> list[Check]:
     """Look what waits for a service, and who works on it."""
     lags = (await Lags(log, group).look()).values()
-    times = [one.oldest_ms for one in lags if one.oldest_ms is not None]
+    times = [partition_lag.oldest_ms for partition_lag in lags if partition_lag.oldest_ms is not None]
     now_ms = SystemClock().now_ms()
-    found = flow.GroupFound(
+    observed = flow.GroupLag(
         group=group,
-        records=sum(one.records for one in lags),
+        records=sum(partition_lag.records for partition_lag in lags),
         oldest_s=max(0, now_ms - min(times)) / 1000 if times else None,
         members=await KafkaAdmin(connected).members(group),
     )
-    return [flow.judge_lag(found)]
+    return [flow.judge_lag(observed)]
 
 
 async def dead_letters(log: Log) -> list[Check]:
@@ -123,9 +127,12 @@ async def dead_letters(log: Log) -> list[Check]:
 
 async def batches(log: Log, settings: Settings) -> list[Check]:
     """Look for manifests without a version."""
-    published = {name: one.batch_sequence for name, one in (await newest_playbooks(log)).items()}
+    published = {
+        name: playbook_version.batch_sequence
+        for name, playbook_version in (await newest_playbooks(log)).items()
+    }
     now_ms = SystemClock().now_ms()
-    found = [
+    delays = [
         flow.Unpublished(
             playbook=batch.plan.playbook,
             sequence=batch.plan.sequence,
@@ -134,25 +141,25 @@ async def batches(log: Log, settings: Settings) -> list[Check]:
         for batch in await unpublished(log, published)
     ]
     limits = settings.batch
-    return [flow.judge_batches(found, timeout_s=limits.batch_timeout_s, retries=limits.batch_retries)]
+    return [flow.judge_batches(delays, timeout_s=limits.batch_timeout_s, retries=limits.batch_retries)]
 
 
 async def retention(log: Log) -> list[Check]:
     """Look how much of their last batches the playbooks lost."""
     playbooks = await newest_playbooks(log)
-    return [flow.judge_retention({name: one.lost_recent for name, one in playbooks.items()})]
+    return [flow.judge_retention({name: recent.lost_recent for name, recent in playbooks.items()})]
 
 
 async def flows(log: KafkaLog, settings: Settings, connected: Connection, timeout_s: float) -> list[Check]:
     """Look at everything that topics in order are needed for."""
     probes: list[tuple[str, Probe]] = [
-        *((f"lag of {one}", lambda one=one: lag(log, connected, one)) for one in INPUTS),
+        *((f"lag of {group}", lambda group=group: lag(log, connected, group)) for group in INPUTS),
         ("dead letters", lambda: dead_letters(log)),
         ("batches", lambda: batches(log, settings)),
         ("retention", lambda: retention(log)),
     ]
-    found = await asyncio.gather(*(within(timeout_s, name, probe) for name, probe in probes))
-    return [check for checks in found for check in checks]
+    results = await asyncio.gather(*(within(timeout_s, name, probe) for name, probe in probes))
+    return [check for checks in results for check in checks]
 
 
 async def model(chosen: ModelSettings, timeout_s: float) -> list[Check]:
@@ -166,12 +173,12 @@ async def model(chosen: ModelSettings, timeout_s: float) -> list[Check]:
         api_key=chosen.api_key.get_secret_value() if chosen.api_key else None,
         timeout_s=min(SOONER * timeout_s, chosen.model_timeout_s),
     )
-    answered = [one for one in tried.values() if one.outcome != "failed"]
-    trouble = next((one.trouble for one in tried.values() if one.outcome == "failed"), None)
-    found = around.ModelFound(
+    answered = [trial for trial in tried.values() if trial.outcome != "failed"]
+    trouble = next((trial.trouble for trial in tried.values() if trial.outcome == "failed"), None)
+    observed = around.ModelTrial(
         model=chosen.model,
-        works=frozenset(NAMES[form] for form, one in tried.items() if one.outcome == "works"),
-        seconds=max((one.seconds for one in tried.values()), default=0.0),
+        works=frozenset(NAMES[form] for form, trial in tried.items() if trial.outcome == "works"),
+        seconds=max((trial.seconds for trial in tried.values()), default=0.0),
         trouble=None if answered else trouble,
     )
-    return [around.judge_model(found)]
+    return [around.judge_model(observed)]

@@ -9,8 +9,8 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from combee.cli.console import FAILED, clean, output, print_json
-from combee.cli.options import AsJson, Servers
+from combee.cli.shared.console import FAILED, clean, output, print_json
+from combee.cli.shared.options import AsJson, BaseUrl, Model, Servers
 from combee.core.diagnosis import Check, failed
 from combee.core.redact import HIDDEN, redacted
 from combee.local.deployment import beside, deployment
@@ -31,8 +31,8 @@ def register(app: typer.Typer) -> None:
 def doctor(
     *,
     timeout: Annotated[float, typer.Option(min=0.1, help="seconds that each check may take")] = 10.0,
-    model: Annotated[str | None, typer.Option(help="such as openai/gpt-4.1-mini or ollama/llama3")] = None,
-    base_url: Annotated[str | None, typer.Option(help="any OpenAI-compatible server")] = None,
+    model: Model = None,
+    base_url: BaseUrl = None,
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
@@ -50,8 +50,8 @@ def doctor(
 
         up = deployment(settings)
         settings = beside(up, settings, model=model, base_url=base_url)
-        found = asyncio.run(examine(settings, up, timeout))
-        checks = [_without_secrets(check, _secrets(settings)) for check in found]
+        results = asyncio.run(examine(settings, up, timeout))
+        checks = [_without_secrets(check, _secrets(settings)) for check in results]
     if as_json:
         print_json({"healthy": not failed(checks), "checks": [asdict(check) for check in checks]})
     else:
@@ -62,7 +62,7 @@ def doctor(
 
 def _secrets(settings: Settings) -> list[str]:
     given = (settings.model.api_key, settings.kafka.sasl_password)
-    values = [one.get_secret_value() for one in given if one is not None]
+    values = [secret.get_secret_value() for secret in given if secret is not None]
     # The stand-in's key is its name: a placeholder, and no secret.
     return [value for value in values if len(value) >= SHORTEST_SECRET and value != settings.model.model]
 

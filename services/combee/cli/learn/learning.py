@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
-from combee.cli.sending import commands_on
+from combee.cli.shared.sending import commands_on
 from combee.core.formats.intake import Item, Sample, verdict
 from combee.core.formats.items import earlier_ids, learned_id, outgoing, own_id
 from combee.core.methods import ace
@@ -74,7 +74,10 @@ class Learning:
         async with tracker.running():
             new = new_items(items, tracker)
             base, since = tracker.newest or empty(playbook), await ends_before(self._log)
-            await self._publish([new[one] for one in new if not tracker.is_reflected(one)], tracker)
+            await self._publish(
+                [new[reflection_id] for reflection_id in new if not tracker.is_reflected(reflection_id)],
+                tracker,
+            )
             await self.settle(tracker, new, stall_s=stall_s, on_progress=on_progress)
             report = self.report(tracker, new)
             report.audit, report.left_nothing = await fates(self._log, base, since, new)
@@ -112,7 +115,9 @@ class Learning:
             on_progress(progress_of(tracker, new))
 
         await tracker.wait(lambda: all_reflected(tracker, new), stall_s=stall_s, on_change=show)
-        unbatched = [one for one in tracker.unsettled(new) if one not in tracker.batch_of]
+        unbatched = [
+            reflection_id for reflection_id in tracker.unsettled(new) if reflection_id not in tracker.batch_of
+        ]
         if unbatched:
             await self._flush(tracker.name, max(offset for offset, _ in tracker.reflections.values()))
         await tracker.wait(
@@ -146,7 +151,7 @@ class Learning:
             trajectory=str(reply.body.get("reasoning", "")),
             answer=answer,
             target=sample.target,
-            feedback=verdict(answer, sample.target),
+            feedback=verdict(answer, sample.target, sample.kind),
             shown=Shown(version=playbook.version, entry_ids=tuple(entry.id for entry in playbook.entries)),
             created_at_ms=self._clock.now_ms(),
         )
@@ -160,10 +165,16 @@ class Learning:
 
     def report(self, tracker: Tracker, new: Mapping[str, Item]) -> Report:
         """Return what became of ``new``, once it is settled."""
-        dead = [one for one in new if one in tracker.dead]
-        derived = [one for one in new if not isinstance(new[one], Reflection)]
-        sequences = {tracker.batch_of[one] for one in new if one in tracker.batch_of}
-        reflecting = [tracker.reflections[one][1].usage for one in derived if one in tracker.reflections]
+        dead = [reflection_id for reflection_id in new if reflection_id in tracker.dead]
+        derived = [reflection_id for reflection_id in new if not isinstance(new[reflection_id], Reflection)]
+        sequences = {
+            tracker.batch_of[reflection_id] for reflection_id in new if reflection_id in tracker.batch_of
+        }
+        reflecting = [
+            tracker.reflections[reflection_id][1].usage
+            for reflection_id in derived
+            if reflection_id in tracker.reflections
+        ]
         scanning = [tracker.versions[sequence].usage for sequence in sequences]
         return Report(
             playbook=tracker.newest or empty(tracker.name),

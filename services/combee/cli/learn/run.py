@@ -14,9 +14,9 @@ from rich.progress import Progress as ProgressBars
 
 from combee.adapters.kafka import KafkaAdmin
 from combee.backends import connection, language_model
-from combee.cli.console import remark
 from combee.cli.learn.learning import Learning
-from combee.cli.log import open_log
+from combee.cli.shared.console import remark
+from combee.cli.shared.log import open_log
 from combee.clock import SystemClock
 from combee.core.diagnosis import flow
 from combee.core.formats.intake import Item, Sample
@@ -96,7 +96,7 @@ async def learn_items(
                         return f"waiting for answers to the samples: {model.trouble or chosen_model.model}"
                     return await _waited_for(admin, whom, bars.moved, workers)
 
-                watching = asyncio.create_task(_tell_waits(bars, look))
+                watching = asyncio.create_task(_show_waits(bars, look))
                 try:
                     report = await learning.run(
                         items, playbook, stall_s=options.stall_s, on_progress=bars.show
@@ -177,7 +177,7 @@ class _Bars:
             self._progress.update(bar, total=moved.total, completed=getattr(moved, stage))
 
 
-async def _tell_waits(bars: "_Bars", look: Callable[[], Awaitable[str]]) -> None:
+async def _show_waits(bars: "_Bars", look: Callable[[], Awaitable[str]]) -> None:
     """Say what the run waits for, whenever nothing has moved for a while; the same only once."""
     said = ""
     while True:
@@ -203,5 +203,5 @@ async def _waited_for(
         return "waiting for the broker, which does not answer"
     except CombeeError as error:
         return f"waiting, and who works cannot be looked up: {error}"
-    said = {name: (*one.red, *one.waits) for name, one in (await asked).items()}
+    said = {name: (*health.red, *health.waits) for name, health in (await asked).items()}
     return flow.waited_for(moved.left, members, said, model)

@@ -9,10 +9,10 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from combee.cli.console import REJECTED, USAGE, clean, failure, remark
 from combee.cli.learn.run import LearnOptions, learn_items
-from combee.cli.options import as_format, checked_form, checked_name
-from combee.cli.playbook.files import read_text, save, written
+from combee.cli.playbook.files import playbook_text, read_text, save
+from combee.cli.shared.console import REJECTED, USAGE, clean, failure, remark
+from combee.cli.shared.options import BaseUrl, Model, Simulated, as_format, checked_form, checked_name
 from combee.core.formats.files import Format, natural_form
 from combee.core.formats.intake import Unknown, ignored_text
 from combee.core.formats.items import read_items
@@ -39,11 +39,9 @@ def learn(
     ],
     *,
     playbook: Annotated[str, typer.Option(help="name of the playbook", callback=checked_name)] = "default",
-    model: Annotated[str | None, typer.Option(help="such as openai/gpt-4.1-mini or ollama/llama3")] = None,
-    base_url: Annotated[str | None, typer.Option(help="any OpenAI-compatible server")] = None,
-    simulated: Annotated[
-        bool, typer.Option("--simulated", help="use the stand-in model (a simulation)")
-    ] = False,
+    model: Model = None,
+    base_url: BaseUrl = None,
+    simulated: Simulated = False,
     batch_size: Annotated[int | None, typer.Option(help="original reflections per batch")] = None,
     copies: Annotated[int | None, typer.Option(help="copies of each reflection (p)")] = None,
     method: Annotated[str | None, typer.Option(help="how to learn: ace, gepa or one installed")] = None,
@@ -68,24 +66,16 @@ def learn(
 ) -> None:
     """Learn from a file: publish what is new, wait until all of it is applied, print the playbook."""
     flag = model_flag(simulated=simulated, model=model, base_url=base_url)
-    settings = load_settings(
-        model=flag,
-        base_url=base_url,
-        batch_size=batch_size,
-        copies=copies,
-        method=method,
-        bootstrap_servers=bootstrap_servers,
-    )
+    chosen: dict[str, Any] = {
+        "model": flag,
+        "base_url": base_url,
+        "batch_size": batch_size,
+        "copies": copies,
+        "method": method,
+    }
+    settings = load_settings(**chosen, bootstrap_servers=bootstrap_servers)
     running = deployment(settings)
-    settings = beside(
-        running,
-        settings,
-        model=flag,
-        base_url=base_url,
-        batch_size=batch_size,
-        copies=copies,
-        method=method,
-    )
+    settings = beside(running, settings, **chosen)
     ours = start_workers or (running is None and settings.kafka.bootstrap_servers is None)
     theirs = {"--simulated": simulated, "--batch-size": batch_size, "--copies": copies}
     if running is None and not ours and any(theirs.values()):
@@ -99,7 +89,7 @@ def learn(
     options = LearnOptions(
         settings=settings,
         simulated=ours and running is None and stands_in(settings.model, simulated=simulated),
-        sim_arguments=tuple(f"--{one}" for one in sim_option or ()),
+        sim_arguments=tuple(f"--{option}" for option in sim_option or ()),
         ours=ours,
         workers=running.workers if running else {},
         stall_s=stall_timeout,
@@ -125,10 +115,10 @@ def learn(
         as_json=as_json,
     )
     conflicts = report["conflicts"]
-    for one in conflicts if isinstance(conflicts, list) else ():
+    for conflict in conflicts if isinstance(conflicts, list) else ():
         err.print(
-            f"conflict: {playbook} has other content under the id {clean(one)}; nothing was learned from this one:"
-            " send it under an id of its own",
+            f"conflict: {playbook} has other content under the id {clean(conflict)};"
+            " nothing was learned from this one: send it under an id of its own",
             markup=False,
             soft_wrap=True,
         )
@@ -149,7 +139,7 @@ def _counts(report: dict[str, object]) -> dict[str, int]:
 def _print(
     report: dict[str, object], playbook: Playbook, form: Format, out: Path | None, *, as_json: bool
 ) -> None:
-    text = written(playbook, form)
+    text = playbook_text(playbook, form)
     if out is not None:
         save(out, text)
     if as_json:
@@ -168,9 +158,9 @@ def _print(
         console.print(f"warning: {warning}", style="yellow", soft_wrap=True)
 
 
-def _left_nothing(found: Any) -> Iterator[str]:
+def _left_nothing(reasons: Any) -> Iterator[str]:
     """Yield which reflections left nothing in the playbook, a line per reason."""
-    for why, ids in found.items():
+    for why, ids in reasons.items():
         more = f" and {len(ids) - NAMED} more" if len(ids) > NAMED else ""
         yield f"{len(ids)} left nothing in the playbook: {why} ({', '.join(ids[:NAMED])}{more})"
 

@@ -8,10 +8,10 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from combee.cli.console import clean, output, print_json
-from combee.cli.log import open_log
-from combee.cli.options import AsJson, Name, Servers, refs
-from combee.cli.playbook.lookup import resolved, wanted
+from combee.cli.playbook.lookup import find_version, resolve_version
+from combee.cli.shared.console import clean, output, print_json
+from combee.cli.shared.log import open_log
+from combee.cli.shared.options import AsJson, Name, Servers, refs
 from combee.core.formats.text import split_lines
 from combee.core.playbook.comparison import Comparison, Counted, Reworded, compare
 from combee.core.playbook.versions import empty
@@ -41,18 +41,18 @@ def diff(
 ) -> None:
     """Compare two versions: by default the newest with the one before, with one given that one with the newest."""
     settings = load_settings(bootstrap_servers=bootstrap_servers)
-    found = asyncio.run(_diff(settings, name, before, after))
+    comparison = asyncio.run(_diff(settings, name, before, after))
     if as_json:
-        print_json(as_document(found))
+        print_json(as_document(comparison))
         return
-    for line in lines(found):
+    for line in lines(comparison):
         output().print(line, soft_wrap=True)
 
 
 async def _diff(settings: Settings, name: str, before: str | None, after: str | None) -> Comparison:
     async with open_log(settings) as (log, _):
-        newer = await resolved(log, name, after) if after else await wanted(log, name)
-        older = await resolved(log, name, before) if before else await _before(log, newer)
+        newer = await resolve_version(log, name, after) if after else await find_version(log, name)
+        older = await resolve_version(log, name, before) if before else await _before(log, newer)
         return await compared(log, older, newer)
 
 
@@ -63,41 +63,42 @@ async def compared(log: Log, older: Playbook, newer: Playbook) -> Comparison:
 
 
 async def _before(log: Log, newer: Playbook) -> Playbook:
-    return await wanted(log, newer.name, newer.version - 1) if newer.version > 1 else empty(newer.name)
+    return await find_version(log, newer.name, newer.version - 1) if newer.version > 1 else empty(newer.name)
 
 
-def as_document(found: Comparison) -> dict[str, Any]:
+def as_document(comparison: Comparison) -> dict[str, Any]:
     """Return the stable shape of ``diff --json``."""
-    parts = found.model_dump(mode="json", exclude={"before", "after", "sections"}, exclude_none=True)
-    return {"name": parts.pop("name"), "from": found.before, "to": found.after, **parts}
+    parts = comparison.model_dump(mode="json", exclude={"before", "after", "sections"}, exclude_none=True)
+    return {"name": parts.pop("name"), "from": comparison.before, "to": comparison.after, **parts}
 
 
-def lines(found: Comparison) -> Iterator[Text]:
+def lines(comparison: Comparison) -> Iterator[Text]:
     """Yield the comparison for people: a title, then sections with what left, came or reads otherwise."""
-    counts = ", ".join(f"{count} {told}" for told, count in found.counts().items()) or "nothing differs"
-    title = f"{found.name} version {found.before} → {found.after}: {counts}, {found.unchanged} unchanged"
+    counts = ", ".join(f"{count} {what}" for what, count in comparison.counts().items()) or "nothing differs"
+    numbers = f"version {comparison.before} → {comparison.after}"
+    title = f"{comparison.name} {numbers}: {counts}, {comparison.unchanged} unchanged"
     yield Text(clean(title), style="bold")
-    for section in found.sections:
-        inside = list(_section(found, section))
+    for section in comparison.sections:
+        inside = list(_section(comparison, section))
         if inside:
             yield Text(f"@@ {clean(section)} @@", style="cyan")
             yield from inside
-    if found.counted:
+    if comparison.counted:
         yield Text("@@ counts @@", style="cyan")
-        yield from map(_counts, found.counted)
+        yield from map(_counts, comparison.counted)
 
 
 def _section(comparison: Comparison, section: str) -> Iterator[Text]:
-    for gone in comparison.removed:
-        if gone.section == section:
-            remark = "" if gone.word == "removed" else f" ({gone.word})"
-            yield from _whole("-", gone.id, gone.content, remark)
+    for removed in comparison.removed:
+        if removed.section == section:
+            remark = "" if removed.word == "removed" else f" ({removed.word})"
+            yield from _whole("-", removed.id, removed.content, remark)
     for change in comparison.changed:
         if change.section == section:
             yield from _change(change)
-    for one in comparison.added:
-        if one.section == section:
-            yield from _whole("+", one.id, one.content)
+    for added in comparison.added:
+        if added.section == section:
+            yield from _whole("+", added.id, added.content)
 
 
 def _whole(sign: str, entry_id: str, content: str, remark: str = "") -> Iterator[Text]:

@@ -9,12 +9,12 @@ from typing import Annotated
 
 import typer
 
-from combee.cli.console import output, print_json
-from combee.cli.options import AsJson, CommandId, Name, Patience, Servers
 from combee.cli.playbook.files import STDIN, read_text
-from combee.cli.playbook.lookup import wanted
-from combee.cli.playbook.view import diff_lines, tell_version
-from combee.cli.sending import carried_out
+from combee.cli.playbook.lookup import find_version
+from combee.cli.playbook.view import diff_lines, print_version
+from combee.cli.shared.console import output, print_json
+from combee.cli.shared.options import AsJson, CommandId, Name, Patience, Servers
+from combee.cli.shared.sending import carry_out
 from combee.commands.playbook import Commands, Decision
 from combee.core.formats.editing import editable, edited_version
 from combee.ports import FatalError, Log
@@ -42,13 +42,13 @@ def consolidate(
     async def decide(_log: Log, commands: Commands) -> Decision:
         return await commands.consolidate(name, command_id=command_id)
 
-    change = asyncio.run(carried_out(name, decide, timeout_s=timeout, servers=bootstrap_servers))
+    change = asyncio.run(carry_out(name, decide, timeout_s=timeout, servers=bootstrap_servers))
     made, before = change.playbook, change.decision.current
     if as_json:
         counts = {"before": len(before.entries), "entries": len(made.entries)}
         print_json({"name": name, "version": made.version, **counts, "changed": change.changed})
         return
-    tell_version(made, changed=change.changed)
+    print_version(made, changed=change.changed)
     if change.changed:
         for text in diff_lines(made):
             output().print(text, markup=False, soft_wrap=True)
@@ -70,15 +70,15 @@ def edit(
 
     async def decide(log: Log, commands: Commands) -> Decision:
         nonlocal written
-        current = await wanted(log, name)
+        current = await find_version(log, name)
         if command_id in current.commands:
             return await commands.edit(name, "", command_id=command_id)
-        written = read_text(file) if file else await asyncio.to_thread(edited, editable(current))
+        written = read_text(file) if file else await asyncio.to_thread(open_editor, editable(current))
         version = edited_version(written) or current.version
         return await commands.edit(name, written, version, command_id=command_id)
 
     try:
-        change = asyncio.run(carried_out(name, decide, timeout_s=timeout, servers=bootstrap_servers))
+        change = asyncio.run(carry_out(name, decide, timeout_s=timeout, servers=bootstrap_servers))
     except FatalError as error:
         if not written or file not in {None, STDIN}:
             raise
@@ -89,12 +89,12 @@ def edit(
         changes = [each.model_dump(mode="json") for each in made.changes] if change.changed else []
         print_json({"name": name, **counts, "diff": changes})
         return
-    tell_version(made, changed=change.changed)
+    print_version(made, changed=change.changed)
     for line in diff_lines(made) if change.changed else ():
         output().print(line, markup=False, soft_wrap=True)
 
 
-def edited(text: str) -> str:
+def open_editor(text: str) -> str:
     """Return what a person makes of a text in their editor.
 
     Raises

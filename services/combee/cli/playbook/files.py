@@ -5,7 +5,7 @@ from pathlib import Path
 
 import typer
 
-from combee.cli.console import print_json, remark
+from combee.cli.shared.console import print_json, remark
 from combee.core.formats.files import Format, detect, ignored_in, read_playbook, write_playbook
 from combee.core.formats.intake import ignored_text
 from combee.ports import FatalError
@@ -25,14 +25,14 @@ def load(file: str, form: Format | None, *, name: str) -> tuple[Playbook, Format
         If it cannot be read; the message names the file and the line.
     """
     text = read_text(file)
-    found = form or detect(text, "" if file == STDIN else Path(file).suffix)
+    chosen = form or detect(text, "" if file == STDIN else Path(file).suffix)
     try:
-        playbook, ignored = read_playbook(text, found, name=name), ignored_in(text, found)
+        playbook, ignored = read_playbook(text, chosen, name=name), ignored_in(text, chosen)
     except ValueError as error:
-        raise FatalError(f"{_told(file)}: {error} (read as {found})") from error
+        raise FatalError(f"{_file_name(file)}: {error} (read as {chosen})") from error
     if ignored:
-        remark(f"{_told(file)}: {ignored_text(ignored)}")
-    return playbook, found
+        remark(f"{_file_name(file)}: {ignored_text(ignored)}")
+    return playbook, chosen
 
 
 def read_text(file: str) -> str:
@@ -47,13 +47,13 @@ def read_text(file: str) -> str:
         raw = sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
         return raw.decode()
     except OSError as error:
-        raise FatalError(f"cannot read {_told(file)}: {error.strerror or error}") from error
+        raise FatalError(f"cannot read {_file_name(file)}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
-        raise FatalError(f"{_told(file)}: line {line}: not UTF-8; save the file as UTF-8") from error
+        raise FatalError(f"{_file_name(file)}: line {line}: not UTF-8; save the file as UTF-8") from error
 
 
-def _told(file: str) -> str:
+def _file_name(file: str) -> str:
     return "standard input" if file == STDIN else file
 
 
@@ -69,7 +69,7 @@ def stem(file: str) -> str:
 
 def deliver(playbook: Playbook, form: Format, out: Path | None, *, as_json: bool) -> None:
     """Write a playbook to ``out`` or standard output; as JSON, say what was written (or the text itself)."""
-    text = written(playbook, form)
+    text = playbook_text(playbook, form)
     if out is not None:
         save(out, text)
     if as_json:
@@ -81,7 +81,7 @@ def deliver(playbook: Playbook, form: Format, out: Path | None, *, as_json: bool
         typer.echo(text, nl=False)
 
 
-def written(playbook: Playbook, form: Format) -> str:
+def playbook_text(playbook: Playbook, form: Format) -> str:
     """Return a playbook as text.
 
     Raises

@@ -5,14 +5,14 @@ from typing import Annotated, Any
 
 import typer
 
-from combee.cli.console import output, print_json
-from combee.cli.log import open_log
-from combee.cli.options import AsJson, FormOrNone, Label, Name, Servers, Version, as_format
 from combee.cli.playbook import diff, edit, import_export, undo, watch
 from combee.cli.playbook import labels as label_verbs
-from combee.cli.playbook.files import written
-from combee.cli.playbook.lookup import chosen, labels, wanted
+from combee.cli.playbook.files import playbook_text
+from combee.cli.playbook.lookup import find_version, labels, version_of_options
 from combee.cli.playbook.view import full_view, history_table, list_row, list_table, version_row
+from combee.cli.shared.console import output, print_json
+from combee.cli.shared.log import open_log
+from combee.cli.shared.options import AsJson, FormOrNone, Label, Name, Servers, Version, as_format
 from combee.core.playbook.retention import is_losing
 from combee.history import History, newest_playbooks
 from combee.settings.loading import Settings, load_settings
@@ -45,8 +45,8 @@ def list_(*, bootstrap_servers: Servers = None, as_json: AsJson = False) -> None
 async def _list(settings: Settings) -> list[dict[str, Any]]:
     async with open_log(settings) as (log, _):
         pointing = await labels(log)
-        found = await newest_playbooks(log)
-    return [list_row(one, pointing.get(name, {})) for name, one in found.items()]
+        newest = await newest_playbooks(log)
+    return [list_row(current, pointing.get(name, {})) for name, current in newest.items()]
 
 
 @playbook.command(epilog="Example: combee playbook show support/refunds --version 3 --format ace")
@@ -61,7 +61,7 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show one version, the newest by default, or the list of versions."""
-    if history and any(one is not None for one in (version, label, form)):
+    if history and any(option is not None for option in (version, label, form)):
         raise typer.BadParameter("--history lists all versions: it takes no --version, --label or --format")
     settings = load_settings(bootstrap_servers=bootstrap_servers)
     if history:
@@ -71,20 +71,20 @@ def show(
         else:
             output().print(history_table(rows))
         return
-    found = asyncio.run(chosen(settings, name, version, label))
+    shown = asyncio.run(version_of_options(settings, name, version, label))
     if as_json:
-        print_json({**found.model_dump(mode="json"), "losing": is_losing(found.lost_recent)})
+        print_json({**shown.model_dump(mode="json"), "losing": is_losing(shown.lost_recent)})
     elif form is not None:
-        typer.echo(written(found, as_format(form)), nl=False)
+        typer.echo(playbook_text(shown, as_format(form)), nl=False)
     else:
-        output().print(full_view(found))
+        output().print(full_view(shown))
 
 
 async def _history(settings: Settings, name: str) -> list[dict[str, Any]]:
     async with open_log(settings) as (log, _):
         rows = [version_row(version) async for version in History(log).between(name, 0)]
         if not rows:
-            await wanted(log, name)
+            await find_version(log, name)
         return rows
 
 

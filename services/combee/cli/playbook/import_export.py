@@ -6,8 +6,11 @@ from typing import Annotated
 
 import typer
 
-from combee.cli.console import print_json
-from combee.cli.options import (
+from combee.cli.playbook.files import deliver, load, stem
+from combee.cli.playbook.lookup import version_of_options
+from combee.cli.playbook.view import print_version
+from combee.cli.shared.console import print_json
+from combee.cli.shared.options import (
     AsJson,
     CommandId,
     FormOrNone,
@@ -20,10 +23,7 @@ from combee.cli.options import (
     checked_form,
     checked_name,
 )
-from combee.cli.playbook.files import deliver, load, stem
-from combee.cli.playbook.lookup import chosen
-from combee.cli.playbook.view import tell_version
-from combee.cli.sending import carried_out
+from combee.cli.shared.sending import carry_out
 from combee.commands.playbook import Commands, Decision
 from combee.core.formats.files import natural_form
 from combee.ports import Log
@@ -49,8 +49,8 @@ def export(
 ) -> None:
     """Write one version, the newest by default, in one of the formats that others read."""
     settings = load_settings(bootstrap_servers=bootstrap_servers)
-    found = asyncio.run(chosen(settings, name, version, label))
-    deliver(found, as_format(form) if form else natural_form(found), out, as_json=as_json)
+    playbook = asyncio.run(version_of_options(settings, name, version, label))
+    deliver(playbook, as_format(form) if form else natural_form(playbook), out, as_json=as_json)
 
 
 def import_(
@@ -71,13 +71,13 @@ def import_(
     async def decide(_log: Log, commands: Commands) -> Decision:
         return await commands.import_(name, given, read_as, command_id=command_id)
 
-    change = asyncio.run(carried_out(name, decide, timeout_s=timeout, servers=bootstrap_servers))
+    change = asyncio.run(carry_out(name, decide, timeout_s=timeout, servers=bootstrap_servers))
     made = change.playbook
     if as_json:
         counts = {"version": made.version, "entries": len(made.entries)}
         print_json({"name": name, **counts, "changed": change.changed, "format": read_as})
     else:
-        tell_version(made, changed=change.changed)
+        print_version(made, changed=change.changed)
 
 
 def convert(
@@ -95,7 +95,7 @@ def convert(
 ) -> None:
     """Convert a playbook; every entry is kept, in order, with or without counters as it was."""
     given = checked_name(name) if name is not None else None
-    found, _ = load(file, None if from_ == "auto" else as_format(from_), name=stem(file))
+    playbook, _ = load(file, None if from_ == "auto" else as_format(from_), name=stem(file))
     if given is not None:
-        found = found.model_copy(update={"name": given})
-    deliver(found, as_format(to), out, as_json=as_json)
+        playbook = playbook.model_copy(update={"name": given})
+    deliver(playbook, as_format(to), out, as_json=as_json)

@@ -7,11 +7,11 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from combee.cli.console import clean, output, print_json
-from combee.cli.log import open_log
-from combee.cli.options import AsJson, CommandId, MaybeName, Name, Patience, Ref, Servers, label_names
-from combee.cli.playbook.lookup import number
-from combee.cli.sending import Change, carried_out
+from combee.cli.playbook.lookup import version_number
+from combee.cli.shared.console import clean, output, print_json
+from combee.cli.shared.log import open_log
+from combee.cli.shared.options import AsJson, CommandId, MaybeName, Name, Patience, Ref, Servers, label_names
+from combee.cli.shared.sending import Change, carry_out
 from combee.clock import moment
 from combee.commands.playbook import Commands, Decision
 from combee.core.commands import label_fault
@@ -47,7 +47,7 @@ def promote(
     as_json: AsJson = False,
 ) -> None:
     """Let a label point at a version: its number, another label, or the newest; agents that read it follow."""
-    change = asyncio.run(promoted(name, label, version, command_id, timeout, bootstrap_servers))
+    change = asyncio.run(move_label(name, label, version, command_id, timeout, bootstrap_servers))
     previous = change.decision.label.version if change.decision.label else None
     if as_json:
         row = {"name": name, "label": label, "version": change.version, "previous": previous}
@@ -58,15 +58,17 @@ def promote(
     output().print(f"{unchanged}{name} {label} → version {change.version}{before}", markup=False)
 
 
-async def promoted(
+async def move_label(
     name: str, label: str, ref: str, command_id: str | None, timeout_s: float, servers: str | None
 ) -> Change:
     """Move a label to the version that ``ref`` names."""
 
     async def decide(log: Log, commands: Commands) -> Decision:
-        return await commands.promote(name, label, await number(log, name, ref), command_id=command_id)
+        return await commands.promote(
+            name, label, await version_number(log, name, ref), command_id=command_id
+        )
 
-    return await carried_out(name, decide, timeout_s=timeout_s, servers=servers)
+    return await carry_out(name, decide, timeout_s=timeout_s, servers=servers)
 
 
 def labels(name: MaybeName = None, *, bootstrap_servers: Servers = None, as_json: AsJson = False) -> None:
@@ -90,13 +92,13 @@ async def _labels(settings: Settings, name: str | None) -> list[dict[str, Any]]:
         newest = await newest_playbooks(log)
     return [
         {
-            "name": one.playbook,
-            "label": one.label,
-            "version": one.version,
-            "newest": newest[one.playbook].version,
-            "moved_at_ms": one.moved_at_ms,
-            "issued_by": one.issued_by,
+            "name": pointer.playbook,
+            "label": pointer.label,
+            "version": pointer.version,
+            "newest": newest[pointer.playbook].version,
+            "moved_at_ms": pointer.moved_at_ms,
+            "issued_by": pointer.issued_by,
         }
-        for one in known
-        if one.playbook in newest and name in {None, one.playbook}
+        for pointer in known
+        if pointer.playbook in newest and name in {None, pointer.playbook}
     ]

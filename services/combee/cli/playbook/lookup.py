@@ -2,7 +2,7 @@
 
 import typer
 
-from combee.cli.log import open_log
+from combee.cli.shared.log import open_log
 from combee.core.commands import absence, is_deleted, no_version
 from combee.history import History, all_labels, newest_playbook, newest_snapshots
 from combee.ports import FatalError, Log
@@ -10,7 +10,7 @@ from combee.settings.loading import Settings
 from combee_schemas.playbook import LATEST, Playbook
 
 
-async def wanted(log: Log, name: str, version: int | None = None) -> Playbook:
+async def find_version(log: Log, name: str, version: int | None = None) -> Playbook:
     """Return one version of a playbook, the newest by default.
 
     Raises
@@ -20,37 +20,39 @@ async def wanted(log: Log, name: str, version: int | None = None) -> Playbook:
     """
     newest = await newest_playbook(log, name)
     if newest is None:
-        raise await missing(log, name)
+        raise await missing_playbook(log, name)
     if version is None:
         return newest
-    found = await History(log).exactly(name, version, newest)
-    if found is None:
+    playbook = await History(log).exactly(name, version, newest)
+    if playbook is None:
         raise FatalError(no_version(newest, version))
-    return found
+    return playbook
 
 
-async def chosen(settings: Settings, name: str, version: int | None, label: str | None) -> Playbook:
+async def version_of_options(
+    settings: Settings, name: str, version: int | None, label: str | None
+) -> Playbook:
     """Return the version that the options of a reading verb choose."""
     if version is not None and label is not None:
         raise typer.BadParameter("--version and --label name two versions: give one of them")
     async with open_log(settings) as (log, _):
-        return await resolved(log, name, label) if label else await wanted(log, name, version)
+        return await resolve_version(log, name, label) if label else await find_version(log, name, version)
 
 
-async def missing(log: Log, name: str) -> FatalError:
+async def missing_playbook(log: Log, name: str) -> FatalError:
     """Return the error of a playbook that is not there, with what helps."""
     snapshots = await newest_snapshots(log)
-    gone = snapshots.get(name)
-    if gone is not None:
-        back = f"'combee playbook rollback {name} {gone.version - 1}' brings it back"
-        return FatalError(f"{absence(gone)}; {back}")
+    deleted = snapshots.get(name)
+    if deleted is not None:
+        back = f"'combee playbook rollback {name} {deleted.version - 1}' brings it back"
+        return FatalError(f"{absence(deleted)}; {back}")
     known = (
         ", ".join(snapshot.name for snapshot in snapshots.values() if not is_deleted(snapshot)) or "none yet"
     )
     return FatalError(f"there is no playbook {name}; there are: {known}")
 
 
-async def number(log: Log, name: str, ref: str) -> int | None:
+async def version_number(log: Log, name: str, ref: str) -> int | None:
     """Return the version that a number, a label or ``latest`` names; None: the newest.
 
     Raises
@@ -64,13 +66,13 @@ async def number(log: Log, name: str, ref: str) -> int | None:
         return int(ref)
     known = (await labels(log)).get(name, {})
     if ref not in known:
-        await wanted(log, name)
+        await find_version(log, name)
         listed = ", ".join(sorted(known)) or "none yet"
         raise FatalError(f"{name} has no label {ref}; there are: {listed}; 'latest' is the newest version")
     return known[ref]
 
 
-async def resolved(log: Log, name: str, ref: str) -> Playbook:
+async def resolve_version(log: Log, name: str, ref: str) -> Playbook:
     """Return the version that a number, a label or ``latest`` names.
 
     Raises
@@ -78,7 +80,7 @@ async def resolved(log: Log, name: str, ref: str) -> Playbook:
     FatalError
         If there is no such playbook, version or label.
     """
-    return await wanted(log, name, await number(log, name, ref))
+    return await find_version(log, name, await version_number(log, name, ref))
 
 
 async def labels(log: Log) -> dict[str, dict[str, int]]:

@@ -5,11 +5,11 @@ from typing import Annotated, Any
 
 import typer
 
-from combee.cli.console import confirmed, output, print_json, remark
-from combee.cli.options import AsJson, CommandId, Name, Patience, Ref, Servers
-from combee.cli.playbook.lookup import number
-from combee.cli.playbook.view import tell_version
-from combee.cli.sending import Change, carried_out
+from combee.cli.playbook.lookup import version_number
+from combee.cli.playbook.view import print_version
+from combee.cli.shared.console import confirmed, output, print_json, remark
+from combee.cli.shared.options import AsJson, CommandId, Name, Patience, Ref, Servers
+from combee.cli.shared.sending import Change, carry_out
 from combee.commands.playbook import Commands, Decision
 from combee.core.commands import is_deleted, no_version
 from combee.history import newest_snapshot
@@ -42,8 +42,8 @@ def rollback(
         restored = await _number(log, name, version)
         return await commands.rollback(name, restored, command_id=command_id)
 
-    change = asyncio.run(carried_out(name, decide, timeout_s=timeout, servers=bootstrap_servers))
-    _tell(change, {"restored": restored, "changed": change.changed}, as_json=as_json)
+    change = asyncio.run(carry_out(name, decide, timeout_s=timeout, servers=bootstrap_servers))
+    _print(change, {"restored": restored, "changed": change.changed}, as_json=as_json)
 
 
 async def _number(log: Log, name: str, ref: str) -> int:
@@ -51,8 +51,8 @@ async def _number(log: Log, name: str, ref: str) -> int:
     current = await newest_snapshot(log, name)
     if current and is_deleted(current) and not ref.isdigit():
         raise FatalError(no_version(current, ref))
-    found = await number(log, name, ref)
-    return (current.version if current else 0) if found is None else found
+    version = await version_number(log, name, ref)
+    return (current.version if current else 0) if version is None else version
 
 
 def revoke(
@@ -70,10 +70,10 @@ def revoke(
         return await commands.revoke(name, reflection_ids, command_id=command_id)
 
     hint = f": 'combee why ENTRY --playbook {name}' names those that an entry rests on"
-    change = asyncio.run(carried_out(name, decide, timeout_s=timeout, servers=bootstrap_servers, hint=hint))
+    change = asyncio.run(carry_out(name, decide, timeout_s=timeout, servers=bootstrap_servers, hint=hint))
     made, serving = change.playbook, dict(change.decision.labels)
     more = {"revoked": list(made.revoked), "changed": change.changed, "labels": serving}
-    _tell(change, more, as_json=as_json)
+    _print(change, more, as_json=as_json)
     if fewer := _weakened(change.decision.current, made):
         remark(f"{fewer} entries rest on fewer reflections now")
     for label, version in serving.items():
@@ -106,7 +106,7 @@ def delete(
             await _confirm(log, decision.current, yes=yes)
         return decision
 
-    change = asyncio.run(carried_out(name, decide, timeout_s=timeout, servers=bootstrap_servers))
+    change = asyncio.run(carry_out(name, decide, timeout_s=timeout, servers=bootstrap_servers))
     if as_json:
         print_json({"name": name, "version": change.version, "deleted": True})
         return
@@ -115,17 +115,17 @@ def delete(
 
 
 async def _confirm(log: Log, current: Playbook, *, yes: bool) -> None:
-    flying = (await newest_batches(log)).get(current.name, 0) - current.batch_sequence
-    if flying > 0:
-        remark(f"{flying} batches of {current.name} are on their way: they will start the name anew")
+    in_flight = (await newest_batches(log)).get(current.name, 0) - current.batch_sequence
+    if in_flight > 0:
+        remark(f"{in_flight} batches of {current.name} are on their way: they will start the name anew")
     question = f"delete {current.name} (version {current.version}, {len(current.entries)} entries)?"
     if not (yes or confirmed(question)):
         raise FatalError("nothing was deleted; --yes deletes without asking")
 
 
-def _tell(change: Change, more: dict[str, Any], *, as_json: bool) -> None:
+def _print(change: Change, more: dict[str, Any], *, as_json: bool) -> None:
     made = change.playbook
     if as_json:
         print_json({"name": made.name, "version": made.version, "entries": len(made.entries), **more})
     else:
-        tell_version(made, changed=change.changed)
+        print_version(made, changed=change.changed)

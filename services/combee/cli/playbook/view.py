@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from combee.cli.console import clean, output
+from combee.cli.shared.console import clean, output, shortened
 from combee.clock import moment
 from combee.core.formats.render import section_order
 from combee.core.playbook import retention
@@ -81,8 +81,7 @@ def _batch_row(playbook: Playbook, batch: AppliedBatch | None) -> dict[str, Any]
         "retention": list(batch.retention) if batch else [],
         "audit": [level.model_dump() for level in batch.audit] if batch else [],
         "carried": batch.carried if batch else 0,
-        "tokens": {"in": usage.tokens_in, "out": usage.tokens_out},
-        "cached_tokens": usage.cached_tokens,
+        "tokens": usage.tokens(),
         "degraded": batch.degraded if batch else False,
         "closed_at_ms": closed,
         "seconds": round((playbook.created_at_ms - closed) / 1000, 3) if closed else None,
@@ -140,7 +139,7 @@ def version_title(playbook: Playbook) -> str:
     )
 
 
-def tell_version(playbook: Playbook, *, changed: bool) -> None:
+def print_version(playbook: Playbook, *, changed: bool) -> None:
     """Say which version a command made, or that it changed nothing."""
     output().print(("" if changed else "unchanged: ") + version_title(playbook), markup=False, soft_wrap=True)
 
@@ -165,15 +164,15 @@ def outcomes_text(outcomes: Outcomes) -> str:
 def calls_text(used: Usage, planned: int) -> str:
     """Return planned model calls beside those made, and what makes the difference."""
     why = {"skipped": used.skips, "split": used.splits, "asked again": used.re_asks}
-    told = ", ".join(f"{count} {name}" for name, count in why.items() if count)
-    return f"model calls: {used.calls} made, {planned} planned{f' ({told})' if told else ''}"
+    reasons = ", ".join(f"{count} {name}" for name, count in why.items() if count)
+    return f"model calls: {used.calls} made, {planned} planned{f' ({reasons})' if reasons else ''}"
 
 
 def _audit(playbook: Playbook) -> Iterator[Text]:
     """Yield what became of the batch behind a version: what was retained, and at how many calls."""
     batch = playbook.batch
-    if batch and (told := outcomes_text(batch.plan.outcomes)):
-        yield Text(f"runs: {told}")
+    if batch and (outcomes := outcomes_text(batch.plan.outcomes)):
+        yield Text(f"runs: {outcomes}")
     if batch and batch.retention:
         *levels, last = map(percent, batch.retention)
         path = " → ".join(f"{share} after level {level}" for level, share in enumerate(levels))
@@ -198,10 +197,9 @@ def diff_lines(playbook: Playbook) -> Iterator[str]:
 
 def _change_line(change: Change, contents: dict[str, str]) -> str:
     sign = SIGNS.get(change.kind, "!")
-    told = contents.get(change.entry_id, "") if sign in "+~" else change.detail
-    text = " ".join(clean(told).split())
-    short = text if len(text) <= LONG else text[: LONG - 1] + "…"
-    return f"  {sign} {CHANGE_WORDS.get(change.kind, change.kind)} {change.entry_id} {short}".rstrip()
+    wording = contents.get(change.entry_id, "") if sign in "+~" else change.detail
+    kind = CHANGE_WORDS.get(change.kind, change.kind)
+    return f"  {sign} {kind} {change.entry_id} {shortened(wording, LONG)}".rstrip()
 
 
 def _component(entry: Entry) -> Iterator[Text]:

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from combee.cli.console import output, print_json, remark
-from combee.cli.log import open_log
-from combee.cli.options import Name, Servers
 from combee.cli.playbook.view import diff_lines, version_row, version_title
+from combee.cli.shared.console import output, print_json, remark
+from combee.cli.shared.log import open_log
+from combee.cli.shared.options import Name, Servers
 from combee.ports import FatalError, Log, TransientError
 from combee.settings.loading import Settings, load_settings
 from combee_schemas import topics
@@ -50,10 +50,10 @@ async def _watch(
         async with (
             open_log(settings) as (log, _),
             asyncio.timeout(timeout_s),
-            aclosing(new_versions(log, name)) as found,
+            aclosing(new_versions(log, name)) as versions,
         ):
-            async for playbook in found:
-                _tell(playbook, as_json=as_json)
+            async for playbook in versions:
+                _print(playbook, as_json=as_json)
                 left = None if left is None else left - 1
                 if left == 0:
                     return
@@ -79,7 +79,7 @@ async def new_versions(log: Log, name: str) -> AsyncGenerator[Playbook, None]:
             await asyncio.sleep(RECONNECT_S)
 
 
-def _tell(playbook: Playbook, *, as_json: bool) -> None:
+def _print(playbook: Playbook, *, as_json: bool) -> None:
     if as_json:
         changes = [change.model_dump(mode="json") for change in playbook.changes]
         print_json({"name": playbook.name, **version_row(playbook), "diff": changes})

@@ -101,20 +101,20 @@ class Replay:
         self._target = target
         if self._name in await newest_snapshots(target):
             raise FatalError(f"{self._name} is there already: replay to a prefix of its own")
-        found = Replayed(versions=len(self.steps))
+        replayed = Replayed(versions=len(self.steps))
         for done, step in enumerate(self.steps, 1):
             since = dict(await self._target.ends(topics.HISTORY.name))
             if step.sequence is None:
                 await self._command(step)
             else:
-                await self._batch(step.sequence, found)
+                await self._batch(step.sequence, replayed)
             is_next = partial(_is_version, step.version)
             _, made = await self._next(topics.HISTORY, since, is_next)
-            found.model_calls += 0 if self._recorded or made.batch is None else made.batch.usage.calls
+            replayed.model_calls += 0 if self._recorded or made.batch is None else made.batch.usage.calls
             if content_of(made) != step.content:
-                found.contents_differ.append(step.version)
+                replayed.contents_differ.append(step.version)
             on_step(done, len(self.steps))
-        return found
+        return replayed
 
     async def _batch(self, sequence: int, replayed: Replayed) -> None:
         """Publish a batch's members, close their window, and compare the plan that follows."""
@@ -129,7 +129,9 @@ class Replay:
             through_offset=max(offsets, default=-1),
         )
         await self._target.produce(topics.COMMANDS.record(command))
-        place, made = await self._next(topics.BATCHES, since, lambda one: one.plan.sequence == sequence)
+        place, made = await self._next(
+            topics.BATCHES, since, lambda candidate: candidate.plan.sequence == sequence
+        )
         replayed.batches += 1
         if not same_plan(made, original, templates=not self._recorded):
             replayed.plans_differ.append(sequence)
@@ -153,20 +155,20 @@ class Replay:
 
     async def _members(self, batch: Batch) -> list[Record]:
         source = await partition_of(self._source, topics.REFLECTIONS, self._name)
-        found = await self._source.read_at(source, sorted(member.offset for member in batch.members))
-        if len(found) < len(batch.members):
-            missing = len(batch.members) - len(found)
+        records = await self._source.read_at(source, sorted(member.offset for member in batch.members))
+        if len(records) < len(batch.members):
+            missing = len(batch.members) - len(records)
             raise FatalError(
                 f"{missing} reflections of batch {batch.plan.sequence} have expired: it cannot be replayed"
             )
-        return [found[at] for at in sorted(found)]
+        return [records[at] for at in sorted(records)]
 
     async def _command(self, step: Step) -> None:
         source = await partition_of(self._source, topics.COMMANDS, self._name)
-        found = await self._source.read_at(source, [step.command_offset])
-        if step.command_offset not in found:
+        records = await self._source.read_at(source, [step.command_offset])
+        if step.command_offset not in records:
             raise FatalError(f"the command behind version {step.version} has expired: it cannot be replayed")
-        await self._target.produce(_again(found[step.command_offset]))
+        await self._target.produce(_again(records[step.command_offset]))
 
     async def _all(self, topic: Topic[M]) -> list[M]:
         return [message async for message in messages(self._source, topic, self._name)]
@@ -182,12 +184,12 @@ class Replay:
             ):
                 async for records in changes:
                     for record in records or ():
-                        for one in topic.under(self._name, [record]):
-                            if wanted(one):
-                                return record.offset, one
+                        for message in topic.under(self._name, [record]):
+                            if wanted(message):
+                                return record.offset, message
         except TimeoutError as error:
-            told = f"nothing came to {topic.name} of the replay within {self._timeout_s:g} s"
-            raise StalledError(f"{told}; --timeout waits longer") from error
+            complaint = f"nothing came to {topic.name} of the replay within {self._timeout_s:g} s"
+            raise StalledError(f"{complaint}; --timeout waits longer") from error
         raise AssertionError("a log is followed for ever")
 
 

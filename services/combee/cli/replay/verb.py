@@ -13,10 +13,10 @@ import typer
 from rich.progress import Progress
 
 from combee.backends import connection, create_topics, opened
-from combee.cli.console import COLUMNS, FAILED, diagnostics, output, print_json
-from combee.cli.log import open_log
-from combee.cli.options import AsJson, Name, Servers
 from combee.cli.replay.replaying import Replay, Replayed
+from combee.cli.shared.console import COLUMNS, FAILED, diagnostics, output, print_json
+from combee.cli.shared.log import open_log
+from combee.cli.shared.options import AsJson, Name, Servers
 from combee.local.deployment import beside, deployment
 from combee.local.preflight import check, model_flag, stands_in
 from combee.local.stack import StackOptions, stack
@@ -68,28 +68,28 @@ def replay(
         settings = beside(deployment(settings), settings)
     elif not ask:
         raise typer.BadParameter("--model and --simulated choose whom --ask asks: add --ask")
-    found = asyncio.run(_replay(settings, name, to, timeout, ask=ask, simulated=simulated))
-    differs = bool(found.plans_differ or (found.contents_differ and not ask))
+    replayed = asyncio.run(_replay(settings, name, to, timeout, ask=ask, simulated=simulated))
+    differs = bool(replayed.plans_differ or (replayed.contents_differ and not ask))
     if as_json:
         print_json(
             {
                 "playbook": name,
                 "from": settings.kafka.topic_prefix,
                 "to": to,
-                "versions": found.versions,
-                "batches": found.batches,
-                "plans_differ": found.plans_differ,
-                "contents_differ": found.contents_differ,
-                "model_calls": found.model_calls,
+                "versions": replayed.versions,
+                "batches": replayed.batches,
+                "plans_differ": replayed.plans_differ,
+                "contents_differ": replayed.contents_differ,
+                "model_calls": replayed.model_calls,
             }
         )
     else:
-        output().print(_told(name, to, found), markup=False, soft_wrap=True)
+        output().print(_summary(name, to, replayed), markup=False, soft_wrap=True)
     if differs:
         raise typer.Exit(FAILED)
 
 
-def _told(name: str, to: str, replayed: Replayed) -> str:
+def _summary(name: str, to: str, replayed: Replayed) -> str:
     plans = f"other plans for batches {replayed.plans_differ}" if replayed.plans_differ else "identical plans"
     contents = (
         f"versions {replayed.contents_differ} say something else"
@@ -128,11 +128,14 @@ async def _settings(settings: Settings, log: Log, to: str, batches: Sequence[Bat
     }
     largest = max((len(batch.members) for batch in batches), default=1)
     batch = {"batch_size": largest + 1, **(as_configured(batches[-1].plan.settings) if batches else {})}
+    budget = batches[-1].plan.settings.playbook_tokens if batches else 0
+    limits = {"playbook_tokens": budget} if budget else {}
     caps = {name: NO_CAP for name in ("daily_tokens", "daily_cost") if getattr(settings.spend, name)}
     return replace(
         settings,
         kafka=settings.kafka.model_copy(update=layout),
         batch=settings.batch.model_copy(update=batch),
+        playbook=settings.playbook.model_copy(update=limits),
         spend=settings.spend.model_copy(update=caps),
     )
 

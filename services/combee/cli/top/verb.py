@@ -11,9 +11,9 @@ import typer
 from rich.console import RenderableType
 from rich.live import Live as Screen
 
-from combee.cli.console import output, print_json
-from combee.cli.log import open_log
-from combee.cli.options import AsJson, Servers
+from combee.cli.shared.console import output, print_json
+from combee.cli.shared.log import open_log
+from combee.cli.shared.options import AsJson, Servers
 from combee.cli.top.view import fitted, frame
 from combee.clock import SystemClock
 from combee.inspection.live import Live

@@ -8,9 +8,9 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from combee.cli.console import WIDTH_OF_PIPES, clean
+from combee.cli.shared.console import WIDTH_OF_PIPES, clean, shortened
 from combee.clock import moment
-from combee.core.live.values import LiveBatch, LiveNode, LivePlaybook, Snapshot, Stage
+from combee.core.live.values import LiveBatch, LiveNode, LivePlaybook, Snapshot, Stage, current_batch
 from combee.core.playbook.retention import percent
 
 BAR, SHORT_BAR = 12, 6
@@ -71,12 +71,18 @@ def frame(
         newest = snapshot.playbooks[0]
         if narrow and newest.batch_size_reason:
             parts[-1].append(line(f"batch size {newest.batch_size}: {newest.batch_size_reason}", "dim"))
-    running = running_batch(snapshot.batches)
+    running = current_batch(snapshot.batches)
     if running is not None:
         parts.append(list(batch(running, room)))
     parts += [list(versions(snapshot.playbooks, room, narrow=narrow)), list(dead_letters(snapshot, room))]
     gap: list[RenderableType] = [Text()] if room.is_spaced else []
-    return Group(*[one for at, part in enumerate(filter(None, parts)) for one in (gap if at else []) + part])
+    return Group(
+        *[
+            renderable
+            for at, part in enumerate(filter(None, parts))
+            for renderable in (gap if at else []) + part
+        ]
+    )
 
 
 def line(text: str, style: str = "") -> Text:
@@ -123,7 +129,7 @@ def playbooks(snapshot: Snapshot, room: Room = ROOMS[0], *, narrow: bool = False
             *(() if narrow else (percent(playbook.lost),)),
             f"{playbook.spend_tokens:,}",
             f"{playbook.spend_cost:,.2f}",
-            *(() if narrow else (Text(_short(playbook.batch_size_reason)),)),
+            *(() if narrow else (Text(shortened(playbook.batch_size_reason, LONG)),)),
         )
     hidden = snapshot.playbooks_total - len(snapshot.playbooks[: room.playbooks])
     if hidden > 0:
@@ -147,12 +153,6 @@ def window(playbook: LivePlaybook, bar: int = BAR) -> Text:
     return Text.assemble(
         ("█" * full, "cyan"), ("░" * (bar - full), "dim"), f" {playbook.waiting}/{playbook.batch_size}"
     )
-
-
-def running_batch(batches: Sequence[LiveBatch]) -> LiveBatch | None:
-    """Return the oldest batch in flight, the newest done one where none is."""
-    flying = [other_batch for other_batch in batches if other_batch.version is None]
-    return flying[-1] if flying else next(iter(batches), None)
 
 
 def batch(running: LiveBatch, room: Room = ROOMS[0]) -> Iterator[RenderableType]:
@@ -220,7 +220,10 @@ def _node(node: LiveNode) -> Text:
     if node.state == "done":
         tokens = node.tokens_in + node.tokens_out
         row.append(f"  {node.status}, {node.operations} operations, {tokens:,} tokens below", style="dim")
-        row.append(f"  {_short(node.reason)}" if node.reason else "", style=SPOILT.get(node.status or "", ""))
+        row.append(
+            f"  {shortened(node.reason, LONG)}" if node.reason else "",
+            style=SPOILT.get(node.status or "", ""),
+        )
     else:
         row.append(f"  {'asking' if node.state == 'ready' else node.state}", style="dim")
     return row
@@ -231,22 +234,22 @@ def versions(
 ) -> Iterator[RenderableType]:
     """Yield the newest versions of all playbooks."""
     made = [(version.at_ms, book.name, version) for book in books for version in book.versions]
-    newest = sorted(made, key=lambda found: found[0], reverse=True)[: room.versions]
+    newest = sorted(made, key=lambda made_version: made_version[0], reverse=True)[: room.versions]
     if not newest:
         return
     table = _named("newest versions", narrow=narrow, before=len("00:00:00  "))
     for title in ("version", "from", "entries", *(() if narrow else ("reflections",)), "retention", "s"):
         table.add_column(title)
-    for at_ms, name, one in newest:
+    for at_ms, name, version in newest:
         when = moment(at_ms)[-len("00:00:00") :] if narrow else moment(at_ms)
         table.add_row(
             Text(clean(f"{when}  {name}")),
-            str(one.version),
-            one.origin,
-            str(one.entries),
-            *(() if narrow else (str(one.reflections or ""),)),
-            percent(one.retention),
-            f"{one.seconds:.1f}" if one.seconds else "",
+            str(version.version),
+            version.origin,
+            str(version.entries),
+            *(() if narrow else (str(version.reflections or ""),)),
+            percent(version.retention),
+            f"{version.seconds:.1f}" if version.seconds else "",
         )
     yield table
 
@@ -255,10 +258,7 @@ def dead_letters(snapshot: Snapshot, room: Room = ROOMS[0]) -> Iterator[Renderab
     """Yield the last records that could not be used."""
     if snapshot.dead_letters_recent:
         yield Text("dead letters ('combee dlq list')", style="bold red")
-    for one in snapshot.dead_letters_recent[: room.letters]:
-        yield line(f"{moment(one.at_ms)}  {one.service}  {one.origin}  {_short(one.reason)}")
-
-
-def _short(text: str) -> str:
-    told = clean(" ".join(text.split()))
-    return told if len(told) <= LONG else told[: LONG - 1] + "…"
+    for letter in snapshot.dead_letters_recent[: room.letters]:
+        yield line(
+            f"{moment(letter.at_ms)}  {letter.service}  {letter.origin}  {shortened(letter.reason, LONG)}"
+        )

@@ -18,7 +18,7 @@ MIN_SAFE_REPLICAS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerFound:
+class BrokerState:
     """Who answers, and the newest version of each request that it understands."""
 
     addresses: tuple[str, ...]
@@ -26,7 +26,7 @@ class BrokerFound:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicFound:
+class TopicReplicas:
     """How a topic's replicas are."""
 
     replication_factor: int
@@ -35,7 +35,7 @@ class TopicFound:
     under_replicated: int
 
 
-def judge_broker(broker: BrokerFound) -> Check:
+def judge_broker(broker: BrokerState) -> Check:
     """Judge whether the brokers can do what Combee needs."""
     fetch = broker.requests.get(FETCH, 0)
     release = next((name for version, name in RELEASES if fetch >= version), None)
@@ -68,7 +68,7 @@ NONE_YET = Check(
 
 
 def judge_topics(
-    problems: Sequence[str], topics: Mapping[str, TopicFound], *, brokers: int, embedded: bool
+    problems: Sequence[str], topics: Mapping[str, TopicReplicas], *, brokers: int, embedded: bool
 ) -> list[Check]:
     """Judge the layout's problems (``layout.problems``), then the replicas of what is there."""
     if not topics:

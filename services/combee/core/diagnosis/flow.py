@@ -11,7 +11,7 @@ NAMED = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupFound:
+class GroupLag:
     """What waits for one service, and how many workers of it there are."""
 
     group: str
@@ -25,7 +25,7 @@ def nobody(group: str) -> str:
     return f"no worker of {group} is alive: start 'combee up', or 'combee worker {group}'"
 
 
-def judge_lag(lag: GroupFound) -> Check:
+def judge_lag(lag: GroupLag) -> Check:
     """Judge whether somebody works on what waits."""
     name, group = f"lag of {lag.group}", lag.group
     if not lag.records:

@@ -40,7 +40,7 @@ def judge_settings(unknown: Mapping[str, str | None], in_file: Sequence[str]) ->
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelFound:
+class ModelTrial:
     """What a model made of one small question in each form; ``trouble`` is why it did not answer at all."""
 
     model: str
@@ -59,7 +59,7 @@ NO_MODEL = Check(
 )
 
 
-def judge_model(model: ModelFound) -> Check:
+def judge_model(model: ModelTrial) -> Check:
     """Judge whether a model answers, and how strictly replies can be asked for."""
     if model.trouble is not None:
         says, _, remedy = model.trouble.partition("; ")

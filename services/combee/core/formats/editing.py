@@ -37,12 +37,12 @@ def edit_operations(base: Playbook, source: str) -> tuple[Operation, ...]:
     _, edited, _ = _parsed(source)
     before = {entry.id: entry for entry in base.entries}
     kept = {entry.id: entry for entry in edited if entry.content.strip()}
-    gone = [
+    dropped = [
         entry
         for entry_id, entry in before.items()
         if entry_id not in kept or _has_moved(entry, kept[entry_id])
     ]
-    removals = (Operation(kind=OperationKind.REMOVE, section=e.section, entry_ids=(e.id,)) for e in gone)
+    removals = (Operation(kind=OperationKind.REMOVE, section=e.section, entry_ids=(e.id,)) for e in dropped)
     return *removals, *(
         operation for entry in kept.values() for operation in _said(entry, before.get(entry.id))
     )

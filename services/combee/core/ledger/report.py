@@ -17,10 +17,10 @@ class Horizon:
     @property
     def note(self) -> str:
         """The same in words."""
-        gone = {
+        expired = {
             topic: sum(1 for at in firsts.values() if at) for topic, firsts in self.first_retained.items()
         }
-        cut = [f"{topic} ({count} partitions)" for topic, count in gone.items() if count]
+        cut = [f"{topic} ({count} partitions)" for topic, count in expired.items() if count]
         if not cut:
             return "nothing has expired: every record ever written was judged"
         return f"records before the first retained offsets were not judged: {', '.join(cut)}"

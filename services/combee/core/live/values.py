@@ -1,5 +1,6 @@
 """What a live picture consists of: frozen values, JSON by ``model_dump(mode="json")``."""
 
+from collections.abc import Sequence
 from typing import Literal
 
 from pydantic import Field
@@ -151,3 +152,9 @@ class Snapshot(Value):
     """The newest first."""
     unreadable: dict[str, str] = Field(default_factory=dict)
     """What cannot be read just now (a topic, ``offsets of`` one, ``lag of`` a service), and why: the rest goes on."""
+
+
+def current_batch(batches: Sequence[LiveBatch]) -> LiveBatch | None:
+    """Return the oldest batch in flight; where none is, the newest."""
+    in_flight = [batch for batch in batches if batch.version is None]
+    return in_flight[-1] if in_flight else next(iter(batches), None)

@@ -24,8 +24,8 @@ def misfit(playbook: Playbook, holds: Holds, method: str) -> str | None:
     """Return why a method that ``holds`` this must not go on with a playbook, and the remedy; None: it may."""
     if not playbook.entries or playbook.holds == holds:
         return None
-    other = "gepa" if playbook.holds == "components" else "ace"
-    learned = playbook.method if playbook.batch_sequence else other
+    expected = "gepa" if playbook.holds == "components" else "ace"
+    learned = playbook.method if playbook.batch_sequence else expected
     return (
         f"{playbook.name} holds {playbook.holds}, and the method {method} would turn them into {holds}: nothing is"
         f" learned until COMBEE_METHOD={learned} again; or let {method} learn a playbook of another name"

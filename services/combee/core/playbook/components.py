@@ -64,11 +64,9 @@ def _write(draft: Draft, entry: Entry, operation: Operation, budget_tokens: int)
     written = rest_on(
         entry.model_copy(update={"content": operation.content}), operation.evidence, draft.version
     )
-    others = sum(
-        entry_tokens(other_entry) for other_entry in draft.entries.values() if other_entry.id != entry.id
-    )
-    if entry_tokens(written) > max(budget_tokens - others, entry_tokens(entry)):
-        size = f"{entry_tokens(written)} tokens beside {others} exceed the budget of {budget_tokens}"
+    taken = sum(entry_tokens(other) for other in draft.entries.values() if other.id != entry.id)
+    if entry_tokens(written) > max(budget_tokens - taken, entry_tokens(entry)):
+        size = f"{entry_tokens(written)} tokens beside {taken} exceed the budget of {budget_tokens}"
         draft.note("dropped", entry.id, f"{operation.kind}: {size}")
         return
     is_new = entry.id not in draft.entries

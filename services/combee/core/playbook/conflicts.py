@@ -51,7 +51,7 @@ def contest(
     return list(kept.values()), losers
 
 
-def _agree(operation: Operation, other: Operation) -> bool:
-    if operation.kind != other.kind or set(operation.entry_ids) != set(other.entry_ids):
+def _agree(operation: Operation, rival: Operation) -> bool:
+    if operation.kind != rival.kind or set(operation.entry_ids) != set(rival.entry_ids):
         return False
-    return operation.kind == OperationKind.REMOVE or same_lesson(operation.content, other.content)
+    return operation.kind == OperationKind.REMOVE or same_lesson(operation.content, rival.content)

@@ -4,29 +4,20 @@ What holds for every kind of playbook stands here: which tags and operations of 
 stands in ``entries`` and ``components``.
 """
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from combee.core.playbook.conflicts import contest
 from combee.core.playbook.operations import TARGETS, union
 from combee.core.playbook.retention import Landed, Landing
+from combee.core.playbook.sections import same_section, slug
 from combee.core.playbook.similarity import Index
-from combee_schemas.playbook import SOURCES_KEPT, Change, ChangeKind, Entry, Playbook
+from combee_schemas.playbook import ACE_SECTIONS, SOURCES_KEPT, Change, ChangeKind, Entry, Playbook
 from combee_schemas.scan import Echo, Known, Operation, Seen
 
 MAX_DETAIL_CHARS = 300
 MOST_IN_CONFLICT = 3
 """More entries that differ only in figures are a list (item 1, item 2 …), not a dispute."""
-SLUGS = {
-    "STRATEGIES & INSIGHTS": "str",
-    "FORMULAS & CALCULATIONS": "calc",
-    "CODE SNIPPETS & TEMPLATES": "code",
-    "COMMON MISTAKES TO AVOID": "err",
-    "PROBLEM-SOLVING HEURISTICS": "prob",
-    "CONTEXT CLUES & INDICATORS": "ctx",
-    "OTHERS": "misc",
-}
 
 
 @dataclass(slots=True)
@@ -36,6 +27,8 @@ class Draft:
     version: int
     entries: dict[str, Entry]
     next_id: int
+    sections: dict[str, None] = field(default_factory=lambda: dict.fromkeys(ACE_SECTIONS))
+    """The playbook's own come first."""
     changes: list[Change] = field(default_factory=list)
     landing: Landing = field(default_factory=Landing)
     _index: Index = field(default_factory=Index)
@@ -45,10 +38,19 @@ class Draft:
     @classmethod
     def of(cls, base: Playbook) -> "Draft":
         """Begin the version after ``base``."""
-        draft = cls(base.version + 1, {entry.id: entry for entry in base.entries}, base.next_id)
+        named = (*base.sections, *(entry.section for entry in base.entries), *ACE_SECTIONS)
+        draft = cls(
+            base.version + 1, {entry.id: entry for entry in base.entries}, base.next_id, dict.fromkeys(named)
+        )
         for entry in base.entries:
             draft._index.put(entry.id, entry.content)
         return draft
+
+    def section(self, name: str) -> str:
+        """Return the section that a name means: one that is there, as it is spelt, or a new one."""
+        section = same_section(name or ACE_SECTIONS[-1], self.sections)
+        self.sections[section] = None
+        return section
 
     def free_id(self, section: str) -> str:
         """Return the id of the next new entry in a section."""
@@ -87,18 +89,12 @@ class Draft:
         for entry_id in self._reworded:
             noted.add(entry_id)
             rivals = self._index.at_odds_with(entry_id)
-            others = [rival for rival in rivals if rival not in noted]
-            if others and len(rivals) <= MOST_IN_CONFLICT:
-                content = self.entries[others[0]].content
+            new_rivals = [rival for rival in rivals if rival not in noted]
+            if new_rivals and len(rivals) <= MOST_IN_CONFLICT:
+                content = self.entries[new_rivals[0]].content
                 self.note(
-                    "conflict", entry_id, f"in figures or a negation, with {', '.join(others)}: {content}"
+                    "conflict", entry_id, f"in figures or a negation, with {', '.join(new_rivals)}: {content}"
                 )
-
-
-def slug(section: str) -> str:
-    """Return the short prefix of the ids of a section's entries."""
-    initials = "".join(word[0] for word in re.findall(r"[a-z0-9]+", section.lower()))
-    return SLUGS.get(section.upper(), initials[:4] or "misc")
 
 
 def rest_on(entry: Entry, evidence: Sequence[str], version: int) -> Entry:
@@ -113,17 +109,17 @@ def rest_on(entry: Entry, evidence: Sequence[str], version: int) -> Entry:
     )
 
 
-def united(kept: Entry, others: Iterable[Entry]) -> Entry:
+def united(kept: Entry, twins: Iterable[Entry]) -> Entry:
     """Return ``kept`` with the counters and the evidence of others; evidence both have counts once."""
-    for other in others:
-        shared = len(set(kept.evidence) & set(other.evidence))
+    for twin in twins:
+        shared = len(set(kept.evidence) & set(twin.evidence))
         kept = kept.model_copy(
             update={
-                "helpful": kept.helpful + other.helpful,
-                "harmful": kept.harmful + other.harmful,
-                "evidence_count": kept.evidence_count + other.evidence_count - shared,
-                "evidence": union(kept.evidence, other.evidence),
-                "sources": union(other.sources, kept.sources)[-SOURCES_KEPT:],
+                "helpful": kept.helpful + twin.helpful,
+                "harmful": kept.harmful + twin.harmful,
+                "evidence_count": kept.evidence_count + twin.evidence_count - shared,
+                "evidence": union(kept.evidence, twin.evidence),
+                "sources": union(twin.sources, kept.sources)[-SOURCES_KEPT:],
             }
         )
     return kept
@@ -145,12 +141,12 @@ def drafted(
     Of several operations on one entry the one with the newest evidence wins.
     """
     draft = Draft.of(base)
-    gone = frozenset(revoked)
-    seen = [reflection for reflection in seen if reflection.reflection_id not in gone]
+    revoked_ids = frozenset(revoked)
+    seen = [reflection for reflection in seen if reflection.reflection_id not in revoked_ids]
     _count(draft, (reflection for reflection in seen if reflection.ok))
-    _note_echoes(draft, echoes, gone)
-    _strengthen_known(draft, known, gone)
-    usable = list(_sound(draft, operations, gone))
+    _note_echoes(draft, echoes, revoked_ids)
+    _strengthen_known(draft, known, revoked_ids)
+    usable = list(_sound(draft, operations, revoked_ids))
     offsets = {reflection.reflection_id: reflection.offset for reflection in seen}
     winners, losers = contest(usable, draft.entries, offsets)
     for loser in losers:
@@ -163,10 +159,12 @@ def drafted(
     return draft
 
 
-def _sound(draft: Draft, operations: Iterable[Operation], gone: frozenset[str]) -> Iterator[Operation]:
-    """Yield the operations that can be applied, without evidence that is ``gone``."""
+def _sound(draft: Draft, operations: Iterable[Operation], revoked_ids: frozenset[str]) -> Iterator[Operation]:
+    """Yield the operations that can be applied, without revoked evidence."""
     for operation in operations:
-        evidence = tuple(reflection_id for reflection_id in operation.evidence if reflection_id not in gone)
+        evidence = tuple(
+            reflection_id for reflection_id in operation.evidence if reflection_id not in revoked_ids
+        )
         if operation.evidence and not evidence:
             draft.note("dropped", "", f"{operation.kind}: all of its evidence is revoked")
         elif len(operation.entry_ids) < TARGETS[operation.kind]:
@@ -175,16 +173,16 @@ def _sound(draft: Draft, operations: Iterable[Operation], gone: frozenset[str]) 
             yield operation.model_copy(update={"evidence": evidence})
 
 
-def _note_echoes(draft: Draft, echoes: Iterable[Echo], gone: frozenset[str]) -> None:
-    for entry_id, evidence in _by_entry(echoes, gone):
+def _note_echoes(draft: Draft, echoes: Iterable[Echo], revoked_ids: frozenset[str]) -> None:
+    for entry_id, evidence in _by_entry(echoes, revoked_ids):
         draft.note("echo", entry_id, f"said again by {len(evidence)} reflections that were shown it")
         if entry_id in draft.entries:
             draft.landing.claim(entry_id, evidence)
 
 
-def _strengthen_known(draft: Draft, known: Iterable[Known], gone: frozenset[str]) -> None:
+def _strengthen_known(draft: Draft, known: Iterable[Known], revoked_ids: frozenset[str]) -> None:
     """Let entries rest on reflections that say the same by the model's word; their texts stay."""
-    for entry_id, evidence in _by_entry(known, gone):
+    for entry_id, evidence in _by_entry(known, revoked_ids):
         entry = draft.entries.get(entry_id)
         if entry is None:
             draft.note(
@@ -196,11 +194,13 @@ def _strengthen_known(draft: Draft, known: Iterable[Known], gone: frozenset[str]
             draft.landing.claim(entry_id, evidence)
 
 
-def _by_entry(claims: Iterable[Echo | Known], gone: frozenset[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield each entry with the reflections that say it, without those that are ``gone``."""
+def _by_entry(
+    claims: Iterable[Echo | Known], revoked_ids: frozenset[str]
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield each entry with the reflections that say it, without those that are ``revoked_ids``."""
     by_entry: dict[str, tuple[str, ...]] = {}
     for claim in claims:
-        evidence = (reflection_id for reflection_id in claim.evidence if reflection_id not in gone)
+        evidence = (reflection_id for reflection_id in claim.evidence if reflection_id not in revoked_ids)
         by_entry[claim.entry_id] = union(by_entry.get(claim.entry_id, ()), evidence)
     return ((entry_id, evidence) for entry_id, evidence in by_entry.items() if evidence)
 

@@ -63,8 +63,8 @@ class _Known:
     def __init__(self, base: Playbook) -> None:
         self._index = Index()
         self._since = {entry.id: entry.created_version for entry in base.entries}
-        for gone in base.retired:
-            self._index.put(gone.entry_id, gone.content)
+        for former in base.retired:
+            self._index.put(former.entry_id, former.content)
         for entry in base.entries:
             self._index.put(entry.id, entry.content)
 

@@ -72,11 +72,10 @@ def _add(draft: Draft, operation: Operation) -> None:
     if same is not None:
         _strengthen(draft, same, operation)
         return
-    entry_id = draft.free_id(operation.section)
+    section = draft.section(operation.section)
+    entry_id = draft.free_id(section)
     draft.next_id += 1
-    entry = Entry(
-        id=entry_id, section=operation.section, content=operation.content, created_version=draft.version
-    )
+    entry = Entry(id=entry_id, section=section, content=operation.content, created_version=draft.version)
     draft.put(rest_on(entry, operation.evidence, draft.version))
     draft.note("add", entry_id)
 
@@ -104,29 +103,29 @@ def _merge(draft: Draft, operation: Operation) -> None:
     if not named:
         draft.note("dropped", operation.entry_ids[0], "MERGE: no such entries any more")
         return
-    kept, *others = named
-    for other in others:
-        draft.drop(other.id)
-        draft.note("merge", other.id, f"into {kept.id}: {other.content}")
-    _reword(draft, united(kept, others), operation)
+    kept, *twins = named
+    for twin in twins:
+        draft.drop(twin.id)
+        draft.note("merge", twin.id, f"into {kept.id}: {twin.content}")
+    _reword(draft, united(kept, twins), operation)
 
 
 def _reword(draft: Draft, entry: Entry, operation: Operation) -> None:
     """Give an entry its new content; if another one says that already, the two become that one."""
-    other = draft.saying(operation.content, but=entry.id)
-    if other is None:
+    twin = draft.saying(operation.content, but=entry.id)
+    if twin is None:
         changed = entry.model_copy(update={"content": operation.content})
         draft.put(rest_on(changed, operation.evidence, draft.version))
         draft.note("update", entry.id, entry.content)
         return
     draft.drop(entry.id)
-    draft.note("merge", entry.id, f"into {other.id}: {entry.content}")
-    _strengthen(draft, united(other, [entry]), operation)
+    draft.note("merge", entry.id, f"into {twin.id}: {entry.content}")
+    _strengthen(draft, united(twin, [entry]), operation)
 
 
 def _remove(draft: Draft, operation: Operation) -> None:
-    gone = draft.drop(operation.entry_ids[0])
-    if gone is None:
+    removed = draft.drop(operation.entry_ids[0])
+    if removed is None:
         draft.note("dropped", operation.entry_ids[0], "REMOVE: no such entry any more")
     else:
-        draft.note("remove", gone.id, gone.content)
+        draft.note("remove", removed.id, removed.content)

@@ -71,15 +71,15 @@ def followed(before: Playbook, version: Playbook, update: Update | None) -> Play
     return version.model_copy(update={"entries": tuple(entries)})
 
 
-def resting_on(entries: Iterable[Entry], gone: Collection[str]) -> list[Entry]:
-    """Return the entries that rest on nothing but ``gone``; what rests on nothing at all is none."""
-    left = ((entry, without(entry, gone)) for entry in entries if entry.evidence)
+def resting_on(entries: Iterable[Entry], revoked: Collection[str]) -> list[Entry]:
+    """Return the entries that rest on nothing but ``revoked``; what rests on nothing at all is none."""
+    left = ((entry, without(entry, revoked)) for entry in entries if entry.evidence)
     return [entry for entry, rest in left if not rest.evidence and not rest.evidence_count]
 
 
-def without(entry: Entry, gone: Collection[str]) -> Entry:
-    """Return an entry without evidence that is ``gone``."""
-    left = tuple(reflection_id for reflection_id in entry.evidence if reflection_id not in gone)
+def without(entry: Entry, revoked: Collection[str]) -> Entry:
+    """Return an entry without ``revoked`` evidence."""
+    left = tuple(reflection_id for reflection_id in entry.evidence if reflection_id not in revoked)
     lost = len(entry.evidence) - len(left)
     update = {"evidence": left, "evidence_count": max(0, entry.evidence_count - lost)}
     return entry.model_copy(update=update) if lost else entry

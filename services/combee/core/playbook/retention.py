@@ -162,8 +162,8 @@ class Landing:
         moved: set[tuple[str, How]] = set()
         for change in effects:
             if change.kind in {"merge", "remove"}:
-                gone = self._on.pop(change.entry_id, set())
-                moved |= gone if change.kind == "merge" else set()
+                sources_moved = self._on.pop(change.entry_id, set())
+                moved |= sources_moved if change.kind == "merge" else set()
         for change in effects:
             if change.kind == "remove":
                 self._removals.update(evidence)

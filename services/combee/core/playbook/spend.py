@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from combee_schemas.base import Usage
 from combee_schemas.playbook import Spend
@@ -12,12 +13,30 @@ MOST = 10**15
 """What a sum holds at most, so that it fits a message."""
 
 
+class Tokens(Protocol):
+    """Tokens of one model call, or of many."""
+
+    @property
+    def tokens_in(self) -> int:
+        """Read."""
+
+    @property
+    def cached_tokens(self) -> int:
+        """Of those read: from the server's prompt cache."""
+
+    @property
+    def tokens_out(self) -> int:
+        """Written."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpendPolicy:
     """What a million tokens cost, and how much one playbook may spend per day; None: no cap."""
 
     price_in: float = 0.0
     price_out: float = 0.0
+    price_cached_in: float | None = None
+    """Of tokens that the server had in its prompt cache; None: as much as others."""
     daily_tokens: int | None = None
     daily_cost: float | None = None
     reflection_tokens: int = 100_000
@@ -27,6 +46,13 @@ class SpendPolicy:
     def is_capped(self) -> bool:
         """Whether anything is capped."""
         return self.daily_tokens is not None or self.daily_cost is not None
+
+    def cost(self, used: Tokens) -> float:
+        """Return what tokens cost."""
+        cached_in = self.price_in if self.price_cached_in is None else self.price_cached_in
+        cached = min(used.cached_tokens, used.tokens_in)
+        read = (used.tokens_in - cached) * self.price_in + cached * cached_in
+        return (read + used.tokens_out * self.price_out) / MILLION
 
     def or_recorded(self, spend: Spend) -> "SpendPolicy":
         """Return this policy, or without a cap of its own the one that a snapshot was measured against."""
@@ -72,7 +98,7 @@ def after_batch(
     """Return the spend once a batch is published: it counts on the day its version is written."""
     before, used = today(spend, now_ms), total(usages)
     tokens = used.tokens_in + used.tokens_out
-    cost = (used.tokens_in * policy.price_in + used.tokens_out * policy.price_out) / MILLION
+    cost = policy.cost(used)
     each = {"tokens_each": tokens / reflections, "cost_each": cost / reflections} if reflections else {}
     return before.model_copy(
         update={

@@ -289,8 +289,10 @@ def _number(entry: Entry) -> int:
 def _deleted(current: Playbook) -> Playbook:
     """Return what remains: the bookkeeping, and what keeps poison and echoes out if the name lives again."""
     bare = {"entries": (), "sections": empty(current.name).sections, "counters": True, "holds": "entries"}
-    gone = Change(kind="delete", detail=f"{len(current.entries)} entries")
-    return current.model_copy(update={**bare, "retention_recent": (), "lost_recent": (), "changes": (gone,)})
+    change = Change(kind="delete", detail=f"{len(current.entries)} entries")
+    return current.model_copy(
+        update={**bare, "retention_recent": (), "lost_recent": (), "changes": (change,)}
+    )
 
 
 def _refuse_stale(current: Playbook, operations: Sequence[Operation], base: Playbook | None) -> None:
@@ -330,12 +332,12 @@ def _edited(current: Playbook, command: Command, budget_tokens: int) -> Playbook
 def _revoked(current: Playbook, ids: Sequence[str]) -> Playbook:
     """Return the playbook without entries that rest on revoked reflections alone."""
     revoked = tuple(dict.fromkeys([*current.revoked, *ids]))
-    gone = frozenset(revoked)
-    lost = {entry.id for entry in evidence.resting_on(current.entries, gone)}
+    revoked_ids = frozenset(revoked)
+    lost = {entry.id for entry in evidence.resting_on(current.entries, revoked_ids)}
     return current.model_copy(
         update={
             "entries": tuple(
-                evidence.without(entry, gone) for entry in current.entries if entry.id not in lost
+                evidence.without(entry, revoked_ids) for entry in current.entries if entry.id not in lost
             ),
             "changes": tuple(
                 Change(kind="remove", entry_id=entry.id, detail="all of its evidence is revoked")

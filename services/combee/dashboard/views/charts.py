@@ -15,10 +15,10 @@ Points = Sequence[tuple[int, float]]
 def batch_sizes(playbook: LivePlaybook) -> Options:
     """Return the size asked for, batch by batch, and what each batch held."""
     asked = [(version.at_ms, version.batch_size) for version in playbook.versions if version.batch_size]
-    held = [(version.at_ms, version.reflections) for version in playbook.versions if version.reflections]
+    taken = [(version.at_ms, version.reflections) for version in playbook.versions if version.reflections]
     return _over_time(
         ("reflections per batch", ""),
-        [_line("batch size", asked, BLUE, step="end"), _line("reflections", held, GREY, dots=True)],
+        [_line("batch size", asked, BLUE, step="end"), _line("reflections", taken, GREY, dots=True)],
     )
 
 
@@ -53,8 +53,8 @@ def cost(playbook: LivePlaybook) -> Options:
         for version in playbook.versions
         if version.origin == "batch"
     ]
-    told = ("cost per batch", "") if priced else ("tokens per batch", "")
-    return _over_time(told, [_line(told[0], points, AMBER)])
+    labels = ("cost per batch", "") if priced else ("tokens per batch", "")
+    return _over_time(labels, [_line(labels[0], points, AMBER)])
 
 
 def _over_time(named: tuple[str, str], series: list[Options]) -> Options:

@@ -28,22 +28,27 @@ class EntryList:
         return next((at for at, row in enumerate(self.rows) if row["id"] == entry_id), None)
 
 
-def entry_list(found: Playbook, difference: Comparison, text: str = "", *, only_changed: bool) -> EntryList:
+def entry_list(
+    playbook: Playbook, difference: Comparison, text: str = "", *, only_changed: bool
+) -> EntryList:
     """Return a version's entries by section, and those that left; those alone that match and, if wanted, changed."""
     matches, listed = matching(text), EntryList()
-    kinds = {one.id: "added" for one in difference.added} | {one.id: "changed" for one in difference.changed}
-    before = {one.id: one.before for one in difference.changed}
+    kinds = {addition.id: "added" for addition in difference.added} | {
+        change.id: "changed" for change in difference.changed
+    }
+    before = {change.id: change.before for change in difference.changed}
     rows = [
-        _row(found, entry, kinds.get(entry.id, ""), before.get(entry.id, ""))
-        for entry in found.entries
+        _row(playbook, entry, kinds.get(entry.id, ""), before.get(entry.id, ""))
+        for entry in playbook.entries
         if kinds.get(entry.id) or not only_changed
     ]
     rows += [
-        _base(found, gone.id, gone.section, gone.content, "removed") | {"about": f"[{gone.id}] {gone.word}"}
-        for gone in difference.removed
+        _base(playbook, removed.id, removed.section, removed.content, "removed")
+        | {"about": f"[{removed.id}] {removed.word}"}
+        for removed in difference.removed
     ]
     rows = [row for row in rows if matches(f"{row['words']} {row['id']} {row['section']}".casefold())]
-    for section in section_order(difference.sections, found.entries):
+    for section in section_order(difference.sections, playbook.entries):
         inside = [row for row in rows if row["section"] == section]
         if inside:
             listed.sections[section] = len(listed.rows)
@@ -69,10 +74,10 @@ def _base(playbook: Playbook, entry_id: str, section: str, words: str, kind: str
 
 
 def _row(playbook: Playbook, entry: Entry, kind: str, before: str) -> Row:
-    told = f"[{entry.id}] helpful {entry.helpful}, harmful {entry.harmful}"
+    about = f"[{entry.id}] helpful {entry.helpful}, harmful {entry.harmful}"
     return _base(playbook, entry.id, entry.section, entry.content, kind) | {
         "before": before,
-        "about": f"{told}, {kind}" if kind else told,
+        "about": f"{about}, {kind}" if kind else about,
         "evidence": entry.evidence_count,
     }
 
@@ -81,7 +86,7 @@ def _row(playbook: Playbook, entry: Entry, kind: str, before: str) -> Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchResult:
     """What a search found."""
 
     playbooks: tuple[str, ...] = ()
@@ -92,10 +97,10 @@ class Found:
     """Entries that match."""
 
 
-def search(playbooks: Iterable[Playbook], text: str, most: int) -> Found:
+def search(playbooks: Iterable[Playbook], text: str, most: int) -> SearchResult:
     """Look for playbooks and entries that have all words of ``text``; nothing is found for none."""
     if not text.split():
-        return Found()
+        return SearchResult()
     matches = matching(text)
     names: list[str] = []
     rows: list[Row] = []
@@ -110,7 +115,7 @@ def search(playbooks: Iterable[Playbook], text: str, most: int) -> Found:
             href = address(playbook.name).removeprefix("/")
             heading = {"kind": "section", "words": playbook.name, "count": len(hits), "href": href}
             rows += [heading | {"id": f"playbook {playbook.name}"}, *room]
-    return Found(tuple(names[:most]), tuple(rows), total)
+    return SearchResult(tuple(names[:most]), tuple(rows), total)
 
 
 def _hits(playbook: Playbook, matches: Matches) -> Iterator[Row]:

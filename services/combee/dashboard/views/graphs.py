@@ -78,11 +78,11 @@ class Drawn:
 
 def flow(stages: Iterable[Stage]) -> Drawn:
     """Return topics and services as a graph; an edge is coloured while records go along it."""
-    found = {one.name: one for one in _with_scan_as_one(stages)}
-    main = [_link(*edge, found) for edge in EDGES]
-    aside = [_link(*edge, found, is_aside=True) for edge in ASIDE]
-    wide: Options = {"data": [_place(name, found.get(name), at) for name, at in PLACES.items()]}
-    tall: Options = {"data": [_place(name, found.get(name), at, is_tall=True) for name, at in TALL.items()]}
+    by_name = {stage.name: stage for stage in _with_scan_as_one(stages)}
+    main = [_link(*edge, by_name) for edge in EDGES]
+    aside = [_link(*edge, by_name, is_aside=True) for edge in ASIDE]
+    wide: Options = {"data": [_place(name, by_name.get(name), at) for name, at in PLACES.items()]}
+    tall: Options = {"data": [_place(name, by_name.get(name), at, is_tall=True) for name, at in TALL.items()]}
     series: Options = {"type": "graph", "coordinateSystem": "cartesian2d", "animation": False, "silent": True}
     columns, rows = (max(place[axis] for place in PLACES.values()) for axis in (0, 1))
     axes = {"xAxis": _axis(columns), "yAxis": _axis(rows) | {"inverse": True}}
@@ -98,9 +98,9 @@ def flow(stages: Iterable[Stage]) -> Drawn:
             "series": [tall | {"links": main}],
         },
     )
-    cards = (card(one) for one in found.values())
-    told = "; ".join(f"{one.name}: {one.rate} {one.lag}".strip() for one in cards)
-    return Drawn(options, f"The flow of records. {told}")
+    cards = (card(stage) for stage in by_name.values())
+    summary = "; ".join(f"{place.name}: {place.rate} {place.lag}".strip() for place in cards)
+    return Drawn(options, f"The flow of records. {summary}")
 
 
 def _axis(most: float) -> Options:
@@ -116,13 +116,13 @@ def _with_scan_as_one(stages: Iterable[Stage]) -> Iterable[Stage]:
         else:
             yield stage
     if scan:
-        lags = [one.lag for one in scan if one.lag is not None]
+        lags = [worker.lag for worker in scan if worker.lag is not None]
         yield Stage(
             name=SCAN,
-            offsets=sum(one.offsets for one in scan),
-            rate_per_s=sum(one.rate_per_s for one in scan),
+            offsets=sum(worker.offsets for worker in scan),
+            rate_per_s=sum(worker.rate_per_s for worker in scan),
             lag=sum(lags) if lags else None,
-            lag_s=max((one.lag_s for one in scan if one.lag_s is not None), default=None),
+            lag_s=max((worker.lag_s for worker in scan if worker.lag_s is not None), default=None),
         )
 
 
@@ -167,8 +167,8 @@ def _lines(name: str, stage: Stage | None, shown: Card | None) -> Iterator[str]:
             yield f"{{{'behind' if shown.state == 'behind' else 'figure'}|{shown.lag}}}"
 
 
-def _link(source: str, target: str, found: Mapping[str, Stage], *, is_aside: bool = False) -> Options:
-    carrying = found.get(target) or found.get(source)
+def _link(source: str, target: str, by_name: Mapping[str, Stage], *, is_aside: bool = False) -> Options:
+    carrying = by_name.get(target) or by_name.get(source)
     flows = carrying is not None and carrying.rate_per_s > 0
     return {
         "source": source,
@@ -219,10 +219,10 @@ def tree(batch: LiveBatch) -> Drawn:
         narrow={"series": [{"symbolSize": narrow, "label": _mark(narrow)}]},
     )
     counts = {kind: sum(kind_of(node, is_over=is_over) == kind for node in batch.nodes) for kind in KINDS}
-    told = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
+    summary = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
     levels = " → ".join(map(str, batch.widths))
     return Drawn(
-        options, f"A tree of {len(batch.nodes)} model calls in levels of {levels}: {told}", batch.batch_id
+        options, f"A tree of {len(batch.nodes)} model calls in levels of {levels}: {summary}", batch.batch_id
     )
 
 

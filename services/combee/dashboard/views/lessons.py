@@ -31,17 +31,17 @@ def newest_lessons(
 ) -> tuple[Learned, ...]:
     """Return the newest versions that brought lessons, the newest first."""
     recent = sorted(
-        ((version, one.name) for one in shown for version in one.versions[-most:]),
+        ((version, playbook.name) for playbook in shown for version in playbook.versions[-most:]),
         key=lambda pair: pair[0].at_ms,
         reverse=True,
     )
-    found: list[Learned] = []
+    lessons_learned: list[Learned] = []
     for version, name in recent:
-        if len(found) == most:
+        if len(lessons_learned) == most:
             break
         entries = [entry for entry in latest(name).entries if entry.updated_version == version.version]
         if entries:
             entries.sort(key=lambda entry: (entry.created_version != version.version, -entry.evidence_count))
             kept = tuple(entries[:LESSONS])
-            found.append(Learned(playbook=name, version=version, lessons=kept, total=len(entries)))
-    return tuple(found)
+            lessons_learned.append(Learned(playbook=name, version=version, lessons=kept, total=len(entries)))
+    return tuple(lessons_learned)

@@ -1,6 +1,6 @@
 """What the pages show, worked out from a live picture; pure, so that it is tested without a browser."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,12 +62,6 @@ def share_full(playbook: LivePlaybook) -> float:
     return min(1.0, playbook.waiting / max(1, playbook.batch_size))
 
 
-def current_batch(batches: Sequence[LiveBatch]) -> LiveBatch | None:
-    """Return the oldest batch in flight; where none is, the newest."""
-    flying = [batch for batch in batches if batch.version is None]
-    return flying[-1] if flying else next(iter(batches), None)
-
-
 def headline(batch: LiveBatch) -> str:
     """Return what a batch is and how far."""
     done = sum(node.state == "done" for node in batch.nodes)
@@ -122,7 +116,7 @@ class Figure:
 def figures(now: Snapshot, playbooks: Iterable[Playbook]) -> list[Figure]:
     """Return what there is at a glance."""
     books = list(playbooks)
-    flying = sum(batch.version is None for batch in now.batches)
+    in_flight = sum(batch.version is None for batch in now.batches)
     return [
         Figure(number=f"{len(books):,}", what="playbooks", address="/playbooks"),
         Figure(number=f"{sum(len(book.entries) for book in books):,}", what="lessons", address="/search"),
@@ -131,7 +125,7 @@ def figures(now: Snapshot, playbooks: Iterable[Playbook]) -> list[Figure]:
             what="reflections waiting",
             address="/flow",
         ),
-        Figure(number=f"{flying:,}", what="batches under way", address="/batches"),
+        Figure(number=f"{in_flight:,}", what="batches under way", address="/batches"),
         Figure(
             number=f"{now.dead_letters:,}",
             what="dead letters",
@@ -153,7 +147,7 @@ def playbook_rows(
     Those that changed last come first; the picture has them. All others are told from their newest version.
     """
     matches = matching(text)
-    live = {one.name: one for one in shown}
+    live = {playbook.name: playbook for playbook in shown}
     names = [
         name for name in (*live, *(name for name in stored if name not in live)) if matches(name.casefold())
     ]
@@ -197,21 +191,21 @@ def batch_rows(batches: Iterable[LiveBatch]) -> list[Row]:
 
 def version_rows(snapshot: Snapshot, most: int = 8) -> list[Row]:
     """Return the newest versions of all playbooks."""
-    found = [(version, book.name) for book in snapshot.playbooks for version in book.versions]
-    newest = sorted(found, key=lambda pair: pair[0].at_ms, reverse=True)[:most]
+    versions = [(version, book.name) for book in snapshot.playbooks for version in book.versions]
+    newest = sorted(versions, key=lambda pair: pair[0].at_ms, reverse=True)[:most]
     return [
         {
-            "id": f"{name} {one.version}",
+            "id": f"{name} {version.version}",
             "name": name,
-            "version": one.version,
-            "from": one.origin,
-            "entries": one.entries,
-            "reflections": one.reflections or "–",
-            "retention": percent(one.retention),
-            "took": f"{one.seconds:.1f} s" if one.seconds else "–",
-            "at": moment(one.at_ms),
+            "version": version.version,
+            "from": version.origin,
+            "entries": version.entries,
+            "reflections": version.reflections or "–",
+            "retention": percent(version.retention),
+            "took": f"{version.seconds:.1f} s" if version.seconds else "–",
+            "at": moment(version.at_ms),
         }
-        for one, name in newest
+        for version, name in newest
     ]
 
 
@@ -219,13 +213,13 @@ def dead_rows(snapshot: Snapshot) -> list[Row]:
     """Return the newest dead letters; secrets are not shown."""
     return [
         {
-            "id": f"{one.origin} {number}",
-            "at": moment(one.at_ms),
-            "service": one.service,
-            "origin": one.origin,
-            "record": one.record_id or "–",
-            "playbook": one.playbook or "–",
-            "reason": redacted(one.reason),
+            "id": f"{letter.origin} {number}",
+            "at": moment(letter.at_ms),
+            "service": letter.service,
+            "origin": letter.origin,
+            "record": letter.record_id or "–",
+            "playbook": letter.playbook or "–",
+            "reason": redacted(letter.reason),
         }
-        for number, one in enumerate(snapshot.dead_letters_recent)
+        for number, letter in enumerate(snapshot.dead_letters_recent)
     ]

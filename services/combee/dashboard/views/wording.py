@@ -41,7 +41,7 @@ def prompt_tokens(entries: Iterable[Entry]) -> int:
 def matching(text: str) -> Matches:
     """Return what tells whether a text in small letters has all words of ``text``, in any order."""
     words = text.casefold().split()
-    return lambda other: all(word in other for word in words)
+    return lambda content: all(word in content for word in words)
 
 
 def search_address(text: str) -> str:

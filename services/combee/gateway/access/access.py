@@ -174,8 +174,8 @@ def _address(scope: Scope) -> str:
 
 
 def _connection(scope: Scope) -> Connection | None:
-    found: Connection | None = scope.get("state", {}).get(STATE)
-    return found
+    connection: Connection | None = scope.get("state", {}).get(STATE)
+    return connection
 
 
 def _is_loopback(host: str) -> bool:
@@ -202,9 +202,9 @@ def allowed(scope: KeyScope) -> Callable[[Request], Caller]:
     """Return a dependency: the caller, who has this scope."""
 
     def caller(request: Request) -> Caller:
-        found: Caller = request.scope[CALLER]
-        check_scope(found, scope)
-        return found
+        known_caller: Caller = request.scope[CALLER]
+        check_scope(known_caller, scope)
+        return known_caller
 
     return caller
 

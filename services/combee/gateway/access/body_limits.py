@@ -51,8 +51,8 @@ class BodyLimits:
 
     def _reserve(self, taken: _Taken, headers: Headers) -> int:
         most = self._settings.gateway_max_body_bytes
-        told = headers.get("content-length", "")
-        size = int(told) if told.isascii() and told.isdigit() else most
+        length = headers.get("content-length", "")
+        size = int(length) if length.isascii() and length.isdigit() else most
         if size > most:
             raise _too_large(most)
         settings = self._settings

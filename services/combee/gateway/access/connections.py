@@ -63,16 +63,16 @@ class Connections:
     def __len__(self) -> int:
         return len(self._unknown) + sum(map(len, self._by_key.values()))
 
-    def opened(self, one: Connection) -> None:
+    def opened(self, connection: Connection) -> None:
         """Take a new connection; if there are too many without a key, the oldest of them have to go soon.
 
         To refuse new ones instead would let whoever opens enough shut everybody out: who has a key gives it at
         once, and so never waits longest. Not at once: of many that come together none has been read yet.
         """
-        self._unknown[one] = self._by_address[one.address][one] = None
+        self._unknown[connection] = self._by_address[connection.address][connection] = None
         is_excess = (
             len(self._unknown) > self._settings.gateway_unknown_connections
-            or len(self._by_address[one.address]) > self._settings.gateway_unknown_per_address
+            or len(self._by_address[connection.address]) > self._settings.gateway_unknown_per_address
         )
         if is_excess and not self._is_trimming:
             self._is_trimming = True
@@ -88,36 +88,36 @@ class Connections:
     def _shorten(self, waiting: Collection[Connection], most: int, reason: str) -> None:
         # One whose request is being answered waits for us, not we for it.
         idle = [reflection for reflection in waiting if not reflection.is_busy]
-        for one in idle[: max(len(waiting) - most, 0)]:
-            self.end(one, reason)
+        for connection in idle[: max(len(waiting) - most, 0)]:
+            self.end(connection, reason)
 
-    def admit(self, one: Connection, caller: Caller) -> None:
+    def admit(self, connection: Connection, caller: Caller) -> None:
         """Count a connection to a key."""
-        if one.caller == caller or one.transport.is_closing():
+        if connection.caller == caller or connection.transport.is_closing():
             return
         of_key = self._by_key[caller.name]
-        if one not in of_key and len(of_key) >= self._settings.gateway_connections:
+        if connection not in of_key and len(of_key) >= self._settings.gateway_connections:
             raise busy("this key has too many connections", headers={"Connection": "close"})
-        self.closed(one)
-        one.caller = caller
-        of_key.add(one)
+        self.closed(connection)
+        connection.caller = caller
+        of_key.add(connection)
 
-    def closed(self, one: Connection) -> None:
+    def closed(self, connection: Connection) -> None:
         """Forget a connection."""
-        self._unknown.pop(one, None)
-        self._by_address[one.address].pop(one, None)
-        if not self._by_address[one.address]:
-            del self._by_address[one.address]
-        if one.caller is not None:
-            self._by_key[one.caller.name].discard(one)
-            if not self._by_key[one.caller.name]:
-                del self._by_key[one.caller.name]
+        self._unknown.pop(connection, None)
+        self._by_address[connection.address].pop(connection, None)
+        if not self._by_address[connection.address]:
+            del self._by_address[connection.address]
+        if connection.caller is not None:
+            self._by_key[connection.caller.name].discard(connection)
+            if not self._by_key[connection.caller.name]:
+                del self._by_key[connection.caller.name]
 
-    def end(self, one: Connection, reason: str) -> None:
+    def end(self, connection: Connection, reason: str) -> None:
         """Close a connection without waiting for what its client has not read."""
         self.note(reason)
-        self.closed(one)
-        one.transport.abort()
+        self.closed(connection)
+        connection.transport.abort()
 
     def note(self, reason: str) -> None:
         """Count what is told at the next turn."""
@@ -125,11 +125,11 @@ class Connections:
 
     def turn(self, holds: Callable[[Caller], bool]) -> None:
         """Close the connections of keys that are gone, and say what was closed; called every second."""
-        for one in [one for of_key in self._by_key.values() for one in of_key]:
-            if one.caller is not None and not holds(one.caller):
-                self.end(one, f"key gone: {one.caller.name}")
-            elif one.is_upgraded and one.transport.is_closing():
-                self.closed(one)
+        for connection in [connection for of_key in self._by_key.values() for connection in of_key]:
+            if connection.caller is not None and not holds(connection.caller):
+                self.end(connection, f"key gone: {connection.caller.name}")
+            elif connection.is_upgraded and connection.transport.is_closing():
+                self.closed(connection)
         if self._closed:
             logger.warning("connections_closed", reasons=dict(self._closed))
             self._closed.clear()

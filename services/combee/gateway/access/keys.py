@@ -134,11 +134,11 @@ class Keyring:
         """Return whose key was given; None if nobody's. It takes as long for the first key as for none."""
         if self._callers is None:
             return ANYBODY
-        digest, found = _digest(given or ""), None
+        digest, holder = _digest(given or ""), None
         for caller in self._callers:
             if hmac.compare_digest(caller.digest, digest):
-                found = caller
-        return found if found and self.holds(found, now_ms) else None
+                holder = caller
+        return holder if holder and self.holds(holder, now_ms) else None
 
     def holds(self, caller: Caller, now_ms: int) -> bool:
         """Return whether a key still opens what it did."""
@@ -166,10 +166,10 @@ class Keyring:
 def _state(file: Path) -> tuple[int, ...] | None:
     """Return what changes with a file; None: it is not there."""
     try:
-        found = file.stat()
+        stat = file.stat()
     except OSError:
         return None
-    return (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    return (stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
 
 
 def _digest(key: str) -> bytes:

@@ -20,7 +20,7 @@ class WrongKeyThrottle:
     def __init__(self, most: int) -> None:
         self._most = most
         self._failed: OrderedDict[str, deque[float]] = OrderedDict()
-        self._untold: Counter[str] = Counter()
+        self._unlogged: Counter[str] = Counter()
 
     def failed(self, address: str, now_s: float) -> float:
         """Take a wrong key; return for how long its address is throttled (s), 0 if it is not."""
@@ -35,22 +35,22 @@ class WrongKeyThrottle:
         return 0.0
 
     def refused(self, address: str) -> None:
-        """Somebody was sent away, for whatever reason; it is told with the next line of the log."""
-        if len(self._untold) < ADDRESSES_KEPT:
-            self._untold[network(address)] += 1
+        """Somebody was sent away, for whatever reason; the next line of the log says so."""
+        if len(self._unlogged) < ADDRESSES_KEPT:
+            self._unlogged[network(address)] += 1
 
     def take_refused(self) -> Counter[str]:
         """Return how many were sent away since this was asked last, by address."""
-        found, self._untold = self._untold, Counter()
-        return found
+        refused, self._unlogged = self._unlogged, Counter()
+        return refused
 
 
 def network(address: str) -> str:
     """Return what stands for one client: an IPv4 address, or the network of an IPv6 one."""
     try:
-        found = ipaddress.ip_address(address.partition("%")[0])
+        ip = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
         return address
-    if found.version == 4 or found.is_loopback:  # noqa: PLR2004 - the version of the protocol
-        return str(found)
-    return str(ipaddress.ip_network((found, HOST_BITS), strict=False))
+    if ip.version == 4 or ip.is_loopback:  # noqa: PLR2004 - the version of the protocol
+        return str(ip)
+    return str(ipaddress.ip_network((ip, HOST_BITS), strict=False))

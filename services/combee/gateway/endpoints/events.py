@@ -21,7 +21,7 @@ from combee.gateway import playbooks
 from combee.gateway.access.access import allowed, check_touch
 from combee.gateway.access.keys import Caller
 from combee.gateway.context import Context
-from combee.gateway.endpoints.reading import written
+from combee.gateway.endpoints.reading import playbook_text
 from combee.gateway.names import Name
 from combee.gateway.problems import Refusal, busy, problems
 from combee.gateway.values import DeletedEvent, LabelEvent, VersionEvent
@@ -107,7 +107,7 @@ class Events:
 
     def _moved(self, name: str, labels: dict[str, int]) -> list[bytes]:
         """Return events for labels that point elsewhere than they did, and remember where they do."""
-        now = {label: one.version for label, one in playbooks.labels_of(self._context, name).items()}
+        now = {label: pointer.version for label, pointer in playbooks.labels_of(self._context, name).items()}
         moved = [
             LabelEvent(name=name, label=label, version=version)
             for label, version in now.items()
@@ -115,7 +115,7 @@ class Events:
         ]
         labels.clear()
         labels.update(now)
-        return [_encoded("label", one) for one in moved]
+        return [_encoded("label", label) for label in moved]
 
     def _event(self, version: Playbook, form: Format) -> bytes:
         """Return one version as an event, written once for all streams."""
@@ -157,7 +157,7 @@ def _event(version: Playbook, form: Format) -> bytes:
         name=version.name, version=version.version, format=form, created_at_ms=version.created_at_ms
     )
     try:
-        said = {"playbook": version} if form == "json" else {"text": written(version, form)}
+        said = {"playbook": version} if form == "json" else {"text": playbook_text(version, form)}
     except Refusal:  # this version has no room in the format; the client learns that it exists
         said = {}
     return _encoded("version", about.model_copy(update=said), place)

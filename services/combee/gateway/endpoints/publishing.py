@@ -77,12 +77,12 @@ class Publishing:
             If all of it is refused.
         """
         objects, single = self._objects(body)
-        found = self._consistent(kind, [self._checked(kind, caller, one) for one in objects])
-        good = {at: one for at, one in enumerate(found) if isinstance(one, Message)}
+        results = self._consistent(kind, [self._checked(kind, caller, given) for given in objects])
+        good = {at: result for at, result in enumerate(results) if isinstance(result, Message)}
         if not good:
-            raise _all_refused([one for one in found if isinstance(one, Refusal)], single=single)
+            raise _all_refused([result for result in results if isinstance(result, Refusal)], single=single)
         repeated = await self._write(kind, list(good.values()))
-        items = [self._item(kind, at, one, repeated) for at, one in enumerate(found)]
+        items = [self._item(kind, at, result, repeated) for at, result in enumerate(results)]
         receipt = Receipt(
             accepted=sum(item.status == "accepted" for item in items),
             repeated=sum(item.status == "repeated" for item in items),
@@ -93,14 +93,14 @@ class Publishing:
 
     def _objects(self, body: bytes) -> tuple[list[Any], bool]:
         try:
-            found = whole(from_json(body, allow_inf_nan=False))
+            value = whole(from_json(body, allow_inf_nan=False))
         except ValueError as error:
             raise Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, f"not JSON: {error}") from error
-        if not isinstance(found, list):
-            return [found], True
-        if not 1 <= len(found) <= self.most:
+        if not isinstance(value, list):
+            return [value], True
+        if not 1 <= len(value) <= self.most:
             raise Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, f"a batch has 1 to {self.most} items")
-        return found, False
+        return value, False
 
     def _checked(self, kind: Kind, caller: Caller, given: Any) -> Message | Refusal:
         """Return one object as a message that fits a record, or why not."""
@@ -132,11 +132,11 @@ class Publishing:
         # What a client says that it spent would count against the playbook's cap.
         return message.model_copy(update={"usage": Usage()}) if isinstance(message, Reflection) else message
 
-    def _consistent(self, kind: Kind, found: Sequence[Message | Refusal]) -> list[Message | Refusal]:
+    def _consistent(self, kind: Kind, results: Sequence[Message | Refusal]) -> list[Message | Refusal]:
         """Refuse what is other content than its playbook has under its id, as far as that is remembered."""
         first: dict[Place, str] = {}
 
-        def one(given: Message | Refusal) -> Message | Refusal:
+        def checked(given: Message | Refusal) -> Message | Refusal:
             if isinstance(given, Refusal):
                 return given
             place, content = self._place(kind, given), fingerprint(given)
@@ -146,17 +146,17 @@ class Publishing:
             detail = f"{playbook} has other content under the id {own}: send this under an id of its own"
             return Refusal(HTTPStatus.CONFLICT, detail)
 
-        return [one(given) for given in found]
+        return [checked(given) for given in results]
 
     async def _write(self, kind: Kind, messages: Sequence[Message]) -> Mapping[Place, bool]:
         """Write what was not acknowledged before; return by place which was."""
         places = {self._place(kind, message): message for message in messages}
         known = {place for place in places if place in self._acknowledged}
-        fresh = [one for place, one in places.items() if place not in known]
+        fresh = [message for place, message in places.items() if place not in known]
         if fresh:
             offsets = await self._context.write(*map(kind.topic.record, fresh))
             self._note(fresh, offsets)
-        self._acknowledged.update({place: fingerprint(one) for place, one in places.items()})
+        self._acknowledged.update({place: fingerprint(message) for place, message in places.items()})
         while len(self._acknowledged) > REMEMBERED:
             self._acknowledged.popitem(last=False)
         return {place: place in known for place in places}
@@ -186,15 +186,15 @@ def _id(kind: Kind, message: Message) -> str:
     return str(getattr(message, kind.id_field))
 
 
-def _all_refused(found: Sequence[Refusal], *, single: bool) -> Refusal:
+def _all_refused(refusals: Sequence[Refusal], *, single: bool) -> Refusal:
     if single:
-        return found[0]
+        return refusals[0]
     errors = [
         Wrong(where=".".join(filter(None, (str(at), wrong.where))), detail=wrong.detail)
-        for at, one in enumerate(found)
-        for wrong in one.problem.errors or (Wrong(where="", detail=one.problem.detail),)
+        for at, refusal in enumerate(refusals)
+        for wrong in refusal.problem.errors or (Wrong(where="", detail=refusal.problem.detail),)
     ]
-    statuses = {one.problem.status for one in found}
+    statuses = {refusal.problem.status for refusal in refusals}
     status = HTTPStatus(statuses.pop()) if len(statuses) == 1 else HTTPStatus.UNPROCESSABLE_ENTITY
     return Refusal(status, "every item was refused", errors=tuple(errors))
 

@@ -47,13 +47,15 @@ class Reading:
     ) -> Page:
         """List the playbooks that this key may see, in the order of their names."""
         playbooks.check_current(self._context)
-        found = (
-            one
-            for name, one in playbooks.everything(self._context).items()
+        matching = (
+            playbook
+            for name, playbook in playbooks.newest_by_name(self._context).items()
             if name.startswith(prefix) and name > (after or "") and caller.may_touch(name)
         )
-        first = list(islice(found, limit + 1))
-        rows = tuple(listed(one, playbooks.labels_of(self._context, one.name)) for one in first[:limit])
+        first = list(islice(matching, limit + 1))
+        rows = tuple(
+            listed(playbook, playbooks.labels_of(self._context, playbook.name)) for playbook in first[:limit]
+        )
         return Page(playbooks=rows, next=rows[-1].name if len(first) > limit else None)
 
     async def playbook(
@@ -66,12 +68,14 @@ class Reading:
         if_none_match: IfNoneMatch = None,
     ) -> Response:
         """Return one version of a playbook, the newest by default; with its ETag, only if it is another one."""
-        found = await playbooks.wanted(self._context, caller, name, version, label)
-        etag = tag(found, form)
-        headers = {"ETag": etag, "Cache-Control": "no-cache", "Combee-Version": str(found.version)}
+        playbook = await playbooks.find_version(self._context, caller, name, version, label)
+        etag = tag(playbook, form)
+        headers = {"ETag": etag, "Cache-Control": "no-cache", "Combee-Version": str(playbook.version)}
         if matches(if_none_match, etag):
             return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
-        return Response(written(found, form), headers=headers, media_type=MEDIA_TYPES.get(form, JSON))
+        return Response(
+            playbook_text(playbook, form), headers=headers, media_type=MEDIA_TYPES.get(form, JSON)
+        )
 
     async def versions(
         self,
@@ -81,11 +85,11 @@ class Reading:
         limit: Annotated[int, Query(ge=1, le=MOST)] = FEW,
     ) -> Versions:
         """List the versions of a playbook, newest first."""
-        await playbooks.wanted(self._context, caller, name)
+        await playbooks.find_version(self._context, caller, name)
         places = sorted(await self._context.history.places(name), reverse=True)
         first = [place for place in places if before is None or place < before][: limit + 1]
-        found = [await self._context.history.exactly(name, one) for one in first[:limit]]
-        rows = tuple(version_row(one) for one in found if one is not None)
+        versions = [await self._context.history.exactly(name, number) for number in first[:limit]]
+        rows = tuple(version_row(playbook) for playbook in versions if playbook is not None)
         return Versions(name=name, versions=rows, next=first[limit - 1] if len(first) > limit else None)
 
     async def difference(
@@ -97,11 +101,11 @@ class Reading:
     ) -> Comparison:
         """Return what version ``to`` says otherwise than version ``from``, entry by entry."""
         before, after = [
-            await playbooks.wanted(self._context, caller, name, one) if one else empty(name)
-            for one in (from_, to)
+            await playbooks.find_version(self._context, caller, name, number) if number else empty(name)
+            for number in (from_, to)
         ]
         if not from_ and not to:
-            await playbooks.wanted(self._context, caller, name)
+            await playbooks.find_version(self._context, caller, name)
         return compare(before, after)
 
 
@@ -117,7 +121,7 @@ def matches(if_none_match: str | None, etag: str) -> bool:
     return etag in given or "*" in given
 
 
-def written(playbook: Playbook, form: Format) -> str:
+def playbook_text(playbook: Playbook, form: Format) -> str:
     """Return a playbook as text.
 
     Raises

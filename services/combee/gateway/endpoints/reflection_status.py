@@ -81,16 +81,16 @@ class ReflectionStatusLookup:
         playbooks.check_current(self._context)
         try:
             async with asyncio.timeout(LOOKUP_S), self._slots:
-                found = await self._found(playbook, reflection_id)
+                status = await self._status_of(playbook, reflection_id)
         except TimeoutError as error:
             raise unavailable(f"the topics could not be read within {LOOKUP_S:.0f} s") from error
-        if found is None:
+        if status is None:
             first = (await self._context.log.beginnings(topics.REFLECTIONS.name)).values()
             older = ", or it has expired" if any(first) else ""
             raise not_found(f"no reflection of this id is in the log for {playbook}{older}")
-        return found
+        return status
 
-    async def _found(self, name: str, one: str) -> ReflectionStatus | None:
+    async def _status_of(self, name: str, reflection_id: str) -> ReflectionStatus | None:
         source = await partition_of(self._context.log, topics.BATCHES, name)
         end = (await self._context.log.ends(source.topic))[source.partition]
         recent = max(0, end - RECENT)
@@ -98,52 +98,59 @@ class ReflectionStatusLookup:
         manifest, repeats = None, 0
         async for batch in messages(self._context.log, topics.BATCHES, name, recent, end):
             through = max(through, batch.plan.through_offset)
-            repeats += sum(member.reflection_id == one for member in batch.dropped)
-            manifest = _in(batch, one) or manifest
-        records = [record async for record in self._records(name, one, through + 1)]
+            repeats += sum(member.reflection_id == reflection_id for member in batch.dropped)
+            manifest = _in(batch, reflection_id) or manifest
+        records = [record async for record in self._records(name, reflection_id, through + 1)]
         attempt = manifest.member.attempt if manifest else -1
         again = [record for record in records if _attempt(record) > attempt]
         repeats += len(records) - min(len(again), 1)
         if again:
-            buried = await self._buried(name, one, again[0].timestamp_ms, attempt)
-            return buried or self._waiting(name, one, repeats)
+            buried = await self._buried(name, reflection_id, again[0].timestamp_ms, attempt)
+            return buried or self._waiting(name, reflection_id, repeats)
         if manifest is None:
-            buried = await self._buried(name, one, 0, attempt)
+            buried = await self._buried(name, reflection_id, 0, attempt)
             if buried is not None:
                 return buried
             async for batch in messages(self._context.log, topics.BATCHES, name, 0, recent):
-                manifest = _in(batch, one) or manifest
-        return await self._batched(name, one, manifest, repeats) if manifest else None
+                manifest = _in(batch, reflection_id) or manifest
+        return await self._batched(name, reflection_id, manifest, repeats) if manifest else None
 
     # ---- the topics
 
-    async def _records(self, name: str, one: str, start: int) -> AsyncIterator[Record]:
+    async def _records(self, name: str, reflection_id: str, start: int) -> AsyncIterator[Record]:
         """Yield the records of a reflection that no batch has covered yet."""
         source = await partition_of(self._context.log, topics.REFLECTIONS, name)
         async for record in self._context.log.read(source, start):
             if any(
-                reflection.reflection_id == one for reflection in topics.REFLECTIONS.under(name, [record])
+                reflection.reflection_id == reflection_id
+                for reflection in topics.REFLECTIONS.under(name, [record])
             ):
                 yield record
 
-    async def _buried(self, name: str, one: str, since_ms: int, attempt: int) -> ReflectionStatus | None:
+    async def _buried(
+        self, name: str, reflection_id: str, since_ms: int, attempt: int
+    ) -> ReflectionStatus | None:
         """Return the fate of what failed as a later attempt than ``attempt``; None if it did not, or goes on."""
         log, topic = self._context.log, topics.DEAD_LETTERS.name
         letters: dict[tuple[int, int], DeadLetter] = {}
         resolved: dict[tuple[int, int], Resolution] = {}
         for number, start in (await log.offsets_at(topic, since_ms)).items():
             async for record in log.read(TopicPartition(topic=topic, partition=number), start):
-                found = _decoded(record)
-                if isinstance(found, DeadLetter) and _is_about(found, name, one) and found.attempts > attempt:
-                    letters[found.origin_partition, found.origin_offset] = found
-                if isinstance(found, Resolution):
-                    resolved.setdefault((found.origin_partition, found.origin_offset), found)
+                message = _decoded(record)
+                if (
+                    isinstance(message, DeadLetter)
+                    and _is_about(message, name, reflection_id)
+                    and message.attempts > attempt
+                ):
+                    letters[message.origin_partition, message.origin_offset] = message
+                if isinstance(message, Resolution):
+                    resolved.setdefault((message.origin_partition, message.origin_offset), message)
         for place, letter in reversed(letters.items()):
             decision = resolved[place].decision if place in resolved else None
             if decision != "retried":
                 state: Literal["dropped", "dead_lettered"] = "dropped" if decision else "dead_lettered"
                 return ReflectionStatus(
-                    reflection_id=one,
+                    reflection_id=reflection_id,
                     playbook=name,
                     state=state,
                     detail=f"{letter.service} could not use it: {letter.reason}",
@@ -152,7 +159,7 @@ class ReflectionStatusLookup:
 
     # ---- what is answered
 
-    def _waiting(self, name: str, one: str, repeats: int) -> ReflectionStatus:
+    def _waiting(self, name: str, reflection_id: str, repeats: int) -> ReflectionStatus:
         waiting, until_ms = (
             self._context.live.picture.windows.count(name),
             playbooks.closes_ms(self._context, name),
@@ -161,7 +168,7 @@ class ReflectionStatusLookup:
         closes = f"when full or at {playbooks.moment(until_ms)}"
         detail = f"it waits in its window ({waiting} of {size}), which closes {closes}"
         return ReflectionStatus(
-            reflection_id=one,
+            reflection_id=reflection_id,
             playbook=name,
             state="waiting",
             detail=detail,
@@ -169,15 +176,17 @@ class ReflectionStatusLookup:
             until_ms=until_ms,
         )
 
-    async def _batched(self, name: str, one: str, manifest: _Manifest, repeats: int) -> ReflectionStatus:
+    async def _batched(
+        self, name: str, reflection_id: str, manifest: _Manifest, repeats: int
+    ) -> ReflectionStatus:
         batch, latest = manifest.batch, self._context.playbooks.latest(name)
         common = {
-            "reflection_id": one,
+            "reflection_id": reflection_id,
             "playbook": name,
             "batch_id": batch.plan.batch_id,
             "batch_sequence": batch.plan.sequence,
             "repeats": repeats,
-            "revoked": one in latest.revoked,
+            "revoked": reflection_id in latest.revoked,
         }
         if latest.batch_sequence < batch.plan.sequence:
             level = self._level(batch)
@@ -190,11 +199,13 @@ class ReflectionStatusLookup:
             return ReflectionStatus.model_validate(
                 {**common, "state": "in_batch", "level": level, "detail": detail}
             )
-        buried = await self._buried(name, one, batch.plan.closed_at_ms, manifest.member.attempt)
+        buried = await self._buried(name, reflection_id, batch.plan.closed_at_ms, manifest.member.attempt)
         if buried is not None:
             return buried.model_copy(update=common)
         version = await self._version(name, batch)
-        entries = tuple(entry.id for entry in version.entries if one in entry.evidence) if version else ()
+        entries = (
+            tuple(entry.id for entry in version.entries if reflection_id in entry.evidence) if version else ()
+        )
         rests = f"; on it rest {', '.join(entries)}" if entries else "; it taught nothing that was not known"
         return ReflectionStatus.model_validate(
             {
@@ -224,8 +235,10 @@ class ReflectionStatusLookup:
         return None
 
 
-def _in(batch: Batch, one: str) -> _Manifest | None:
-    return next((_Manifest(batch, member) for member in batch.members if member.reflection_id == one), None)
+def _in(batch: Batch, reflection_id: str) -> _Manifest | None:
+    return next(
+        (_Manifest(batch, member) for member in batch.members if member.reflection_id == reflection_id), None
+    )
 
 
 def _attempt(record: Record) -> int:
@@ -237,9 +250,9 @@ def _decoded(record: Record) -> DeadLetter | Resolution | None:
     return topics.DEAD_LETTERS.read_or_none(record) or topics.RESOLUTIONS.read_or_none(record)
 
 
-def _is_about(letter: DeadLetter, name: str, one: str) -> bool:
+def _is_about(letter: DeadLetter, name: str, reflection_id: str) -> bool:
     """Return whether a letter is about this reflection; what became of a trace is not told here."""
-    return letter.origin_topic != topics.TRACES.name and reflection_of(letter) == (name, one)
+    return letter.origin_topic != topics.TRACES.name and reflection_of(letter) == (name, reflection_id)
 
 
 def router(context: Context) -> APIRouter:

@@ -34,17 +34,17 @@ class Status:
 
     async def status(self, caller: Reader) -> Snapshot:
         """Return the live picture: rates and lag per stage, windows, batches, newest versions, dead letters."""
-        found = self._context.live.picture.snapshot(self._context.clock.now_ms())
-        return found if caller.sees_all else _narrowed(found, caller)
+        snapshot = self._context.live.picture.snapshot(self._context.clock.now_ms())
+        return snapshot if caller.sees_all else _narrowed(snapshot, caller)
 
     async def batch(
         self, caller: Reader, batch_id: Annotated[str, Path(min_length=1, max_length=200)]
     ) -> LiveBatch:
         """Return one of the last 50 batches with its tree, node by node."""
-        found = self._context.live.picture.batch(batch_id)
-        if found is None or not caller.may_touch(found.playbook):
+        batch = self._context.live.picture.batch(batch_id)
+        if batch is None or not caller.may_touch(batch.playbook):
             raise not_found("none of the last 50 batches has this id")
-        return found
+        return batch
 
     async def ledger(self, caller: Reader) -> LedgerAccount:
         """Account for every acknowledged reflection, from the topics alone; reads all of them."""
@@ -68,7 +68,9 @@ def _narrowed(snapshot: Snapshot, caller: Caller) -> Snapshot:
     """Return what a caller may see of a snapshot; stages are about all playbooks, and are counts alone."""
     playbooks = tuple(playbook for playbook in snapshot.playbooks if caller.may_touch(playbook.name))
     letters = tuple(
-        one for one in snapshot.dead_letters_recent if one.playbook and caller.may_touch(one.playbook)
+        letter
+        for letter in snapshot.dead_letters_recent
+        if letter.playbook and caller.may_touch(letter.playbook)
     )
     shown = {
         "playbooks": playbooks,
@@ -105,5 +107,5 @@ def _texts(path: str) -> dict[int | str, dict[str, Any]]:
     ways: dict[int | str, dict[str, Any]] = {HTTPStatus.OK.value: {"description": "All is well.", **text}}
     if path == "/metrics":
         return {200: {"description": "For Prometheus.", **text}, **problems()}
-    found = problems()
-    return {**ways, **found, 503: {"description": "Something is red; the text says what.", **text}}
+    problem_answers = problems()
+    return {**ways, **problem_answers, 503: {"description": "Something is red; the text says what.", **text}}

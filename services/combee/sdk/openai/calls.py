@@ -49,7 +49,7 @@ def _chat_with_prompt(arguments: Arguments, prompt: str) -> dict[str, Any]:
 def _response_messages(arguments: Arguments) -> Messages:
     given = arguments.get("input") or ()
     text: Messages = [{"role": "user", "content": given}]
-    items = text if isinstance(given, str) else [_item(one) for one in given]
+    items = text if isinstance(given, str) else [_item(item) for item in given]
     instructions = arguments.get("instructions")
     return [{"role": "system", "content": instructions}, *items] if instructions else items
 

@@ -176,7 +176,7 @@ def wrap_openai(
     """
     chat, responses = getattr(client, "chat", None), getattr(client, "responses", None)
     completions = getattr(chat, "completions", None)
-    can = [one for one in (completions, responses) if callable(getattr(one, "create", None))]
+    can = [endpoint for endpoint in (completions, responses) if callable(getattr(endpoint, "create", None))]
     if not can:
         raise TypeError(
             "wrap_openai needs a client with chat.completions.create or responses.create, such as openai.OpenAI()"

@@ -10,6 +10,8 @@ from typing import Any, Literal, Self, TextIO
 
 from combee.ports import Clock
 from combee.sim.chance import draw
+from combee.sim.family.knowledge import NOTHING_KNOWN, Knowledge
+from combee.sim.prefix_cache import PrefixCache
 from combee.sim.roles.respond import Simulated, respond
 from combee.sim.server.faults import Fault, FaultRates, TimesSeen
 from combee.sim.server.latency import Latency
@@ -65,6 +67,8 @@ class SimOptions:
     context_tokens: int | None = None
     """Longer prompts are refused as a real server refuses them; None reads anything."""
     call_log: Path | None = None
+    knowledge: Knowledge = NOTHING_KNOWN
+    """Of questions that do not say what they are about."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +76,9 @@ class Call:
     """One call as decided on arrival."""
 
     said: Simulated
+    request: Mapping[str, Any] = field(repr=False)
+    cached_tokens: int
+    """Of the tokens read, as a server with a prompt cache would count them."""
     fate: Outcome
     delay_s: float
     started_ms: int
@@ -89,7 +96,8 @@ class StandIn:
         self._down_until = clock.monotonic() + options.down_for_s
         self._calls: Counter[str] = Counter()
         self._outcomes: Counter[str] = Counter()
-        self._tokens_in = self._tokens_out = self._in_flight = self._most_in_flight = 0
+        self._cache = PrefixCache()
+        self._tokens_in = self._tokens_cached = self._tokens_out = self._in_flight = self._most_in_flight = 0
 
     def set_faults(self, rates: FaultRates, *, down_for_s: float = 0.0) -> None:
         """Replace all fault rates, and be down from now on for a while."""
@@ -98,13 +106,15 @@ class StandIn:
 
     def begin(self, body: Mapping[str, Any]) -> Call:
         """Decide what happens to a call; every call begun must be ended."""
-        said = respond(body, self.options.seed)
+        said = respond(body, self.options.seed, self.options.knowledge)
         seen = self._seen.count(said.prompt_hash)
         chance = draw("latency", self.options.seed, said.prompt_hash, seen)
         self._in_flight += 1
         self._most_in_flight = max(self._most_in_flight, self._in_flight)
         return Call(
             said=said,
+            request=body,
+            cached_tokens=min(self._cache.cached_tokens(body, self._clock.monotonic()), said.tokens_in),
             fate=self._fate(said, seen),
             delay_s=self.options.latency.seconds(chance),
             started_ms=self._clock.now_ms(),
@@ -121,16 +131,20 @@ class StandIn:
         """Count and log a call that has got its answer, or never will."""
         said = call.said
         tokens_out = said.tokens_out if outcome == "ok" else 0
+        if outcome == "ok":
+            self._cache.answered(call.request, self._clock.monotonic())
         self._in_flight -= 1
         self._calls[said.role] += 1
         self._outcomes[outcome] += 1
         self._tokens_in += said.tokens_in
+        self._tokens_cached += call.cached_tokens
         self._tokens_out += tokens_out
         self._log.write(
             start_ms=call.started_ms,
             end_ms=self._clock.now_ms(),
             role=said.role,
             tokens_in=said.tokens_in,
+            cached_tokens=call.cached_tokens,
             tokens_out=tokens_out,
             prompt_hash=said.prompt_hash,
             outcome=outcome,
@@ -144,6 +158,7 @@ class StandIn:
             "calls": dict(self._calls),
             "outcomes": dict(self._outcomes),
             "tokens_in": self._tokens_in,
+            "tokens_cached": self._tokens_cached,
             "tokens_out": self._tokens_out,
             "in_flight": self._in_flight,
             "most_in_flight": self._most_in_flight,

@@ -98,7 +98,13 @@ class Web:
             case "down" | "stopped" | "hang" | "reset" | "abandoned":
                 return _reply(HTTPStatus.SERVICE_UNAVAILABLE, error("the model is down", "server_error"))
         created_s = call.started_ms // 1000
-        whole = completion(call.said, outcome, created_s=created_s, huge_bytes=options.huge_bytes)
+        whole = completion(
+            call.said,
+            outcome,
+            cached_tokens=call.cached_tokens,
+            created_s=created_s,
+            huge_bytes=options.huge_bytes,
+        )
         if not body.get("stream"):
             return _reply(HTTPStatus.OK, whole)
         asked = body.get("stream_options")

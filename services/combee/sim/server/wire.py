@@ -13,7 +13,9 @@ _PIECE, _PIECES = 16, 500
 """A streamed reply comes in pieces of so many characters, but in no more pieces than that."""
 
 
-def completion(said: Simulated, fate: Outcome, *, created_s: int, huge_bytes: int) -> dict[str, Any]:
+def completion(
+    said: Simulated, fate: Outcome, *, cached_tokens: int, created_s: int, huge_bytes: int
+) -> dict[str, Any]:
     """Return a chat completion, spoilt as ``fate`` demands."""
     content, finish = said.content, "stop"
     match fate:
@@ -29,6 +31,7 @@ def completion(said: Simulated, fate: Outcome, *, created_s: int, huge_bytes: in
         "prompt_tokens": said.tokens_in,
         "completion_tokens": said.tokens_out,
         "total_tokens": said.tokens_in + said.tokens_out,
+        "prompt_tokens_details": {"cached_tokens": cached_tokens},
     }
     message = {"role": "assistant", "content": content}
     return {

@@ -84,7 +84,7 @@ async def test_a_node_whose_port_was_taken_meanwhile_says_so(tmp_path: Path) -> 
         kafka.kill()
         process = kafka._nodes[0].process
         assert process
-        assert await process.gone(10)
+        assert await process.wait_ended(10)
 
         async with listener(port_of(kafka)):
             with pytest.raises(PortTakenError, match="end the process"):

@@ -31,11 +31,11 @@ async def test_a_broker_ends_when_its_owner_gives_the_lease_back(tmp_path: Path)
     lease = Lease(tmp_path / "lease")
     assert lease.take(exclusive=True)
     broker = guarded(tmp_path)
-    assert not await broker.gone(3 * guard.POLL_S)
+    assert not await broker.wait_ended(3 * guard.POLL_S)
 
     lease.release()
 
-    assert await broker.gone(10)
+    assert await broker.wait_ended(10)
 
 
 async def test_a_broker_ends_when_its_last_owner_is_killed_and_not_before(tmp_path: Path) -> None:
@@ -48,19 +48,19 @@ async def test_a_broker_ends_when_its_last_owner_is_killed_and_not_before(tmp_pa
     await holder.stdout.readline()
     broker = guarded(tmp_path)
     first.release()
-    assert not await broker.gone(3 * guard.POLL_S)
+    assert not await broker.wait_ended(3 * guard.POLL_S)
 
     holder.kill()
     await holder.communicate()
 
-    assert await broker.gone(10)
+    assert await broker.wait_ended(10)
 
 
 async def test_a_guarded_command_logs_to_its_file_and_leaves_the_terminals_session(tmp_path: Path) -> None:
     lease = Lease(tmp_path / "lease")
     assert lease.take(exclusive=True)
     broker = guarded(tmp_path)
-    assert not await broker.gone(0.3)
+    assert not await broker.wait_ended(0.3)
 
     assert os.getsid(broker.pid) == broker.pid
     await broker.stop(10)
@@ -72,7 +72,7 @@ async def test_the_guard_of_a_broker_that_ended_by_itself_goes_too(tmp_path: Pat
     lease = Lease(tmp_path / "lease")
     assert lease.take(exclusive=False)
     broker = guarded(tmp_path)
-    assert not await broker.gone(0.2)
+    assert not await broker.wait_ended(0.2)
 
     await broker.stop(10)
     lease.release()

@@ -62,7 +62,7 @@ async def test_the_broker_stays_as_long_as_either_command_runs(tmp_path: Path) -
     await joiner.__aenter__()
 
     await starter.__aexit__(None, None, None)
-    assert not await process.gone(0.7)
+    assert not await process.wait_ended(0.7)
 
     await joiner.__aexit__(None, None, None)
     assert not process.alive()
@@ -95,7 +95,7 @@ async def test_a_broker_whose_users_all_vanished_is_not_joined_while_it_ends(tmp
     vanished.release()
 
     async with command(tmp_path) as process:
-        assert not await process.gone(3 * guard.POLL_S)
+        assert not await process.wait_ended(3 * guard.POLL_S)
 
 
 async def test_a_guard_that_is_ending_the_broker_is_waited_for(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ async def test_a_guard_that_is_ending_the_broker_is_waited_for(tmp_path: Path) -
     await ending.wait(5, exclusive=True)
     ending.release()
 
-    assert await process.gone(10)
+    assert await process.wait_ended(10)
     async with command(tmp_path) as new:
         assert new.pid != process.pid
 
@@ -207,7 +207,7 @@ async def test_a_command_that_finds_a_killed_broker_first_keeps_its_ports_and_bo
         first = keeper._nodes[0].process
         assert first
         first.signal(signal.SIGKILL)
-        assert await first.gone(5)
+        assert await first.wait_ended(5)
         with stranger(address), pytest.raises(PortTakenError):
             async with use_broker(quicker, 5):  # it may not move: the keeper's clients know its ports
                 pass
@@ -225,7 +225,7 @@ async def test_a_broker_that_cannot_start_again_is_tried_with_growing_pauses_unt
         first = kafka._nodes[0].process
         assert first
         first.signal(signal.SIGKILL)
-        assert await first.gone(5)
+        assert await first.wait_ended(5)
         with stranger(address):
             await until(lambda: sum("which Kafka node 1 needs, is taken" in line for line in told) >= 2)
         await again(kafka, first)

@@ -73,8 +73,8 @@ async def test_what_is_gone_can_be_stopped_again(start: Start) -> None:
 
     await process.stop(10)
 
-    assert await process.gone(0)
+    assert await process.wait_ended(0)
 
 
 async def test_waiting_for_the_end_of_a_running_process_has_a_deadline(start: Start) -> None:
-    assert not await start(OBEDIENT).gone(0.05)
+    assert not await start(OBEDIENT).wait_ended(0.05)

@@ -11,7 +11,7 @@ from combee.commands.dead_letters import Refused
 from combee.core.dead_letters.resending import refusal
 from combee.core.ledger import LedgerReport
 from combee.inspection import audit
-from combee.inspection.dead_letters import Found, letters, resolutions
+from combee.inspection.dead_letters import StoredLetter, letters, resolutions
 from combee.ports import Outgoing, PoisonError
 from combee.shuffle import shuffler
 from combee_schemas import topics
@@ -72,13 +72,13 @@ async def buried(deployment: Deployment) -> None:
         await settled(deployment, lambda: len(ledger.dead_letters(deployment.log)) == BATCH)
 
 
-async def open_letters(deployment: Deployment) -> list[Found]:
+async def open_letters(deployment: Deployment) -> list[StoredLetter]:
     decided = await resolutions(deployment.log)
     found = letters(deployment.log, lambda _read, _total: None)
     return [one async for one in found if one.id not in decided]
 
 
-async def retry(deployment: Deployment, found: list[Found]) -> tuple[list[Resolution], list[Refused]]:
+async def retry(deployment: Deployment, found: list[StoredLetter]) -> tuple[list[Resolution], list[Refused]]:
     return await dead_letters.resend(deployment.log, deployment.clock, found, {})
 
 

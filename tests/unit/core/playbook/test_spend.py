@@ -177,6 +177,19 @@ def test_prices_come_from_the_table_and_single_ones_win() -> None:
     assert load_settings(prices=prices, price_out=9).spend.policy("m").price_out == 9
 
 
+def test_the_price_of_cached_tokens_belongs_to_the_price_of_what_is_read() -> None:
+    prices = {"m": {"in": 1.0, "cached_in": 0.1, "out": 4.0}}
+    assert load_settings(prices=prices).spend.policy("m").price_cached_in == 0.1
+    assert load_settings(prices=prices, price_cached_in=0.2).spend.policy("m").price_cached_in == 0.2
+    assert load_settings(prices=prices, price_in=9).spend.policy("m").price_cached_in is None
+
+
+def test_cached_tokens_cost_what_they_cost_and_without_a_price_as_much_as_others() -> None:
+    used = Usage(tokens_in=1_000_000, cached_tokens=400_000)
+    assert SpendPolicy(price_in=2.0, price_cached_in=0.5).cost(used) == pytest.approx(1.4)
+    assert SpendPolicy(price_in=2.0).cost(used) == pytest.approx(2.0)
+
+
 @pytest.mark.parametrize("prices", [{}, {"price_in": 1.0}, {"prices": {"another": {"in": 1, "out": 1}}}])
 def test_a_cap_on_money_without_prices_is_refused(prices: dict[str, Any]) -> None:
     spending = load_settings(daily_cost=3, **prices).spend

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from combee.cli.log import open_log
 from combee.cli.playbook.lookup import labels
+from combee.cli.shared.log import open_log
 from combee.core.formats.files import FORMATS, Format, is_name, similar_name
 from combee.history import all_labels, newest_playbook, newest_playbooks
 from combee.local.stack_file import stack_is_running
@@ -122,4 +122,7 @@ FormOrNone = Annotated[
 Label = Annotated[
     str | None, typer.Option(help="the version that this label points at", autocompletion=label_names)
 ]
+Model = Annotated[str | None, typer.Option(help="such as openai/gpt-4.1-mini or ollama/llama3")]
+BaseUrl = Annotated[str | None, typer.Option(help="any OpenAI-compatible server")]
+Simulated = Annotated[bool, typer.Option("--simulated", help="use the stand-in model (a simulation)")]
 Version = Annotated[int | None, typer.Option(min=1, help="this version instead of the newest")]

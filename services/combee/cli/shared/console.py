@@ -47,6 +47,12 @@ def clean(text: str) -> str:
     )
 
 
+def shortened(text: str, most: int) -> str:
+    """Return text that others wrote in one line of at most ``most`` characters, without what steers a terminal."""
+    line = clean(" ".join(text.split()))
+    return line if len(line) <= most else line[: most - 1] + "…"
+
+
 @contextmanager
 def reading() -> Iterator[Callable[[str, int, int], None]]:
     """Show on standard error how far topics have been read; yields a function of topic, read and total."""

@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
-from combee.cli.console import remark
-from combee.cli.log import open_log
-from combee.cli.playbook.lookup import missing
+from combee.cli.playbook.lookup import missing_playbook
+from combee.cli.shared.console import remark
+from combee.cli.shared.log import open_log
 from combee.clock import SystemClock
 from combee.commands.log_store import LogStore
 from combee.commands.playbook import Commands, Decision, Effect
@@ -65,7 +65,7 @@ class Change:
         return self.made if isinstance(self.made, Playbook) else self.decision.current
 
 
-async def carried_out(
+async def carry_out(
     name: str, decide: Decide, *, timeout_s: float, servers: str | None, hint: str = ""
 ) -> Change:
     """Decide, send and wait for the effect; ``hint`` says what helps where something is unknown.
@@ -86,7 +86,7 @@ async def carried_out(
                 made = await commands.outcome(await commands.send(command), timeout_s)
         except RefusedError as error:
             if error.reason == "absent":
-                raise await missing(log, name) from error
+                raise await missing_playbook(log, name) from error
             raise FatalError(f"{error}{hint if error.reason == 'unknown' else ''}") from error
     if made is None:
         who = "shuffle, scan and publish get" if command.kind == "consolidate" else "publish gets"

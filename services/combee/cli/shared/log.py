@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 
 from combee.adapters.kafka import KafkaLog
-from combee.cli.console import diagnostics, remark
+from combee.cli.shared.console import diagnostics, remark
 from combee.local import log
 from combee.local.log import Notices, OnFetched
 from combee.settings.loading import Settings

@@ -1,0 +1,122 @@
+"""The draft of a next version: ids, counters, echoes, and entries that may contradict each other."""
+
+import pytest
+
+from combee.core.playbook.entries import apply_operations
+from combee.core.playbook.sections import slug
+from combee_schemas.playbook import ACE_SECTIONS
+from combee_schemas.scan import Echo
+from support.playbooks import (
+    ADD,
+    BASE,
+    MERGE,
+    REMOVE,
+    after_update,
+    an_update,
+    applied,
+    changes,
+    entry,
+    get,
+    op,
+    seen,
+)
+
+
+@pytest.mark.parametrize(
+    ("section", "expected"),
+    [
+        *zip(ACE_SECTIONS, ["str", "calc", "code", "err", "prob", "ctx", "misc"], strict=True),
+        ("", "misc"),
+        ("§", "misc"),
+        ("a b c d e f", "abcd"),
+    ],
+)
+def test_ids_begin_with_their_section(section: str, expected: str) -> None:
+    assert slug(section) == expected
+
+
+# ---- possible contradictions between entries
+
+
+def test_entries_that_differ_only_in_figures_or_a_negation_are_both_kept_and_recorded_once() -> None:
+    after = applied(
+        op(ADD, "Refund within 14 days"),
+        op(ADD, "Refund within 30 days"),
+        op(ADD, "Cash only"),
+        op(ADD, "Not cash only"),
+    )
+    assert len(after.entries) == 7
+    assert [(c.entry_id, c.detail) for c in after.changes if c.kind == "conflict"] == [
+        ("calc-00008", "in figures or a negation, with calc-00009: Refund within 30 days"),
+        ("calc-00010", "in figures or a negation, with calc-00011: Not cash only"),
+    ]
+
+
+def test_a_conflict_is_recorded_when_it_arises_and_not_again() -> None:
+    first = after_update(an_update(op(ADD, "Refund within 14 days", evidence=("a",))))
+    second = after_update(an_update(op(ADD, "Refund within 30 days", evidence=("b",))), first)
+    third = after_update(an_update(op(ADD, "refund within 30 days.", evidence=("c",))), second)
+    assert changes(second) == [("add", "calc-00009"), ("conflict", "calc-00009")]
+    assert changes(third) == [("duplicate", "calc-00009")]
+
+
+def test_a_list_of_many_items_is_no_conflict() -> None:
+    after = applied(*(op(ADD, f"See item {n}") for n in range(5)))
+    assert changes(after) == [("add", f"calc-{n:05d}") for n in range(8, 13)]
+
+
+def test_a_correction_ends_a_conflict() -> None:
+    first = applied(
+        op(ADD, "Refund within 14 days"), op(ADD, "Refund within 30 days"), op(REMOVE, "", "calc-00008")
+    )
+    assert "conflict" not in [kind for kind, _ in changes(first)]
+
+
+# ---- counters
+
+
+def test_tags_are_counted_as_a_multiset_one_for_each_reflection() -> None:
+    after = applied(
+        seen_=(
+            seen("a", ("calc-00001", "helpful"), ("calc-00002", "harmful")),
+            seen("b", ("calc-00001", "helpful"), ("calc-00002", "neutral")),
+            seen("c", ("calc-00001", "harmful"), ("gone", "helpful")),
+            seen("d", ("calc-00001", "helpful"), ok=False),
+        )
+    )
+    assert (get(after, "calc-00001").helpful, get(after, "calc-00001").harmful) == (4, 1)
+    assert (get(after, "calc-00002").helpful, get(after, "calc-00002").harmful) == (0, 2)
+
+
+@pytest.mark.parametrize(("version", "counted"), [(0, 0), (1, 0), (2, 1), (4, 1), (5, 0), (9, 0)])
+def test_a_tag_counts_for_an_entry_that_the_version_shown_did_contain(version: int, counted: int) -> None:
+    base = BASE.model_copy(update={"entries": (entry("a", "since the second version", created_version=2),)})
+    tagged = seen("r", ("a", "helpful")).model_copy(update={"shown_version": version})
+    assert apply_operations(base, (), [tagged]).entries["a"].helpful == counted
+
+
+def test_a_tag_counts_once_per_reflection_and_the_last_one_holds() -> None:
+    tagged = seen("r", *[("calc-00001", "helpful")] * 40, ("calc-00001", "harmful"))
+    after = get(applied(seen_=(tagged,)), "calc-00001")
+    assert (after.helpful, after.harmful) == (2, 1)
+
+
+def test_counters_come_first_so_that_a_merge_adds_them_up() -> None:
+    after = applied(op(MERGE, "m", "calc-00001", "calc-00002"), seen_=(seen("a", ("calc-00002", "helpful")),))
+    assert get(after, "calc-00001").helpful == 3
+
+
+# ---- echoes
+
+
+def test_echoes_are_recorded_once_for_each_entry_and_add_no_evidence() -> None:
+    echoes = (
+        Echo(entry_id="calc-00001", evidence=("a", "b")),
+        Echo(entry_id="calc-00001", evidence=("b", "c")),
+    )
+    revoked = Echo(entry_id="calc-00002", evidence=("bad",))
+    draft = apply_operations(BASE, (), (), revoked=("bad",), echoes=(*echoes, revoked))
+    assert [(change.kind, change.entry_id, change.detail) for change in draft.changes] == [
+        ("echo", "calc-00001", "said again by 3 reflections that were shown it")
+    ]
+    assert tuple(draft.entries.values()) == BASE.entries
