@@ -62,5 +62,10 @@ _LISTED = (
         about="a sweep of batch sizes, its Pareto front, and where the controller's choice lies",
         module="controller",
     ),
+    Listed(
+        name="robustness",
+        about="every arm under four counting rules, and with a stand-in that rewords, invents and contradicts",
+        module="robustness",
+    ),
 )
 CATALOGUE: Mapping[str, Listed] = {one.name: one for one in _LISTED}
