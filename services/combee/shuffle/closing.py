@@ -163,6 +163,8 @@ class Closer:
         policy = self._policy(name)
         if in_flight >= self._spend_gate.at_once(name, self._settings.max_inflight_batches):
             return
+        if self._method_gate.blocks(name):
+            return
         if self._spend_gate.blocks(name, in_flight=in_flight, batch_size=policy.batch_size):
             return
         batch = plan.plan_consolidation(

@@ -14,6 +14,7 @@ from combee.core.playbook.versions import InapplicableError, after_update, empty
 from combee.inspection.audit import audit
 from combee.inspection.lineage import lineage
 from combee.ports import PoisonError, PromptTooLongError
+from combee.sim.family.lessons import entries_in
 from combee_schemas import topics
 from combee_schemas.batch import Cluster
 from combee_schemas.command import Command
@@ -35,12 +36,15 @@ FEE = "Refund opened parcels less a restocking fee of 15 %."
 MERGED = "Page through all results of the song library until a page is empty before counting songs."
 
 
+def is_consolidation(prompt: Prompt) -> bool:
+    return "<clusters " in prompt.user
+
+
 def merging(prompt: Prompt) -> Mapping[str, Any]:
     """Merge every cluster; learn everything else as it is."""
-    if not prompt.user.startswith("<clusters"):
+    if not is_consolidation(prompt):
         return echo(prompt)
-    clusters = items(prompt)
-    ids = [[entry["id"] for entry in cluster["entries"]] for cluster in clusters]
+    ids = [[entry.id for entry in entries_in(cluster["entries"].splitlines())] for cluster in items(prompt)]
     return {"operations": [{"type": "MERGE", "entry_ids": one, "content": MERGED} for one in ids]}
 
 
@@ -142,7 +146,7 @@ async def test_who_takes_over_knows_which_commands_have_a_batch() -> None:
 
 async def test_a_call_that_fails_changes_nothing_and_is_over() -> None:
     def failing(prompt: Prompt) -> Mapping[str, Any]:
-        if prompt.user.startswith("<clusters"):
+        if is_consolidation(prompt):
             raise PoisonError("no usable reply")
         return echo(prompt)
 
@@ -155,7 +159,7 @@ async def test_a_call_that_fails_changes_nothing_and_is_over() -> None:
 
 async def test_what_is_too_long_for_the_model_is_asked_in_halves() -> None:
     def narrow(prompt: Prompt) -> Mapping[str, Any]:
-        if prompt.user.startswith("<clusters") and len(items(prompt)) > 1:
+        if is_consolidation(prompt) and len(items(prompt)) > 1:
             raise PromptTooLongError("too long")
         return merging(prompt)
 

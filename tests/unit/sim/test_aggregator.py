@@ -179,10 +179,13 @@ def test_the_section_follows_from_the_lesson_alone(lesson: str, section: str) ->
 
 
 def test_of_clusters_it_merges_what_is_one_lesson_and_removes_what_harms() -> None:
-    contents = {"a": LESSONS[0], "b": LESSONS[0].upper(), "c": LESSONS[1], "h": LESSONS[2]}
+    contents = {"e-1": LESSONS[0], "e-2": LESSONS[0].upper(), "e-3": LESSONS[1], "e-4": LESSONS[2]}
     entries = tuple(Entry(id=name, section="OTHERS", content=text) for name, text in contents.items())
     base = empty("p").model_copy(update={"entries": entries})
-    asked = (Cluster(why="alike", entry_ids=("a", "b", "c")), Cluster(why="harmful", entry_ids=("h",)))
+    asked = (
+        Cluster(why="alike", entry_ids=("e-1", "e-2", "e-3")),
+        Cluster(why="harmful", entry_ids=("e-4",)),
+    )
     body = aggregate(read(as_request(consolidation.prompt(base, asked))), 0)
     found = [(operation["type"], operation["entry_ids"]) for operation in body["operations"]]
-    assert found == [("MERGE", ["a", "b"]), ("REMOVE", ["h"])]
+    assert found == [("MERGE", ["e-1", "e-2"]), ("REMOVE", ["e-4"])]

@@ -3,9 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from combee.core.methods.ace import DATA_WARNING, OPERATIONS_SCHEMA
+from combee.core.formats.render import ace_entry
+from combee.core.methods.ace import OPERATIONS_SCHEMA
 from combee.core.playbook.operations import read_operations
-from combee.core.prompt import as_line, fence
+from combee.core.prompt import FENCE_WARNING, as_items, fence
 from combee_schemas.batch import Cluster
 from combee_schemas.model import Prompt
 from combee_schemas.playbook import Playbook
@@ -20,29 +21,22 @@ content) if you can tell what is wrong with it.
 Every operation is about entries of one cluster; nothing is added.
 Answer with one JSON object: {{"reasoning": "...", "operations": [{{"type": "MERGE", "section": "", "content": "...",
 "entry_ids": ["...", "..."], "sources": [1]}}]}}
-{DATA_WARNING}"""
+{FENCE_WARNING}"""
 
 
 def prompt(base: Playbook, asked: Sequence[Cluster]) -> Prompt:
     """Ask what is to become of clusters of entries."""
-    entries = {entry.id: entry for entry in base.entries}
-    lines = (
-        as_line(
-            {
-                "n": n,
-                "cluster": cluster.why,
-                "entries": [
-                    entries[entry_id].model_dump(include={"id", "section", "content", "helpful", "harmful"})
-                    for entry_id in cluster.entry_ids
-                    if entry_id in entries
-                ],
-            }
-        )
-        for n, cluster in enumerate(asked, 1)
+    lines = {entry.id: ace_entry(entry, counters=True) for entry in base.entries}
+    items = (
+        {
+            "cluster": cluster.why,
+            "entries": "\n".join(lines[entry_id] for entry_id in cluster.entry_ids if entry_id in lines),
+        }
+        for cluster in asked
     )
     return Prompt(
         system=CONSOLIDATE,
-        user=fence("clusters", lines),
+        user=fence("clusters", as_items(items)),
         reply_name="operations",
         reply_schema=OPERATIONS_SCHEMA,
         optional=frozenset({"reasoning", "dropped", "known"}),

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from combee.sim.chance import draw
-from combee.sim.family.lessons import Item, ShownEntry, key, section_of, subject
+from combee.sim.family.lessons import Item, ShownEntry, entries_in, key, section_of, subject
 from combee.sim.family.wordings import plain
 from combee.sim.law.law import LAW, Law
 from combee.sim.modes import NO_MODES, Modes
@@ -73,7 +73,7 @@ def aggregate(reading: Reading, seed: int, law: Law = LAW, modes: Modes = NO_MOD
 
 
 def _entry_of(items: Sequence[Item], reading: Reading, failing: Failing) -> str:
-    """Return the entry that says a lesson already, where the prompt asks for it and the call sees it; else nothing."""
+    """Return the entry that says a lesson already, where the prompt asks for it and the call sees it."""
     if not any('"known"' in line for line in reading.lines) or any(item.kind != "ADD" for item in items):
         return ""
     lesson = min(item.lesson for item in items)
@@ -88,16 +88,15 @@ def _consolidate(asked: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Return MERGE for entries of a cluster that are one lesson, and REMOVE for those that harm; no law applies."""
     operations: list[dict[str, Any]] = []
     for cluster in asked:
-        by_lesson: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
-        for entry in cluster.get("entries", ()):
-            by_lesson[subject(entry["content"]) or key(entry["content"])].append(entry)
+        by_lesson: dict[str, list[ShownEntry]] = defaultdict(list)
+        for entry in entries_in(str(cluster.get("entries", "")).splitlines()):
+            by_lesson[subject(entry.content) or key(entry.content)].append(entry)
         for entries in by_lesson.values():
-            ids = [entry["id"] for entry in entries]
+            ids = [entry.id for entry in entries]
             if cluster["cluster"] == "harmful":
                 operations += [{"type": "REMOVE", "entry_ids": [entry_id]} for entry_id in ids]
             elif len(ids) > 1:
-                content = max(entries, key=lambda entry: entry["helpful"] - entry["harmful"])["content"]
-                operations.append({"type": "MERGE", "entry_ids": ids, "content": content})
+                operations.append({"type": "MERGE", "entry_ids": ids, "content": entries[0].content})
     reasoning = "Simulated: one entry for each lesson."
     return {"reasoning": reasoning, "operations": operations, "dropped": [], "known": []}
 
