@@ -13,6 +13,7 @@ from pathlib import Path
 from rapidfuzz import fuzz
 
 from combee.core.formats.render import parse_ace
+from combee.core.playbook.clusters import clusters
 from combee.core.playbook.entries import apply_operations, finish
 from combee.core.playbook.overlap import Overlap
 from combee.core.playbook.similarity import same_lesson
@@ -134,6 +135,8 @@ def main() -> int:
     print()
     _claims(folder)
     print()
+    _clusters(folder)
+    print()
     _speed()
     return 0
 
@@ -182,6 +185,18 @@ def _claims(folder: Path) -> None:
             for bound in BOUNDS
         ]
         print(f"| {' | '.join(map(str, [name, len(right), len(wrong), *cells]))} |")
+
+
+def _clusters(folder: Path) -> None:
+    """Print how many clusters of entries that are alike a consolidation would ask about."""
+    print("| texts | clusters | entries in them | largest |")
+    print("|---|---|---|---|")
+    for name, texts in corpora(folder):
+        entries = [
+            Entry(id=str(n), section=ACE_SECTIONS[0], content=content) for n, content in enumerate(texts)
+        ]
+        sizes = [len(cluster.entry_ids) for cluster in clusters(entries, 10**9)]
+        print(f"| {name} | {len(sizes)} | {sum(sizes)} | {max(sizes, default=0)} |")
 
 
 def _alike(limit: int) -> Callable[[str, str], bool]:

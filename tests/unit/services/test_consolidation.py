@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from combee.cli.shared.sending import commands_on
 from combee.core.batching.plan import plan_hash
 from combee.core.commands import RefusedError
 from combee.core.playbook.versions import InapplicableError, after_update, empty
+from combee.core.sizing.policy import iteration_of
 from combee.inspection.audit import audit
 from combee.inspection.lineage import lineage
 from combee.ports import PoisonError, PromptTooLongError
@@ -23,7 +25,8 @@ from combee_schemas.plan import Plan
 from combee_schemas.playbook import Playbook
 from combee_schemas.scan import NodeResult, Update
 from support import ledger
-from support.deployment import Deployment
+from support.deployment import ROLES, Deployment
+from support.failpoints.points import CrashError, CrashFailpoint
 from support.gateway import asked, published, version
 from support.ledger import NAME, batch_of, outgoing, reflection
 from support.models import Answer, ScriptedModel, echo, items
@@ -182,6 +185,62 @@ async def test_a_replay_consolidates_at_the_same_place() -> None:
     assert (found.versions, found.plans_differ, found.contents_differ) == (2, [], [])
     plans = [[plan_hash(batch) for batch in ledger.batches(each.log)] for each in (first, second)]
     assert plans[0] == plans[1]
+
+
+async def test_a_method_that_would_turn_entries_into_texts_makes_it_wait() -> None:
+    deployment = await learned()
+    deployment.settings = deployment.settings.model_copy(update={"method": "gepa"})
+    async with deployment.running():
+        await consolidate(deployment)
+        others = (reflection(n, "q", side_info={"Feedback": f"fact {n}"}) for n in range(50, 53))
+        await deployment.log.produce(*map(outgoing, others))
+        await deployment.until(lambda: bool(ledger.batches(deployment.log, "q")))
+    assert len(ledger.batches(deployment.log)) == 1
+
+
+async def points_of(role: str) -> int:
+    """Return at how many points a service can die while a consolidation goes through it."""
+    failpoint, deployment = CrashFailpoint(), await learned()
+    others = [other for other in ROLES if other != role]
+    async with deployment.running(others), deployment.running([role], failpoint=failpoint):
+        await consolidate(deployment)
+        await deployment.until(lambda: over(deployment))
+    return len(failpoint.points)
+
+
+def over(deployment: Deployment) -> bool:
+    return len(ledger.versions(deployment.log)) == 2 and not ledger.behind(deployment.log)
+
+
+@pytest.mark.parametrize("role", ["shuffle", "scan", "publish"])
+async def test_killed_at_any_write_a_consolidation_has_one_effect(role: str) -> None:
+    for at in range(1, await points_of(role) + 1):
+        deployment = await learned()
+        others = [other for other in ROLES if other != role]
+        async with deployment.running(others):
+            with suppress(CrashError):
+                async with deployment.running([role], failpoint=CrashFailpoint(at)):
+                    await consolidate(deployment)
+                    await deployment.until(lambda: over(deployment))  # noqa: B023
+            async with deployment.running([role]):
+                await deployment.until(lambda: over(deployment))  # noqa: B023
+        assert len(ledger.batches(deployment.log)) == 2, at
+        assert len(ledger.latest(deployment.log).entries) == 2, at
+        assert (await audit(deployment.log)).good, at
+
+
+def test_the_controller_learns_nothing_from_a_consolidation() -> None:
+    plan = Plan(
+        batch_id="b",
+        playbook="p",
+        sequence=1,
+        widths=(1,),
+        base_version=0,
+        reflections=0,
+        reason="consolidate",
+    )
+    update = Update(plan=plan, node_id="n", result=NodeResult(status="empty"))
+    assert not iteration_of(after_update(empty("p"), update, budget_tokens=9, now_ms=0)).is_batch
 
 
 def test_a_batch_without_reflections_is_refused_unless_somebody_asked_for_it() -> None:
