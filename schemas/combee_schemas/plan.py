@@ -35,6 +35,8 @@ class PlanSettings(Value):
     """Most bytes of reflections that one aggregator call may get."""
     aggregate_tokens: int | None = None
     """Most tokens of reflections or proposals that one aggregator call should read; None: the paper's shape."""
+    stragglers: bool = False
+    """The root's combine may leave out what is late, and slow calls may be asked a second time."""
     small_batches: SmallBatches = "paper"
     salt: str = ""
     """Goes into the seed of the shuffle; empty: the seed follows from the members alone."""
@@ -53,9 +55,8 @@ class PlanSettings(Value):
         }
 
 
-LATER_FIELDS = {
-    name: PlanSettings.model_fields[name].default for name in ("small_batches", "prompts", "playbook_tokens")
-}
+LATER_NAMES = ("small_batches", "prompts", "playbook_tokens", "stragglers")
+LATER_FIELDS = {name: PlanSettings.model_fields[name].default for name in LATER_NAMES}
 
 
 class Outcomes(Value):
@@ -94,6 +95,8 @@ class Plan(Value):
     reason: CloseReason = "size"
     command_id: str = ""
     """Of a consolidation: the command that asked for it."""
+    left_out: tuple[int, ...] | None = None
+    """In a replay: the root's children that it leaves out, as recorded; None: time decides."""
     outcomes: Outcomes = Outcomes()
     reflect_usage: Usage = Usage()
     """What the members' reflections cost."""

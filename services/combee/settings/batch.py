@@ -31,6 +31,9 @@ class BatchSettings(Group):
     carry: bool = Field(
         True, description="pass on proposals that a combine neither used nor dropped by name (recorded)"
     )
+    stragglers: bool = Field(
+        False, description="combine without groups that are late, and make slow combines again: off or on"
+    )
     small_batches: SmallBatches = Field(
         "one-call",
         description="of 4 to 8 reflections, where each of two groups would hold them all: `one-call`, or the"

@@ -98,6 +98,7 @@ def plan_settings(settings: BatchSettings, budget_tokens: int = 0) -> PlanSettin
         holds=configured.HOLDS,
         copies=settings.copies,
         carry=settings.carry,
+        stragglers=settings.stragglers,
         fan_in=settings.fan_in,
         max_levels=settings.max_levels,
         group_bytes=settings.max_group_bytes,
@@ -120,4 +121,5 @@ def as_configured(plan: PlanSettings) -> dict[str, object]:
     }
     # What version 1 did not record stays as it is configured.
     settings = {name: value for name, value in known.items() if value} if plan.templates else {}
-    return {"method": plan.method, "carry": plan.carry, "prompts": plan.prompts, **settings}
+    own = {"method": plan.method, "carry": plan.carry, "prompts": plan.prompts, "stragglers": plan.stragglers}
+    return own | settings
