@@ -11,6 +11,9 @@ LEFT_OUT_ENDINGS = (
 )
 """Timings, what they decide (what waited, which day it is) and places in the log; the rest follows from the input."""
 
+ADDED_LATER = frozenset({"clusters", "command_id"})
+"""Fields that there were not always: empty they are left out, so that older hashes still hold."""
+
 
 def canonical(message: Message) -> bytes:
     """Return a message's content without timings and offsets, as bytes."""
@@ -20,8 +23,12 @@ def canonical(message: Message) -> bytes:
 
 def _kept(value: Any) -> Any:
     if isinstance(value, dict):
-        kept = {name: part for name, part in value.items() if not name.endswith(LEFT_OUT_ENDINGS)}
+        kept = {name: part for name, part in value.items() if _counts(name, part)}
         return {name: _kept(part) if isinstance(part, (dict, list)) else part for name, part in kept.items()}
     if isinstance(value, list):
         return [_kept(part) if isinstance(part, (dict, list)) else part for part in value]
     return value
+
+
+def _counts(name: str, value: Any) -> bool:
+    return not (name.endswith(LEFT_OUT_ENDINGS) or (name in ADDED_LATER and not value))

@@ -13,7 +13,7 @@ from combee.cli.playbook.view import full_view, history_table, list_row, list_ta
 from combee.cli.shared.console import output, print_json
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, FormOrNone, Label, Name, Servers, Version, as_format
-from combee.core.playbook.retention import is_falling
+from combee.core.playbook.retention import is_losing
 from combee.history import History, newest_playbooks
 from combee.settings.loading import Settings, load_settings
 
@@ -73,8 +73,7 @@ def show(
         return
     shown = asyncio.run(version_of_options(settings, name, version, label))
     if as_json:
-        falling = is_falling(shown.retention_recent)
-        print_json({**shown.model_dump(mode="json"), "retention_falling": falling})
+        print_json({**shown.model_dump(mode="json"), "losing": is_losing(shown.lost_recent)})
     elif form is not None:
         typer.echo(playbook_text(shown, as_format(form)), nl=False)
     else:

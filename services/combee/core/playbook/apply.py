@@ -9,7 +9,7 @@ from combee.core.playbook import components, entries
 from combee.core.playbook.draft import Draft
 from combee_schemas.base import Holds
 from combee_schemas.playbook import Entry, Playbook
-from combee_schemas.scan import Echo, Operation, Seen
+from combee_schemas.scan import Echo, Known, Operation, Seen
 
 Changed = tuple[Draft, tuple[str, ...], tuple[Entry, ...]]
 """The draft with its changes, and the sections and entries of the next version."""
@@ -41,17 +41,18 @@ def applied(
     budget_tokens: int,
     revoked: Sequence[str] = (),
     echoes: Iterable[Echo] = (),
+    known: Iterable[Known] = (),
 ) -> Changed:
     """Apply operations made for a playbook that ``holds`` this; on another kind they are dropped, and recorded."""
     kind = holds_after(base, holds)
     usable = operations if kind == holds else ()
     if kind == "components":
         draft = components.apply_operations(
-            base, usable, seen, budget_tokens=budget_tokens, revoked=revoked, echoes=echoes
+            base, usable, seen, budget_tokens=budget_tokens, revoked=revoked, echoes=echoes, known=known
         )
         sections, remaining = components.finish(draft)
     else:
-        draft = entries.apply_operations(base, usable, seen, revoked=revoked, echoes=echoes)
+        draft = entries.apply_operations(base, usable, seen, revoked=revoked, echoes=echoes, known=known)
         sections, remaining = entries.finish(base, draft, budget_tokens)
     if kind != holds:
         for operation in operations:

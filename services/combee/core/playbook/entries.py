@@ -11,7 +11,7 @@ from combee.core.playbook.operations import normalise, union
 from combee.core.playbook.similarity import same_lesson
 from combee.core.prompt import entry_tokens
 from combee_schemas.playbook import Entry, Playbook
-from combee_schemas.scan import Echo, Operation, OperationKind, Seen
+from combee_schemas.scan import Echo, Known, Operation, OperationKind, Seen
 
 
 def apply_operations(
@@ -21,13 +21,14 @@ def apply_operations(
     *,
     revoked: Sequence[str] = (),
     echoes: Iterable[Echo] = (),
+    known: Iterable[Known] = (),
 ) -> Draft:
     """Return ``base`` with tags counted and operations applied in order; evidence from ``revoked`` never counts.
 
     Operations on entries that vanished are dropped and recorded; an ADD of what is already there
     strengthens the entry that says it; of several on one entry the one with the newest evidence wins.
     """
-    return drafted(base, operations, seen, _apply, revoked=revoked, echoes=echoes)
+    return drafted(base, operations, seen, _apply, revoked=revoked, echoes=echoes, known=known)
 
 
 def finish(base: Playbook, draft: Draft, budget_tokens: int) -> tuple[tuple[str, ...], tuple[Entry, ...]]:
