@@ -117,9 +117,8 @@ def _gain(found: Measured, arm: str) -> str:
 
 def _verdicts(data: Data, measured: Measured) -> Iterator[Verdict]:
     for arm in measured.arms():
-        if arm != WHOLE:
-            places = [place for place in _places(measured) if place[2].where(arm)]
-            yield from _decided(f"{data.name}, {arm}", arm, places)
+        if arm not in (WHOLE, AGENTS):
+            yield from _decided(f"{data.name}, {arm}", arm, _places(measured))
 
 
 def _decided(name: str, arm: str, places: list[tuple[str, str, Measured]]) -> Iterator[Verdict]:
