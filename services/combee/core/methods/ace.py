@@ -29,6 +29,8 @@ MAX_FIELD_CHARS = 8_000
 """A reflection's five texts together stay well below the record's cap."""
 MOST_TAGS = 20
 """Of one reflection's tags so many are told to the curator."""
+TOUCHED = 3
+"""So many entries a proposal touches that names none: the nearest is not always the one that says the same."""
 TAGS = frozenset({"helpful", "harmful", "neutral"})
 DATA_WARNING = FENCE_WARNING
 
@@ -266,7 +268,8 @@ def combine_prompt(
     """Ask to combine the children's operations; items are numbered from 1."""
     subjects = [Subject(operation.content, operation.entry_ids) for operation in proposals]
     named = {entry_id for subject in subjects for entry_id in subject.entry_ids}
-    shown = _shown(base, subjects, max(settings.scope, len(named)) if settings.scope else 0)
+    touched = len(named) + TOUCHED * sum(not subject.entry_ids for subject in subjects)
+    shown = _shown(base, subjects, max(settings.scope, touched) if settings.scope else 0)
     entries = {entry.id: entry for entry in shown.entries}
     items = as_items(dict(_proposed(operation, entries)) for operation in proposals)
     return _curate(base, shown, settings, f"{COMBINE}\n{fence('proposals', items)}")
