@@ -9,6 +9,17 @@ from combee_schemas.base import Holds, Id, PlaybookName, Score, Sha256, Usage, V
 CloseReason = Literal["size", "bytes", "wait", "span", "flush"]
 
 
+class Probation(Value):
+    """When a learned entry is shown to agents; until then it is only proposed."""
+
+    reflections: int = Field(ge=1)
+    """So many have to support it, its near-duplicates counted together."""
+    sources: int = Field(1, ge=1)
+    """They have to come from so many sources; all without a name are one."""
+    batches: int = Field(20, ge=1)
+    """After so many in a row that do not support it, it leaves."""
+
+
 class PlanSettings(Value):
     """Whatever shapes a prompt or a tree, as it stood when the batch was cut; 0 and empty: unknown (version 1).
 
@@ -30,6 +41,8 @@ class PlanSettings(Value):
     """Most bytes of reflections that one aggregator call may get."""
     aggregate_tokens: int | None = None
     """Most tokens of reflections or proposals that one aggregator call should read; None: the paper's shape."""
+    probation: Probation | None = None
+    """None: what is learned is shown at once."""
     salt: str = ""
     """Goes into the seed of the shuffle; empty: the seed follows from the members alone."""
 

@@ -29,6 +29,8 @@ class Operation(Value):
     content: str = ""
     entry_ids: tuple[str, ...] = ()
     evidence: tuple[str, ...] = ()
+    guessed: tuple[str, ...] = ()
+    """Of ``evidence``: what no model named for this content."""
 
 
 class Seen(Value):

@@ -7,6 +7,8 @@ from combee_schemas.base import Message
 
 LEFT_OUT_ENDINGS = ("offset", "_ms", "seconds", "retries", "waiting", "spend", "cached_tokens")
 """Timings, what they decide (what waited, which day it is) and places in the log; the rest follows from the input."""
+ADDED_LATER = frozenset({"probation", "support", "unsupported_batches", "guessed"})
+"""Fields that there were not always: at their default they are left out, so that older hashes still hold."""
 
 
 def canonical(message: Message) -> bytes:
@@ -17,7 +19,11 @@ def canonical(message: Message) -> bytes:
 
 def _kept(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _kept(part) for name, part in value.items() if not name.endswith(LEFT_OUT_ENDINGS)}
+        return {name: _kept(part) for name, part in value.items() if _counts(name, part)}
     if isinstance(value, list):
         return [_kept(part) for part in value]
     return value
+
+
+def _counts(name: str, value: Any) -> bool:
+    return not (name.endswith(LEFT_OUT_ENDINGS) or (name in ADDED_LATER and not value))

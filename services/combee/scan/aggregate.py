@@ -1,7 +1,7 @@
 """One node's work: ask the model for operations and check, complete and count what it answers."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TypeVar
 
@@ -9,6 +9,7 @@ from combee.core.methods import ace
 from combee.core.methods.method import Answer, Method
 from combee.core.playbook import operations as ops
 from combee.core.playbook.echo import without_echoes
+from combee.core.playbook.nearness import Relatedness
 from combee.core.shortening import shorter_reflection
 from combee.ports import LanguageModel, PoisonError, PromptTooLongError
 from combee.scan.outcome import SKIPPED, SPLIT, audited, reasons, spent
@@ -137,7 +138,7 @@ class Aggregator:
     async def _combine(self, base: Playbook, level: int, items: Sequence[Operation]) -> Combined:
         try:
             reply = await self._model.ask(self._method.combine_prompt(base, items), priority=level)
-            answer = self._read(base, reply, [item.evidence for item in items])
+            answer = self._traced(base, reply, items)
         except PromptTooLongError:
             if len(items) > 1:
                 left, right = _halves(items)
@@ -172,6 +173,22 @@ class Aggregator:
             requests=(*left.requests, *right.requests),
         )
 
+    def _traced(self, base: Playbook, reply: Reply, items: Sequence[Operation]) -> Answer:
+        """Read a combine's reply; evidence is a guess where an item is named whose words are not those it became."""
+        answer = self._read(base, reply, [item.evidence for item in items])
+        # Read once more with the items themselves as what an operation rests on: so each says which it names.
+        by_item = self._method.read(base, reply.body, [(str(at),) for at in range(len(items))]).operations
+        if self._method.HOLDS != "entries" or len(by_item) != len(answer.operations):
+            return answer
+        relatedness = Relatedness([item.content for item in items])
+        operations = (
+            operation
+            if operation.guessed
+            else ops.with_guesses(operation, [items[at] for at in _meant(named, relatedness)])
+            for operation, named in zip(answer.operations, by_item, strict=True)
+        )
+        return replace(answer, operations=tuple(operations))
+
     def _read(self, base: Playbook, reply: Reply, sources: Sequence[tuple[str, ...]]) -> Answer:
         answer = self._method.read(base, reply.body, sources)
         if answer.unusable and not answer.operations:
@@ -179,6 +196,16 @@ class Aggregator:
             error.usage = reply.usage
             raise error
         return answer
+
+
+def _meant(named: Operation, relatedness: Relatedness) -> Iterator[int]:
+    """Yield the places of the items that an operation names and that it can have been made of."""
+    places = map(int, named.evidence)
+    if not named.content:
+        yield from places
+        return
+    related = relatedness.related(named.content)
+    yield from (at for at in places if at in related)
 
 
 def _request_of(reply: Reply) -> tuple[str, ...]:

@@ -13,6 +13,8 @@ CHANGE_WORDS: Mapping[str, str] = {
     "merge": "merged",
     "remove": "removed",
     "evict": "evicted",
+    "promote": "promoted",
+    "expire": "expired",
     "duplicate": "repeated",
     "echo": "echoed",
     "conflict": "in conflict",
@@ -21,7 +23,7 @@ CHANGE_WORDS: Mapping[str, str] = {
     "delete": "deleted",
 }
 """What a change of each kind is called wherever people read of it; other kinds are called by their names."""
-LEAVING: tuple[ChangeKind, ...] = ("remove", "evict", "merge")
+LEAVING: tuple[ChangeKind, ...] = ("remove", "evict", "expire", "merge")
 
 
 class Said(Value):

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 
 from combee.core.playbook.conflicts import contest
 from combee.core.playbook.operations import TARGETS, union
+from combee.core.playbook.probation import activated
 from combee.core.playbook.retention import Landing
 from combee.core.playbook.similarity import Index
-from combee_schemas.playbook import SOURCES_KEPT, Change, ChangeKind, Entry, Playbook
+from combee_schemas.playbook import SOURCES_KEPT, Change, ChangeKind, Entry, EntryState, Playbook
 from combee_schemas.scan import Echo, Operation, Seen
 
 MAX_DETAIL_CHARS = 300
@@ -38,9 +39,13 @@ class Draft:
     next_id: int
     changes: list[Change] = field(default_factory=list)
     landing: Landing = field(default_factory=Landing)
+    support: Landing = field(default_factory=Landing)
+    """The same without evidence that is a guess."""
     _index: Index = field(default_factory=Index)
     _reworded: dict[str, None] = field(default_factory=dict)
     """Entries whose content is new in this version."""
+    born: EntryState = "active"
+    """The state of entries that are added."""
 
     @classmethod
     def of(cls, base: Playbook) -> "Draft":
@@ -110,7 +115,10 @@ def rest_on(entry: Entry, evidence: Sequence[str], version: int) -> Entry:
 
 
 def united(kept: Entry, twins: Iterable[Entry]) -> Entry:
-    """Return ``kept`` with the counters and the evidence of others; evidence both have counts once."""
+    """Return ``kept`` with the counters and the evidence of others; evidence both have counts once.
+
+    It is active if one of them is: agents are shown already what it says.
+    """
     for twin in twins:
         shared = len(set(kept.evidence) & set(twin.evidence))
         kept = kept.model_copy(
@@ -120,9 +128,11 @@ def united(kept: Entry, twins: Iterable[Entry]) -> Entry:
                 "evidence_count": kept.evidence_count + twin.evidence_count - shared,
                 "evidence": union(kept.evidence, twin.evidence),
                 "sources": union(twin.sources, kept.sources)[-SOURCES_KEPT:],
+                "support": union(kept.support, twin.support),
             }
         )
-    return kept
+        kept = activated(kept) if twin.state == "active" else kept
+    return activated(kept) if kept.state == "active" else kept
 
 
 def drafted(
@@ -133,12 +143,14 @@ def drafted(
     *,
     revoked: Sequence[str] = (),
     echoes: Iterable[Echo] = (),
+    born: EntryState = "active",
 ) -> Draft:
     """Return a draft after ``base`` in which tags are counted, and to which ``apply`` applied what can be applied.
 
     Evidence from ``revoked`` never counts. Of several operations on one entry the one with the newest evidence wins.
     """
     draft = Draft.of(base)
+    draft.born = born
     revoked_ids = frozenset(revoked)
     seen = [reflection for reflection in seen if reflection.reflection_id not in revoked_ids]
     _count(draft, (reflection for reflection in seen if reflection.ok))
@@ -153,6 +165,7 @@ def drafted(
         done = len(draft.changes)
         apply(draft, operation)
         draft.landing.take(draft.changes[done:], operation.evidence)
+        draft.support.take(draft.changes[done:], set(operation.evidence).difference(operation.guessed))
     return draft
 
 

@@ -94,6 +94,10 @@ class Landing:
         """Note that an entry had to go."""
         self._on.pop(entry_id, None)
 
+    def on(self, entry_id: str) -> tuple[str, ...]:
+        """Return the reflections that came to rest on an entry, in order of their ids."""
+        return tuple(sorted(self._on.get(entry_id, ())))
+
     def reflections(self) -> frozenset[str]:
         """Return all reflections that something rests on now; a removal is an effect too."""
         return frozenset(self._removals.union(*self._on.values()))

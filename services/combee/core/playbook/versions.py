@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from pydantic import ValidationError
 
-from combee.core.playbook import evidence, retention
+from combee.core.playbook import evidence, probation, retention
 from combee.core.playbook.apply import applied, holds_after
 from combee.core.playbook.components import clash
 from combee.core.playbook.echo import retired
@@ -52,6 +52,7 @@ def after_update(
         budget_tokens=budget_tokens,
         revoked=current.revoked,
         echoes=result.echoes,
+        policy=plan.settings.probation or probation.OFF,
     )
     holds = holds_after(current, plan.settings.holds)
     live = {entry.id for entry in entries}
@@ -304,14 +305,22 @@ def _edited(current: Playbook, command: Command, budget_tokens: int) -> Playbook
         budget_tokens=budget_tokens,
         revoked=current.revoked,
     )
+    kept = tuple(entry for entry in entries if _is_by_hand(entry, draft.version))
+    promoted = {entry.id: probation.activated(entry) for entry in kept}
+    changes = (Change(kind="promote", entry_id=entry_id, detail="by hand") for entry_id in promoted)
     return current.model_copy(
         update={
             "sections": sections,
-            "entries": entries,
+            "entries": tuple(promoted.get(entry.id, entry) for entry in entries),
             "next_id": draft.next_id,
-            "changes": tuple(draft.changes),
+            "changes": (*draft.changes, *changes),
         }
     )
+
+
+def _is_by_hand(entry: Entry, version: int) -> bool:
+    """Return whether a proposed entry is one that an edit has changed or named."""
+    return entry.state == probation.PROPOSED and entry.updated_version == version
 
 
 def _revoked(current: Playbook, ids: Sequence[str]) -> Playbook:
