@@ -19,6 +19,18 @@ class BatchSettings(Group):
     carry: bool = Field(
         True, description="pass on proposals that a combine neither used nor dropped by name (recorded)"
     )
+    probation: int = Field(
+        1,
+        ge=1,
+        le=20,
+        description="show agents an entry when so many reflections support it; 1: at once (off)",
+    )
+    probation_sources: int = Field(
+        1, ge=1, le=5, description="they have to come from so many sources; those without a name are one"
+    )
+    probation_batches: int = Field(
+        20, ge=1, description="an entry that is only proposed leaves after so many batches without support"
+    )
     fan_in: int = Field(32, ge=2, description="children per node above level 0")
     max_levels: int = Field(4, ge=2, le=4, description="levels of the scan tree at most")
     max_wait_s: float = Field(30, gt=0, description="an unfilled window closes after this (s)")

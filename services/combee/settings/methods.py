@@ -8,10 +8,11 @@ from typing import cast
 from combee.core.methods import ace, gepa
 from combee.core.methods.method import Method
 from combee.core.methods.templates import templates_hash
+from combee.core.playbook.probation import OFF, is_off
 from combee.ports import FatalError
 from combee.settings.batch import BatchSettings
 from combee.settings.group import SettingsError
-from combee_schemas.plan import PlanSettings
+from combee_schemas.plan import PlanSettings, Probation
 
 GROUP = "combee.methods"
 PARTS = tuple(name for name in vars(Method) if not name.startswith("_"))
@@ -87,11 +88,20 @@ def plan_settings(settings: BatchSettings) -> PlanSettings:
         holds=configured.HOLDS,
         copies=settings.copies,
         carry=settings.carry,
+        probation=_probation(settings),
         fan_in=settings.fan_in,
         max_levels=settings.max_levels,
         group_bytes=settings.max_group_bytes,
         aggregate_tokens=settings.aggregate_tokens,
     )
+
+
+def _probation(settings: BatchSettings) -> Probation | None:
+    """Return the policy, if entries are ever on probation."""
+    policy = Probation(
+        reflections=settings.probation, sources=settings.probation_sources, batches=settings.probation_batches
+    )
+    return None if is_off(policy) else policy
 
 
 def as_configured(plan: PlanSettings) -> dict[str, object]:
@@ -103,6 +113,9 @@ def as_configured(plan: PlanSettings) -> dict[str, object]:
         "max_group_bytes": plan.group_bytes,
         "aggregate_tokens": plan.aggregate_tokens,
     }
+    policy = plan.probation or OFF
+    known |= {"probation": policy.reflections, "probation_sources": policy.sources}
+    known |= {"probation_batches": policy.batches}
     # What version 1 did not record stays as it is configured.
     settings = {name: value for name, value in known.items() if value} if plan.templates else {}
     return {"method": plan.method, "carry": plan.carry, **settings}

@@ -6,6 +6,7 @@ from typing import Any
 from combee.core.formats.render import ace_lines
 from combee.core.methods.method import Answer, Sources
 from combee.core.playbook import operations as ops
+from combee.core.playbook.probation import is_active, shown
 from combee.core.prompt import as_line, fence
 from combee_schemas.base import Holds, is_blank
 from combee_schemas.model import Prompt
@@ -197,14 +198,27 @@ def proposal(operation: Operation) -> dict[str, Any]:
 
 
 def _curate(instructions: str, base: Playbook, data: str) -> Prompt:
-    playbook = fence("playbook", ace_lines(base, counters=False))
+    playbook = fence("playbook", ace_lines(shown(base), counters=False))
     return Prompt(
-        system=f"{instructions}\n{playbook}",
+        system=f"{instructions}\n{playbook}{_proposed(base)}",
         user=data,
         reply_name="operations",
         reply_schema=OPERATIONS_SCHEMA,
         optional=frozenset({"reasoning", "dropped"}),
     )
+
+
+PROPOSED = """Entries below are proposed: agents do not see them until more items support them. Where an item says
+what one of them says, UPDATE that one (its id in entry_ids, its content as it is) with the item in "sources"."""
+
+
+def _proposed(base: Playbook) -> str:
+    """Return what a curator is told of entries that are only proposed; nothing where there are none."""
+    proposed = tuple(entry for entry in base.entries if not is_active(entry))
+    if not proposed:
+        return ""
+    lines = ace_lines(base.model_copy(update={"entries": proposed, "sections": ()}), counters=False)
+    return f"\n{PROPOSED}\n{fence('proposed', lines)}"
 
 
 ANSWER = """You are an agent. Answer the question; the playbook holds what earlier runs have learned.
@@ -223,7 +237,7 @@ ANSWER_SCHEMA: dict[str, Any] = {
 
 def answer_prompt(playbook: Playbook, question: str) -> Prompt:
     """Ask an agent (ACE: generator) one question with the playbook before it."""
-    lines = ace_lines(playbook, counters=False)
+    lines = ace_lines(shown(playbook), counters=False)
     return Prompt(
         system=f"{ANSWER}\n{fence('playbook', lines)}",
         user=fence("task", [as_line({"question": question})]),

@@ -307,13 +307,16 @@ def _edited(current: Playbook, command: Command, budget_tokens: int) -> Playbook
     )
     kept = tuple(entry for entry in entries if _is_by_hand(entry, draft.version))
     promoted = {entry.id: probation.activated(entry) for entry in kept}
+    says = {entry.id: entry.content for entry in current.entries if entry.id in promoted}
+    # That it says what it said is no change; that it is shown is one.
+    done = (change for change in draft.changes if says.get(change.entry_id) != change.detail)
     changes = (Change(kind="promote", entry_id=entry_id, detail="by hand") for entry_id in promoted)
     return current.model_copy(
         update={
             "sections": sections,
             "entries": tuple(promoted.get(entry.id, entry) for entry in entries),
             "next_id": draft.next_id,
-            "changes": (*draft.changes, *changes),
+            "changes": (*done, *changes),
         }
     )
 
