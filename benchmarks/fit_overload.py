@@ -4,7 +4,6 @@ Run as: python benchmarks/fit_overload.py [formula_train.jsonl] [--refit] [--sen
 """
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,6 +11,7 @@ from pathlib import Path
 from random import Random
 from statistics import fmean
 
+from combee.sim.family.knowledge import read_knowledge
 from combee.sim.law.fit import MEAN_ALLOWED, WORST_ALLOWED, Point, fit, points, run_all, within_bounds
 from combee.sim.law.law import LAW, exact_text, in_steps, lessons_only, without_playbook
 from combee.sim.law.naive import (
@@ -55,9 +55,9 @@ def _reflections(path: Path) -> tuple[Reflection, ...]:
     if not path.exists():
         print(f"{path.name} is absent: the built-in family's first {FAMILY_SIZE} quantities stand in for it.")
         return reflections_on(family_traces(Random(0), SAMPLES))  # noqa: S311 - reproducible, not secret
-    lines = path.read_text(encoding="utf-8").splitlines()
-    rows = [json.loads(line) for line in lines]
-    reflections = reflections_on(task_traces([(row["context"], row["target"]) for row in rows]))
+    known = read_knowledge(path)
+    traces = task_traces([(row.question, row.target) for row in known.rows])
+    reflections = reflections_on(traces, knowledge=known)
     distinct = len({reflection.key_insight for reflection in reflections})
     print(f"{path.name}: {len(reflections)} simulated reflections, {distinct} distinct lessons.")
     return reflections

@@ -56,15 +56,32 @@ def write(name: str, rows: Sequence[Row], machine: Mapping[str, str]) -> None:
 
 
 def markdown(results: Results) -> str:
-    """Return all results as one document."""
-    return "\n".join(_section(name, section) for name, section in results.items())
+    """Return all results as one document: what holds for all of them first."""
+    machines = [found["machine"] for found in results.values()]
+    shared = {
+        key: value for key, value in machines[0].items() if all(one.get(key) == value for one in machines)
+    }
+    head = f"Simulated; {_told(shared)}. Median (smallest–largest) of the runs; one run has no range.\n"
+    return "\n".join([head, *(_section(name, found, shared) for name, found in results.items())])
 
 
-def _section(name: str, results: Mapping[str, Any]) -> str:
-    rows = [
-        Row(**{key: value for key, value in fields.items() if key != "met"}) for fields in results["rows"]
-    ]
-    lines = [HEAD, tuple("---" for _ in HEAD), *map(cells, rows)]
-    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    machine = ", ".join(f"{key}: {value}" for key, value in results["machine"].items())
-    return f"**{name}** (simulated; {machine})\n\n{table}\n"
+def _section(name: str, found: Mapping[str, Any], shared: Mapping[str, str]) -> str:
+    rows = [Row(**{key: value for key, value in one.items() if key != "met"}) for one in found["rows"]]
+    told = {key: value for key, value in found["machine"].items() if key not in shared}
+    judged = any(row.bar is not None for row in rows)
+    lines, before = [["figure", "median", "bar"]], ""
+    for row in rows:
+        _, median, spread, _, bar, verdict = cells(row)
+        group, _, rest = row.name.partition(": ")
+        figure = f"… {rest}" if rest and group == before else row.name
+        value = f"{median} ({spread})" if row.runs > 1 else median.rstrip()
+        lines.append([figure, value, f"{bar}: {verdict}" if bar else ""])
+        before = group
+    first, *others = [f"| {' | '.join(line)} |" for line in lines]
+    table = [first, "|---|---|---|", *others] if judged else [f"- {line[0]}: {line[1]}" for line in lines[1:]]
+    head = _told({**told, "runs": str(max(row.runs for row in rows))})
+    return "\n".join([f"**{name}** ({head})", "", *table, ""])
+
+
+def _told(machine: Mapping[str, str]) -> str:
+    return ", ".join(f"{key}: {value}" for key, value in machine.items())

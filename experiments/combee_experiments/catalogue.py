@@ -38,13 +38,18 @@ _LISTED = (
         module="shuffling",
     ),
     Listed(
+        name="small",
+        about="batches of 4 to 8: the paper's two groups, one copy, or one call",
+        module="small",
+    ),
+    Listed(
         name="scale",
         about="one batch of 40 to 10,000: two fixed levels against the adaptive tree",
         module="scale",
     ),
     Listed(
         name="baselines",
-        about="retrieval and summaries against Combee: lessons, accuracy, calls, tokens, prompt length",
+        about="Top-K, Summarization and retrieval against Combee: lessons, accuracy, calls, tokens, prompt length",
         module="baselines",
     ),
     Listed(

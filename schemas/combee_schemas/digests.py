@@ -7,12 +7,9 @@ DIGEST_BYTES = 12
 
 def digest(*parts: str | int) -> bytes:
     """Return 12 bytes that depend on all parts and on where one ends and the next begins."""
-    hasher = blake2b(digest_size=DIGEST_BYTES)
-    for part in parts:
-        raw = str(part).encode()
-        hasher.update(len(raw).to_bytes(8, "big"))
-        hasher.update(raw)
-    return hasher.digest()
+    encoded = [str(part).encode() for part in parts]
+    framed = b"".join(len(raw).to_bytes(8, "big") + raw for raw in encoded)
+    return blake2b(framed, digest_size=DIGEST_BYTES).digest()
 
 
 def spread(text: str, buckets: int) -> int:

@@ -6,6 +6,8 @@ from pydantic import Field
 
 from combee_schemas.base import Holds, Id, PlaybookName, Score, Sha256, Usage, Value
 
+SmallBatches = Literal["paper", "one-call"]
+"""What a batch gets whose groups would each hold all of it: the paper's tree, or one call."""
 CloseReason = Literal["size", "bytes", "wait", "span", "flush"]
 
 
@@ -43,6 +45,7 @@ class PlanSettings(Value):
     """Most tokens of reflections or proposals that one aggregator call should read; None: the paper's shape."""
     probation: Probation | None = None
     """None: what is learned is shown at once."""
+    small_batches: SmallBatches = "paper"
     salt: str = ""
     """Goes into the seed of the shuffle; empty: the seed follows from the members alone."""
 

@@ -60,6 +60,24 @@ async def test_formula_samples_are_answered_reflected_and_applied(shared: Path, 
     assert (ledger.code, ledger.json()["applied"], ledger.json()["violations"]) == (0, 500, [])
 
 
+@pytest.mark.shared
+@pytest.mark.timeout(300)
+async def test_a_stand_in_that_is_given_the_data_teaches_each_formula_s_convention(
+    shared: Path, tmp_path: Path
+) -> None:
+    lines = (shared / "data" / "formula_train.jsonl").read_text("utf-8").splitlines()[:40]
+    file, out = tmp_path / "some.jsonl", tmp_path / "playbook.txt"
+    file.write_text("\n".join(lines), encoding="utf-8")
+    told = ("--sim-option", f"knows={file}", "--out", str(out))
+    learned = await combee("learn", str(file), *SIMULATED, *told, data_dir=tmp_path / "home")
+
+    assert learned.code == 0, learned.err
+    assert _counts(learned)["applied"] == 40
+    entries = [line for line in out.read_text("utf-8").splitlines() if line.startswith("[")]
+    assert entries
+    assert all(": compute it with " in entry for entry in entries)
+
+
 @pytest.mark.timeout(300)
 async def test_beside_a_simulated_deployment_learn_uses_its_stand_in_with_the_flag_and_without(
     tmp_path: Path,

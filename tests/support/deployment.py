@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import cache
 from typing import Any
 
 from combee import wiring
@@ -21,6 +22,12 @@ DEADLINE_S = 10.0
 ROLES = ("publish", "scan", "shuffle", "reflect")
 
 
+@cache
+def settings_of(**batch: Any) -> BatchSettings:
+    """Return settings that nobody changes, once each: hundreds of deployments have the same."""
+    return BatchSettings(**batch)
+
+
 class Deployment:
     """One log, one clock, one model; ``running`` is a process with some of the services."""
 
@@ -36,7 +43,8 @@ class Deployment:
         self.clock = ManualClock()
         self.log = MemoryLog(self.clock, partitions=partitions, scan_partitions=3)
         self.model = model or ScriptedModel()
-        self.settings = BatchSettings(**{"batch_size": 10, **batch})
+        # Small batches have a tree here: most tests are about trees, and small ones are quick.
+        self.settings = settings_of(**{"batch_size": 10, "small_batches": "paper", **batch})
         self.budget_tokens = budget_tokens
         self.spending = spending
         self.partitions = partitions

@@ -7,9 +7,10 @@ import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import httpx
+from fastapi import FastAPI
 
 from combee.adapters.memory import MemoryLog
 from combee.clock import SystemClock
@@ -146,14 +147,39 @@ class Asked:
         )
 
 
+class SharedApplication:
+    """One application for gateways with the same settings, one after the other: to build it takes longest.
+
+    To the endpoints it is the context of the gateway that is asked now.
+    """
+
+    def __init__(self) -> None:
+        self._application: FastAPI | None = None
+        self._context: Context
+
+    def __call__(self, context: Context) -> FastAPI:
+        self._context = context
+        self._application = self._application or build(cast("Context", self))
+        return self._application
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._context, name)
+
+
 @asynccontextmanager
-async def asked(log: Log | None = None, *, key: str | None = None, **settings: Any) -> AsyncIterator[Asked]:
+async def asked(
+    log: Log | None = None,
+    *,
+    key: str | None = None,
+    application: Callable[[Context], FastAPI] = build,
+    **settings: Any,
+) -> AsyncIterator[Asked]:
     log = log or MemoryLog(SystemClock())
     context = context_of(as_gateway(log), load_settings(**settings), SystemClock())
     work = [asyncio.create_task(job) for job in context.work()]
     await context.wait_current(DEADLINE_S)
     headers = {"authorization": f"Bearer {key}"} if key else {}
-    transport = httpx.ASGITransport(build(context), raise_app_exceptions=False)
+    transport = httpx.ASGITransport(application(context), raise_app_exceptions=False)
     try:
         async with httpx.AsyncClient(
             transport=transport, base_url="http://127.0.0.1", headers=headers

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,8 +41,11 @@ class Running:
         return [json.loads(line) for line in self.call_log.read_text().splitlines()]
 
     def repeated_calls(self) -> int:
-        counts = Counter(call["prompt_hash"] for call in self.calls())
-        return sum(count - 1 for count in counts.values())
+        return _repeats(self.calls())
+
+    def repeated_answers(self) -> int:
+        """Return how many answers were paid for again; a call that timed out had none."""
+        return _repeats(call for call in self.calls() if call["outcome"] == "ok")
 
     async def messages(self, topic: AnyTopic) -> list[Message]:
         messages: list[Message] = []
@@ -50,6 +53,11 @@ class Running:
             source = TopicPartition(topic=topic.name, partition=number)
             messages += [topic.read(record) async for record in self.log.read(source, 0)]
         return messages
+
+
+def _repeats(calls: Iterable[Mapping[str, Any]]) -> int:
+    counts = Counter(call["prompt_hash"] for call in calls)
+    return sum(count - 1 for count in counts.values())
 
 
 @asynccontextmanager

@@ -1,5 +1,6 @@
 """Fixtures of the unit lane."""
 
+import asyncio
 import gc
 import logging
 from collections.abc import Iterator
@@ -11,9 +12,10 @@ from hypothesis import settings
 
 from combee.publish import publisher
 from combee.worker import loop
+from support.waiting import VirtualTimeLoop
 
 # A busy machine must not decide a test, and the lane has to stay short.
-settings.register_profile("unit", deadline=None, max_examples=30)
+settings.register_profile("unit", deadline=None, max_examples=20)
 settings.load_profile("unit")
 
 
@@ -26,11 +28,23 @@ def hearing(level: int) -> Iterator[None]:
     structlog.configure(**before)
 
 
+def pytest_sessionstart() -> None:
+    """Look for no garbage while modules are imported: nearly all of that stays."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """Let the collector pass over what lives as long as the run, and come by less often: a tenth of the lane."""
+    gc.freeze()
+    gc.enable()
+    gc.set_threshold(50_000, 20, 20)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish() -> None:
+    """Look once for what the tests left open; pytest would look twice."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000, 20, 20)
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +62,13 @@ def every_level(warnings_only: None) -> Iterator[None]:  # noqa: ARG001 - what t
 
 
 @pytest.fixture
-def quick_polls(monkeypatch: pytest.MonkeyPatch) -> None:
+def virtual_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let event loops pass over the time in which nothing happens."""
+    monkeypatch.setattr(asyncio.DefaultEventLoopPolicy, "_loop_factory", VirtualTimeLoop)
+
+
+@pytest.fixture
+def quick_polls(monkeypatch: pytest.MonkeyPatch, virtual_time: None) -> None:  # noqa: ARG001 - no wait, either
     """Let an idle loop commit at once: it does so once per poll, and tests wait for that."""
     monkeypatch.setattr(loop, "POLL_S", 0.005)
     monkeypatch.setattr(publisher, "POLL_S", 0.005)

@@ -53,14 +53,16 @@ async def _answered(model: LanguageModel, playbook: Playbook, sample: Sample) ->
     except PoisonError as error:
         body, used = {}, error.usage  # a run without an answer is a wrong run
     answer = str(body.get("final_answer", ""))
-    shown = Shown(version=playbook.version, entry_ids=tuple(entry.id for entry in probation.shown(playbook).entries))
+    shown = Shown(
+        version=playbook.version, entry_ids=tuple(entry.id for entry in probation.shown(playbook).entries)
+    )
     trace = Trace(
         trace_id=sample.trace_id,
         playbook=sample.playbook,
         task=sample.question,
         trajectory=str(body.get("reasoning", "")),
         answer=answer,
-        feedback=verdict(answer, sample.target),
+        feedback=verdict(answer, sample.target, sample.kind),
         target=sample.target,
         shown=shown if playbook.version else None,
     )

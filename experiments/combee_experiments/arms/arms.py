@@ -77,6 +77,7 @@ PRODUCT = PlanSettings(
     max_levels=_default("max_levels"),
     group_bytes=_default("max_group_bytes"),
     aggregate_tokens=_default("aggregate_tokens"),
+    small_batches=BatchSettings.model_fields["small_batches"].default,
 )
 """The product's defaults."""
 

@@ -110,6 +110,8 @@ async def iterate(
     book, made, updates, started = empty(PLAYBOOK), list[Playbook](), list[Update](), clock.time()
     for start in range(0, count, batch_size):
         batch = await reflecting(book, start, min(start + batch_size, count))
+        if not batch:
+            continue
         update = await _planned(model, arm, book, batch, start).update()
         updates.append(update)
         book = versions.after_update(book, update, budget_tokens=budget_tokens, now_ms=0)

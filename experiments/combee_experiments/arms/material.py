@@ -34,7 +34,7 @@ def reflections(setup: Setup, data: Data, seed: int) -> tuple[Reflection, ...]:
 
 @lru_cache(maxsize=4)
 def _simulated(data: Data) -> tuple[Reflection, ...]:
-    return run_virtual(reflect_all(SimulatedModel(), empty(PLAYBOOK), data.train))
+    return run_virtual(reflect_all(SimulatedModel(knowledge=data.knowledge), empty(PLAYBOOK), data.train))
 
 
 async def _real(setup: Setup, data: Data) -> tuple[Reflection, ...]:

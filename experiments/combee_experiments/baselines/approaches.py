@@ -1,4 +1,4 @@
-"""The baselines: retrieval, and summaries of one, of many, or level by level; with their prompts."""
+"""Retrieval at inference, and summaries of one, of many, or level by level, that agents get; with their prompts."""
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
@@ -52,7 +52,7 @@ def whole(texts: Sequence[str], usage: Usage) -> Learned:
     return Learned(kept=tuple(texts), given=lambda _: book, usage=usage)
 
 
-def top_k(reflections: Sequence[Reflection], k: int) -> Learned:
+def retrieval(reflections: Sequence[Reflection], k: int) -> Learned:
     """Keep the raw reflections; an agent gets the k whose insight is most like its question (no model call)."""
     insights = [default_process(reflection.key_insight) for reflection in reflections]
     raw = ["\n".join(getattr(reflection, name) for name in LESSON_FIELDS) for reflection in reflections]

@@ -1,4 +1,4 @@
-"""``baselines``: retrieval and summaries against Combee, on the same reflections."""
+"""``baselines``: Top-K and Summarization as the paper has them, retrieval, summaries, and Combee."""
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -7,8 +7,9 @@ from combee.ports import LanguageModel
 from combee_experiments.arms.arms import ADAPTIVE, NAIVE, PLAIN, Arm
 from combee_experiments.arms.learning import learn
 from combee_experiments.arms.material import reflections
-from combee_experiments.baselines.approaches import Learned, Summariser, batches, top_k, whole
-from combee_experiments.baselines.report import ALL, published, report_on
+from combee_experiments.baselines.approaches import Learned, Summariser, batches, retrieval, whole
+from combee_experiments.baselines.condensed import summarization, top_k
+from combee_experiments.baselines.report import ALL, NO_LEARNING, SUMMARIZATION, TOP_K, published, report_on
 from combee_experiments.data.samples import Data
 from combee_experiments.running.cells import Cell, Measured, Numbers
 from combee_experiments.running.report import Report, joined
@@ -28,7 +29,7 @@ async def _nothing(_: LanguageModel, __: Sequence[Reflection], ___: int) -> Lear
 
 
 async def _retrieval(_: LanguageModel, made: Sequence[Reflection], __: int, *, k: int) -> Learned:
-    return top_k(made, k)
+    return retrieval(made, k)
 
 
 async def _side_by_side(model: LanguageModel, made: Sequence[Reflection], size: int) -> Learned:
@@ -56,13 +57,13 @@ async def _arm(model: LanguageModel, made: Sequence[Reflection], size: int, *, a
 
 
 UNBATCHED: Mapping[str, Approach] = {
-    "no learning": _nothing,
-    "Top-1 retrieval": partial(_retrieval, k=1),
-    "Top-5 retrieval": partial(_retrieval, k=5),
-    "Top-20 retrieval": partial(_retrieval, k=20),
+    NO_LEARNING: _nothing,
+    **{f"retrieval at inference, {k}": partial(_retrieval, k=k) for k in (1, 5, 20)},
 }
 """Approaches that know no batches."""
 BATCHED: Mapping[str, Approach] = {
+    **{name: partial(top_k, k=k) for k, name in TOP_K.items()},
+    SUMMARIZATION: summarization,
     "summary, rewritten": _rewritten,
     "summaries, side by side": _side_by_side,
     "summaries of summaries": _hierarchical,

@@ -39,6 +39,15 @@ QUALITY = (
 )
 """Task, arm, batch size, score, tokens of the playbook."""
 
+FIGURE_4 = (
+    ("base model", 0.640, 0.666),
+    ("Summarization", 0.660, 0.675),
+    ("Top-K", 0.720, 0.685),
+    ("Combee", 0.845, 0.748),
+)
+"""Arm, accuracy on Formula, on FiNER, all with GEPA (Figure 4). Top-K and Summarization choose or condense the
+reflections before they are aggregated; Combee's batch sizes are 84 and 94."""
+
 SWEEPS: Mapping[Kind, tuple[tuple[str, float, float], ...]] = {
     "formula": (
         ("5", 2978, 0.855),

@@ -1,19 +1,20 @@
 """What experiments learn from and are examined on: ACE samples from a file, or the built-in task family."""
 
-import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Literal
 
+from combee.core.formats.ace_protocol import SampleKind
 from combee.core.formats.intake import Sample, read_line
 from combee.sim.family.family import one_each, questions
+from combee.sim.family.knowledge import NOTHING_KNOWN, Knowledge, read_knowledge
 from combee.sim.family.quantities import QUANTITIES
 from combee.sim.law.naive import FAMILY_SIZE
 
-Kind = Literal["family", "formula", "finer", "text"]
-"""How answers are scored and lessons counted; ``text`` is any other data."""
+Kind = Literal["family"] | SampleKind
+"""How answers are scored and lessons counted."""
 
 PLAYBOOK = "experiment"
 FAMILY_SAMPLES = 500
@@ -21,10 +22,6 @@ FAMILY_SAMPLES = 500
 HELD_OUT = 5
 """One sample of so many is kept for the exam where no exam file is at hand."""
 MAX_LINE_CHARS = 1_000_000
-
-FORMULA = re.compile(r"use formula (?P<name>.{1,120}?) to answer", re.IGNORECASE)
-"""What a Formula question calls its formula."""
-_TAGGING = re.compile(r"best tag for entity", re.IGNORECASE)
 
 
 class DataError(ValueError):
@@ -40,6 +37,8 @@ class Data:
     kind: Kind
     train: tuple[Sample, ...]
     exam: tuple[Sample, ...]
+    knowledge: Knowledge = NOTHING_KNOWN
+    """The rows behind the samples: which formula a question is about, say. For the stand-in and for counting."""
 
 
 def family(count: int = FAMILY_SAMPLES, *, seed: int = 0, quantities: int = FAMILY_SIZE) -> Data:
@@ -75,7 +74,8 @@ def load(train: Path, exam: Path | None = None, *, seed: int = 0) -> Data:
         held = len(mixed) // HELD_OUT
         examined, kept = mixed[:held], {one.trace_id for one in mixed[held:]}
         learned = tuple(one for one in learned if one.trace_id in kept)
-    return Data(name=train.name, kind=kind_of(learned), train=learned, exam=examined)
+    known = sum((read_knowledge(path) for path in (train, exam) if path), NOTHING_KNOWN)
+    return Data(name=train.name, kind=kind_of(learned), train=learned, exam=examined, knowledge=known)
 
 
 def beside(train: Path) -> Path | None:
@@ -115,20 +115,21 @@ def _read(path: Path, number: int, line: str) -> Sample:
         raise DataError(f'{path.name}, line {number}: a {held}, not a sample {{"context", "target"}}')
     if not item.target.strip():
         raise DataError(f"{path.name}, line {number}: its target is empty")
-    return _sample(path.stem, number, item.question, item.target)
+    return replace(item, trace_id=_trace_id(path.stem, number))
 
 
 def _sample(origin: str, number: int, question: str, target: str) -> Sample:
-    return Sample(trace_id=f"{origin}-{number:05d}", playbook=PLAYBOOK, question=question, target=target)
+    return Sample(trace_id=_trace_id(origin, number), playbook=PLAYBOOK, question=question, target=target)
+
+
+def _trace_id(origin: str, number: int) -> str:
+    return f"{origin}-{number:05d}"
 
 
 def kind_of(samples: Sequence[Sample]) -> Kind:
-    """Return what kind of data these are, by what every single question says."""
-    signs: tuple[tuple[Kind, Callable[[str], object]], ...] = (
-        ("formula", FORMULA.search),
-        ("finer", _TAGGING.search),
-    )
-    return next((kind for kind, sign in signs if all(sign(sample.question) for sample in samples)), "text")
+    """Return what kind of data these are, if every single sample is of it."""
+    kinds = {sample.kind for sample in samples}
+    return kinds.pop() if len(kinds) == 1 else "text"
 
 
 def subset(samples: Sequence[Sample], count: int | None, seed: int) -> tuple[Sample, ...]:

@@ -21,7 +21,7 @@ FITTED = (
 )
 ACCURACY = (
     "Accuracy of the stand-in is the share of exam questions whose lesson the playbook holds; it starts at 0, the "
-    "paper's starts at what the model knows already. Compare its shape, not its level."
+    "paper's starts at what the model knows already: only the directions can be compared, never the levels."
 )
 
 

@@ -15,6 +15,7 @@ import combee_schemas
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
 from combee.ports import LanguageModel
 from combee.settings.model import ModelSettings
+from combee.sim.family.knowledge import NOTHING_KNOWN
 from combee.sim.inprocess import SimulatedModel
 from combee.sim.prefix_cache import PrefixCache
 from combee.sim.server.latency import Latency
@@ -78,7 +79,8 @@ class Setup:
     async def open_model(self, seed: int) -> AsyncIterator[LanguageModel]:
         """Yield the model that answers at once (stand-in) or as fast as it can (a real one)."""
         if self.model is None:
-            yield SimulatedModel(seed=seed, cache=PrefixCache())
+            known = sum((data.knowledge for data in self.data), NOTHING_KNOWN)
+            yield SimulatedModel(seed=seed, knowledge=known, cache=PrefixCache())
             return
         from combee.backends import language_model  # noqa: PLC0415 - the SDK is slow to load
 
@@ -101,7 +103,8 @@ class Setup:
 
 def data_digest(data: Data) -> str:
     """Return a short name of exactly these samples."""
-    parts = (text for one in (*data.train, *data.exam) for text in (one.question, one.target))
+    samples = (text for one in (*data.train, *data.exam) for text in (one.question, one.target))
+    parts = (*samples, *(row.statement for row in data.knowledge.rows))
     return digest("data", *parts).hex()
 
 

@@ -5,12 +5,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from combee.core.formats.ace_protocol import Score
 from combee.core.formats.intake import Sample
 from combee.core.methods import ace
 from combee.core.prompt import estimate_tokens
 from combee.ports import LanguageModel, PoisonError
 from combee_experiments.data.samples import Data, Kind
-from combee_experiments.scoring.answers import NOTHING, Score, score
+from combee_experiments.scoring.answers import NOTHING, score
 from combee_experiments.scoring.lessons import Lessons
 from combee_schemas.model import Prompt
 from combee_schemas.playbook import Playbook

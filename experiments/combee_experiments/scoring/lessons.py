@@ -5,12 +5,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
+from combee.core.formats.ace_protocol import FORMULA_NAME
 from combee.core.formats.intake import Sample
 from combee.sim.family.conventions import read_convention
 from combee.sim.family.family import latent, read_question
+from combee.sim.family.knowledge import Knowledge
 from combee.sim.family.lessons import key
 from combee.sim.family.quantities import QUANTITIES
-from combee_experiments.data.samples import FORMULA, Data, Kind
+from combee_experiments.data.samples import Data, Kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +22,8 @@ class Lessons:
     kind: Kind
     names: frozenset[str]
     """Every lesson that the training samples can teach; empty where lessons cannot be counted."""
+    knowledge: Knowledge
+    """Which formula a question is about, where the question does not say it."""
 
     def kept(self, texts: Iterable[str]) -> frozenset[str]:
         """Return the lessons that a playbook's texts hold.
@@ -43,36 +47,36 @@ class Lessons:
 
     def share(self, sample: Sample, held: frozenset[str]) -> float:
         """Return the share of one sample's places whose lesson is among those held."""
-        needed = NEEDED[self.kind](sample)
+        needed = NEEDED[self.kind](sample, self.knowledge)
         return sum(name in held for name in needed) / len(needed) if needed else 0.0
 
 
 def lessons_of(data: Data) -> Lessons:
     """Return the lessons that the training samples can teach."""
     needed = NEEDED[data.kind]
-    names = frozenset(name for sample in data.train for name in needed(sample))
-    return Lessons(kind=data.kind, names=names)
+    names = frozenset(name for sample in data.train for name in needed(sample, data.knowledge))
+    return Lessons(kind=data.kind, names=names, knowledge=data.knowledge)
 
 
-def _quantity(sample: Sample) -> tuple[str, ...]:
+def _quantity(sample: Sample, _: Knowledge) -> tuple[str, ...]:
     asked = read_question(sample.question)
     return (asked.quantity,) if asked else ()
 
 
-def _formula(sample: Sample) -> tuple[str, ...]:
-    found = FORMULA.search(sample.question)
+def _formula(sample: Sample, knowledge: Knowledge) -> tuple[str, ...]:
+    found = FORMULA_NAME.search(knowledge.statement(sample.question))
     return (found["name"].strip().casefold(),) if found else ()
 
 
-def _tags(sample: Sample) -> tuple[str, ...]:
+def _tags(sample: Sample, _: Knowledge) -> tuple[str, ...]:
     return tuple(tag.strip() for tag in sample.target.split(",") if tag.strip())
 
 
-NEEDED: Mapping[Kind, Callable[[Sample], tuple[str, ...]]] = {
+NEEDED: Mapping[Kind, Callable[[Sample, Knowledge], tuple[str, ...]]] = {
     "family": _quantity,
     "formula": _formula,
     "finer": _tags,
-    "text": lambda _: (),
+    "text": lambda _, __: (),
 }
 """Kind of data → the lessons a sample's answer needs, one per place that is scored."""
 

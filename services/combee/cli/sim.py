@@ -9,6 +9,7 @@ import typer
 
 from combee.local.supervisor import die_with_parent
 from combee.settings.loading import load_settings
+from combee.sim.family.knowledge import NOTHING_KNOWN, read_knowledge
 from combee.sim.server.faults import parse_faults
 from combee.sim.server.latency import parse_latency
 from combee.sim.server.standin import SimOptions
@@ -37,6 +38,9 @@ def serve(
         int | None, typer.Option(min=1, help="refuse longer prompts, as a model with this window does")
     ] = None,
     call_log: Annotated[Path | None, typer.Option(help="one JSON line per call")] = None,
+    knows: Annotated[
+        list[Path] | None, typer.Option(help="ACE samples: the formula behind each question; may be repeated")
+    ] = None,
     die_with_parent_: Annotated[bool, typer.Option("--die-with-parent", hidden=True)] = False,
 ) -> None:
     """Serve the simulated model on loopback until Ctrl-C."""
@@ -51,6 +55,7 @@ def serve(
         faults=parse(parse_faults, fault or []),
         context_tokens=context_tokens,
         call_log=call_log,
+        knowledge=sum((parse(read_knowledge, file) for file in knows or ()), NOTHING_KNOWN),
     )
     ready_file = load_settings().worker.ready_file
 

@@ -19,9 +19,10 @@ def canonical(message: Message) -> bytes:
 
 def _kept(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _kept(part) for name, part in value.items() if _counts(name, part)}
+        kept = {name: part for name, part in value.items() if _counts(name, part)}
+        return {name: _kept(part) if isinstance(part, (dict, list)) else part for name, part in kept.items()}
     if isinstance(value, list):
-        return [_kept(part) for part in value]
+        return [_kept(part) if isinstance(part, (dict, list)) else part for part in value]
     return value
 
 

@@ -13,6 +13,9 @@ LAYOUT = 4
 """Characters of an entry's line beside its id and content."""
 
 
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(", ", ": ")).encode
+
+
 def estimate_tokens(text: str) -> int:
     """Return about how many tokens ``text`` is."""
     return -(-len(text) // CHARS_PER_TOKEN)
@@ -25,11 +28,12 @@ def entry_tokens(entry: Entry) -> int:
 
 def as_line(value: Mapping[str, Any]) -> str:
     """Return one line of JSON in which no angle bracket survives, so no data closes a fence."""
-    text = json.dumps(value, ensure_ascii=False, separators=(", ", ": "))
-    return text.replace("<", "\\u003c").replace(">", "\\u003e")
+    return _encode(value).replace("<", "\\u003c").replace(">", "\\u003e")
 
 
 def fence(name: str, lines: Iterable[str]) -> str:
     """Return ``lines`` between ``<name>`` and ``</name>``, which no line can close early, however it spells it."""
-    body = re.sub(rf"<(\s*/\s*{name})", r"<\\\1", "\n".join(lines), flags=re.IGNORECASE)
+    body = "\n".join(lines)
+    if "<" in body:
+        body = re.sub(rf"<(\s*/\s*{name})", r"<\\\1", body, flags=re.IGNORECASE)
     return f"<{name}>\n{body}\n</{name}>"

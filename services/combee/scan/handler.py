@@ -76,6 +76,7 @@ class ScanHandler:
         self._log = log
         self._model = model
         self._methods = methods
+        self._templates: dict[str, str] = {}
         self._logged: set[str] = set()
         self._limiter = limiter or DeadLetterLimiter(clock)
         self._answered = Answered()
@@ -221,7 +222,8 @@ class ScanHandler:
         After an upgrade nobody has them any more: to refuse would end in dead letters. So it is logged here and noted
         in the result, and the requests' hashes tell what was asked.
         """
-        planned_with, own = plan.settings.templates, templates_hash(method)
+        planned_with, named = plan.settings.templates, plan.settings.method
+        own = self._templates.get(named) or self._templates.setdefault(named, templates_hash(method))
         if planned_with in {"", own}:
             return ""
         if plan.batch_id not in self._logged:
@@ -232,7 +234,7 @@ class ScanHandler:
                 "templates_differ",
                 playbook=plan.playbook,
                 sequence=plan.sequence,
-                method=plan.settings.method,
+                method=named,
                 planned_with=planned_with,
                 own=own,
                 remedy="run one version of Combee in all services",

@@ -3,6 +3,7 @@
 from pydantic import Field
 
 from combee.settings.group import Group
+from combee_schemas.plan import SmallBatches
 
 
 class BatchSettings(Group):
@@ -30,6 +31,11 @@ class BatchSettings(Group):
     )
     probation_batches: int = Field(
         20, ge=1, description="an entry that is only proposed leaves after so many batches without support"
+    )
+    small_batches: SmallBatches = Field(
+        "one-call",
+        description="of 4 to 8 reflections, where each of two groups would hold them all: `one-call`, or the"
+        " `paper`'s two groups and their combine",
     )
     fan_in: int = Field(32, ge=2, description="children per node above level 0")
     max_levels: int = Field(4, ge=2, le=4, description="levels of the scan tree at most")

@@ -18,54 +18,56 @@ class GatewaySettings(Group):
         None, description="API keys as JSON, as in docs/guide/http.md; environment only"
     )
     gateway_keys_file: Path | None = Field(
-        None, description="API keys in a TOML or JSON file instead; read again when it changes"
+        None, description="the same in a TOML or JSON file, read again when it changes"
     )
     gateway_failed_keys: int = Field(
         10,
         ge=1,
-        description="wrong keys of one address in a minute; each further one waits a second and gets 429",
+        description="wrong keys of one address in a minute; further ones wait a second and get 429",
     )
     gateway_proxies: str = Field(
         "",
-        description="addresses of proxies whose `X-Forwarded-For` is believed, separated by commas; empty: none",
+        description="proxies whose `X-Forwarded-For` is believed, separated by commas",
     )
     gateway_cors_origins: str = Field(
         "",
-        description="origins whose pages may ask, separated by commas, such as `https://a.example`; empty: none",
+        description="origins whose pages may ask, separated by commas, such as `https://a.example`",
     )
     gateway_max_head_bytes: int = Field(
-        32 * KIB, ge=KIB, le=MIB, description="request line and headers of a request (bytes)"
+        32 * KIB, ge=KIB, le=MIB, description="request line and headers; more get 400 (bytes)"
     )
     gateway_head_timeout_s: float = Field(
-        10, gt=0, description="they must have arrived by then, else the connection is closed (s)"
+        10, gt=0, description="they must arrive in this time, else the connection is closed (s)"
     )
     gateway_unknown_connections: int = Field(
         1000,
         ge=1,
-        description="connections that have given no valid key yet; one more closes the one that has waited longest",
+        description="connections without a valid key yet; one more closes the oldest",
     )
     gateway_unknown_per_address: int = Field(
         100, ge=1, description="the same per address (of IPv6 its /64); proxies are exempt"
     )
     gateway_connections: int = Field(2000, ge=1, description="connections per key; more get 429")
     gateway_max_body_bytes: int = Field(
-        4 * MIB, ge=KIB, le=64 * MIB, description="a larger body is refused before it is read (bytes)"
+        4 * MIB, ge=KIB, le=64 * MIB, description="a larger body gets 413 before it is read (bytes)"
     )
-    gateway_max_batch: int = Field(500, ge=1, le=10_000, description="items of one request at most (records)")
+    gateway_max_batch: int = Field(500, ge=1, le=10_000, description="items of one request (records)")
     gateway_inflight_requests: int = Field(
-        256, ge=1, description="requests with a body at once per key; more get 429"
+        256, ge=1, description="requests with a body per key; more get 429"
     )
     gateway_inflight_bytes: int = Field(
-        64 * MIB, ge=KIB, description="their bodies together per key; more get 429 (bytes)"
+        64 * MIB, ge=KIB, description="their bodies together; more get 429 (bytes)"
     )
-    gateway_body_timeout_s: float = Field(20, gt=0, description="a body must have arrived by then (s)")
+    gateway_body_timeout_s: float = Field(
+        20, gt=0, description="a body must arrive in this time, else 408 (s)"
+    )
     gateway_ack_timeout_s: float = Field(
-        15, gt=0, description="Kafka must have acknowledged by then, else 503 (s)"
+        15, gt=0, description="Kafka must acknowledge in this time, else 503 (s)"
     )
-    gateway_streams: int = Field(1000, ge=1, description="event streams at once per key; more get 429")
-    gateway_heartbeat_s: float = Field(15, gt=0, description="event streams: a sign of life so often (s)")
+    gateway_streams: int = Field(1000, ge=1, description="event streams per key; more get 429")
+    gateway_heartbeat_s: float = Field(15, gt=0, description="between signs of life in an event stream (s)")
     gateway_send_timeout_s: float = Field(
-        30, gt=0, description="event streams: a client that takes nothing for so long is dropped (s)"
+        30, gt=0, description="a stream's client that takes nothing for so long is dropped (s)"
     )
     dashboard: bool = Field(default=True, description="serve the dashboard, where its extra is installed")
 

@@ -93,6 +93,7 @@ def plan_settings(settings: BatchSettings) -> PlanSettings:
         max_levels=settings.max_levels,
         group_bytes=settings.max_group_bytes,
         aggregate_tokens=settings.aggregate_tokens,
+        small_batches=settings.small_batches,
     )
 
 
@@ -112,6 +113,7 @@ def as_configured(plan: PlanSettings) -> dict[str, object]:
         "max_levels": plan.max_levels,
         "max_group_bytes": plan.group_bytes,
         "aggregate_tokens": plan.aggregate_tokens,
+        "small_batches": plan.small_batches,
     }
     policy = plan.probation or OFF
     known |= {"probation": policy.reflections, "probation_sources": policy.sources}

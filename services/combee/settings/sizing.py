@@ -11,7 +11,7 @@ class SizingSettings(Group):
     """How the controller chooses batch sizes."""
 
     batch_policy: SizingKind = Field(
-        "configured", description="how the batch size is chosen: configured, plateau (the paper's) or keep-up"
+        "configured", description="how batch sizes are chosen; plateau is the paper's"
     )
     batch_size: int = Field(40, ge=1, le=2000, description="original reflections per batch")
     batch_candidates: str = Field(

@@ -29,6 +29,6 @@ class WorkerSettings(Group):
     dead_letters_per_minute: int = Field(
         30,
         ge=1,
-        description="so many within a minute turn /readyz of a worker red; reflect and scan then hold back the"
-        " playbook that causes them, or stop where the model's replies are at fault",
+        description="so many turn /readyz red; reflect and scan hold back the playbook that causes them, or stop"
+        " where the model's replies are at fault",
     )

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 from combee.ports import DrainingError
+from combee.sim.family.knowledge import NOTHING_KNOWN, Knowledge
 from combee.sim.prefix_cache import PrefixCache
 from combee.sim.roles.respond import MODEL, respond
 from combee_schemas.base import Usage
@@ -28,8 +29,11 @@ def as_request(prompt: Prompt) -> dict[str, Any]:
 class SimulatedModel:
     """A `LanguageModel` that answers at once and never fails; everything it says is simulated."""
 
-    def __init__(self, *, seed: int = 0, cache: PrefixCache | None = None) -> None:
+    def __init__(
+        self, *, seed: int = 0, knowledge: Knowledge = NOTHING_KNOWN, cache: PrefixCache | None = None
+    ) -> None:
         self.seed = seed
+        self._knowledge = knowledge
         self._cache = cache
         self.calls = 0
         self._draining = False
@@ -41,7 +45,7 @@ class SimulatedModel:
             raise DrainingError("the simulated model takes no further call")
         self.calls += 1
         request = as_request(prompt)
-        said = respond(request, self.seed)
+        said = respond(request, self.seed, self._knowledge)
         usage = Usage(
             calls=1,
             tokens_in=said.tokens_in,

@@ -4,18 +4,20 @@ from random import Random
 
 import pytest
 
+from combee.sim.family.knowledge import read_knowledge
 from combee.sim.law.fit import fit, points, run_all, within_bounds
 from combee.sim.law.law import LAW, exact_text, in_steps, lessons_only, without_playbook
 from combee.sim.law.naive import family_traces, reflections_on, run_naive, run_two_levels, task_traces
+from combee_schemas.reflection import Reflection
 
 
 def rng(seed: int) -> Random:
     return Random(seed)
 
 
-def rows(path: Path, task: str) -> list[tuple[str, str]]:
-    read = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines())
-    return [(row[task], row["target"]) for row in read]
+def formula_reflections(shared: Path) -> tuple[Reflection, ...]:
+    known = read_knowledge(shared / "data" / "formula_train.jsonl")
+    return reflections_on(task_traces([(row.question, row.target) for row in known.rows]), knowledge=known)
 
 
 def test_the_law_keeps_everything_of_nothing_and_half_at_its_constant() -> None:
@@ -57,13 +59,13 @@ def test_naive_aggregation_of_the_built_in_family_reproduces_the_row_of_naive_ac
 @pytest.mark.shared
 @pytest.mark.parametrize("seed", [0, 1])
 def test_naive_aggregation_of_the_formula_data_reproduces_the_row(shared: Path, seed: int) -> None:
-    reflections = reflections_on(task_traces(rows(shared / "data" / "formula_train.jsonl", "context")))
+    reflections = formula_reflections(shared)
     assert within_bounds(points(run_all(reflections, seeds=[seed])))
 
 
 @pytest.mark.shared
 def test_fitting_again_gives_the_committed_constants(shared: Path) -> None:
-    reflections = reflections_on(task_traces(rows(shared / "data" / "formula_train.jsonl", "context")))
+    reflections = formula_reflections(shared)
     law = fit(reflections, seeds=[0])
     assert law.half_tokens == pytest.approx(LAW.half_tokens, rel=0.05)
     assert law.steepness == pytest.approx(LAW.steepness, rel=0.05)
@@ -71,12 +73,13 @@ def test_fitting_again_gives_the_committed_constants(shared: Path) -> None:
 
 @pytest.mark.shared
 def test_fifty_formulas_are_fifty_lessons(shared: Path) -> None:
-    reflections = reflections_on(task_traces(rows(shared / "data" / "formula_train.jsonl", "context")))
+    reflections = formula_reflections(shared)
     assert len({reflection.key_insight for reflection in reflections}) == 50
 
 
 @pytest.mark.shared
 def test_equation_traces_hold_a_few_dozen_lessons(shared: Path) -> None:
     path = shared / "data" / "traces_equation_balancer.jsonl"
-    reflections = reflections_on(task_traces(rows(path, "task")))
+    read = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines())
+    reflections = reflections_on(task_traces([(row["task"], row["target"]) for row in read]))
     assert 20 <= len({reflection.key_insight for reflection in reflections}) <= 60

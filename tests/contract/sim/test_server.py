@@ -15,8 +15,9 @@ from openai import AsyncOpenAI
 from combee.core.methods.ace import aggregate_prompt, answer_prompt, combine_prompt, reflect_prompt
 from combee.core.playbook.versions import empty
 from combee.ports import FatalError
+from combee.sim.family.knowledge import Knowledge, Row
 from combee.sim.inprocess import as_request
-from combee.sim.law.naive import family_traces
+from combee.sim.law.naive import family_traces, task_traces
 from combee.sim.roles.respond import respond
 from combee.sim.server.faults import parse_faults
 from combee.sim.server.latency import Latency
@@ -89,6 +90,18 @@ async def test_a_second_call_finds_what_it_shares_with_the_first_in_the_simulate
     assert cached[0] == 0
     assert 0.9 * usages[1]["prompt_tokens"] < cached[1] <= usages[1]["prompt_tokens"]
     assert stats["tokens_cached"] == cached[1]
+
+
+async def test_a_server_that_has_the_data_knows_the_formula_behind_a_question() -> None:
+    row = Row(
+        question="What is 5 of ten?",
+        statement="Use formula Quick Ratio to answer the question. Formula: Quick Ratio = a / b, Explanation: none.",
+        target="0.5",
+    )
+    request = as_request(reflect_prompt(task_traces([(row.question, row.target)])[0], ()))
+    told = await ask(SimOptions(knowledge=Knowledge(rows=(row,))), request)
+    assert json.loads(content(told))["key_insight"].startswith("Quick Ratio: compute it with")
+    assert "Quick Ratio" not in content(await ask(SimOptions(), request))
 
 
 async def test_the_only_model_is_called_simulated() -> None:

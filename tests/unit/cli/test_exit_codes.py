@@ -96,6 +96,7 @@ def test_without_a_broker_every_verb_exits_1_with_the_remedy(arguments: tuple[st
         ("top", "--interval", "0"),
         ("dlq", "show", "seven"),
         ("dlq", "list", "--limit", "0"),
+        ("sim", "serve", "--knows", "absent.jsonl"),
     ],
     ids=" ".join,
 )

@@ -17,7 +17,7 @@ from combee_schemas.command import Command
 from combee_schemas.playbook import Entry, Playbook
 from support import ledger
 from support.deployment import Deployment
-from support.gateway import asked, labelled, published, version
+from support.gateway import SharedApplication, asked, labelled, published, version
 from support.ledger import NAME, outgoing, reflection
 from support.reading import publish_with, run, use_log
 from support.waiting import until
@@ -94,6 +94,7 @@ def again(case: Case, command_id: str) -> Case:
     )
 
 
+APPLICATION = SharedApplication()
 NO_MORE = f"there is no playbook {NAME} any more: version 4 deleted it"
 NEVER = f"there is no playbook {NAME}"
 CASES = [
@@ -198,7 +199,8 @@ def by_command_line(case: Case, monkeypatch: pytest.MonkeyPatch) -> Answer:
 async def by_http(case: Case) -> Answer:
     deployment = Deployment(partitions=1)
     await prepared(deployment, case.state)
-    async with deployment.running(["publish"]), asked(deployment.log) as gateway:
+    gateway_of_log = asked(deployment.log, application=APPLICATION)
+    async with deployment.running(["publish"]), gateway_of_log as gateway:
         path = f"/v1/playbooks/{NAME}/{case.verb}?wait_s=10"
         answer = await gateway.client.post(path, json=case.body)
         if not answer.is_success:

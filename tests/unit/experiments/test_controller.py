@@ -201,11 +201,11 @@ def epoch(following: Next, count: int = 20) -> Epoch:
 
 
 def test_a_fixed_size_is_taken_until_every_reflection_is_applied() -> None:
-    ran = epoch(fixed(8))
-    assert [one.batch_size for one in ran.iterations] == [8, 8, 4]
+    ran = epoch(fixed(9))
+    assert [one.batch_size for one in ran.iterations] == [9, 9, 2]
     assert ran.playbook.through_offset == 19
-    assert ran.delay_of(8) == pytest.approx(4 + 2, abs=0.2)
-    assert ran == epoch(fixed(8))
+    assert ran.delay_of(9) == pytest.approx(4 + 2, abs=0.2)
+    assert ran == epoch(fixed(9))
 
 
 def test_larger_batches_take_longer_each_and_less_time_together() -> None:

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -76,7 +77,7 @@ def test_the_exam_is_the_file_beside_the_training_file_or_a_fifth_held_out(tmp_p
 
 
 def test_one_question_of_another_kind_makes_the_data_plain_text() -> None:
-    formula = sample(1, "Use formula ROI to answer the question.")
+    formula = replace(sample(1), kind="formula")
     assert kind_of([formula, formula]) == "formula"
     assert kind_of([formula, sample(2)]) == "text"
 

@@ -1,5 +1,6 @@
 """The arms are what they say: naive is the law's naive, Combee is the product's own algorithm."""
 
+import json
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -15,6 +16,7 @@ from combee.core.playbook.versions import empty
 from combee.ports import LanguageModel, PoisonError
 from combee.settings.batch import BatchSettings
 from combee.settings.model import ModelSettings
+from combee.sim.family.knowledge import Knowledge
 from combee.sim.family.lessons import key
 from combee.sim.inprocess import SimulatedModel
 from combee.sim.law.naive import run_naive
@@ -27,14 +29,16 @@ from combee_experiments.arms.services import learn as learn_with_services
 from combee_experiments.arms.tails import run_virtual
 from combee_experiments.data.generated import MOST, lessons, quantities
 from combee_experiments.data.generated import reflections as generated_reflections
-from combee_experiments.data.samples import PLAYBOOK, Data, family
-from combee_experiments.running.setup import Setup
+from combee_experiments.data.samples import PLAYBOOK, Data, family, load
+from combee_experiments.running.setup import Setup, data_digest
+from combee_experiments.scoring.lessons import lessons_of
 from combee_experiments.shuffling.experiment import by_topic
 from combee_schemas.base import Usage
 from combee_schemas.batch import Batch, Member
 from combee_schemas.codec import encode
 from combee_schemas.model import Prompt, Reply
-from combee_schemas.reflection import Reflection
+from combee_schemas.playbook import Entry
+from combee_schemas.reflection import BulletTag, Reflection
 from combee_schemas.scan import Update
 from support.ledger import batch_of
 
@@ -195,6 +199,99 @@ def test_a_run_without_an_answer_is_a_wrong_run_and_is_still_reflected_on() -> N
 
 def test_a_run_nothing_can_be_learned_from_has_no_reflection() -> None:
     assert reflected(Mute("reflection"), family(5)) == ()
+
+
+class Listening(SimulatedModel):
+    """Keeps the prompts that it is asked."""
+
+    def __init__(self, data: Data) -> None:
+        super().__init__(knowledge=data.knowledge)
+        self.prompts: list[Prompt] = []
+
+    async def ask(self, prompt: Prompt, *, priority: int = 0) -> Reply:
+        self.prompts.append(prompt)
+        return await super().ask(prompt, priority=priority)
+
+
+def formula_data(folder: Path) -> Data:
+    """Return three Formula rows, none of which names its formula in its question."""
+    rows = (
+        {
+            "context": f"Use formula {name} to answer the question. Answer with a number. Formula: {name} = a / b"
+            f', Explanation: a: what is counted. Question: "What is {n} of ten?". Answer:',
+            "target": f"0.{n}",
+        }
+        for n, name in enumerate(("Gross Margin", "Quick Ratio", "Asset Turnover"), 1)
+    )
+    path = folder / "some_train.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    path.with_name("some_dev.jsonl").write_bytes(path.read_bytes())
+    return load(path)
+
+
+def test_neither_agents_nor_the_reflector_are_shown_the_formula_and_its_lesson_is_learned_all_the_same(
+    tmp_path: Path,
+) -> None:
+    data = formula_data(tmp_path)
+    model = Listening(data)
+    made = reflected(model, data)
+    assert [prompt.reply_name for prompt in model.prompts] == ["answer", "reflection"] * 3
+    for prompt in model.prompts:
+        shown = prompt.system + prompt.user
+        assert "plain floating point number" in shown
+        assert not [name for name in ("Margin", "Quick", "Asset", "Explanation", "a / b") if name in shown]
+    counted = lessons_of(data)
+    assert counted.names == {"gross margin", "quick ratio", "asset turnover"}
+    assert counted.kept(one.key_insight for one in made) == counted.names
+    assert counted.known(data.exam, [made[0].key_insight]) == 1 / 3
+
+
+class InPercent(Listening):
+    """Gives every right figure as a percentage."""
+
+    async def ask(self, prompt: Prompt, *, priority: int = 0) -> Reply:
+        reply = await super().ask(prompt, priority=priority)
+        right = next(row.target for row in self._knowledge.rows if row.question in prompt.user)
+        return replace(reply, body={**reply.body, "final_answer": f"{right}%"})
+
+
+def test_the_feedback_on_an_answer_goes_by_the_protocol(tmp_path: Path) -> None:
+    data = formula_data(tmp_path)
+    model = InPercent(data)
+    reflected(model, data)
+    told = [prompt.user for prompt in model.prompts if prompt.reply_name == "reflection"]
+    assert len(told) == 3
+    assert all("The answer is wrong" in user for user in told)
+
+
+def test_a_simulated_agent_is_right_where_the_playbook_holds_its_formula_s_lesson(tmp_path: Path) -> None:
+    data = formula_data(tmp_path)
+    first, *_ = reflected(SimulatedModel(knowledge=data.knowledge), data)
+    entry = Entry(id="calc-00001", section="OTHERS", content=first.key_insight)
+    book = empty(PLAYBOOK).model_copy(update={"entries": (entry,), "version": 1})
+    tags = [
+        one.bullet_tags
+        for one in run_virtual(reflect_all(SimulatedModel(knowledge=data.knowledge), book, data.train))
+    ]
+    assert tags == [(BulletTag(id="calc-00001", tag="helpful"),), (), ()]
+
+
+def test_an_experiment_s_stand_in_has_the_data_and_their_statements_are_part_of_a_cell_s_identity(
+    tmp_path: Path,
+) -> None:
+    data = formula_data(tmp_path)
+    setup = Setup(data=(DATA, data))
+    lessons_there = lessons_of(data).names
+    assert lessons_of(data).kept(one.key_insight for one in reflections(setup, data, 0)) == lessons_there
+
+    async def with_its_model() -> Sequence[Reflection]:
+        async with setup.open_model(0) as model:
+            return await reflect_all(model, empty(PLAYBOOK), data.train)
+
+    made = run_virtual(with_its_model())
+    assert lessons_of(data).kept(one.key_insight for one in made) == lessons_there
+    other = Knowledge(rows=tuple(replace(row, statement=row.statement + " ") for row in data.knowledge.rows))
+    assert data_digest(replace(data, knowledge=other)) != data_digest(data)
 
 
 def test_agents_are_shown_the_playbook_they_had() -> None:

@@ -23,6 +23,8 @@ from combee_experiments.scale import experiment as scale
 from combee_experiments.shuffling import experiment as shuffling
 
 SMALL = Setup(data=(family(60, quantities=12),), seeds=(0,), samples=160)
+SMALLEST = Setup(data=(family(40, quantities=8),), seeds=(0,), samples=80)
+"""What every experiment still finds something in."""
 
 
 @pytest.fixture
@@ -32,17 +34,18 @@ def smaller(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(controller, "POLICY", policy)
     monkeypatch.setattr(controller_epoch, "POLICY", policy)
     monkeypatch.setattr(controller, "SIZES", (20,))
+    monkeypatch.setattr(controller, "AGENT_CALLS", 1)
     monkeypatch.setattr(asynchronous, "FLEETS", (20,))
     monkeypatch.setattr(asynchronous, "KINDS", ("fixed",))
     monkeypatch.setattr(shuffling, "COPIES", (2,))
-    monkeypatch.setattr(scale, "SIZES", (40, 80))
+    monkeypatch.setattr(scale, "SIZES", (20, 40))
 
 
 @pytest.mark.usefixtures("smaller")
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_an_experiment_runs_and_says_what_it_found(name: str, tmp_path: Path) -> None:
-    _, report = run(CATALOGUE[name].load(), SMALL, Store(tmp_path / "cells.jsonl"))
-    text = as_markdown(name, SMALL, report)
+    _, report = run(CATALOGUE[name].load(), SMALLEST, Store(tmp_path / "cells.jsonl"))
+    text = as_markdown(name, SMALLEST, report)
     assert report.verdicts
     assert report.panels
     assert "**Simulated**" in text

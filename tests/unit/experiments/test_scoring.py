@@ -5,70 +5,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from combee.core.formats.ace_protocol import Score
+from combee.core.formats.ace_protocol import score as sample_score
 from combee.sim.family.family import lessons
 from combee.sim.family.quantities import QUANTITIES
 from combee.sim.law.naive import reflections_on, task_traces
 from combee_experiments.data.samples import Kind, family, load
-from combee_experiments.scoring.answers import SCORERS, Score, read_number, score
+from combee_experiments.scoring.answers import score
 from combee_experiments.scoring.lessons import lessons_of
 
-
-@pytest.mark.parametrize(
-    ("answer", "target"),
-    [
-        ("5", "5.0"),
-        ("$1,234,567.89", "1234567.89"),
-        ("-$15,000,000", "-15000000.0"),
-        ("−0.5", "-0.5"),
-        ("20 %", "20.0"),
-        ("8.333", "8.33"),
-        (" 4.0x. ", "4.0"),
-        ("1.01e13", "10100000000000.0"),
-        ("17700000000000.1", "17700000000000.0"),
-        (".5", "0.5"),
-        ("3 years", "3.0"),
-    ],
-)
-def test_a_formula_answer_is_compared_as_a_number_without_its_unit(answer: str, target: str) -> None:
-    assert score("formula", answer, target) == Score(right=1, asked=1)
+KINDS: tuple[Kind, ...] = ("family", "formula", "finer", "text")
 
 
-@pytest.mark.parametrize(
-    ("answer", "target"),
-    [
-        ("20%", "0.2"),
-        ("0.2", "20.0"),
-        ("8.34", "8.33"),
-        ("15 million", "15000000.0"),
-        ("5.0 or 6.0", "5.0"),
-        ("x = 5.0", "5.0"),
-        ("2.5+2.5", "5.0"),
-        ("nan", "5.0"),
-        ("inf", "5.0"),
-        ("1e999", "5.0"),
-        ("", "0.0"),
-    ],
-)
-def test_another_convention_or_another_text_is_wrong(answer: str, target: str) -> None:
-    assert score("formula", answer, target) == Score(right=0, asked=1)
+def test_samples_are_scored_by_the_product_s_own_rules() -> None:
+    assert score("formula", "5", "5.0") == sample_score("formula", "5", "5.0") == Score(right=1, asked=1)
+    assert score("formula", "8.334", "8.33").right == score("formula", "20%", "20.0").right == 0
+    assert score("finer", "revenues,x", "Revenues,Cash").share == 0.5
+    assert score("text", "20%", "20").share == 1
 
 
-@pytest.mark.parametrize(
-    ("answer", "right"),
-    [
-        ("Revenues,LongTermDebt,Depreciation,LineOfCredit", 4),
-        (" revenues , 'LongTermDebt', [Depreciation], LineOfCredit.", 4),
-        ("Revenues,LongTermDebt", 2),
-        ("LongTermDebt,Revenues,Depreciation,LineOfCredit", 2),
-        ("Other,Revenues,LongTermDebt,Depreciation,LineOfCredit", 0),
-        ("Revenues,LongTermDebt,Depreciation,LineOfCredit,More", 4),
-        ("Revenues LongTermDebt Depreciation LineOfCredit", 0),
-        (",,,", 0),
-    ],
-)
-def test_tags_are_scored_position_by_position(answer: str, right: int) -> None:
-    wanted = "Revenues,LongTermDebt,Depreciation,LineOfCredit"
-    assert score("finer", answer, wanted) == Score(right=right, asked=4)
+def test_in_the_family_decimals_are_part_of_the_answer() -> None:
+    assert (score("family", "0.50", "0.50").right, score("family", "0.5", "0.50").right) == (1, 0)
 
 
 HOSTILE = {
@@ -90,7 +47,7 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("kind", SCORERS)
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("answer", HOSTILE.values(), ids=HOSTILE)
 def test_a_hostile_answer_is_wrong_at_once_and_hurts_nobody(kind: Kind, answer: str) -> None:
     started = time.process_time()
@@ -100,17 +57,8 @@ def test_a_hostile_answer_is_wrong_at_once_and_hurts_nobody(kind: Kind, answer: 
 
 @given(st.text(max_size=200))
 def test_no_text_breaks_the_scoring(text: str) -> None:
-    for kind in SCORERS:
+    for kind in KINDS:
         assert 0 <= score(kind, text, "1,2").share <= 1
-
-
-@given(st.decimals(-(10**12), 10**12, places=2))
-def test_every_number_with_two_decimals_is_itself(number: object) -> None:
-    assert read_number(f"{number:,}") == float(str(number))
-
-
-def test_scores_add_up() -> None:
-    assert (Score(right=1, asked=4) + Score(right=1, asked=1)).share == 0.4
 
 
 # ---- lessons
@@ -128,10 +76,9 @@ def test_a_quantity_counts_only_with_its_own_convention() -> None:
     assert counted.known(data.exam, told[:25]) == 0.5
 
 
-FORMULA = (
-    '{"context": "Use formula Interest Rate to answer the question.", "target": "1.0"}',
-    '{"context": "Use formula Interest Rate Parity (IRP) to answer the question.", "target": "1.0"}',
-    '{"context": "Use formula EV/EBITDA to answer the question.", "target": "1.0"}',
+FORMULA = tuple(
+    f'{{"context": "Use formula {name} to answer the question. Question: what is {n}?. Answer:", "target": "1.0"}}'
+    for n, name in enumerate(("Interest Rate", "Interest Rate Parity (IRP)", "EV/EBITDA"))
 )
 
 
@@ -160,7 +107,8 @@ def test_the_fifty_formulas_are_fifty_lessons_and_the_simulated_reflector_finds_
     data = load(shared / "data" / "formula_train.jsonl")
     counted = lessons_of(data)
     traces = task_traces([(one.question, one.target) for one in data.train])
-    told = [reflection.key_insight for reflection in reflections_on(traces)]
+    made = reflections_on(traces, knowledge=data.knowledge)
+    told = [reflection.key_insight for reflection in made]
     assert len(counted.names) == 50
     assert counted.kept(told) == counted.names
     assert counted.known(data.exam, told) == 1.0

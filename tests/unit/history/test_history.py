@@ -2,7 +2,8 @@
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from functools import cache
 
 import pytest
 
@@ -23,6 +24,8 @@ from combee_schemas.playbook import Label, Playbook
 from support import ledger
 from support.gateway import asked, published, version
 from support.waiting import until
+
+pytestmark = pytest.mark.usefixtures("virtual_time")
 
 NAME, OTHER = "support/refunds", "support/returns"
 LONG = 3000
@@ -50,11 +53,17 @@ async def filled(*versions: Playbook) -> CountedLog:
     return log
 
 
+@cache
+def records_of(share: int) -> Sequence[Outgoing]:
+    """Return what fills a long history: it takes longest to write them down."""
+    made = (version(NAME if at % share == 0 else OTHER, at // share + 1) for at in range(LONG))
+    return tuple(map(topics.HISTORY.record, made))
+
+
 async def long_history(*, share: int = 2) -> tuple[CountedLog, Playbook]:
     """Return a log in which every ``share``-th record is a version of ``NAME``, and the newest of them."""
     log = CountedLog()
-    made = (version(NAME if at % share == 0 else OTHER, at // share + 1) for at in range(LONG))
-    await log.produce(*map(topics.HISTORY.record, made))
+    await log.produce(*records_of(share))
     newest = version(NAME, (LONG - 1) // share + 1, history_offset=(LONG - 1) // share * share)
     await log.produce(topics.PLAYBOOKS.record(newest))
     return log, newest

@@ -37,13 +37,18 @@ def test_random_bytes_are_refused(kind: type[Message], raw: bytes) -> None:
 
 
 def mutations(example: Example) -> Iterator[tuple[str, Any]]:
-    """Yield an example's body with one field, at any depth, replaced by a strange value."""
-    yield from _mutated(example.message.model_dump(mode="python"), "")
+    """Yield an example's body with one field, at any depth, replaced by a strange value.
+
+    The parts of a list are of one kind: a field that several have is replaced in the first of them.
+    """
+    yield from _mutated(example.message.model_dump(mode="python"), "", set())
 
 
-def _mutated(value: Any, where: str) -> Iterator[tuple[str, Any]]:
-    for what, strange in NOT_A_FIELD.items():
-        yield f"{where}={what}", strange
+def _mutated(value: Any, where: str, done: set[str]) -> Iterator[tuple[str, Any]]:
+    if where not in done:
+        done.add(where)
+        for what, strange in NOT_A_FIELD.items():
+            yield f"{where}={what}", strange
     inside = (
         value.items()
         if isinstance(value, dict)
@@ -52,7 +57,8 @@ def _mutated(value: Any, where: str) -> Iterator[tuple[str, Any]]:
         else ()
     )
     for key, part in inside:
-        for path, strange in _mutated(part, f"{where}.{key}"):
+        field = key if isinstance(value, dict) else "*"
+        for path, strange in _mutated(part, f"{where}.{field}", done):
             copy = dict(value) if isinstance(value, dict) else list(value)
             copy[key] = strange
             yield path, copy

@@ -8,7 +8,7 @@ from combee.sdk import MemoryTransport
 from combee.sdk.transport import Sink
 
 DEADLINE_S = 5.0
-OVERTAKING_S = 0.2
+OVERTAKING_S = 0.05
 
 
 class Slow(list[Callable[[], None]]):

@@ -74,6 +74,12 @@ async def test_a_batch_of_two_levels_costs_one_call_for_each_group_and_one_more(
     assert (used.calls, used.skips, used.splits, used.re_asks) == (calls, 0, 0, 0)
 
 
+@pytest.mark.parametrize("count", [4, 8])
+async def test_a_batch_that_each_group_would_hold_whole_costs_one_call(count: int) -> None:
+    used = await usage(count=count, small_batches="one-call")
+    assert (used.calls, used.skips) == (1, 0)
+
+
 async def test_a_deeper_tree_costs_one_call_for_each_node_that_has_something_to_combine() -> None:
     used = await usage(count=25, fan_in=2)  # widths 5, 3, 2, 1: two nodes have one child
     assert (used.calls, used.skips) == (9, 2)

@@ -1,4 +1,5 @@
 import asyncio
+import json
 from collections.abc import Mapping
 from random import Random
 from typing import Any
@@ -6,7 +7,8 @@ from typing import Any
 import pytest
 
 from combee.cli.learn.learning import Learning
-from combee.core.formats.intake import Sample
+from combee.core.formats.intake import Sample, read_line
+from combee.core.playbook.versions import empty
 from combee.core.prompt import entry_tokens
 from combee.ports import Outgoing, TopicPartition
 from combee.sdk.view import PlaybookView
@@ -139,6 +141,27 @@ async def test_the_tags_of_a_reflection_that_reflect_made_of_a_trace_count() -> 
         await running.log.produce(Outgoing(topic="traces", key=b"t", value=encode(trace)))
         await settle(running, 2)
     assert next(one.helpful for one in ledger.latest(running.log).entries if one.id == OLD.id) == 3
+
+
+async def test_a_formula_sample_is_answered_and_reflected_on_without_its_formula() -> None:
+    row = {
+        "context": "Use formula Quick Ratio to answer the question. Formula: Quick Ratio = a / b, Explanation: none."
+        ' Question: "What is 42 of ten?". Answer:',
+        "target": "42.0",
+    }
+    sample = read_line(json.dumps(row), NAME)
+    assert isinstance(sample, Sample)
+    model = ScriptedModel(lambda p: {"final_answer": "42%"} if p.reply_name == "answer" else echo(p))
+    async with Deployment(batch_size=1, model=model).running() as running:
+        learning = Learning(running.log, ModelClient(running.model), running.clock, concurrency=1)
+        await learning._answer(sample, empty(NAME))
+        await settle(running, 1)
+    asked = model.prompts[:2]
+    assert [prompt.reply_name for prompt in asked] == ["answer", "reflection"]
+    for prompt in asked:
+        assert "What is 42 of ten? Your answer should be a plain floating point number" in prompt.user
+        assert not [text for text in ("Quick", "Explanation", "a / b") if text in prompt.system + prompt.user]
+    assert "The answer is wrong" in asked[1].user
 
 
 async def test_a_batch_in_flight_holds_the_next_one_back_and_the_next_one_sees_its_version() -> None:

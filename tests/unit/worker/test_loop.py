@@ -302,20 +302,23 @@ async def test_a_partition_that_went_and_came_back_while_the_log_was_away_begins
 ) -> None:
     handler = Recording(MemoryLog(ManualClock(), partitions=2))
     handler.hold(0)
-    first, second = (TopicPartition(topic=T, partition=number) for number in range(2))
+    first, second = (
+        {source: handler.log._store.partition(source)}
+        for source in (TopicPartition(topic=T, partition=number) for number in range(2))
+    )
     members: list[MemoryConsumer] = []
     broken = asyncio.Event()
     join = handler.log.consumer
 
     async def consumer(group: str, topics: Sequence[str], on_assigned: OnAssigned) -> MemoryConsumer:
         members.append(await join(group, topics, on_assigned))
-        members[0]._sources = [first]
+        members[0]._partitions = first
         return members[0]
 
     async def assigned(starts: dict[TopicPartition, int]) -> None:
-        if second in starts and not broken.is_set():
+        if second.keys() <= starts.keys() and not broken.is_set():
             broken.set()
-            members[0]._sources = [first, second]
+            members[0]._partitions = first | second
             raise TransientError("the log is away")
 
     monkeypatch.setattr(handler.log, "consumer", consumer)
@@ -324,7 +327,7 @@ async def test_a_partition_that_went_and_came_back_while_the_log_was_away_begins
     await produce(handler, 1)
     async with running(handler):
         await until(lambda: handler.begun == [0])
-        members[0]._sources, members[0]._starts = [second], {}
+        members[0]._partitions, members[0]._starts = second, {}
         await until(lambda: handler.begun == [0, 0])
         handler.release(0)
         await until_committed(handler, 1)

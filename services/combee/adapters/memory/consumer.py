@@ -21,11 +21,11 @@ class MemoryConsumer:
         self._store = store
         self._group = group
         self._on_assigned = on_assigned
-        self._sources = [
-            TopicPartition(topic=topic, partition=number)
+        self._partitions = {
+            TopicPartition(topic=topic, partition=number): partition
             for topic in topics
-            for number in range(len(store.partitions(topic)))
-        ]
+            for number, partition in enumerate(store.partitions(topic))
+        }
         self._starts: dict[TopicPartition, int] = {}
         self._positions: dict[TopicPartition, int] = {}
         self._paused: set[TopicPartition] = set()
@@ -48,7 +48,7 @@ class MemoryConsumer:
             return ()
 
     async def _assign(self) -> None:
-        self._starts = {source: self._start(source) for source in self._sources}
+        self._starts = {source: self._start(source) for source in self._partitions}
         self._positions = dict(self._starts)
         try:
             await self._on_assigned(frozenset(self._starts))
@@ -57,7 +57,7 @@ class MemoryConsumer:
             raise
 
     def _start(self, source: TopicPartition) -> int:
-        first = self._store.partition(source).first
+        first = self._partitions[source].first
         committed = self._store.committed.get(self._group, {}).get(source, first)
         if committed < first:
             raise FatalError(
@@ -68,18 +68,17 @@ class MemoryConsumer:
 
     def _fetch(self) -> list[Record]:
         records: list[Record] = []
-        for source in self._sources:
-            if source in self._paused or len(records) >= MAX_POLL_RECORDS:
+        for source, partition in self._partitions.items():
+            position, stable = self._positions[source], partition.stable
+            if position >= stable or source in self._paused or len(records) >= MAX_POLL_RECORDS:
                 continue
-            partition = self._store.partition(source)
-            position = self._positions[source]
-            for record in partition.records(position, partition.stable):
+            for record in partition.records(position, stable):
                 if len(records) >= MAX_POLL_RECORDS:
                     break
                 records.append(record)
                 position = record.offset + 1
             else:
-                position = max(position, partition.stable)
+                position = stable
             self._positions[source] = position
         return records
 

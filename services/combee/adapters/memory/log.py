@@ -103,6 +103,8 @@ class MemoryLog:
 def _advance(partitions: Sequence[Partition], positions: list[int]) -> list[Record]:
     records: list[Record] = []
     for number, partition in enumerate(partitions):
-        records += partition.records(positions[number], partition.stable)
-        positions[number] = max(positions[number], partition.stable)
+        stable = partition.stable
+        if positions[number] < stable:
+            records += partition.records(positions[number], stable)
+            positions[number] = stable
     return records

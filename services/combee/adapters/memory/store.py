@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
 from combee.adapters.memory.murmur2 import partition_of
@@ -51,12 +51,14 @@ class Partition:
     @property
     def stable(self) -> int:
         """The end as read-committed readers see it: they wait behind an open transaction."""
-        return min(transaction.begins[self] for transaction in self.open) if self.open else self.end
+        if self.open:
+            return min(transaction.begins[self] for transaction in self.open)
+        return self.first + len(self.slots)
 
     def append(self, record: Record | None, pending: Pending | None) -> int:
         """Write one slot and return its offset."""
         offset = self.end
-        self.slots.append(Slot(replace(record, offset=offset) if record else None, pending))
+        self.slots.append(Slot(record, pending))
         if pending is not None and record is not None:
             pending.begins.setdefault(self, offset)
             self.open.add(pending)
@@ -115,17 +117,17 @@ class Store:
         if len(outgoing.key or b"") + len(outgoing.value or b"") > MAX_RECORD_BYTES:
             raise PoisonError(f"writing: the record is too large for {outgoing.topic}")
         number = self._number(outgoing)
+        partition = self.partition(TopicPartition(topic=outgoing.topic, partition=number))
         record = Record(
             topic=outgoing.topic,
             partition=number,
-            offset=-1,
+            offset=partition.end,
             timestamp_ms=self._clock.now_ms(),
             key=outgoing.key,
             value=outgoing.value,
             headers=outgoing.headers,
         )
-        target = TopicPartition(topic=outgoing.topic, partition=number)
-        return self.partition(target).append(record, pending)
+        return partition.append(record, pending)
 
     def _number(self, outgoing: Outgoing) -> int:
         if outgoing.partition is not None:

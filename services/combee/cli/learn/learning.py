@@ -152,7 +152,7 @@ class Learning:
             trajectory=str(reply.body.get("reasoning", "")),
             answer=answer,
             target=sample.target,
-            feedback=verdict(answer, sample.target),
+            feedback=verdict(answer, sample.target, sample.kind),
             shown=Shown(
                 version=playbook.version,
                 entry_ids=tuple(entry.id for entry in probation.shown(playbook).entries),

@@ -56,6 +56,7 @@ def plan_batch(
         max_levels=settings.max_levels,
         group_bytes=settings.group_bytes,
         aggregate_tokens=settings.aggregate_tokens,
+        small_batches=settings.small_batches,
     )
     plan = Plan(
         batch_id=identity.batch_id(playbook, sequence),

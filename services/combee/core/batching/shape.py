@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from combee.core.batching import shuffle, tree
 from combee.core.prompt import CHARS_PER_TOKEN
+from combee_schemas.plan import SmallBatches
 
 PAPER_LEVELS = 2
 WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
@@ -38,9 +39,12 @@ def plan_shape(
     max_levels: int,
     group_bytes: int,
     aggregate_tokens: int | None = None,
+    small_batches: SmallBatches = "paper",
 ) -> Shape:
     """Return the shape of a batch whose reflections have these ``sizes`` (bytes)."""
     limits = _limits(sizes, group_bytes, aggregate_tokens)
+    if small_batches == "one-call" and _is_repeated(len(sizes), copies) and _fits(limits):
+        return Shape(copies=1, widths=(1,), reason=_why_one_call(len(sizes)))
     groups, tight = _fitting(len(sizes), copies, limits, seed)
     copies = shuffle.effective_copies(len(sizes), copies, groups)
     proposed = copies * sum(sizes) // CHARS_PER_TOKEN // tree.PROPOSED
@@ -51,6 +55,15 @@ def plan_shape(
     if groups > 1:
         why.append(_why_levels(widths, plain, fan_in, proposed, aggregate_tokens))
     return Shape(copies=copies, widths=widths, reason="; ".join(why))
+
+
+def _is_repeated(count: int, copies: int) -> bool:
+    """Return whether each of the paper's groups would hold the whole batch: n < 9 where p = 2."""
+    return 1 < shuffle.group_count(count) <= copies
+
+
+def _fits(limits: Sequence[Limit]) -> bool:
+    return all(sum(limit.sizes) <= limit.most for limit in limits)
 
 
 def _limits(sizes: Sequence[int], group_bytes: int, tokens: int | None) -> list[Limit]:
@@ -83,7 +96,7 @@ def _over(
     count: int, copies: int, groups: int, limits: Sequence[Limit], seed: int
 ) -> tuple[Limit, int] | None:
     """Return the limit that one of so many groups exceeds most, and the fullest group's size."""
-    if all(sum(limit.sizes) <= limit.most for limit in limits):
+    if _fits(limits):
         return None
     dealt = shuffle.deal(count, shuffle.effective_copies(count, copies, groups), groups, seed)
     fullest = ((limit, max(sum(limit.sizes[i] for i in group) for group in dealt)) for limit in limits)
@@ -104,6 +117,10 @@ def _why_groups(count: int, groups: int, tight: Limit | None) -> str:
         return f"k = {groups} instead of {paper}: with {paper}, a group {tight.excess}"
     few = count < shuffle.COPIES_FROM
     return f"k = 1: {count} are too few to be copied" if few else f"k = {groups} = ⌊√{count}⌋"
+
+
+def _why_one_call(count: int) -> str:
+    return f"k = 1: each of {shuffle.group_count(count)} groups would hold all {count} reflections"
 
 
 def _why_levels(

@@ -8,6 +8,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from combee.core.formats.ace_protocol import SampleKind, asked, score
 from combee.core.identity import content_id
 from combee.core.shortening import cut, size
 from combee_schemas.base import named_score
@@ -37,7 +38,9 @@ class Sample:
     trace_id: str
     playbook: str
     question: str
+    """All that an agent is shown of it."""
     target: str
+    kind: SampleKind = "text"
 
 
 Item = Trace | Sample | Reflection
@@ -163,10 +166,21 @@ def _read(fields: dict[str, Any], playbook: str, digest: str) -> Item:
     if TRACE_NAMES & fields.keys():
         return _trace(fields, playbook, digest)
     if "target" in fields and ({"context", "question"} & fields.keys()):
-        question = "\n\n".join(str(fields[name]) for name in ("context", "question") if fields.get(name))
-        trace_id = content_id("t", playbook, digest)
-        return Sample(trace_id=trace_id, playbook=playbook, question=question, target=str(fields["target"]))
+        return _sample(fields, playbook, digest)
     raise LineError(f"unknown fields {', '.join(sorted(fields)) or '(none)'}: expected {SHAPES}")
+
+
+def _sample(fields: dict[str, Any], playbook: str, digest: str) -> Sample:
+    context, question = (str(fields.get(name) or "") for name in ("context", "question"))
+    target = str(fields["target"])
+    shown = asked(context, question, target)
+    return Sample(
+        trace_id=content_id("t", playbook, digest),
+        playbook=playbook,
+        question=shown.question,
+        target=target,
+        kind=shown.kind,
+    )
 
 
 def _ignored(fields: dict[str, Any], item: Item) -> Iterable[Unknown]:
@@ -221,25 +235,10 @@ def _text(value: object) -> str:
     )
 
 
-def verdict(answer: str, target: object) -> str:
+def verdict(answer: str, target: object, kind: SampleKind = "text") -> str:
     """Return feedback for an answer whose right value is known; empty where it is not."""
     if target is None:
         return ""
-    if is_right(answer, str(target)):
+    if score(kind, answer, str(target)).share == 1:
         return "The answer is right."
     return f"The answer is wrong; the right answer is {target}."
-
-
-def is_right(answer: str, target: str) -> bool:
-    """Return whether an answer equals the target: as numbers where both are, else as text."""
-    mine, theirs = _number(answer), _number(target)
-    if mine is not None and theirs is not None:
-        return mine == theirs
-    return " ".join(answer.split()).casefold() == " ".join(target.split()).casefold()
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text.strip().replace(",", "").removeprefix("$").removesuffix("%"))
-    except ValueError:
-        return None

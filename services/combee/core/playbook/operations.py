@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from combee.core.methods.method import Answer, Sources
@@ -18,6 +19,7 @@ MAX_REPLY_CHARS = 250_000
 """Contents of one reply together: one babbling node must not crowd the others out of the result."""
 TARGETS = {OperationKind.ADD: 0, OperationKind.UPDATE: 1, OperationKind.REMOVE: 1, OperationKind.MERGE: 2}
 """How many entries an operation must name at least."""
+KINDS = {kind.value: kind for kind in OperationKind}
 
 
 def normalise(content: str) -> str:
@@ -32,7 +34,7 @@ def clean(text: object, limit: int) -> str:
 
 def union(*ids: Iterable[str]) -> tuple[str, ...]:
     """Return all ids once, in order of first appearance."""
-    return tuple(dict.fromkeys(entry_id for group in ids for entry_id in group))
+    return tuple(dict.fromkeys(chain.from_iterable(ids)))
 
 
 def read_operations(body: Mapping[str, Any], sources: Sources) -> Answer:
@@ -80,18 +82,18 @@ def _bounded(read: Iterable[_Read]) -> Iterator[_Read]:
 def _read(item: object, sources: Sources, everything: tuple[str, ...]) -> _Read | None:
     if not isinstance(item, dict):
         return None
-    kind = str(item.get("type", item.get("kind", ""))).upper()
-    if kind not in OperationKind.__members__:
+    kind = KINDS.get(str(item.get("type", item.get("kind", ""))).upper())
+    if kind is None:
         return None
     content = clean(item.get("content") or "", MAX_CONTENT_CHARS)
     targets = _texts(item.get("entry_ids"))
     needs_content = kind != OperationKind.REMOVE
-    if len(targets) < TARGETS[OperationKind(kind)] or (needs_content and not content):
+    if len(targets) < TARGETS[kind] or (needs_content and not content):
         return None
     given = item.get("sources")
     named = _numbers(given, sources)
     operation = Operation(
-        kind=OperationKind(kind),
+        kind=kind,
         section=_section(str(item.get("section") or "")),
         content=content,
         entry_ids=() if kind == OperationKind.ADD else targets,

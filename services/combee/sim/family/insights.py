@@ -4,16 +4,15 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from combee.core.formats.ace_protocol import FORMULA_NAME, TAGGING
 from combee.sim.family.conventions import infer
 from combee.sim.family.family import read_question
 
-_FORMULA = re.compile(r"use formula (?P<name>.{1,120}?) to answer", re.IGNORECASE)
 _FORMULA_TEXT = re.compile(r"formula: (?P<text>.{1,400}?),? explanation:", re.IGNORECASE | re.DOTALL)
 _PLACES = re.compile(r"(\d) decimal", re.IGNORECASE)
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _EQUATION = re.compile(r"(?P<left>\d{1,12}(?: \? \d{1,12}){1,20}) = (?P<right>-?\d{1,24})")
 _OPERATOR = re.compile(r" ([-+*/]) ")
-_TAGGING = re.compile(r"best tag for entity", re.IGNORECASE)
 _CAMEL = re.compile(r"[A-Z]+(?![a-z])|[A-Z][a-z]+|[a-z]+")
 _TARGET = re.compile(
     r"(?:the )?right answer(?: is|:) (?P<target>.{1,400}?)\.?$|wrong, (?P<wanted>.{1,400}) was wanted",
@@ -52,6 +51,14 @@ def of_record(record: Mapping[str, Any]) -> str:
     return insight(task, output.strip().rpartition("\n")[2], target, feedback)
 
 
+def needed(task: str, target: str) -> tuple[str, ...]:
+    """Return the lessons that it takes to answer a Formula or FiNER row, one per place of its target."""
+    if TAGGING.search(task):
+        return tuple(_tag_lesson(tag.strip()) for tag in target.split(","))
+    formula = _of_formula(task, "", target)
+    return (formula,) if formula else ()
+
+
 Reader = Callable[[str, str, str], str | None]
 
 
@@ -64,7 +71,7 @@ def _of_family(task: str, answer: str, target: str) -> str | None:
 
 def _of_formula(task: str, answer: str, target: str) -> str | None:
     del answer
-    named, text = _FORMULA.search(task), _FORMULA_TEXT.search(task)
+    named, text = FORMULA_NAME.search(task), _FORMULA_TEXT.search(task)
     if named is None or text is None or not _NUMBER.fullmatch(target.strip()):
         return None
     # From the formula, not from this target: 0.2 alone may be a fraction or a fifth of a per cent.
@@ -97,12 +104,15 @@ def _size(result: int, numbers: Sequence[int]) -> str:
 
 
 def _of_tagging(task: str, answer: str, target: str) -> str | None:
-    if _TAGGING.search(task) is None:
+    if TAGGING.search(task) is None:
         return None
     wanted = [tag.strip() for tag in target.split(",")]
     given = [tag.strip() for tag in answer.split(",")]
     missed = [tag for n, tag in enumerate(wanted) if n >= len(given) or given[n] != tag]
-    tag = (missed or wanted)[0]
+    return _tag_lesson((missed or wanted)[0])
+
+
+def _tag_lesson(tag: str) -> str:
     meaning = " ".join(word if word.isupper() else word.lower() for word in _CAMEL.findall(tag))
     return f"Use the tag {tag} for the entity in a sentence that states the {meaning}."
 

@@ -10,6 +10,7 @@ from combee.core.playbook.entries import apply_operations
 from combee.core.playbook.operations import read_operations
 from combee.core.playbook.versions import empty
 from combee.sim.family.family import questions, read_question
+from combee.sim.family.knowledge import NOTHING_KNOWN, Knowledge
 from combee.sim.family.quantities import QUANTITIES
 from combee.sim.inprocess import as_request
 from combee.sim.law.law import LAW, Law
@@ -56,9 +57,11 @@ def task_traces(rows: Sequence[tuple[str, str]]) -> tuple[Trace, ...]:
     return tuple(_trace(n, task, target) for n, (task, target) in enumerate(rows))
 
 
-def reflections_on(traces: Sequence[Trace], seed: int = 0) -> tuple[Reflection, ...]:
+def reflections_on(
+    traces: Sequence[Trace], seed: int = 0, *, knowledge: Knowledge = NOTHING_KNOWN
+) -> tuple[Reflection, ...]:
     """Return what the stand-in's reflector says about each run, through the real prompt."""
-    replies = (respond(as_request(reflect_prompt(trace, ())), seed).reply for trace in traces)
+    replies = (respond(as_request(reflect_prompt(trace, ())), seed, knowledge).reply for trace in traces)
     return tuple(
         Reflection(reflection_id=trace.trace_id, playbook=PLAYBOOK, **reply)
         for trace, reply in zip(traces, replies, strict=True)

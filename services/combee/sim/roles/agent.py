@@ -4,25 +4,53 @@ from typing import Any
 
 from combee.sim.family.conventions import Convention, read_convention
 from combee.sim.family.family import Asked, read_question
-from combee.sim.family.lessons import ShownEntry
+from combee.sim.family.insights import needed
+from combee.sim.family.knowledge import Knowledge, Row
+from combee.sim.family.lessons import ShownEntry, key
 from combee.sim.roles.reading import Reading
 
 _QUESTION_FIELDS = ("question", "task", "prompt", "input")
+UNKNOWN = "unknown"
+UNKNOWN_TASK = "The simulated agent does not know this kind of task."
 
 
-def answer(reading: Reading) -> dict[str, Any]:
-    """Return the agent's reply: computed from the first entry, or line of text, about the quantity asked for."""
-    asked = read_question(_question(reading))
-    if asked is None:
-        return _reply("The simulated agent does not know this kind of task.", [], "unknown")
+def answer(reading: Reading, knowledge: Knowledge) -> dict[str, Any]:
+    """Return the agent's reply: computed from the first entry, or line of text, about the quantity asked for.
+
+    Of a question of other data it knows what it takes, and the answer, from the row behind it; it gives the answer
+    where the text before it holds that.
+    """
+    question = _question(reading)
+    if asked := read_question(question):
+        return _computed(reading, asked)
+    if row := knowledge.behind(question):
+        return _recalled(reading, row)
+    return _reply(UNKNOWN_TASK, [], UNKNOWN)
+
+
+def _computed(reading: Reading, asked: Asked) -> dict[str, Any]:
     entry, convention = _lesson(reading, asked)
     learned = convention.answer(asked.operands) if convention else None
     if learned is None:
         reason = f"Nothing known about the {asked.quantity}: the plain quotient is given."
-        return _reply(reason, [], asked.naive() or "unknown")
+        return _reply(reason, [], asked.naive() or UNKNOWN)
     source = f"Entry {entry.id}" if entry else "The text"
     ids = [entry.id] if entry else []
     return _reply(f"{source} says how the {asked.quantity} is reported.", ids, learned)
+
+
+def _recalled(reading: Reading, row: Row) -> dict[str, Any]:
+    """Return the row's answer, place by place where the lesson that it needs is there."""
+    lessons = [key(lesson) for lesson in needed(row.statement, row.target)]
+    if not lessons:
+        return _reply(UNKNOWN_TASK, [], UNKNOWN)
+    held = {key(line): "" for line in reading.lines}
+    held |= {key(entry.content): entry.id for entry in reversed(reading.entries)}
+    places = zip(lessons, row.target.split(","), strict=True)
+    answers = [right if lesson in held else UNKNOWN for lesson, right in places]
+    ids = dict.fromkeys(held[lesson] for lesson in lessons if held.get(lesson))
+    known = sum(lesson in held for lesson in lessons)
+    return _reply(f"Of {len(lessons)} lessons needed {known} are known.", list(ids), ",".join(answers))
 
 
 def _question(reading: Reading) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from combee.sim.family.insights import insight
+from combee.sim.family.knowledge import Knowledge
 from combee.sim.family.lessons import key, subject
 from combee.sim.roles.reading import Reading
 
@@ -13,12 +14,13 @@ _PASSED = re.compile(r"\b(right|correct|pass(ed)?|success\w*|solved)\b", re.IGNO
 _EXCERPT_CHARS = 240
 
 
-def reflect(reading: Reading) -> dict[str, Any]:
-    """Return the ACE reflector's fields for the one run in the prompt."""
+def reflect(reading: Reading, knowledge: Knowledge) -> dict[str, Any]:
+    """Return the ACE reflector's fields for the one run in the prompt; its lesson may rest on the row behind it."""
     run = _run(reading)
     task, answer = str(run.get("task", "")), str(run.get("answer", ""))
     target = run.get("target")
-    lesson = insight(task, answer, target if isinstance(target, str) else None, str(run.get("feedback", "")))
+    told = target if isinstance(target, str) else None
+    lesson = insight(knowledge.statement(task), answer, told, str(run.get("feedback", "")))
     correct = _was_right(run)
     return {
         **_prose(run, lesson, correct=correct),

@@ -2,16 +2,19 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from combee.core.prompt import estimate_tokens
+from combee.sim.family.knowledge import NOTHING_KNOWN, Knowledge
 from combee.sim.roles.agent import answer
 from combee.sim.roles.aggregator import aggregate, summarise, write
 from combee.sim.roles.reading import Reading, Role, read
 from combee.sim.roles.reflector import reflect
 
 MODEL = "simulated"
+RECORD_INPUTS = "Inputs"
+"""Where a run as GEPA records it holds its task."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,8 +29,8 @@ class Simulated:
     tokens_out: int
 
 
-def respond(body: Mapping[str, Any], seed: int) -> Simulated:
-    """Answer a chat-completions request.
+def respond(body: Mapping[str, Any], seed: int, knowledge: Knowledge = NOTHING_KNOWN) -> Simulated:
+    """Answer a chat-completions request; ``knowledge`` is of questions that do not say what they are about.
 
     Raises
     ------
@@ -35,7 +38,7 @@ def respond(body: Mapping[str, Any], seed: int) -> Simulated:
         If it has no messages with text.
     """
     reading = read(body)
-    reply = _play(reading, seed)
+    reply = _play(reading, seed, knowledge)
     free = reading.role == "writer"
     content = str(reply["text"]) if free else json.dumps(reply, ensure_ascii=False)
     return Simulated(
@@ -48,15 +51,26 @@ def respond(body: Mapping[str, Any], seed: int) -> Simulated:
     )
 
 
-def _play(reading: Reading, seed: int) -> dict[str, Any]:
+def _play(reading: Reading, seed: int, knowledge: Knowledge) -> dict[str, Any]:
     match reading.role:
         case "aggregator":
-            return aggregate(reading, seed)
+            return aggregate(_recalled(reading, knowledge), seed)
         case "reflector":
-            return reflect(reading)
+            return reflect(reading, knowledge)
         case "agent":
-            return answer(reading)
+            return answer(reading, knowledge)
         case "summariser":
-            return summarise(reading, seed)
+            return summarise(_recalled(reading, knowledge), seed)
         case "writer":
-            return write(reading, seed)
+            return write(_recalled(reading, knowledge), seed)
+
+
+def _recalled(reading: Reading, knowledge: Knowledge) -> Reading:
+    """Return what is read with the rows behind GEPA's records in place of their inputs."""
+    objects = (
+        {**value, RECORD_INPUTS: knowledge.statement(str(value[RECORD_INPUTS]))}
+        if RECORD_INPUTS in value
+        else value
+        for value in reading.objects
+    )
+    return replace(reading, objects=tuple(objects))

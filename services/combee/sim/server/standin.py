@@ -10,6 +10,7 @@ from typing import Any, Literal, Self, TextIO
 
 from combee.ports import Clock
 from combee.sim.chance import draw
+from combee.sim.family.knowledge import NOTHING_KNOWN, Knowledge
 from combee.sim.prefix_cache import PrefixCache
 from combee.sim.roles.respond import Simulated, respond
 from combee.sim.server.faults import Fault, FaultRates, TimesSeen
@@ -66,6 +67,8 @@ class SimOptions:
     context_tokens: int | None = None
     """Longer prompts are refused as a real server refuses them; None reads anything."""
     call_log: Path | None = None
+    knowledge: Knowledge = NOTHING_KNOWN
+    """Of questions that do not say what they are about."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +106,7 @@ class StandIn:
 
     def begin(self, body: Mapping[str, Any]) -> Call:
         """Decide what happens to a call; every call begun must be ended."""
-        said = respond(body, self.options.seed)
+        said = respond(body, self.options.seed, self.options.knowledge)
         seen = self._seen.count(said.prompt_hash)
         chance = draw("latency", self.options.seed, said.prompt_hash, seen)
         self._in_flight += 1

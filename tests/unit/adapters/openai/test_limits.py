@@ -7,6 +7,8 @@ import pytest
 from combee.adapters.openai.limits import Limits, PrioritySlots
 from support.waiting import until
 
+pytestmark = pytest.mark.usefixtures("virtual_time")
+
 
 def limits(requests: int | None = None, tokens: int | None = None) -> Limits:
     return Limits(concurrency=8, requests_per_minute=requests, tokens_per_minute=tokens)

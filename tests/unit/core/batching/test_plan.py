@@ -288,6 +288,25 @@ def test_every_group_is_within_the_bytes_whenever_a_single_member_is(sizes: list
     assert max(loads(sizes, batch)) <= most
 
 
+@given(st.integers(1, 60), st.integers(1, 8))
+def test_a_batch_is_one_call_only_where_each_group_of_the_paper_would_hold_all_of_it(
+    count: int, copies: int
+) -> None:
+    policy = bounded(None, copies=copies)
+    small = planned([200] * count, policy.model_copy(update={"small_batches": "one-call"}))
+    paper = planned([200] * count, policy)
+    if all(len(group) == count for group in deal_batch(paper)):
+        assert (small.plan.widths, small.copies) == ((1,), 1)
+    else:
+        assert (small.plan.widths, small.copies) == (paper.plan.widths, paper.copies)
+
+
+def test_a_small_batch_that_is_too_long_for_one_call_is_cut_as_the_paper_cuts_it() -> None:
+    paper = bounded(1_000, copies=2)
+    small = paper.model_copy(update={"small_batches": "one-call"})
+    assert planned([1_000] * 6, small).plan.widths == planned([1_000] * 6, paper).plan.widths != (1,)
+
+
 @given(st.integers(1, 60), st.integers(1, 8), st.integers(2, 40))
 def test_without_a_token_bound_the_shape_is_the_papers(count: int, copies: int, fan_in: int) -> None:
     batch = planned([200] * count, bounded(None, copies=copies, fan_in=fan_in))
