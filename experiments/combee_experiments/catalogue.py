@@ -62,5 +62,10 @@ _LISTED = (
         about="a sweep of batch sizes, its Pareto front, and where the controller's choice lies",
         module="controller",
     ),
+    Listed(
+        name="probation",
+        about="entries shown only when several reflections support them: lessons, rare ones, invented ones",
+        module="probation",
+    ),
 )
 CATALOGUE: Mapping[str, Listed] = {one.name: one for one in _LISTED}
