@@ -12,7 +12,7 @@ TRUE, INVENTED, CORRELATED = "nothing", "by calls", "by reflections"
 LEAST_KEPT = 0.95
 MOST_SHOWN = 1.0
 KEPT = (
-    "Lessons are counted as shown if the last version's active entries hold them. Rare ones are taught by fewer than m"
+    "Lessons are shown if the last version's active entries hold them. Rare ones are taught by fewer than m"
     " reflections: every fifth lesson is left with one reflection, and an arm can show it only against its purpose."
 )
 MODES = (
@@ -80,8 +80,8 @@ def _verdicts(data: Data, measured: Measured) -> Iterator[Verdict]:
         ]
         worst, mode = min(shares)
         yield Verdict(
-            criterion=f"{data.name}, {arm}: of lessons with at least {least} reflections {LEAST_KEPT:.0%} are shown, in"
-            " every mode",
+            criterion=f"{data.name}, {arm}: {LEAST_KEPT:.0%} of the lessons with at least {least} reflections are"
+            " shown in every mode",
             met=worst >= LEAST_KEPT,
             told=f"worst {worst:.1%} (invented: {mode})",
         )
