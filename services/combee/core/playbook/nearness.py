@@ -74,7 +74,7 @@ class Relatedness:
 
 @lru_cache(4_096)
 def _words(content: str) -> frozenset[str]:
-    return frozenset(word for word in wording(content).words if len(word) > 1)
+    return frozenset(wording(content).words)
 
 
 @lru_cache(4_096)
