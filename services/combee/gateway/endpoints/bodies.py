@@ -46,7 +46,7 @@ class Edit(Asked):
 class Keep(Asked):
     """Show agents entries that are only proposed."""
 
-    entry_ids: tuple[Id, ...] = Field(min_length=1, max_length=1000)
+    entry_ids: list[Id] = Field(min_length=1, max_length=1000)
 
 
 class Import(Asked):
