@@ -1,6 +1,6 @@
 """Check, or fit anew, the stand-in's context-overload law against naive ACE (docs/design/simulation.md).
 
-Run as: python benchmarks/fit_overload.py [formula_train.jsonl] [--refit] [--sensitivity] [--seeds N]
+Run as: python benchmarks/fit_overload.py [formula_train.jsonl] [--law RULE] [--refit] [--sensitivity] [--seeds N]
 """
 
 import argparse
@@ -13,7 +13,6 @@ from statistics import fmean
 
 from combee.sim.family.knowledge import read_knowledge
 from combee.sim.law.fit import MEAN_ALLOWED, WORST_ALLOWED, Point, fit, points, run_all, within_bounds
-from combee.sim.law.law import LAW, exact_text, in_steps, lessons_only, without_playbook
 from combee.sim.law.naive import (
     FAMILY_SIZE,
     family_traces,
@@ -22,11 +21,11 @@ from combee.sim.law.naive import (
     run_two_levels,
     task_traces,
 )
+from combee.sim.law.rules import IN_FORCE, RULES
 from combee_schemas.reflection import Reflection
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "formula_train.jsonl"
 SAMPLES = 500
-COUNTINGS = (in_steps, exact_text, without_playbook, lessons_only)
 BATCH_SIZES = (20, 40, 100)
 
 
@@ -35,6 +34,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("data", nargs="?", type=Path, default=DATA, help="formula_train.jsonl")
     parser.add_argument("--refit", action="store_true", help="search for the constants again")
+    parser.add_argument("--law", choices=RULES, default=IN_FORCE, help="the counting rule")
     parser.add_argument("--seeds", type=int, default=5, help="runs to average over")
     parser.add_argument("--sensitivity", action="store_true", help="what hangs on what is counted")
     asked = parser.parse_args()
@@ -42,7 +42,9 @@ def main() -> int:
     seeds = range(asked.seeds)
     if asked.sensitivity:
         return _sensitivity(reflections, seeds)
-    law = fit(reflections, seeds=seeds) if asked.refit else LAW
+    law = RULES[asked.law]
+    if asked.refit:
+        law = fit(reflections, seeds=seeds, start=law)
     print(
         f"f(T) = 1 / (1 + (T / {law.half_tokens:.0f})^{law.steepness:.3f}), {asked.seeds} seeds, simulated\n"
     )
@@ -85,11 +87,11 @@ def _sensitivity(reflections: Sequence[Reflection], seeds: Sequence[int]) -> int
     """Fit the law to the naive row under each way of counting, then look at two levels; all simulated."""
     print("| tokens counted | law | worst, mean off | batch size | two levels: entries per update | naive |")
     print("|---|---|---|---|---|---|")
-    for count in COUNTINGS:
-        law = fit(reflections, seeds=seeds, start=replace(LAW, count=count))
+    for name, known in RULES.items():
+        law = fit(reflections, seeds=seeds, start=replace(RULES[IN_FORCE], count=known.count))
         errors = [abs(point.error) for point in points(run_all(reflections, seeds=seeds, law=law))]
         off = f"{max(errors):.0%}, {sum(errors) / len(errors):.0%}"
-        shown = f"{count.__name__} | {law.half_tokens:.0f}, {law.steepness:.2f} | {off}"
+        shown = f"{name} | {law.half_tokens:.0f}, {law.steepness:.3f} | {off}"
         for size in BATCH_SIZES:
             tree = [n for s in seeds for n in run_two_levels(reflections, size, seed=s, law=law)[0]]
             naive = [c.entries for s in seeds for c in run_naive(reflections, size, seed=s, law=law)[0]]

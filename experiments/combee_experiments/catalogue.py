@@ -67,5 +67,10 @@ _LISTED = (
         about="entries shown only when several reflections support them: lessons, rare ones, invented ones",
         module="probation",
     ),
+    Listed(
+        name="robustness",
+        about="every arm under four counting rules, and with a stand-in that rewords, invents and contradicts",
+        module="robustness",
+    ),
 )
 CATALOGUE: Mapping[str, Listed] = {one.name: one for one in _LISTED}

@@ -20,6 +20,8 @@ class Prompt:
     """JSON schema of the reply; empty means free text."""
     optional: frozenset[str] = frozenset()
     """Keys that a strict server must give (its schemas know no optional ones) and any other may leave out."""
+    cache_key: str = ""
+    """What prompts that begin alike have in common: a server keeps them near one cache; empty: not said."""
     check: Callable[[str], str | None] | None = None
     """Says what is wrong with a free text, so that the model is asked again; None: nothing."""
 

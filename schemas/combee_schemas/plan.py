@@ -1,14 +1,16 @@
 """Plan: what all records of one batch share, and the settings that its prompts and its tree follow from."""
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from combee_schemas.base import Holds, Id, PlaybookName, Score, Sha256, Usage, Value
 
 SmallBatches = Literal["paper", "one-call"]
 """What a batch gets whose groups would each hold all of it: the paper's tree, or one call."""
 CloseReason = Literal["size", "bytes", "wait", "span", "flush"]
+Prompts = Literal["full", "small"]
+"""For which models prompts are worded; small ones are asked for additions only, with a worked example."""
 
 
 class Probation(Value):
@@ -48,6 +50,25 @@ class PlanSettings(Value):
     small_batches: SmallBatches = "paper"
     salt: str = ""
     """Goes into the seed of the shuffle; empty: the seed follows from the members alone."""
+    prompts: Prompts = "full"
+    playbook_tokens: int = 0
+    """The playbook's token budget, which prompts name."""
+
+    @model_serializer(mode="wrap")
+    def _without_later_defaults(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out fields that came later, at their defaults: a manifest's hash is as its writer computed it."""
+        body: dict[str, Any] = serialise(self)
+        return {
+            name: value
+            for name, value in body.items()
+            if name not in LATER_FIELDS or value != LATER_FIELDS[name]
+        }
+
+
+LATER_FIELDS = {
+    name: PlanSettings.model_fields[name].default
+    for name in ("small_batches", "prompts", "playbook_tokens", "probation")
+}
 
 
 class Outcomes(Value):

@@ -30,6 +30,9 @@ LESSON_FIELDS = (
 """The fields in which an ACE reflector says what it found."""
 
 
+MAX_EXCERPT_CHARS = 1_000
+
+
 class BulletTag(Value):
     """How one playbook entry did in one run (ACE: bullet tag)."""
 
@@ -55,6 +58,8 @@ class Reflection(Message):
     """What a method other than ``ace`` needs of the run (GEPA: Inputs, Generated Outputs, Feedback)."""
     bullet_tags: tuple[BulletTag, ...] = ()
     trace_id: str | None = None
+    task_excerpt: str = Field("", max_length=MAX_EXCERPT_CHARS)
+    """Of a reflection derived from a trace: what its run was asked, cut."""
     trace_digest: str = ""
     """Of a reflection derived from a trace: the trace's fingerprint; empty: unknown."""
     shown: Shown | None = None

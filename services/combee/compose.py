@@ -94,7 +94,10 @@ async def _shuffle(worker: Worker) -> None:
     # Under a supervisor the folder lies in its own, which goes even after a kill -9 of this process.
     supervised = settings.worker.ready_file.parent if settings.worker.ready_file else None
     with tempfile.TemporaryDirectory(prefix="combee-shuffle-", dir=supervised) as folder:
-        shuffler = wiring.build_shuffle(worker.log, worker.clock, settings.batch, spending)
+        budget = settings.playbook.playbook_tokens
+        shuffler = wiring.build_shuffle(
+            worker.log, worker.clock, settings.batch, spending, budget_tokens=budget
+        )
         telemetry.watch(shuffler.playbooks.view, shuffler.sizes, in_flight=shuffler.in_flight)
         servers = worker.bootstrap_servers
         security = connection(settings, servers).security

@@ -17,7 +17,7 @@ from combee.publish.publisher import Publisher
 from combee.reflect.handler import ReflectHandler
 from combee.scan.handler import ScanHandler
 from combee.settings.batch import BatchSettings
-from combee.settings.methods import configured_method
+from combee.settings.methods import reflecting_method
 from combee.shuffle.shuffler import Shuffler
 from combee.worker.dead_letter_limiter import DeadLetterLimiter
 from combee.worker.loop import Loop
@@ -48,7 +48,15 @@ def build_reflect(
     limiter: DeadLetterLimiter | None = None,
 ) -> ReflectHandler:
     """Return the reflect service."""
-    return ReflectHandler(log, model, clock, configured_method(batch), limiter)
+    return ReflectHandler(
+        log,
+        model,
+        clock,
+        reflecting_method(batch),
+        limiter,
+        entry_tokens=batch.reflect_entry_tokens,
+        trace_tokens=batch.reflect_trace_tokens,
+    )
 
 
 def build_scan(
@@ -86,9 +94,16 @@ async def run_handler(
 # ---- shuffle: something delivers to it
 
 
-def build_shuffle(log: Log, clock: Clock, batch: BatchSettings, spending: SpendPolicy = UNCAPPED) -> Shuffler:
-    """Return the shuffle service."""
-    return Shuffler(log, clock, batch, spending)
+def build_shuffle(
+    log: Log,
+    clock: Clock,
+    batch: BatchSettings,
+    spending: SpendPolicy = UNCAPPED,
+    *,
+    budget_tokens: int = 0,
+) -> Shuffler:
+    """Return the shuffle service; its manifests name the playbook's budget."""
+    return Shuffler(log, clock, batch, spending, budget_tokens=budget_tokens)
 
 
 async def run_shuffle(shuffler: Shuffler, delivery: Coroutine[Any, Any, None]) -> None:

@@ -106,7 +106,9 @@ class Deployment:
                 )
                 await publisher.session(stop, wiring.no_hook)
             case "shuffle":
-                self.shuffler = wiring.build_shuffle(log, self.clock, self.settings, self.spending)
+                self.shuffler = wiring.build_shuffle(
+                    log, self.clock, self.settings, self.spending, budget_tokens=self.budget_tokens
+                )
                 partitions = range(self.partitions)
                 delivery = wiring.delivery_without_faust(log, self.shuffler, partitions)
                 await wiring.run_shuffle(self.shuffler, delivery)

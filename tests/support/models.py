@@ -1,12 +1,12 @@
 """Language models without a language model: answers by rule, every prompt on record."""
 
 import asyncio
-import json
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from combee.ports import DrainingError
+from combee.sim.roles.fences import unfenced
 from combee_schemas.base import Usage
 from combee_schemas.model import Prompt, Reply, request_hash
 
@@ -16,12 +16,12 @@ Answer = Callable[[Prompt], Mapping[str, Any]]
 
 def items(prompt: Prompt) -> list[dict[str, Any]]:
     """Return the numbered items a prompt holds."""
-    return [json.loads(line) for line in prompt.user.splitlines() if line.startswith("{")]
+    return [dict(part) for part in unfenced(prompt.user.splitlines()) if not isinstance(part, str)]
 
 
 def is_combine(prompt: Prompt) -> bool:
     """Return whether a prompt asks to combine proposals."""
-    return prompt.user.startswith("<proposals>")
+    return "\n<proposals " in prompt.user
 
 
 def echo(prompt: Prompt) -> Mapping[str, Any]:

@@ -60,10 +60,15 @@ BASE = empty("p").model_copy(
 )
 
 
-def applied(*operations: Operation, seen_: tuple[Seen, ...] = (), revoked: tuple[str, ...] = ()) -> Playbook:
-    draft = apply_operations(BASE, operations, seen_, revoked=revoked)
-    sections, entries = finish(BASE, draft, PLENTY)
-    return BASE.model_copy(
+def applied(
+    *operations: Operation,
+    seen_: tuple[Seen, ...] = (),
+    revoked: tuple[str, ...] = (),
+    base: Playbook = BASE,
+) -> Playbook:
+    draft = apply_operations(base, operations, seen_, revoked=revoked)
+    sections, entries = finish(base, draft, PLENTY)
+    return base.model_copy(
         update={
             "entries": entries,
             "sections": sections,

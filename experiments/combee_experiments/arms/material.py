@@ -12,6 +12,7 @@ from combee.core.formats.intake import Sample
 from combee.core.playbook.versions import empty
 from combee.ports import LanguageModel
 from combee.sim.inprocess import SimulatedModel
+from combee.sim.modes import NO_MODES, Modes
 from combee_experiments.arms.agents import reflect_all
 from combee_experiments.arms.arms import Arm
 from combee_experiments.arms.learning import Learnt, learn
@@ -28,13 +29,19 @@ from combee_schemas.reflection import Reflection
 
 def reflections(setup: Setup, data: Data, seed: int) -> tuple[Reflection, ...]:
     """Return a reflection per training sample, in an order drawn with the seed."""
-    made = _simulated(data) if setup.simulated else setup.run(_real(setup, data))
+    made = _failing(setup, data, seed) if setup.simulated else setup.run(_real(setup, data))
     return tuple(Random(seed).sample(made, len(made)))  # noqa: S311 - reproducible, not secret
 
 
-@lru_cache(maxsize=4)
-def _simulated(data: Data) -> tuple[Reflection, ...]:
-    return run_virtual(reflect_all(SimulatedModel(knowledge=data.knowledge), empty(PLAYBOOK), data.train))
+def _failing(setup: Setup, data: Data, seed: int) -> tuple[Reflection, ...]:
+    # A reflector without modes says the same with every seed.
+    return _simulated(data, setup.modes, seed if setup.modes != NO_MODES else 0)
+
+
+@lru_cache(maxsize=32)
+def _simulated(data: Data, modes: Modes, seed: int) -> tuple[Reflection, ...]:
+    model = SimulatedModel(seed=seed, knowledge=data.knowledge, modes=modes)
+    return run_virtual(reflect_all(model, empty(PLAYBOOK), data.train))
 
 
 async def _real(setup: Setup, data: Data) -> tuple[Reflection, ...]:
@@ -94,7 +101,7 @@ async def exam(setup: Setup, model: LanguageModel, data: Data, learnt: Learnt) -
     lessons = lessons_of(data)
     result = await examine(model, data, lessons, lambda _: learnt.playbook, simulated=setup.simulated)
     return {
-        "lessons": len(lessons.kept(learnt.texts)),
+        **lessons.numbers(learnt.texts),
         "lessons_there": len(lessons.names),
         "accuracy": result.accuracy,
     }

@@ -64,7 +64,7 @@ async def _measure(setup: Setup, data: Data, made: Sequence[Reflection], cell: C
     texts = [entry.content for entry in run.versions[-1].entries]
     return {
         **run.numbers(),
-        "lessons": len(lessons.kept(texts)),
+        **lessons.numbers(texts),
         "reflections": len(made),
     }
 

@@ -95,7 +95,7 @@ async def _measure(setup: Setup, data: Data, made: Sequence[Reflection], cell: C
         learned = await approach(setup.paced(model, cell.seed), made, cell.number("batch_size"))
         result = await examine(model, data, lessons, learned.given, simulated=setup.simulated)
     return {
-        "lessons": len(lessons.kept(learned.kept)),
+        **lessons.numbers(learned.kept),
         "accuracy": result.accuracy,
         "calls": learned.usage.calls,
         "tokens_in": learned.usage.tokens_in,

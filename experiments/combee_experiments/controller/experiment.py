@@ -126,7 +126,7 @@ async def _worth(setup: Setup, model: LanguageModel, data: Data, epoch: Epoch, w
     )
     return {
         "seconds": epoch.seconds,
-        "lessons": len(lessons.kept(entry.content for entry in book.entries)),
+        **lessons.numbers([entry.content for entry in book.entries]),
         "accuracy": result.accuracy,
         "iterations": len(epoch.iterations),
     }

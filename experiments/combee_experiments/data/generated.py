@@ -9,6 +9,7 @@ from combee.sim.family.family import latent, questions
 from combee.sim.family.lessons import key
 from combee.sim.family.quantities import Quantity
 from combee.sim.law.naive import reflections_on, task_traces
+from combee.sim.modes import NO_MODES, Modes
 from combee_schemas.reflection import Reflection
 
 SITES = (
@@ -74,14 +75,17 @@ def quantities(count: int) -> tuple[Quantity, ...]:
 
 
 @lru_cache(maxsize=2)
-def reflections(asked: Sequence[Quantity], count: int, seed: int) -> tuple[Reflection, ...]:
+def reflections(
+    asked: Sequence[Quantity], count: int, seed: int, modes: Modes = NO_MODES
+) -> tuple[Reflection, ...]:
     """Return what the stand-in's reflector says about so many runs, each quantity about equally often."""
     rng = Random(seed)  # noqa: S311 - reproducible, not secret
     source = {one.name: questions(rng, [one]) for one in asked}
     order = [asked[n % len(asked)].name for n in range(count)]
     rng.shuffle(order)
     drawn = [next(source[name]) for name in order]
-    return reflections_on(task_traces([(one.text, one.target) for one in drawn]))
+    traces = task_traces([(one.text, one.target) for one in drawn])
+    return reflections_on(traces, seed, modes=modes)
 
 
 def lessons(asked: Sequence[Quantity], texts: Sequence[str]) -> int:

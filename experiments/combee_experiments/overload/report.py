@@ -2,12 +2,14 @@
 
 from statistics import fmean
 
+from combee.sim.modes import NO_MODES
 from combee_experiments.arms.arms import ADAPTIVE, NAIVE, PLAIN
 from combee_experiments.data import paper
 from combee_experiments.data.samples import Data
 from combee_experiments.running.cells import Measured, Spread
 from combee_experiments.running.report import Panel, Report, Series, Table, Verdict
 from combee_experiments.running.setup import Setup
+from combee_experiments.scoring.lessons import BESIDE
 
 COMBEE = (PLAIN.name, ADAPTIVE.name)
 WORST_OFF, MEAN_OFF = 0.35, 0.20
@@ -32,6 +34,7 @@ def report_on(setup: Setup, data: Data, measured: Measured) -> Report:
         _worth(data, measured),
         _retention(data, measured),
         _time(data, measured),
+        *((_beside(data, measured),) if setup.modes != NO_MODES else ()),
     )
     return Report(
         tables=tables,
@@ -132,6 +135,25 @@ def _time(data: Data, measured: Measured) -> Table:
         columns=("batch size", *columns),
         rows=rows,
         note="Update calls only, from the first reflection to the last version; `speed` runs the agents too.",
+    )
+
+
+def _beside(data: Data, measured: Measured) -> Table:
+    arms = (NAIVE.name, *COMBEE)
+    rows = tuple(
+        (
+            str(size),
+            *(
+                " / ".join(_told(measured, arm, size, number, digits) for arm in arms)
+                for _, number, digits in BESIDE
+            ),
+        )
+        for size in _sizes(measured)
+    )
+    return Table(
+        title=f"{data.name}: what else is in the playbook ({' / '.join(arms)})",
+        columns=("batch size", *(name for name, *_ in BESIDE)),
+        rows=rows,
     )
 
 

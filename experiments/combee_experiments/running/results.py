@@ -9,6 +9,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from combee.sim.law.rules import IN_FORCE
+from combee.sim.modes import NO_MODES
 from combee_experiments.running.cells import Measured
 from combee_experiments.running.plot import draw
 from combee_experiments.running.report import Report, markdown, told
@@ -37,8 +39,15 @@ def circumstances(setup: Setup) -> str:
         return f"Model {setup.model_name}, real; wall times are real seconds. {seeds}. {ran}."
     return (
         f"**Simulated**: the stand-in model answers, no real model was asked. Times are virtual seconds: each model "
-        f"call takes {_pace(setup)}, {setup.concurrency} at once, and nothing is slept. {seeds}. {ran}."
+        f"call takes {_pace(setup)}, {setup.concurrency} at once, and nothing is slept."
+        f"{_failing(setup)} {seeds}. {ran}."
     )
+
+
+def _failing(setup: Setup) -> str:
+    """Name what differs from the stand-in as it usually is."""
+    law = f" Counting rule: {setup.law}." if setup.law != IN_FORCE else ""
+    return law + (f" Modes: {', '.join(setup.modes.told())}." if setup.modes != NO_MODES else "")
 
 
 def _pace(setup: Setup) -> str:

@@ -17,6 +17,8 @@ from combee.ports import LanguageModel
 from combee.settings.model import ModelSettings
 from combee.sim.family.knowledge import NOTHING_KNOWN
 from combee.sim.inprocess import SimulatedModel
+from combee.sim.law.rules import IN_FORCE, parse_law
+from combee.sim.modes import NO_MODES, Modes
 from combee.sim.prefix_cache import PrefixCache
 from combee.sim.server.latency import Latency
 from combee_experiments.arms.tails import SlowModel, run_virtual
@@ -38,6 +40,10 @@ class Setup:
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
     latency: Latency = field(default_factory=lambda: Latency(median_s=1.0))
     """Of one simulated model call, in virtual time."""
+    law: str = IN_FORCE
+    """The counting rule by which the stand-in overloads."""
+    modes: Modes = NO_MODES
+    """How the stand-in fails beyond that."""
     concurrency: int = 32
     """Model calls at once."""
     samples: int | None = None
@@ -69,6 +75,8 @@ class Setup:
                 one.name: data_digest(one) for one in self.data if one.name in dict(cell.parameters).values()
             },
             **pace,
+            "law": self.law,
+            "modes": list(self.modes.told()),
         }
 
     def named(self, name: str) -> Data:
@@ -80,7 +88,8 @@ class Setup:
         """Yield the model that answers at once (stand-in) or as fast as it can (a real one)."""
         if self.model is None:
             known = sum((data.knowledge for data in self.data), NOTHING_KNOWN)
-            yield SimulatedModel(seed=seed, knowledge=known, cache=PrefixCache())
+            law = parse_law(self.law)
+            yield SimulatedModel(seed=seed, knowledge=known, cache=PrefixCache(), law=law, modes=self.modes)
             return
         from combee.backends import language_model  # noqa: PLC0415 - the SDK is slow to load
 
@@ -141,6 +150,8 @@ def summary(setup: Setup) -> Mapping[str, object]:
         "samples": setup.samples,
         "latency_s": setup.latency.median_s if setup.simulated else None,
         "concurrency": setup.concurrency,
+        "law": setup.law if setup.simulated else None,
+        "modes": list(setup.modes.told()),
     }
 
 

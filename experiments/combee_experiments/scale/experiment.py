@@ -70,7 +70,9 @@ def measure(setup: Setup, cell: Cell) -> Numbers:
     """Learn from n reflections; the playbook's budget is lifted, and what it would leave is counted."""
     size = cell.number("reflections")
     about = asked(cell.text("family"), size)
-    learnt = setup.run(_learn(setup, reflections(about, size, cell.seed), TREES[cell.arm], cell.seed))
+    learnt = setup.run(
+        _learn(setup, reflections(about, size, cell.seed, setup.modes), TREES[cell.arm], cell.seed)
+    )
     evicted = set(evictions(learnt.playbook.entries, BUDGET_TOKENS))
     within = [entry.content for entry in learnt.playbook.entries if entry.id not in evicted]
     widths = learnt.playbook.batch.plan.widths if learnt.playbook.batch else (0,)

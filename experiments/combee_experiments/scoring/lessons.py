@@ -1,18 +1,29 @@
 """Counting lessons: which of the latent conventions that the data hold does a playbook hold."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
+from math import comb
 
 from combee.core.formats.ace_protocol import FORMULA_NAME
 from combee.core.formats.intake import Sample
 from combee.sim.family.conventions import read_convention
-from combee.sim.family.family import latent, read_question
+from combee.sim.family.falsehoods import is_invented, is_opposite
+from combee.sim.family.family import read_question
 from combee.sim.family.knowledge import Knowledge
-from combee.sim.family.lessons import key
-from combee.sim.family.quantities import QUANTITIES
+from combee.sim.family.lessons import key, subject
 from combee_experiments.data.samples import Data, Kind
+
+BESIDE = (
+    ("wordings per lesson", "wordings_per_lesson", 2),
+    ("invented", "invented", 0),
+    ("wrong", "wrong", 0),
+    ("contradicting pairs", "contradicted", 1),
+    ("accuracy", "accuracy", 2),
+)
+"""What stands in a playbook beside lessons kept: as tables call it, as it is measured, and its decimals."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,16 +39,38 @@ class Lessons:
     def kept(self, texts: Iterable[str]) -> frozenset[str]:
         """Return the lessons that a playbook's texts hold.
 
-        A quantity's is held by its exact convention, a formula's or tag's by whatever text names it: what a
-        real model says about it is not checked.
+        A quantity's is held by its exact convention in any wording, a formula's or tag's by whatever text names it:
+        what a real model says about it is not checked. Of what the stand-in says, only what is right is counted, and
+        a formula that another one's lesson mentions is not.
         """
         if self.kind == "family":
             return frozenset(name for text in texts for name in _conventions(text)) & self.names
+        right = (text for text in texts if not is_opposite(text))
         # Some tags are plain words: "depreciation" in a sentence is not the tag.
         exact = self.kind == "finer"
         named = _named(tuple(sorted(self.names)), re.NOFLAG if exact else re.IGNORECASE)
-        found = frozenset(one.group() for text in texts for one in named.finditer(text))
-        return found if exact else frozenset(name.casefold() for name in found)
+        if exact:
+            return frozenset(name.group() for text in right for name in named.finditer(text))
+        return frozenset(name for text in right for name in self._about(text, named))
+
+    def _about(self, text: str, named: re.Pattern[str]) -> Iterator[str]:
+        about = subject(text)
+        if about in self.names:
+            yield about
+        else:
+            yield from (name.group().casefold() for name in named.finditer(text))
+
+    def numbers(self, texts: Sequence[str]) -> dict[str, float]:
+        """Return how many lessons a playbook's texts hold, and in what company."""
+        kept = self.kept(texts)
+        holding = sum(bool(self.kept([text])) for text in texts)
+        return {
+            "lessons": len(kept),
+            "wordings_per_lesson": holding / len(kept) if kept else 0.0,
+            "invented": sum(map(is_invented, texts)),
+            "wrong": sum(map(is_opposite, texts)),
+            "contradicted": contradicted(texts),
+        }
 
     def known(self, samples: Sequence[Sample], texts: Iterable[str]) -> float:
         """Return the share of exam places whose lesson the texts hold: what a simulated agent gets right."""
@@ -49,6 +82,15 @@ class Lessons:
         """Return the share of one sample's places whose lesson is among those held."""
         needed = NEEDED[self.kind](sample, self.knowledge)
         return sum(name in held for name in needed) / len(needed) if needed else 0.0
+
+
+def contradicted(texts: Iterable[str]) -> int:
+    """Return how many pairs of lessons contradict each other; one lesson in two wordings counts once."""
+    meanings: dict[str, set[str]] = defaultdict(set)
+    for text in texts:
+        if about := subject(text):
+            meanings[about].add(key(text))
+    return sum(comb(len(said), 2) for said in meanings.values())
 
 
 def lessons_of(data: Data) -> Lessons:
@@ -83,14 +125,8 @@ NEEDED: Mapping[Kind, Callable[[Sample, Knowledge], tuple[str, ...]]] = {
 
 def _conventions(text: str) -> tuple[str, ...]:
     """Return the quantities whose right convention stands in a text of one or more lines."""
-    found = (read_convention(line) for line in text.splitlines())
-    return tuple(one.quantity for one in found if one and key(one.sentence()) == _latent().get(one.quantity))
-
-
-@cache
-def _latent() -> Mapping[str, str]:
-    """Return the key of each quantity's one right convention."""
-    return {quantity.name: key(latent(quantity).sentence()) for quantity in QUANTITIES}
+    right = (line for line in text.splitlines() if not is_opposite(line))
+    return tuple(convention.quantity for line in right if (convention := read_convention(line)))
 
 
 @lru_cache(maxsize=16)

@@ -17,10 +17,12 @@ from rich.progress import Progress
 
 from combee.cli.shared.console import COLUMNS, diagnostics, output, print_json, remark
 from combee.cli.shared.options import AsJson, BaseUrl
-from combee.cli.sim import parse
+from combee.cli.sim import LAW_HELP, MODE_HELP, parse
 from combee.local.preflight import SIMULATED, model_flag, require_answer, require_model
 from combee.ports import ConfigurationError, FatalError
 from combee.settings.loading import load_settings
+from combee.sim.law.rules import IN_FORCE, parse_law
+from combee.sim.modes import parse_modes
 from combee.sim.server.latency import parse_latency
 from combee.telemetry.logs import configure_logs
 
@@ -60,6 +62,8 @@ def experiment(
     latency: Annotated[
         str, typer.Option(help="of a simulated call: seconds, or lognormal:MEDIAN,SIGMA; nothing is slept")
     ] = "1",
+    law: Annotated[str, typer.Option(help=f"of the stand-in, {LAW_HELP}")] = IN_FORCE,
+    mode: Annotated[list[str] | None, typer.Option(help=f"of the stand-in, {MODE_HELP}")] = None,
     concurrency: Annotated[int, typer.Option(min=1, help="model calls at once")] = 32,
     price_in: Annotated[float | None, typer.Option(min=0, help="a million tokens read (money)")] = None,
     price_cached_in: Annotated[
@@ -87,6 +91,9 @@ def experiment(
         price_out=price_out,
     )
     asks_real = settings.model.model not in (None, SIMULATED)
+    parse(parse_law, law)
+    if asks_real and (mode or law != IN_FORCE):
+        raise typer.BadParameter("--law and --mode are the stand-in's: a real model fails in its own ways")
     if asks_real:
         require_model(settings.model)
         asyncio.run(require_answer(settings.model))
@@ -95,6 +102,8 @@ def experiment(
         data=_data(data or [], family=family, samples=samples, questions=questions),
         seeds=parse(parse_seeds, seeds),
         latency=parse(parse_latency, latency),
+        law=law,
+        modes=parse(parse_modes, mode or []),
         concurrency=concurrency,
         samples=samples,
         prices=settings.spend.policy(settings.model.model),

@@ -10,11 +10,15 @@ import typer
 from combee.local.supervisor import die_with_parent
 from combee.settings.loading import load_settings
 from combee.sim.family.knowledge import NOTHING_KNOWN, read_knowledge
+from combee.sim.law.rules import IN_FORCE, parse_law
+from combee.sim.modes import parse_modes
 from combee.sim.server.faults import parse_faults
 from combee.sim.server.latency import parse_latency
 from combee.sim.server.standin import SimOptions
 
 T = TypeVar("T")
+LAW_HELP = "what an overloaded call is charged for: in_steps, exact_text, without_playbook, lessons_only"
+MODE_HELP = "MODE or MODE=RATE, may be repeated: paraphrase, invented, correlated, contradictions"
 sim = typer.Typer(help="The stand-in model: a simulation for trying Combee without an API key.")
 
 
@@ -30,10 +34,13 @@ def group() -> None:
 
 @sim.command(epilog="Example: combee sim serve --port 8700 --latency lognormal:0.8,0.5 --fault 429=0.05")
 def serve(
+    *,
     port: Annotated[int, typer.Option(help="0 takes a free one")] = 0,
     seed: Annotated[int, typer.Option(help="same seed, same answers")] = 0,
     latency: Annotated[str, typer.Option(help="seconds, or lognormal:MEDIAN,SIGMA")] = "0",
     fault: Annotated[list[str] | None, typer.Option(help="KIND=RATE, may be repeated")] = None,
+    law: Annotated[str, typer.Option(help=LAW_HELP)] = IN_FORCE,
+    mode: Annotated[list[str] | None, typer.Option(help=MODE_HELP)] = None,
     context_tokens: Annotated[
         int | None, typer.Option(min=1, help="refuse longer prompts, as a model with this window does")
     ] = None,
@@ -53,6 +60,8 @@ def serve(
         seed=seed,
         latency=parse(parse_latency, latency),
         faults=parse(parse_faults, fault or []),
+        law=parse(parse_law, law),
+        modes=parse(parse_modes, mode or []),
         context_tokens=context_tokens,
         call_log=call_log,
         knowledge=sum((parse(read_knowledge, file) for file in knows or ()), NOTHING_KNOWN),

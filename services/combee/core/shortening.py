@@ -57,6 +57,12 @@ def _level(sizes: Sequence[int], room: int) -> int:
     return max(sizes, default=0)
 
 
+def within(trace: Trace, room: int) -> Trace:
+    """Return a trace whose texts together have about ``room`` bytes at most; what is cut says so."""
+    texts = {name: text for name in TRACE_TEXTS if (text := getattr(trace, name))}
+    return trace.model_copy(update=cut_all(texts, room)) if sum(map(size, texts.values())) > room else trace
+
+
 # ---- prompts that a model refused as too long
 
 

@@ -9,7 +9,9 @@ from combee.core import identity
 from combee.core.formats.intake import nothing_said
 from combee.core.methods import ace
 from combee.core.methods.method import Method
-from combee.core.shortening import shorter_trace
+from combee.core.prompt import CHARS_PER_TOKEN
+from combee.core.relevance import best_entries
+from combee.core.shortening import cut, shorter_trace, within
 from combee.ports import (
     Clock,
     LanguageModel,
@@ -33,6 +35,9 @@ from combee_schemas.trace import Trace
 logger = structlog.get_logger()
 
 TRACES = topics.TRACES.name
+ENTRY_TOKENS, TRACE_TOKENS = 2_000, 32_000
+EXCERPT_BYTES = 400
+"""Of a task so much goes with its reflection, for the curator."""
 
 
 class ReflectHandler:
@@ -49,12 +54,17 @@ class ReflectHandler:
         clock: Clock,
         method: Method = ace,
         limiter: DeadLetterLimiter | None = None,
+        *,
+        entry_tokens: int = ENTRY_TOKENS,
+        trace_tokens: int = TRACE_TOKENS,
     ) -> None:
         self._log = log
         self._model = model
         self._method = method
         self._clock = clock
         self._limiter = limiter or DeadLetterLimiter(clock)
+        self._entry_tokens = entry_tokens
+        self._trace_bytes = trace_tokens * CHARS_PER_TOKEN
         self._reflected = Reflected()
         self.playbooks = Playbooks(log)
 
@@ -94,6 +104,7 @@ class ReflectHandler:
             playbook=trace.playbook,
             **fields,
             trace_id=trace.trace_id,
+            task_excerpt=" ".join(cut(trace.task, EXCERPT_BYTES).split()),
             trace_digest=content,
             shown=trace.shown,
             bullet_ids=trace.bullet_ids,
@@ -108,10 +119,11 @@ class ReflectHandler:
     async def _asked(self, trace: Trace, shown: Sequence[Entry]) -> tuple[Trace, Sequence[Entry], Reply]:
         """Return the reply, and what of the trace and the entries the model was given."""
         refusal = ""
-        for read, entries in chain([(trace, shown)], shorter_trace(trace, shown)):
+        begin = within(trace, self._trace_bytes)
+        for read, entries in chain([(begin, shown)], shorter_trace(begin, shown)):
             prompt = self._method.reflect_prompt(read, entries)
             if prompt is None:
-                return read, entries, Reply(body={}, usage=Usage())
+                return trace, entries, Reply(body={}, usage=Usage())
             try:
                 return read, entries, await self._model.ask(prompt)
             except PromptTooLongError as error:
@@ -119,7 +131,12 @@ class ReflectHandler:
                 logger.warning("prompt_too_long", trace_id=trace.trace_id, error=refusal)
         raise PoisonError(f"too long for the model however it is cut: {refusal}")
 
-    def _shown(self, trace: Trace) -> list[Entry]:
-        """Return the entries the agent had, as far as the newest version still has them."""
-        wanted = frozenset(trace.shown.entry_ids) if trace.shown else frozenset[str]()
-        return [entry for entry in self.playbooks.latest(trace.playbook).entries if entry.id in wanted]
+    def _shown(self, trace: Trace) -> Sequence[Entry]:
+        """Return the entries that the agent used, or was shown, as far as the newest version still has them."""
+        entries = self.playbooks.latest(trace.playbook).entries
+        shown = frozenset(trace.shown.entry_ids) if trace.shown else None
+        used = frozenset(trace.bullet_ids) if shown is None else shown & frozenset(trace.bullet_ids)
+        given = [entry for entry in entries if entry.id in used]
+        if not given and shown:
+            given = [entry for entry in entries if entry.id in shown]
+        return best_entries(given, query=trace.task, budget_tokens=self._entry_tokens)

@@ -10,7 +10,7 @@ import structlog
 
 from combee.core import identity
 from combee.core.batching import tree
-from combee.core.methods.method import Method
+from combee.core.methods.method import Method, shaped
 from combee.core.methods.templates import templates_hash
 from combee.ports import (
     Clock,
@@ -34,7 +34,7 @@ from combee.worker.retry import write
 from combee.worker.views import Playbooks
 from combee_schemas import topics
 from combee_schemas.codec import CodecError
-from combee_schemas.plan import Plan
+from combee_schemas.plan import Plan, Prompts
 from combee_schemas.playbook import Playbook
 from combee_schemas.scan import Group, NodeResult, Partial, Planned, Update
 
@@ -76,7 +76,7 @@ class ScanHandler:
         self._log = log
         self._model = model
         self._methods = methods
-        self._templates: dict[str, str] = {}
+        self._templates: dict[tuple[str, Prompts], str] = {}
         self._logged: set[str] = set()
         self._limiter = limiter or DeadLetterLimiter(clock)
         self._answered = Answered()
@@ -214,7 +214,8 @@ class ScanHandler:
             # Anybody can write the name of a method that nobody has: only a batch of ours may stop us.
             await self._refuse_unplanned(record)
             raise
-        return Aggregator(self._model, named, carry=settings.carry, note=self._difference(record.plan, named))
+        note = self._difference(record.plan, named)
+        return Aggregator(self._model, shaped(named, settings), carry=settings.carry, note=note)
 
     def _difference(self, plan: Plan, method: Method) -> str:
         """Return a note for the result if a batch was planned with other templates than this worker has.
@@ -222,8 +223,10 @@ class ScanHandler:
         After an upgrade nobody has them any more: to refuse would end in dead letters. So it is logged here and noted
         in the result, and the requests' hashes tell what was asked.
         """
-        planned_with, named = plan.settings.templates, plan.settings.method
-        own = self._templates.get(named) or self._templates.setdefault(named, templates_hash(method))
+        planned_with, asked = plan.settings.templates, (plan.settings.method, plan.settings.prompts)
+        own = self._templates.get(asked) or self._templates.setdefault(
+            asked, templates_hash(method, asked[1])
+        )
         if planned_with in {"", own}:
             return ""
         if plan.batch_id not in self._logged:
@@ -234,7 +237,7 @@ class ScanHandler:
                 "templates_differ",
                 playbook=plan.playbook,
                 sequence=plan.sequence,
-                method=named,
+                method=plan.settings.method,
                 planned_with=planned_with,
                 own=own,
                 remedy="run one version of Combee in all services",

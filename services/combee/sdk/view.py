@@ -2,18 +2,14 @@
 
 import json
 import math
-import re
 import time
-from collections import Counter
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import log
 from typing import Final, Literal
 
 from combee.core.formats.render import ace_text, markdown_text
 from combee.core.playbook.probation import is_active, shown
-from combee.core.playbook.wording import evened
-from combee.core.prompt import entry_tokens, fence
+from combee.core.prompt import fence
+from combee.core.relevance import best_entries
 from combee.sdk.logs import LogOnce
 from combee_schemas.base import Shown
 from combee_schemas.playbook import Entry, Playbook
@@ -126,7 +122,7 @@ class PlaybookView:
         if self.snapshot is not None and not self.entries:
             return ""
         text = self.render().rstrip("\n")
-        return f"{INTRODUCTION}\n{fence('playbook', [text])}" if text else ""
+        return f"{INTRODUCTION}\n{fence('playbook', [text], grows=True)}" if text else ""
 
 
 def rendered(playbook: Playbook, form: Form | None) -> str:
@@ -144,60 +140,3 @@ def rendered(playbook: Playbook, form: Form | None) -> str:
             return json.dumps(texts, indent=2, ensure_ascii=False) + "\n"
         case unknown:
             raise ValueError(f"no format {unknown!r}: ace, md, json or gepa")
-
-
-WORD = re.compile(r"\w+")
-SATURATION, LENGTH = 1.2, 0.75
-"""k1 and b of BM25 (Robertson and Zaragoza 2009)."""
-
-
-def best_entries(
-    entries: Sequence[Entry],
-    *,
-    query: str | None = None,
-    k: int | None = None,
-    budget_tokens: int | None = None,
-) -> tuple[Entry, ...]:
-    """Return the best ``k`` entries that fit ``budget_tokens``, in their own order.
-
-    Best is what has most to do with ``query``; without one, what helped most: balance of counters, evidence, newest.
-    """
-    if k is None and budget_tokens is None:
-        return tuple(entries)
-    scores = relevance(entries, query) if query else dict.fromkeys((entry.id for entry in entries), 0.0)
-    ranked = sorted(entries, key=lambda candidate: (-scores[candidate.id], *_use(candidate)))
-    kept: set[str] = set()
-    left = budget_tokens
-    for entry in ranked[: len(ranked) if k is None else max(0, k)]:
-        if left is not None and entry_tokens(entry) > left:
-            break
-        left = None if left is None else left - entry_tokens(entry)
-        kept.add(entry.id)
-    return tuple(entry for entry in entries if entry.id in kept)
-
-
-def _use(entry: Entry) -> tuple[int, int, int, str]:
-    return entry.harmful - entry.helpful, -entry.evidence_count, -entry.updated_version, entry.id
-
-
-def relevance(entries: Sequence[Entry], query: str) -> Mapping[str, float]:
-    """Return per entry id how much it has to do with ``query``: BM25 over words, singular and plural alike."""
-    wanted = set(_words(query))
-    bags = {entry.id: Counter(_words(f"{entry.section} {entry.content}")) for entry in entries}
-    mean = sum(bag.total() for bag in bags.values()) / max(1, len(bags)) or 1.0
-    having = Counter(word for bag in bags.values() for word in wanted & bag.keys())
-    rarity = {word: log(1 + (len(bags) - n + 0.5) / (n + 0.5)) for word, n in having.items()}
-    return {
-        entry_id: sum(
-            rarity[word]
-            * bag[word]
-            * (SATURATION + 1)
-            / (bag[word] + SATURATION * (1 - LENGTH + LENGTH * bag.total() / mean))
-            for word in sorted(wanted & bag.keys())
-        )
-        for entry_id, bag in bags.items()
-    }
-
-
-def _words(text: str) -> list[str]:
-    return [evened(word.casefold()) for word in WORD.findall(text)]

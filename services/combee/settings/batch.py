@@ -3,7 +3,7 @@
 from pydantic import Field
 
 from combee.settings.group import Group
-from combee_schemas.plan import SmallBatches
+from combee_schemas.plan import Prompts, SmallBatches
 
 
 class BatchSettings(Group):
@@ -13,6 +13,17 @@ class BatchSettings(Group):
     copies: int = Field(2, ge=1, le=8, description="p: copies of each reflection")
     method: str = Field(
         "ace", min_length=1, description="how prompts are written and read: ace, gepa or one installed"
+    )
+    prompts: Prompts = Field(
+        "full", description="wording of prompts; for small models: additions only, with a worked example"
+    )
+    reflect_entry_tokens: int = Field(
+        2_000,
+        ge=0,
+        description="entries of the playbook that a reflector reads, nearest to the task first (tokens)",
+    )
+    reflect_trace_tokens: int = Field(
+        32_000, ge=500, description="of a longer trace a reflector reads the beginning and the end (tokens)"
     )
     aggregate_tokens: int = Field(
         32_000, ge=500, description="reflections or proposals that one aggregator call may read (tokens)"

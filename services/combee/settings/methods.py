@@ -6,7 +6,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import cast
 
 from combee.core.methods import ace, gepa
-from combee.core.methods.method import Method
+from combee.core.methods.method import Method, shaped
 from combee.core.methods.templates import templates_hash
 from combee.core.playbook.probation import OFF, is_off
 from combee.ports import FatalError
@@ -73,7 +73,18 @@ def configured_method(settings: BatchSettings) -> Method:
     return configured
 
 
-def plan_settings(settings: BatchSettings) -> PlanSettings:
+def reflecting_method(settings: BatchSettings) -> Method:
+    """Return the configured method, worded as the configuration says: no manifest stands behind a reflection.
+
+    Raises
+    ------
+    FatalError
+        As for ``configured_method``.
+    """
+    return shaped(configured_method(settings), PlanSettings(prompts=settings.prompts))
+
+
+def plan_settings(settings: BatchSettings, budget_tokens: int = 0) -> PlanSettings:
     """Return what the manifests of batches cut with this configuration say of it.
 
     Raises
@@ -81,19 +92,21 @@ def plan_settings(settings: BatchSettings) -> PlanSettings:
     FatalError
         As for ``configured_method``.
     """
-    configured = configured_method(settings)
+    configured, probation = configured_method(settings), _probation(settings)
     return PlanSettings(
         method=settings.method,
-        templates=templates_hash(configured),
+        templates=templates_hash(configured, settings.prompts, probation=probation is not None),
         holds=configured.HOLDS,
         copies=settings.copies,
         carry=settings.carry,
-        probation=_probation(settings),
+        probation=probation,
         fan_in=settings.fan_in,
         max_levels=settings.max_levels,
         group_bytes=settings.max_group_bytes,
         aggregate_tokens=settings.aggregate_tokens,
         small_batches=settings.small_batches,
+        prompts=settings.prompts,
+        playbook_tokens=budget_tokens,
     )
 
 
@@ -120,4 +133,4 @@ def as_configured(plan: PlanSettings) -> dict[str, object]:
     known |= {"probation_batches": policy.batches}
     # What version 1 did not record stays as it is configured.
     settings = {name: value for name, value in known.items() if value} if plan.templates else {}
-    return {"method": plan.method, "carry": plan.carry, **settings}
+    return {"method": plan.method, "carry": plan.carry, "prompts": plan.prompts, **settings}

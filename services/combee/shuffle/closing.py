@@ -13,7 +13,7 @@ from combee.core.batching.window import Close, Waiting, WindowPolicy, due
 from combee.core.playbook.spend import bounded, total
 from combee.ports import Clock, Log, Outgoing, TopicPartition, Transaction
 from combee.settings.batch import BatchSettings
-from combee.settings.methods import configured_method, plan_settings
+from combee.settings.methods import configured_method
 from combee.shuffle import partition
 from combee.shuffle.gates import MethodGate, SpendGate
 from combee.shuffle.manifests import InFlight
@@ -23,6 +23,7 @@ from combee_schemas import topics
 from combee_schemas.base import Usage
 from combee_schemas.batch import Batch, Member
 from combee_schemas.control import BatchSize
+from combee_schemas.plan import PlanSettings
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import NodeResult, Seen, Update
 
@@ -40,6 +41,7 @@ class Closer:
         log: Log,
         clock: Clock,
         settings: BatchSettings,
+        settings_of_plans: PlanSettings,
         playbooks: Playbooks,
         sizes: View[BatchSize],
         spend_gate: SpendGate,
@@ -52,7 +54,7 @@ class Closer:
         self._spend_gate = spend_gate
         self._method_gate = MethodGate(configured_method(settings).HOLDS, settings.method, playbooks)
         self._pulse_at = float("-inf")
-        self._settings_of_plans = plan_settings(settings)
+        self._settings_of_plans = settings_of_plans
 
     def _policy(self, playbook: str) -> WindowPolicy:
         decided = self._sizes.get(playbook)

@@ -26,6 +26,7 @@ from combee.ports import (
     TransientError,
 )
 from combee.settings.batch import BatchSettings
+from combee.settings.methods import plan_settings
 from combee.shuffle.attempts import attempt_of
 from combee.shuffle.closing import Closer
 from combee.shuffle.gates import SpendGate
@@ -48,7 +49,13 @@ class Shuffler:
     """All partitions that this process owns."""
 
     def __init__(
-        self, log: Log, clock: Clock, settings: BatchSettings, spending: SpendPolicy = UNCAPPED
+        self,
+        log: Log,
+        clock: Clock,
+        settings: BatchSettings,
+        spending: SpendPolicy = UNCAPPED,
+        *,
+        budget_tokens: int = 0,
     ) -> None:
         self._log = log
         self._clock = clock
@@ -59,7 +66,8 @@ class Shuffler:
         self.playbooks = Playbooks(log, self._published)
         self.sizes: View[BatchSize] = View(log, topics.BATCH_SIZES)
         spend_gate = SpendGate(spending, self.playbooks, clock)
-        self._closer = Closer(log, clock, settings, self.playbooks, self.sizes, spend_gate)
+        planned = plan_settings(settings, budget_tokens)
+        self._closer = Closer(log, clock, settings, planned, self.playbooks, self.sizes, spend_gate)
 
     def _published(self, name: str, playbook: Playbook | None) -> None:
         if playbook is None:

@@ -5,6 +5,8 @@ from typing import Any
 
 from combee.ports import DrainingError
 from combee.sim.family.knowledge import NOTHING_KNOWN, Knowledge
+from combee.sim.law.law import LAW, Law
+from combee.sim.modes import NO_MODES, Modes
 from combee.sim.prefix_cache import PrefixCache
 from combee.sim.roles.respond import MODEL, respond
 from combee_schemas.base import Usage
@@ -30,10 +32,18 @@ class SimulatedModel:
     """A `LanguageModel` that answers at once and never fails; everything it says is simulated."""
 
     def __init__(
-        self, *, seed: int = 0, knowledge: Knowledge = NOTHING_KNOWN, cache: PrefixCache | None = None
+        self,
+        *,
+        seed: int = 0,
+        knowledge: Knowledge = NOTHING_KNOWN,
+        cache: PrefixCache | None = None,
+        law: Law = LAW,
+        modes: Modes = NO_MODES,
     ) -> None:
         self.seed = seed
         self._knowledge = knowledge
+        self._law = law
+        self._modes = modes
         self._cache = cache
         self.calls = 0
         self._draining = False
@@ -45,7 +55,7 @@ class SimulatedModel:
             raise DrainingError("the simulated model takes no further call")
         self.calls += 1
         request = as_request(prompt)
-        said = respond(request, self.seed, self._knowledge)
+        said = respond(request, self.seed, self._knowledge, law=self._law, modes=self._modes)
         usage = Usage(
             calls=1,
             tokens_in=said.tokens_in,

@@ -8,6 +8,7 @@ from combee.sim.family.knowledge import read_knowledge
 from combee.sim.law.fit import fit, points, run_all, within_bounds
 from combee.sim.law.law import LAW, exact_text, in_steps, lessons_only, without_playbook
 from combee.sim.law.naive import family_traces, reflections_on, run_naive, run_two_levels, task_traces
+from combee.sim.law.rules import RULES
 from combee_schemas.reflection import Reflection
 
 
@@ -61,6 +62,12 @@ def test_naive_aggregation_of_the_built_in_family_reproduces_the_row_of_naive_ac
 def test_naive_aggregation_of_the_formula_data_reproduces_the_row(shared: Path, seed: int) -> None:
     reflections = formula_reflections(shared)
     assert within_bounds(points(run_all(reflections, seeds=[seed])))
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", RULES)
+def test_every_counting_rule_reproduces_the_row(shared: Path, name: str) -> None:
+    assert within_bounds(points(run_all(formula_reflections(shared), seeds=range(3), law=RULES[name])))
 
 
 @pytest.mark.shared

@@ -147,6 +147,20 @@ def test_where_only_the_product_is_installed_the_experiments_name_their_checkout
     )
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("sim", "serve", "--law", "none"),
+        ("sim", "serve", "--mode", "lies"),
+        ("experiment", "overload", "--law", "none"),
+        ("experiment", "overload", "--mode", "paraphrase=2"),
+        ("experiment", "overload", "--model", "openai/some-model", "--mode", "paraphrase"),
+    ],
+)
+def test_a_stand_in_that_cannot_be_made_like_that_is_a_usage_error(arguments: tuple[str, ...]) -> None:
+    assert run(*arguments).exit_code == 2
+
+
 @pytest.mark.parametrize("error", [FatalError("act"), TransientError("wait"), TimeoutError()], ids=repr)
 def test_errors_on_purpose_exit_1_without_a_traceback(
     monkeypatch: pytest.MonkeyPatch, error: Exception

@@ -4,11 +4,13 @@ from functools import partial
 
 import pytest
 
+from combee.cli.replay import verb
 from combee.cli.replay.replaying import Replay, Replayed, content_of
 from combee.core.batching.plan import plan_hash
 from combee.inspection.audit import audit
 from combee.inspection.tracker import StalledError
 from combee.ports import FatalError
+from combee.settings.loading import load_settings
 from combee_schemas import topics
 from combee_schemas.command import Command
 from combee_schemas.playbook import Playbook
@@ -55,6 +57,16 @@ async def again(
     async with second.running(roles):
         found = await replay.run(second.log)
     return second, found
+
+
+async def test_a_replay_has_the_budget_and_the_wording_that_the_manifests_name() -> None:
+    deployment = Deployment(batch_size=10, prompts="small")
+    async with deployment.running():
+        await deployment.log.produce(*(outgoing(reflection(n)) for n in range(10)))
+        await deployment.until(lambda: ledger.applied(deployment.log) == 10)
+    there = await verb._settings(load_settings(), deployment.log, "again", ledger.batches(deployment.log))
+    assert there.playbook.playbook_tokens == deployment.budget_tokens
+    assert there.batch.prompts == "small"
 
 
 def said(deployment: Deployment) -> list[tuple[int, object]]:

@@ -6,8 +6,12 @@ import pytest
 
 from combee.adapters.openai.model import OpenAIModel
 from combee.core import identity
+from combee.core.methods.ace import EXAMPLE
 from combee.core.playbook.versions import empty
+from combee.core.prompt import entry_tokens, estimate_tokens
 from combee.ports import Outgoing, PoisonError, PromptTooLongError
+from combee.sim.inprocess import as_request
+from combee.sim.roles.reading import read
 from combee_schemas import topics
 from combee_schemas.base import Shown
 from combee_schemas.codec import encode
@@ -20,7 +24,7 @@ from support.deployment import Deployment
 from support.fake_openai import FakeOpenAI, reads_at_most, says
 from support.hostile import payloads
 from support.ledger import NAME, dead_letters
-from support.models import Answer, ScriptedModel, items
+from support.models import Answer, ScriptedModel
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
 
@@ -56,9 +60,11 @@ def done(deployment: Deployment) -> bool:
     return not [at for at in ledger.behind(deployment.log) if at[0] == "reflect"]
 
 
-async def reflected(answer: Answer, *traces: Trace, entries: tuple[Entry, ...] = ()) -> Deployment:
+async def reflected(
+    answer: Answer, *traces: Trace, entries: tuple[Entry, ...] = (), **settings: Any
+) -> Deployment:
     """Reflect on traces with a playbook of these entries in place."""
-    deployment = Deployment(model=ScriptedModel(answer))
+    deployment = Deployment(model=ScriptedModel(answer), **settings)
     known = empty(NAME).model_copy(update={"version": 1, "entries": entries})
     await deployment.log.produce(Outgoing(topic="playbooks", key=NAME.encode(), value=encode(known)))
     async with deployment.running(["reflect"]):
@@ -99,25 +105,136 @@ async def test_a_reflection_in_the_log_is_remembered_over_a_restart_that_lost_th
 
 async def test_only_tags_of_entries_that_were_shown_are_believed() -> None:
     tags = [
-        {"id": "a", "tag": "helpful"},
-        {"id": "b", "tag": "HARMFUL"},
+        {"id": "a-1", "tag": "helpful"},
+        {"id": "b-1", "tag": "HARMFUL"},
         {"id": "unseen", "tag": "helpful"},
         {"id": "invented", "tag": "helpful"},
-        {"id": "a2", "tag": "wonderful"},
-        "a",
-        {"id": ["a"]},
+        {"id": "a-2", "tag": "wonderful"},
+        "a-1",
+        {"id": ["a-1"]},
         {},
     ]
-    entries = tuple(Entry(id=one, section="OTHERS", content=one) for one in ("a", "b", "a2", "unseen"))
-    shown = Shown(version=1, entry_ids=("a", "b", "a2", "gone"))
+    entries = tuple(Entry(id=one, section="OTHERS", content=one) for one in ("a-1", "b-1", "a-2", "unseen"))
+    shown = Shown(version=1, entry_ids=("a-1", "b-1", "a-2", "gone"))
     deployment = await reflected(
         lambda _: {**GOOD, "bullet_tags": tags}, trace(1, shown=shown), entries=entries
     )
     (found,) = reflections(deployment)
-    assert [(one.id, one.tag) for one in found.bullet_tags] == [("a", "helpful"), ("b", "harmful")]
+    assert [(one.id, one.tag) for one in found.bullet_tags] == [("a-1", "helpful"), ("b-1", "harmful")]
     assert found.shown == shown
     (prompt,) = deployment.model.prompts
-    assert [item["id"] for item in items(prompt) if "id" in item] == ["a", "b", "a2"]
+    assert given(prompt) == ["a-1", "b-1", "a-2"]
+
+
+# ---- which entries the reflector reads, and how much
+
+
+def given(prompt: Prompt) -> list[str]:
+    """Return the ids of the entries that a prompt holds."""
+    return [entry.id for entry in read(as_request(prompt)).entries]
+
+
+def full_playbook() -> tuple[Entry, ...]:
+    """Return entries of 16,000 tokens together; one is about tasks with a gearbox."""
+    about = ["gearbox", *(f"subject{n}" for n in range(355))]
+    entries = tuple(
+        Entry(
+            id=f"str-{n:05d}",
+            section="STRATEGIES & INSIGHTS",
+            content=f"Where the task is about a {subject}, " + "check the sheet twice, " * 5 + "then answer.",
+        )
+        for n, subject in enumerate(about)
+    )
+    assert 15_500 <= sum(map(entry_tokens, entries)) <= 16_500
+    return entries
+
+
+USED = ("str-00007", "str-00300", "never-00001")
+
+
+async def test_a_reflector_reads_the_entries_that_the_agent_says_it_used() -> None:
+    entries = full_playbook()
+    shown = Shown(version=1, entry_ids=tuple(entry.id for entry in entries))
+    tags = [{"id": entry.id, "tag": "helpful"} for entry in entries]
+    deployment = await reflected(
+        lambda _: {**GOOD, "bullet_tags": tags}, trace(1, shown=shown, bullet_ids=USED), entries=entries
+    )
+    (prompt,) = deployment.model.prompts
+    assert given(prompt) == ["str-00007", "str-00300"]
+    (found,) = reflections(deployment)
+    assert [tag.id for tag in found.bullet_tags] == ["str-00007", "str-00300"]
+
+
+@pytest.mark.parametrize("used", [(), ("never-00001",)], ids=["not said", "unknown"])
+async def test_else_those_shown_nearest_to_the_task_within_a_budget(used: tuple[str, ...]) -> None:
+    entries = full_playbook()
+    shown = Shown(version=1, entry_ids=tuple(entry.id for entry in entries[:350]))
+    tags = [{"id": entry.id, "tag": "helpful"} for entry in entries]
+    asked = trace(1, task="Mend two gearboxes and a subject320", shown=shown, bullet_ids=used)
+    deployment = await reflected(lambda _: {**GOOD, "bullet_tags": tags}, asked, entries=entries)
+    (prompt,) = deployment.model.prompts
+    assert {"str-00000", "str-00321"} <= set(given(prompt)) < {entry.id for entry in entries[:350]}
+    (found,) = reflections(deployment)
+    assert [tag.id for tag in found.bullet_tags] == given(prompt)
+
+
+async def test_with_a_full_playbook_a_reflect_prompt_reads_a_sixth_of_what_was_shown() -> None:
+    entries = full_playbook()
+    shown = Shown(version=1, entry_ids=tuple(entry.id for entry in entries))
+    budgets = {"all": 1_000_000, "2,000": 2_000, "none": 0}
+    tokens = {}
+    for name, budget in budgets.items():
+        deployment = await reflected(
+            lambda _: GOOD, trace(1, shown=shown), entries=entries, reflect_entry_tokens=budget
+        )
+        (prompt,) = deployment.model.prompts
+        tokens[name] = estimate_tokens(prompt.system + prompt.user)
+    assert tokens["all"] > 16_000
+    assert tokens["2,000"] - tokens["none"] <= 2_050
+    assert tokens["2,000"] < tokens["all"] / 6
+
+
+async def test_a_used_entry_that_was_not_shown_is_not_believed() -> None:
+    entries = full_playbook()
+    shown = Shown(version=1, entry_ids=("str-00007",))
+    deployment = await reflected(lambda _: GOOD, trace(1, shown=shown, bullet_ids=USED), entries=entries)
+    assert given(deployment.model.prompts[0]) == ["str-00007"]
+
+
+async def test_a_long_trace_is_cut_in_the_middle_visibly_before_a_model_has_to_refuse_it() -> None:
+    deployment = await reflected(
+        lambda _: GOOD, trace(1, trajectory=LONG, feedback="No."), reflect_trace_tokens=1_000
+    )
+    (prompt,) = deployment.model.prompts
+    assert estimate_tokens(prompt.user) <= 1_100
+    for part in ("The run began.", "The run ended.", "bytes cut from the middle", "feedback: No.", "task 1"):
+        assert part in prompt.user
+
+
+async def test_a_reflection_carries_an_excerpt_of_its_task_for_the_curator() -> None:
+    deployment = await reflected(
+        lambda _: GOOD, trace(1, task="Begin here.\n" + "x y " * 500 + "End here."), trace(2)
+    )
+    by_trace = {found.trace_id: found.task_excerpt for found in reflections(deployment)}
+    assert by_trace["t-2"] == "task 2"
+    assert by_trace["t-1"].startswith("Begin here. x y")
+    assert by_trace["t-1"].endswith("End here.")
+    assert len(by_trace["t-1"]) <= 400
+    assert "cut from the middle" in by_trace["t-1"]
+
+
+async def test_small_models_get_their_own_reflector_s_prompt() -> None:
+    deployment = await reflected(lambda _: GOOD, trace(1), prompts="small")
+    assert "A good answer:" in deployment.model.prompts[0].system
+
+
+async def test_a_small_model_that_says_the_worked_example_back_has_learned_nothing() -> None:
+    parrot = {**GOOD, "key_insight": EXAMPLE.upper()}
+    deployment = await reflected(lambda _: parrot, trace(1), prompts="small")
+    assert reflections(deployment) == []
+    assert [letter.record_id for letter in dead_letters(deployment.log)] == ["t-1"]
+    deployment = await reflected(lambda _: parrot, trace(1))
+    assert len(reflections(deployment)) == 1
 
 
 REPLIES: Mapping[str, Mapping[str, Any]] = {
@@ -261,11 +378,11 @@ async def test_entries_shown_give_way_after_the_trace_and_only_those_read_are_ju
         trace(1, trajectory=LONG, shown=shown),
         entries=entries,
     )
-    read = {item["id"] for item in items(deployment.model.prompts[-1]) if "id" in item}
-    assert "e-0" in read
-    assert 1 < len(read) < len(entries)
+    judged = set(given(deployment.model.prompts[-1]))
+    assert "e-0" in judged
+    assert 1 < len(judged) < len(entries)
     (found,) = reflections(deployment)
-    assert {one.id for one in found.bullet_tags} == read
+    assert {one.id for one in found.bullet_tags} == judged
     assert found.shown == shown
 
 

@@ -1,6 +1,6 @@
 import math
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgpack
@@ -12,13 +12,17 @@ from combee_schemas.base import Message, Usage
 from combee_schemas.codec import VERSIONS_AHEAD, CodecError, decode, encode
 from combee_schemas.errors import NewerVersionError
 from combee_schemas.playbook import Playbook
-from combee_schemas.reflection import Reflection
+from combee_schemas.reflection import MAX_EXCERPT_CHARS, Reflection
 from combee_schemas.scan import Operation, OperationKind
 from support.examples import KINDS, Example, examples
 from support.hostile import NOT_A_FIELD, body, newer, payloads
 
 ALL_KINDS = list(KINDS.values())
 EXAMPLES = list(examples())
+BY_KIND = {
+    (kind, version): [example for example in EXAMPLES if (example.kind, example.version) == (kind, version)]
+    for kind, version in dict.fromkeys((example.kind, example.version) for example in EXAMPLES)
+}
 
 
 @pytest.mark.parametrize("kind", ALL_KINDS, ids=lambda kind: kind.type)
@@ -36,12 +40,14 @@ def test_random_bytes_are_refused(kind: type[Message], raw: bytes) -> None:
         decode(raw, kind)
 
 
-def mutations(example: Example) -> Iterator[tuple[str, Any]]:
+def mutations(alike: Sequence[Example]) -> Iterator[tuple[str, Any]]:
     """Yield an example's body with one field, at any depth, replaced by a strange value.
 
-    The parts of a list are of one kind: a field that several have is replaced in the first of them.
+    A field that several examples, or several parts of a list, have is replaced in the first that has it.
     """
-    yield from _mutated(example.message.model_dump(mode="python"), "", set())
+    done: set[str] = set()
+    for example in alike:
+        yield from _mutated(example.message.model_dump(mode="python"), "", done)
 
 
 def _mutated(value: Any, where: str, done: set[str]) -> Iterator[tuple[str, Any]]:
@@ -64,19 +70,21 @@ def _mutated(value: Any, where: str, done: set[str]) -> Iterator[tuple[str, Any]
             yield path, copy
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda one: "/".join(one.path.with_suffix("").parts[-3:]))
+@pytest.mark.parametrize(
+    ("kind", "version"), BY_KIND, ids=[f"{kind.type} {version}" for kind, version in BY_KIND]
+)
 def test_a_field_of_the_wrong_kind_is_refused_or_read_as_something_that_can_be_written(
-    example: Example,
+    kind: type[Message], version: int
 ) -> None:
     refused = 0
-    for path, mutated in mutations(example):
-        raw = msgpack.packb({"type": example.kind.type, "version": example.version, "body": mutated})
+    for path, mutated in mutations(BY_KIND[kind, version]):
+        raw = msgpack.packb({"type": kind.type, "version": version, "body": mutated})
         try:
-            found = decode(raw, example.kind)
+            message = decode(raw, kind)
         except CodecError:
             refused += 1
             continue
-        assert decode(encode(found), example.kind) == found, path
+        assert decode(encode(message), kind) == message, path
     assert refused > 0
 
 
@@ -91,6 +99,13 @@ def test_a_version_is_a_number_that_this_reader_knows(version: object) -> None:
 def test_scores_are_few_plain_numbers_with_short_names(score: dict[str, float]) -> None:
     with pytest.raises(CodecError, match="score"):
         decode(body(Reflection, reflection_id="r", playbook="p", score=score), Reflection)
+
+
+def test_an_excerpt_is_short() -> None:
+    whole = body(Reflection, reflection_id="r", playbook="p", task_excerpt="x" * MAX_EXCERPT_CHARS)
+    assert len(decode(whole, Reflection).task_excerpt) == MAX_EXCERPT_CHARS
+    with pytest.raises(CodecError, match="task_excerpt"):
+        decode(body(Reflection, reflection_id="r", playbook="p", task_excerpt="x" * 1_001), Reflection)
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from combee.core.batching.plan import RUNS_BYTES, Base, outcomes, plan_batch, plan_hash
+from combee.core.batching.plan import RUNS_BYTES, Base, outcomes, plan_batch, plan_hash, same_plan
 from combee.core.formats.intake import read_line
 from combee.core.methods import ace
 from combee.core.methods.templates import templates_hash
@@ -114,18 +114,29 @@ def test_a_salt_deals_anew_and_is_in_the_hash() -> None:
 
 
 async def test_a_manifest_says_whatever_shapes_prompts_and_tree() -> None:
-    found = await learned(outgoing(reflection(0)), copies=3, carry=False, fan_in=7)
+    found = await learned(outgoing(reflection(0)), copies=3, carry=False, fan_in=7, prompts="small")
     settings = ledger.batches(found.log)[0].plan.settings
-    assert settings == plan_settings(found.settings)
+    assert settings == plan_settings(found.settings, found.budget_tokens)
     assert (settings.copies, settings.carry, settings.fan_in) == (3, False, 7)
-    assert settings.templates == templates_hash(ace)
+    assert (settings.prompts, settings.playbook_tokens) == ("small", found.budget_tokens)
+    assert settings.templates == templates_hash(ace, "small") != templates_hash(ace)
     assert found.settings.model_copy(update=as_configured(settings)) == found.settings
+
+
+async def test_prompts_are_worded_as_the_manifest_says_and_name_the_budget_it_names() -> None:
+    found = await learned(*(outgoing(reflection(n)) for n in range(9)), prompts="small")
+    for prompt in found.model.prompts:
+        operation = prompt.reply_schema["properties"]["operations"]["items"]["properties"]
+        assert operation["type"]["enum"] == ["ADD"]
+        assert f"its budget is {found.budget_tokens}" in prompt.system
+    assert len({prompt.system for prompt in found.model.prompts}) == 1
+    assert not batch_of(ledger.latest(found.log)).degraded
 
 
 async def test_a_worker_with_other_templates_says_so_in_the_log_and_in_the_result(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(handler, "templates_hash", lambda _: "f" * 64)
+    monkeypatch.setattr(handler, "templates_hash", lambda *_: "f" * 64)
     found = await learned(*(outgoing(reflection(n)) for n in range(9)))
     (update,) = ledger.messages(found.log, topics.UPDATES, Update)
     assert update.result.reason.startswith(
@@ -133,6 +144,25 @@ async def test_a_worker_with_other_templates_says_so_in_the_log_and_in_the_resul
     )
     assert capsys.readouterr().out.count("templates_differ") == 1
     assert not batch_of(ledger.latest(found.log)).degraded
+
+
+def test_a_setting_that_came_later_changes_no_manifest_s_hash_at_its_default() -> None:
+    """The ledger checks the hash that the writer of a manifest computed, before there was the field."""
+    plain = PlanSettings()
+    assert not {"prompts", "playbook_tokens"} & plain.model_dump().keys()
+    later = planned().model_copy()
+    changed = later.plan.model_copy(update={"settings": PlanSettings(prompts="small", playbook_tokens=9)})
+    assert plan_hash(later.model_copy(update={"plan": changed})) != plan_hash(later)
+    assert PlanSettings.model_validate(changed.settings.model_dump()) == changed.settings
+
+
+def test_on_recorded_answers_a_batch_from_before_budgets_were_named_is_cut_as_it_was() -> None:
+    before = planned()
+    named = {"prompts": "small", "playbook_tokens": 9}
+    settings = before.plan.settings.model_copy(update=named)
+    made = before.model_copy(update={"plan": before.plan.model_copy(update={"settings": settings})})
+    assert same_plan(made, before, templates=False)
+    assert not same_plan(made, before, templates=True)
 
 
 def test_another_word_in_a_template_is_another_hash(monkeypatch: pytest.MonkeyPatch) -> None:

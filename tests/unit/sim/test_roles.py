@@ -49,7 +49,7 @@ def test_without_a_schema_the_role_follows_from_the_keys_the_text_asks_for(name:
 @pytest.mark.parametrize("name", PROMPTS)
 def test_reworded_instructions_change_nothing(name: str) -> None:
     prompt = PROMPTS[name]
-    playbook = prompt.system.partition("<playbook>")
+    playbook = prompt.system.partition("<playbook ")
     reworded = Prompt(
         system="Kindly do your part of the work." + "".join(playbook[1:]),
         user=f"Here you are:\n{prompt.user}\nThank you.",

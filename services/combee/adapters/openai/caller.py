@@ -110,7 +110,7 @@ class Caller:
         # By kind of reply: one schema a server dislikes says nothing about the others.
         kind = question.prompt.reply_name
         dropped = self._dropped.get(kind, frozenset())
-        while True:  # each turn drops one more of six options, or ends
+        while True:  # each turn drops one more of seven options, or ends
             parameters = request(self._options, question.prompt, dropped)
             try:
                 answer = await self._call(question, parameters)

@@ -15,7 +15,11 @@ Message = Mapping[str, str]
 CHARS_PER_TOKEN = 4
 BAD_REQUEST, BAD_GATEWAY = 400, 502
 _FORMAT = re.compile(r"response_format|json|schema|grammar|structured")
-_OPTIONS = ("temperature", "seed", "max_tokens", "max_completion_tokens")
+_OPTIONS = ("temperature", "seed", "max_tokens", "max_completion_tokens", "prompt_cache_key")
+_UNKNOWN_FIELD = re.compile(
+    r"(extra|additional|unknown|unrecogni[sz]ed|unexpected)[ _](inputs?|fields?|propert|param|argument|key|forbidden)"
+    r"|not permitted"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +40,7 @@ def request(options: RequestOptions, prompt: Prompt, dropped: frozenset[str]) ->
         "seed": options.seed,
         "max_completion_tokens" if newer_name else "max_tokens": options.max_output_tokens,
         "response_format": _response_format(prompt, dropped),
+        "prompt_cache_key": prompt.cache_key or None,
     }
     kept = {name: value for name, value in wanted.items() if value is not None and name not in dropped}
     return {"model": options.model} | kept
@@ -48,6 +53,8 @@ def option_to_drop(sent: Mapping[str, Any], refused: RefusedError) -> str | None
             return name
     if "response_format" in sent and _FORMAT.search(refused.about):
         return str(sent["response_format"]["type"])
+    if "prompt_cache_key" in sent and _UNKNOWN_FIELD.search(refused.about):
+        return "prompt_cache_key"  # of all that is sent the field that fewest servers know
     return None
 
 

@@ -128,11 +128,14 @@ async def _settings(settings: Settings, log: Log, to: str, batches: Sequence[Bat
     }
     largest = max((len(batch.members) for batch in batches), default=1)
     batch = {"batch_size": largest + 1, **(as_configured(batches[-1].plan.settings) if batches else {})}
+    budget = batches[-1].plan.settings.playbook_tokens if batches else 0
+    limits = {"playbook_tokens": budget} if budget else {}
     caps = {name: NO_CAP for name in ("daily_tokens", "daily_cost") if getattr(settings.spend, name)}
     return replace(
         settings,
         kafka=settings.kafka.model_copy(update=layout),
         batch=settings.batch.model_copy(update=batch),
+        playbook=settings.playbook.model_copy(update=limits),
         spend=settings.spend.model_copy(update=caps),
     )
 

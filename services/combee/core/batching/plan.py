@@ -114,7 +114,8 @@ def same_plan(batch: Batch, recorded: Batch, *, templates: bool) -> bool:
     if not recorded.plan.sha256:
         settings = known
     elif not templates:
-        settings = batch.plan.settings.model_copy(update={"templates": known.templates})
+        wording = {name: getattr(known, name) for name in ("templates", "prompts", "playbook_tokens")}
+        settings = batch.plan.settings.model_copy(update=wording)
     else:
         settings = batch.plan.settings
     plan = batch.plan.model_copy(update={"settings": settings})

@@ -24,8 +24,8 @@ from combee.core.formats.render import (
 from combee.core.formats.skill import is_skill, skill_text, without_front
 from combee.core.formats.text import numbered
 from combee.core.playbook.components import clash
-from combee.core.playbook.draft import slug
 from combee.core.playbook.probation import is_active, shown
+from combee.core.playbook.sections import slug
 from combee_schemas.base import Holds, PlaybookName
 from combee_schemas.playbook import Entry, Playbook
 

@@ -38,15 +38,21 @@ def ace_lines(playbook: Playbook, *, counters: bool | None = None) -> Iterator[s
         yield _header(section)
         for entry in playbook.entries:
             if entry.section == section:
-                yield _ace_entry(entry, counters=shown)
+                yield ace_entry(entry, counters=shown)
         yield ""
 
 
-def _ace_entry(entry: Entry, *, counters: bool) -> str:
+def ace_id(entry_id: str) -> str:
+    """Return an entry's id as ACE text has it: one word."""
+    return text.encode_id(entry_id, ACE_UNSAFE)
+
+
+def ace_entry(entry: Entry, *, counters: bool) -> str:
+    """Return an entry's line, with lines below it if its content has several."""
     content = text.written(entry.content, indent="", is_special=_is_ace)
     count = f"helpful={entry.helpful} harmful={entry.harmful} :: " if counters else ""
     shown = content if counters else text.guarded(content, _is_ace_count)
-    return f"[{text.encode_id(entry.id, ACE_UNSAFE)}] {count}{shown}"
+    return f"[{ace_id(entry.id)}] {count}{shown}"
 
 
 def _is_ace(line: str) -> bool:

@@ -5,10 +5,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, Protocol, cast
 
 from combee_schemas.base import Holds
 from combee_schemas.model import Prompt
+from combee_schemas.plan import PlanSettings
 from combee_schemas.playbook import Entry, Playbook
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Operation
@@ -70,3 +72,27 @@ class Method(Protocol):
 
     def answer_prompt(self, playbook: Playbook, question: str, /) -> Prompt:
         """Ask an agent one question with the playbook before it."""
+
+
+DEFAULTS = PlanSettings()
+SHAPED = frozenset({"reflect_prompt", "read_reflection", "aggregate_prompt", "combine_prompt", "read"})
+"""What takes ``settings`` in a method that says ``TAKES_SETTINGS``."""
+
+
+class _Shaped:
+    """A method whose prompts and replies follow from a batch's settings."""
+
+    def __init__(self, method: Method, settings: PlanSettings) -> None:
+        self._method = method
+        self._settings = settings
+
+    def __getattr__(self, name: str) -> Any:
+        part = getattr(self._method, name)
+        return partial(part, settings=self._settings) if name in SHAPED else part
+
+
+def shaped(method: Method, settings: PlanSettings) -> Method:
+    """Return a method as a batch's settings want it; one that takes no settings stays as it is."""
+    if not getattr(method, "TAKES_SETTINGS", False):
+        return method
+    return cast("Method", _Shaped(method, settings))

@@ -3,10 +3,11 @@
 import json
 from hashlib import sha256
 
-from combee.core.methods.method import Method
+from combee.core.methods.method import Method, shaped
 from combee_schemas.model import Prompt
+from combee_schemas.plan import PlanSettings, Prompts
 from combee_schemas.playbook import Entry, Playbook
-from combee_schemas.reflection import Reflection
+from combee_schemas.reflection import BulletTag, Reflection
 from combee_schemas.scan import Operation, OperationKind
 from combee_schemas.trace import Trace
 
@@ -28,6 +29,8 @@ REFLECTION = Reflection(
     root_cause_analysis="a cause",
     correct_approach="an approach",
     key_insight="an insight",
+    task_excerpt="a task",
+    bullet_tags=(BulletTag(id=ENTRY.id, tag="helpful"),),
     side_info={"Feedback": "feedback"},
 )
 PROPOSALS = (
@@ -37,14 +40,22 @@ PROPOSALS = (
 """Fixed for ever: another input would look like other templates."""
 
 
-def templates_hash(method: Method) -> str:
-    """Return the SHA-256 of the prompts that a method writes for the fixed input."""
-    prompts = (
+def templates_hash(method: Method, prompts: Prompts = "full", *, probation: bool = False) -> str:
+    """Return the SHA-256 of the prompts that a method writes for the fixed input, worded for such models.
+
+    ``probation``: prompts may hold entries that are only proposed.
+    """
+    method = shaped(method, PlanSettings(prompts=prompts))
+    written: tuple[Prompt | None, ...] = (
         method.reflect_prompt(TRACE, (ENTRY,)),
         method.aggregate_prompt(PLAYBOOK, (REFLECTION, REFLECTION)),
         method.combine_prompt(PLAYBOOK, PROPOSALS),
     )
-    said = [_described(prompt) if prompt else None for prompt in prompts]
+    if probation:
+        pending = ENTRY.model_copy(update={"state": "proposed"})
+        playbook = PLAYBOOK.model_copy(update={"entries": (ENTRY, pending)})
+        written += (method.aggregate_prompt(playbook, (REFLECTION,)),)
+    said = [_described(prompt) if prompt else None for prompt in written]
     return sha256(json.dumps(said, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 
 

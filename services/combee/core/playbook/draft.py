@@ -4,7 +4,6 @@ What holds for every kind of playbook stands here: which tags and operations of 
 stands in ``entries`` and ``components``.
 """
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -12,22 +11,22 @@ from combee.core.playbook.conflicts import contest
 from combee.core.playbook.operations import TARGETS, union
 from combee.core.playbook.probation import activated
 from combee.core.playbook.retention import Landing
+from combee.core.playbook.sections import same_section, slug
 from combee.core.playbook.similarity import Index
-from combee_schemas.playbook import SOURCES_KEPT, Change, ChangeKind, Entry, EntryState, Playbook
+from combee_schemas.playbook import (
+    ACE_SECTIONS,
+    SOURCES_KEPT,
+    Change,
+    ChangeKind,
+    Entry,
+    EntryState,
+    Playbook,
+)
 from combee_schemas.scan import Echo, Operation, Seen
 
 MAX_DETAIL_CHARS = 300
 MOST_IN_CONFLICT = 3
 """More entries that differ only in figures are a list (item 1, item 2 …), not a dispute."""
-SLUGS = {
-    "STRATEGIES & INSIGHTS": "str",
-    "FORMULAS & CALCULATIONS": "calc",
-    "CODE SNIPPETS & TEMPLATES": "code",
-    "COMMON MISTAKES TO AVOID": "err",
-    "PROBLEM-SOLVING HEURISTICS": "prob",
-    "CONTEXT CLUES & INDICATORS": "ctx",
-    "OTHERS": "misc",
-}
 
 
 @dataclass(slots=True)
@@ -37,6 +36,8 @@ class Draft:
     version: int
     entries: dict[str, Entry]
     next_id: int
+    sections: dict[str, None] = field(default_factory=lambda: dict.fromkeys(ACE_SECTIONS))
+    """The playbook's own come first."""
     changes: list[Change] = field(default_factory=list)
     landing: Landing = field(default_factory=Landing)
     support: Landing = field(default_factory=Landing)
@@ -50,10 +51,19 @@ class Draft:
     @classmethod
     def of(cls, base: Playbook) -> "Draft":
         """Begin the version after ``base``."""
-        draft = cls(base.version + 1, {entry.id: entry for entry in base.entries}, base.next_id)
+        named = (*base.sections, *(entry.section for entry in base.entries), *ACE_SECTIONS)
+        draft = cls(
+            base.version + 1, {entry.id: entry for entry in base.entries}, base.next_id, dict.fromkeys(named)
+        )
         for entry in base.entries:
             draft._index.put(entry.id, entry.content)
         return draft
+
+    def section(self, name: str) -> str:
+        """Return the section that a name means: one that is there, as it is spelt, or a new one."""
+        section = same_section(name or ACE_SECTIONS[-1], self.sections)
+        self.sections[section] = None
+        return section
 
     def free_id(self, section: str) -> str:
         """Return the id of the next new entry in a section."""
@@ -94,12 +104,6 @@ class Draft:
                 self.note(
                     "conflict", entry_id, f"in figures or a negation, with {', '.join(new_rivals)}: {content}"
                 )
-
-
-def slug(section: str) -> str:
-    """Return the short prefix of the ids of a section's entries."""
-    initials = "".join(word[0] for word in re.findall(r"[a-z0-9]+", section.lower()))
-    return SLUGS.get(section.upper(), initials[:4] or "misc")
 
 
 def rest_on(entry: Entry, evidence: Sequence[str], version: int) -> Entry:

@@ -87,11 +87,12 @@ def _add(draft: Draft, operation: Operation) -> None:
     if same is not None:
         _strengthen(draft, same, operation)
         return
-    entry_id = draft.free_id(operation.section)
+    section = draft.section(operation.section)
+    entry_id = draft.free_id(section)
     draft.next_id += 1
     entry = Entry(
         id=entry_id,
-        section=operation.section,
+        section=section,
         content=operation.content,
         state=draft.born,
         created_version=draft.version,

@@ -7,11 +7,11 @@ from itertools import chain
 from typing import Any
 
 from combee.core.methods.method import Answer, Sources
+from combee.core.playbook.sections import MAX_SECTION_CHARS
 from combee_schemas.playbook import ACE_SECTIONS
 from combee_schemas.scan import Operation, OperationKind, Seen
 
 MAX_CONTENT_CHARS = 8_000
-MAX_SECTION_CHARS = 80
 MAX_ID_CHARS = 200
 MAX_OPERATIONS = 2_000
 """Operations of one reply: as many as the largest batch has reflections."""
@@ -105,7 +105,7 @@ def _read(item: object, sources: Sources, everything: tuple[str, ...]) -> _Read 
 
 
 def _section(name: str) -> str:
-    return clean(name.replace("_", " ").strip("# "), MAX_SECTION_CHARS).upper() or ACE_SECTIONS[-1]
+    return clean(name.strip("# "), MAX_SECTION_CHARS) or ACE_SECTIONS[-1]
 
 
 def _texts(value: object) -> tuple[str, ...]:

@@ -7,6 +7,8 @@ from functools import lru_cache
 from itertools import product
 from typing import Literal
 
+from combee.sim.family.wordings import plain
+
 Form = Literal["quotient", "complement", "change", "share"]
 UNITS = {"fractions of one": 1, "percent": 100, "per mille": 1_000, "basis points": 10_000}
 MAX_DECIMALS = 6
@@ -72,9 +74,9 @@ def _value(form: Form, first: float, second: float) -> float:
 
 @lru_cache(maxsize=20_000)
 def read_convention(text: str) -> Convention | None:
-    """Return the convention that a lesson's sentence states, wherever in ``text`` it stands."""
-    # The cheap test first: playbooks of a real model hold thousands of other sentences.
-    if "computed as" not in text.casefold():
+    """Return the convention that a text states: in one of its sentences, or as a whole in another wording."""
+    # The cheap tests first: playbooks of a real model hold thousands of other sentences.
+    if "computed as" not in text.casefold() and "computed as" not in (text := plain(text)):
         return None
     found = _SENTENCE.search(" ".join(text.split()))
     if found is None:

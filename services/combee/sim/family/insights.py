@@ -9,6 +9,7 @@ from combee.sim.family.conventions import infer
 from combee.sim.family.family import read_question
 
 _FORMULA_TEXT = re.compile(r"formula: (?P<text>.{1,400}?),? explanation:", re.IGNORECASE | re.DOTALL)
+_TIMES_HUNDRED = re.compile(r"[×*x]\s*100\b")
 _PLACES = re.compile(r"(\d) decimal", re.IGNORECASE)
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _EQUATION = re.compile(r"(?P<left>\d{1,12}(?: \? \d{1,12}){1,20}) = (?P<right>-?\d{1,24})")
@@ -26,6 +27,7 @@ _WORD = re.compile(r"[A-Za-z][\w'-]{2,}")
 _FEWEST_WORDS = 4
 _MOST_CASE_CHARS = 200
 _FAR = 10
+PERCENT, PLAIN = "a bare percentage number, not a fraction", "the plain value, not a percentage"
 _OPERATOR_NAMES = {"+": "addition", "-": "subtraction", "*": "multiplication", "/": "division"}
 
 
@@ -74,11 +76,14 @@ def _of_formula(task: str, answer: str, target: str) -> str | None:
     named, text = FORMULA_NAME.search(task), _FORMULA_TEXT.search(task)
     if named is None or text is None or not _NUMBER.fullmatch(target.strip()):
         return None
-    # From the formula, not from this target: 0.2 alone may be a fraction or a fifth of a per cent.
-    percent = re.search(r"[×*x]\s*100\b", text["text"])
-    shape = "a bare percentage number, not a fraction" if percent else "the plain value, not a percentage"
+    shape = shape_of(text["text"])
     places = found[1] if (found := _PLACES.search(task)) else "2"
     return f"{named['name']}: compute it with {text['text'].strip()} and give {shape}, to {places} decimals."
+
+
+def shape_of(formula: str) -> str:
+    """Return how a formula's value is given; a target does not say it: 0.2 is a fraction or a fifth of a per cent."""
+    return PERCENT if _TIMES_HUNDRED.search(formula) else PLAIN
 
 
 def _of_equation(task: str, answer: str, target: str) -> str | None:

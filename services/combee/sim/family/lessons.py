@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from combee.sim.family.conventions import read_convention
+from combee.sim.family.wordings import NO_TAG, TAGGING, fields_of, plain
 
 SECTIONS = (
     (re.compile(r"\b(tag|entity|sentence)\b", re.IGNORECASE), "CONTEXT CLUES & INDICATORS"),
@@ -40,10 +41,10 @@ class ShownEntry:
 
 @lru_cache(maxsize=20_000)
 def key(text: str) -> str:
-    """Return what makes a text this lesson and no other: not case, spacing, punctuation, nor words around."""
+    """Return what makes a text this lesson and no other: not case, spacing, punctuation or wording."""
     convention = read_convention(text)
-    plain = convention.sentence() if convention else text
-    return " ".join(_IGNORED.sub(" ", plain).casefold().split())
+    said = convention.sentence() if convention else plain(text)
+    return " ".join(_IGNORED.sub(" ", said).casefold().split())
 
 
 @lru_cache(maxsize=20_000)
@@ -51,8 +52,10 @@ def subject(text: str) -> str | None:
     """Return what a lesson is about, where two lessons about one thing contradict each other."""
     if convention := read_convention(text):
         return convention.quantity
-    named = _NAMED.match(text)
-    return named["subject"].casefold() if named else None
+    if named := _NAMED.match(plain(text)):
+        return named["subject"].casefold()
+    tagged = fields_of(TAGGING, text) or fields_of(NO_TAG, text)
+    return tagged["tag"].casefold() if tagged else None
 
 
 def section_of(lesson: str) -> str:

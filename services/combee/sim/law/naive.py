@@ -14,6 +14,7 @@ from combee.sim.family.knowledge import NOTHING_KNOWN, Knowledge
 from combee.sim.family.quantities import QUANTITIES
 from combee.sim.inprocess import as_request
 from combee.sim.law.law import LAW, Law
+from combee.sim.modes import NO_MODES, Modes
 from combee.sim.roles.aggregator import aggregate, load
 from combee.sim.roles.reading import read
 from combee.sim.roles.respond import respond
@@ -58,10 +59,15 @@ def task_traces(rows: Sequence[tuple[str, str]]) -> tuple[Trace, ...]:
 
 
 def reflections_on(
-    traces: Sequence[Trace], seed: int = 0, *, knowledge: Knowledge = NOTHING_KNOWN
+    traces: Sequence[Trace],
+    seed: int = 0,
+    *,
+    knowledge: Knowledge = NOTHING_KNOWN,
+    modes: Modes = NO_MODES,
 ) -> tuple[Reflection, ...]:
     """Return what the stand-in's reflector says about each run, through the real prompt."""
-    replies = (respond(as_request(reflect_prompt(trace, ())), seed, knowledge).reply for trace in traces)
+    requests = (as_request(reflect_prompt(trace, ())) for trace in traces)
+    replies = (respond(request, seed, knowledge, modes=modes).reply for request in requests)
     return tuple(
         Reflection(reflection_id=trace.trace_id, playbook=PLAYBOOK, **reply)
         for trace, reply in zip(traces, replies, strict=True)

@@ -2,12 +2,15 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from combee.sim.chance import draw
 from combee.sim.family.lessons import Item, ShownEntry, key, section_of, subject
+from combee.sim.family.wordings import plain
 from combee.sim.law.law import LAW, Law
+from combee.sim.modes import NO_MODES, Modes
+from combee.sim.roles.failing import Failing
 from combee.sim.roles.reading import NO_RULES, Reading
 from combee_schemas.digests import digest
 
@@ -19,37 +22,48 @@ class Load:
     items: tuple[Item, ...]
     distinct: tuple[str, ...]
     tokens: float
+    failing: Failing = field(default_factory=Failing)
 
 
 def load(reading: Reading, law: Law = LAW) -> Load:
     """Return what a call reads; its tokens are what ``law`` counts."""
-    items = reading.items()
+    return _load(reading, reading.items(), law, Failing())
+
+
+def _load(reading: Reading, items: tuple[Item, ...], law: Law, failing: Failing) -> Load:
     text_chars = sum(map(_text_chars, reading.objects))
     entries = [entry.content for entry in reading.entries]
     return Load(
         items=items,
-        distinct=_without_conflicts(_by_lesson(items)),
+        distinct=_without_conflicts(_by_lesson(items), failing),
         tokens=law.count(entries, [item.lesson for item in items], text_chars),
+        failing=failing,
     )
 
 
-def aggregate(reading: Reading, seed: int, law: Law = LAW) -> dict[str, Any]:
+def aggregate(reading: Reading, seed: int, law: Law = LAW, modes: Modes = NO_MODES) -> dict[str, Any]:
     """Return operations for the lessons kept of a call's reflections or proposals."""
-    read, kept = keep(reading, seed, law)
+    read, kept = keep(reading, seed, law, modes)
     known = {name: entry for entry in reading.entries if (name := subject(entry.content))}
+    held = {key(entry.content): entry.content for entry in reversed(reading.entries)}
     by_lesson = _by_lesson(read.items)
+    statements = (items for lesson in kept for items in read.failing.statements(by_lesson[lesson]))
     return {
         "reasoning": f"Simulated: {len(kept)} of {len(read.distinct)} distinct lessons kept.",
-        "operations": [_operation(by_lesson[lesson], known) for lesson in kept],
+        "operations": [
+            *(_operation(items, known, held, read.failing) for items in statements),
+            *_made_up(read),
+        ],
         "dropped": [item.n for item in read.items if key(item.lesson) not in read.distinct],
     }
 
 
-def keep(reading: Reading, seed: int, law: Law = LAW) -> tuple[Load, list[str]]:
+def keep(reading: Reading, seed: int, law: Law = LAW, modes: Modes = NO_MODES) -> tuple[Load, list[str]]:
     """Return what a call reads, and the keys of the lessons that the law lets it keep."""
-    read = load(reading, law)
-    entries = [entry.content for entry in reading.entries]
-    return read, _keep(read, law, _causes(seed, read.items, entries))
+    items = reading.items()
+    causes = _causes(seed, items, [entry.content for entry in reading.entries])
+    read = _load(reading, items, law, Failing(modes, causes))
+    return read, _keep(read, law, causes)
 
 
 def _by_lesson(items: Iterable[Item]) -> dict[str, list[Item]]:
@@ -70,11 +84,13 @@ def _causes(seed: int, items: Iterable[Item], entries: Iterable[str]) -> tuple[s
     return (seed, digest(*(f"{count} {lesson}" for lesson, count in read)).hex(), digest(*known).hex())
 
 
-def _without_conflicts(by_lesson: Mapping[str, Sequence[Item]]) -> tuple[str, ...]:
+def _without_conflicts(by_lesson: Mapping[str, Sequence[Item]], failing: Failing) -> tuple[str, ...]:
     """Of lessons that contradict each other keep the one more items carry, then the longer one."""
     best: dict[str, str] = {}
     for lesson, items in by_lesson.items():
         about = subject(items[0].lesson) or lesson
+        if not failing.sees_contradiction(about):
+            about = lesson
         rank = (len(items), len(lesson), lesson)
         rival = best.get(about)
         if rival is None or rank > (len(by_lesson[rival]), len(rival), rival):
@@ -88,50 +104,71 @@ def _keep(read: Load, law: Law, causes: Sequence[str | int]) -> list[str]:
     return sorted(read.distinct, key=lambda lesson: draw("which", lesson, *causes))[:count]
 
 
-def _operation(items: Sequence[Item], known: Mapping[str, ShownEntry]) -> dict[str, Any]:
+def _operation(
+    items: Sequence[Item], known: Mapping[str, ShownEntry], held: Mapping[str, str], failing: Failing
+) -> dict[str, Any]:
     lesson = min(item.lesson for item in items)
-    kind, entry_ids = _target(items, lesson, known)
+    kind, entry_ids = _target(items, lesson, known, failing)
     return {
         "type": kind,
-        "section": section_of(lesson),
-        "content": lesson,
+        "section": section_of(plain(lesson)),
+        "content": failing.said(lesson, held.get(key(lesson))),
         "entry_ids": list(entry_ids),
         "sources": sorted({item.n for item in items}),
     }
 
 
 def _target(
-    items: Sequence[Item], lesson: str, known: Mapping[str, ShownEntry]
+    items: Sequence[Item], lesson: str, known: Mapping[str, ShownEntry], failing: Failing
 ) -> tuple[str, tuple[str, ...]]:
     """Correct an entry that contradicts the lesson, pass a proposed correction on, add the rest."""
     entry = known.get(subject(lesson) or "")
-    if entry is not None and key(entry.content) != key(lesson):
+    contradicted = entry is not None and key(entry.content) != key(lesson)
+    if entry is not None and contradicted and failing.sees_contradiction(f"entry {lesson}"):
         return "UPDATE", (entry.id,)
     proposed: Iterator[Item] = (item for item in items if item.kind in ("UPDATE", "MERGE") and item.entry_ids)
     corrections = sorted((item.kind, item.entry_ids) for item in proposed)
     return corrections[-1] if corrections else ("ADD", ())
 
 
-def summarise(reading: Reading, seed: int, law: Law = LAW) -> dict[str, Any]:
+def _made_up(read: Load) -> Iterator[dict[str, Any]]:
+    for lesson in read.failing.inventions() if read.items else ():
+        yield {
+            "type": "ADD",
+            "section": section_of(plain(lesson)),
+            "content": lesson,
+            "entry_ids": [],
+            "sources": [read.failing.source(lesson, read.items)],
+        }
+
+
+def summarise(reading: Reading, seed: int, law: Law = LAW, modes: Modes = NO_MODES) -> dict[str, Any]:
     """Return the lessons kept of a call's reflections or summary lines, each verbatim, once."""
-    read, kept = keep(reading, seed, law)
-    said = {key(item.lesson): item.lesson for item in reversed(read.items)}
+    read, kept = keep(reading, seed, law, modes)
     return {
         "reasoning": f"Simulated: {len(kept)} of {len(read.distinct)} distinct lessons kept.",
-        "summary_lines": [said[lesson] for lesson in kept],
+        "summary_lines": list(_said(read, kept)),
     }
 
 
-def write(reading: Reading, seed: int, law: Law = LAW) -> dict[str, Any]:
+def _said(read: Load, kept: Sequence[str]) -> Iterator[str]:
+    """Yield what is said of the lessons kept, as it was first said, and what is made up."""
+    by_lesson = _by_lesson(read.items)
+    for lesson in kept:
+        for items in read.failing.statements(by_lesson[lesson]):
+            yield read.failing.said(items[0].lesson, None)
+    yield from read.failing.inventions() if read.items else ()
+
+
+def write(reading: Reading, seed: int, law: Law = LAW, modes: Modes = NO_MODES) -> dict[str, Any]:
     """Return the current text with what is kept of the records' or versions' lessons, between fences.
 
     Lines of the current text are read like a playbook's entries and stay, unless a kept lesson contradicts them.
     """
     current = _current(reading)
     entries = tuple(ShownEntry(id="", content=line) for line in current)
-    read, kept = keep(replace(reading, entries=entries), seed, law)
-    said = {key(item.lesson): item.lesson for item in reversed(read.items)}
-    lines = list(_merged(current, [said[lesson] for lesson in kept])) or [NO_RULES]
+    read, kept = keep(replace(reading, entries=entries), seed, law, modes)
+    lines = list(_merged(current, list(_said(read, kept)))) or [NO_RULES]
     told = f"Simulated: {len(kept)} of {len(read.distinct)} distinct lessons kept."
     return {"text": "\n".join([told, "```", *lines, "```"])}
 
@@ -145,7 +182,9 @@ def _current(reading: Reading) -> tuple[str, ...]:
 
 def _merged(current: Sequence[str], kept: Sequence[str]) -> Iterator[str]:
     """Yield the lines of the next text: a lesson takes the place of the line that says otherwise."""
-    about = {subject(lesson) or key(lesson): lesson for lesson in kept}
+    about: dict[str, str] = {}
+    others = [lesson for lesson in kept if about.setdefault(subject(lesson) or key(lesson), lesson) != lesson]
     for line in current:
         yield about.pop(subject(line) or key(line), line)
     yield from about.values()
+    yield from (lesson for lesson in others if lesson not in current)

@@ -1,4 +1,7 @@
-"""How the stand-in reads a chat request: its texts, its JSON data, its playbook, the role it asks for."""
+"""How the stand-in reads a chat request: its texts, its data, its playbook, the role it asks for.
+
+Data are lines of JSON, or fields (``name: text``) between a marked fence; ``sim/roles/fences.py`` reads the latter.
+"""
 
 import json
 import re
@@ -10,6 +13,7 @@ from typing import Any, Literal
 from combee.core.prompt import estimate_tokens
 from combee.sim.family.insights import of_record
 from combee.sim.family.lessons import Item, ShownEntry, entries_in
+from combee.sim.roles.fences import unfenced
 from combee_schemas.digests import digest
 
 Role = Literal["agent", "reflector", "aggregator", "summariser", "writer"]
@@ -22,7 +26,8 @@ _ASKS_FOR: tuple[tuple[str, Role], ...] = (
 
 
 _FENCES = re.compile(r"\b(within|inside|between|in) ```")
-_CURRENT, _CURRENT_ENDS = "<curr_param>", "</curr_param>"
+_CURRENT = re.compile(r"\s*<curr_param(?: [0-9a-f]+)?>\s*")
+_CURRENT_ENDS = re.compile(r"\s*</curr_param(?: [0-9a-f]+)?>\s*")
 
 
 NO_RULES = "Do the task as it is given."
@@ -42,7 +47,7 @@ class Reading:
     tokens: int
     entries: tuple[ShownEntry, ...]
     objects: tuple[Mapping[str, Any], ...]
-    """Every line of the prompt that is a JSON object, in order."""
+    """The data: every line that is a JSON object, and every item of a marked fence, in order."""
     lines: tuple[str, ...] = field(default=(), repr=False)
     """All the other lines."""
     last_user_text: str = field(repr=False)
@@ -54,8 +59,8 @@ class Reading:
 
     def current_text(self) -> tuple[str, ...]:
         """Return the lines of the text that is to be written anew."""
-        found = dropwhile(lambda line: line.strip() != _CURRENT, self.lines)
-        return tuple(takewhile(lambda line: line.strip() != _CURRENT_ENDS, islice(found, 1, None)))
+        found = dropwhile(lambda line: not _CURRENT.fullmatch(line), self.lines)
+        return tuple(takewhile(lambda line: not _CURRENT_ENDS.fullmatch(line), islice(found, 1, None)))
 
 
 def read(body: Mapping[str, Any]) -> Reading:
@@ -71,11 +76,11 @@ def read(body: Mapping[str, Any]) -> Reading:
     objects: list[Mapping[str, Any]] = []
     for speaker, text in messages:
         # What the model itself said before a re-ask is not material.
-        for line in text.splitlines() if speaker != "assistant" else ():
-            value = _json_object(line)
-            if value is None:
-                plain.append(line)
-            else:
+        for part in unfenced(text.splitlines()) if speaker != "assistant" else ():
+            value = _json_object(part) if isinstance(part, str) else part
+            if isinstance(part, str) and value is None:
+                plain.append(part)
+            elif value is not None:
                 objects.append(value)
     texts = [text for _, text in messages]
     users = [text for role, text in messages if role == "user"]

@@ -7,6 +7,8 @@ from typing import Any
 from combee.sim.family.insights import insight
 from combee.sim.family.knowledge import Knowledge
 from combee.sim.family.lessons import key, subject
+from combee.sim.modes import NO_MODES, Modes
+from combee.sim.roles.failing import Failing
 from combee.sim.roles.reading import Reading
 
 _FAILED = re.compile(r"\b(wrong|incorrect|fail\w*|errors?|not (correct|right))\b", re.IGNORECASE)
@@ -14,13 +16,14 @@ _PASSED = re.compile(r"\b(right|correct|pass(ed)?|success\w*|solved)\b", re.IGNO
 _EXCERPT_CHARS = 240
 
 
-def reflect(reading: Reading, knowledge: Knowledge) -> dict[str, Any]:
+def reflect(reading: Reading, knowledge: Knowledge, seed: int = 0, modes: Modes = NO_MODES) -> dict[str, Any]:
     """Return the ACE reflector's fields for the one run in the prompt; its lesson may rest on the row behind it."""
     run = _run(reading)
     task, answer = str(run.get("task", "")), str(run.get("answer", ""))
     target = run.get("target")
     told = target if isinstance(target, str) else None
     lesson = insight(knowledge.statement(task), answer, told, str(run.get("feedback", "")))
+    lesson = Failing(modes, (seed, task, answer, str(target))).reflected(lesson, seed)
     correct = _was_right(run)
     return {
         **_prose(run, lesson, correct=correct),

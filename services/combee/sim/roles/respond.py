@@ -7,6 +7,8 @@ from typing import Any
 
 from combee.core.prompt import estimate_tokens
 from combee.sim.family.knowledge import NOTHING_KNOWN, Knowledge
+from combee.sim.law.law import LAW, Law
+from combee.sim.modes import NO_MODES, Modes
 from combee.sim.roles.agent import answer
 from combee.sim.roles.aggregator import aggregate, summarise, write
 from combee.sim.roles.reading import Reading, Role, read
@@ -29,7 +31,14 @@ class Simulated:
     tokens_out: int
 
 
-def respond(body: Mapping[str, Any], seed: int, knowledge: Knowledge = NOTHING_KNOWN) -> Simulated:
+def respond(
+    body: Mapping[str, Any],
+    seed: int,
+    knowledge: Knowledge = NOTHING_KNOWN,
+    *,
+    law: Law = LAW,
+    modes: Modes = NO_MODES,
+) -> Simulated:
     """Answer a chat-completions request; ``knowledge`` is of questions that do not say what they are about.
 
     Raises
@@ -38,7 +47,7 @@ def respond(body: Mapping[str, Any], seed: int, knowledge: Knowledge = NOTHING_K
         If it has no messages with text.
     """
     reading = read(body)
-    reply = _play(reading, seed, knowledge)
+    reply = _play(reading, seed, knowledge, law, modes)
     free = reading.role == "writer"
     content = str(reply["text"]) if free else json.dumps(reply, ensure_ascii=False)
     return Simulated(
@@ -51,18 +60,18 @@ def respond(body: Mapping[str, Any], seed: int, knowledge: Knowledge = NOTHING_K
     )
 
 
-def _play(reading: Reading, seed: int, knowledge: Knowledge) -> dict[str, Any]:
+def _play(reading: Reading, seed: int, knowledge: Knowledge, law: Law, modes: Modes) -> dict[str, Any]:
     match reading.role:
         case "aggregator":
-            return aggregate(_recalled(reading, knowledge), seed)
+            return aggregate(_recalled(reading, knowledge), seed, law, modes)
         case "reflector":
-            return reflect(reading, knowledge)
+            return reflect(reading, knowledge, seed, modes)
         case "agent":
             return answer(reading, knowledge)
         case "summariser":
-            return summarise(_recalled(reading, knowledge), seed)
+            return summarise(_recalled(reading, knowledge), seed, law, modes)
         case "writer":
-            return write(_recalled(reading, knowledge), seed)
+            return write(_recalled(reading, knowledge), seed, law, modes)
 
 
 def _recalled(reading: Reading, knowledge: Knowledge) -> Reading:

@@ -11,6 +11,8 @@ from typing import Any, Literal, Self, TextIO
 from combee.ports import Clock
 from combee.sim.chance import draw
 from combee.sim.family.knowledge import NOTHING_KNOWN, Knowledge
+from combee.sim.law.law import LAW, Law
+from combee.sim.modes import NO_MODES, Modes
 from combee.sim.prefix_cache import PrefixCache
 from combee.sim.roles.respond import Simulated, respond
 from combee.sim.server.faults import Fault, FaultRates, TimesSeen
@@ -66,6 +68,10 @@ class SimOptions:
     huge_bytes: int = HUGE_BYTES
     context_tokens: int | None = None
     """Longer prompts are refused as a real server refuses them; None reads anything."""
+    law: Law = LAW
+    """How an aggregator overloads."""
+    modes: Modes = NO_MODES
+    """How the model fails beyond that."""
     call_log: Path | None = None
     knowledge: Knowledge = NOTHING_KNOWN
     """Of questions that do not say what they are about."""
@@ -106,7 +112,8 @@ class StandIn:
 
     def begin(self, body: Mapping[str, Any]) -> Call:
         """Decide what happens to a call; every call begun must be ended."""
-        said = respond(body, self.options.seed, self.options.knowledge)
+        options = self.options
+        said = respond(body, options.seed, options.knowledge, law=options.law, modes=options.modes)
         seen = self._seen.count(said.prompt_hash)
         chance = draw("latency", self.options.seed, said.prompt_hash, seen)
         self._in_flight += 1
@@ -155,6 +162,8 @@ class StandIn:
         """Return what has been counted since the start."""
         return {
             "simulated": True,
+            "law": self.options.law.count.__name__,
+            "modes": list(self.options.modes.told()),
             "calls": dict(self._calls),
             "outcomes": dict(self._outcomes),
             "tokens_in": self._tokens_in,

@@ -154,6 +154,37 @@ async def test_parameters_a_newer_model_refuses_are_dropped(server: FakeOpenAI, 
     assert "temperature" not in server.seen[3].body
 
 
+KEYED = replace(PROMPT, cache_key="combee-0123456789abcdef")
+
+
+async def test_a_prompt_s_cache_key_is_sent_and_a_prompt_without_one_sends_none(
+    server: FakeOpenAI, model: OpenAIModel
+) -> None:
+    await model.ask(KEYED)
+    await model.ask(PROMPT)
+    assert server.seen[0].body["prompt_cache_key"] == "combee-0123456789abcdef"
+    assert "prompt_cache_key" not in server.seen[1].body
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "Unrecognized request argument supplied: prompt_cache_key",
+        "[{'type': 'extra_forbidden', 'loc': ['body'], 'msg': 'Extra inputs are not permitted'}]",
+        "Unknown field in request body",
+        "property 'prompt_cache_key' is unsupported",
+    ],
+)
+async def test_a_server_that_does_not_know_cache_keys_is_asked_without_from_then_on(
+    server: FakeOpenAI, model: OpenAIModel, told: str
+) -> None:
+    server.will(refuses(400, told))
+    await model.ask(KEYED)
+    await model.ask(KEYED)
+    assert ["prompt_cache_key" in exchange.body for exchange in server.seen] == [True, False, False]
+    assert server.seen[2].body["response_format"]["type"] == "json_schema"
+
+
 async def test_an_error_text_that_utf_8_cannot_hold_can_be_written_to_logs_and_topics(
     server: FakeOpenAI, model: OpenAIModel
 ) -> None:

@@ -1,5 +1,6 @@
 """GEPA as a method: records, replies, and which text wins; pure."""
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -72,7 +73,7 @@ def test_the_longest_record_stays_well_below_the_cap_and_keeps_both_ends() -> No
 
 def test_what_an_ace_reflector_said_counts_as_feedback() -> None:
     made_by_ace = Reflection(reflection_id="r", playbook="p", key_insight="Check the seal.")
-    assert '{"Feedback": "Check the seal."}' in gepa.aggregate_prompt(EMPTY, [made_by_ace]).user
+    assert "\nFeedback: Check the seal.\n" in gepa.aggregate_prompt(EMPTY, [made_by_ace]).user
 
 
 # ---- replies
@@ -213,7 +214,8 @@ def test_texts_of_different_components_do_not_compete() -> None:
 
 
 def test_an_agent_reads_one_text_as_it_is_and_several_under_their_names() -> None:
-    assert "<instruction>\nCompute refunds.\n" in gepa.answer_prompt(INSTRUCTION, "q").system
+    single = gepa.answer_prompt(INSTRUCTION, "q").system
+    assert re.search(r"<instruction \w{8}>\nCompute refunds.\n", single)
     entries = (*INSTRUCTION.entries, Entry(id="t", section="tone", content="Be kind."))
     several = gepa.answer_prompt(INSTRUCTION.model_copy(update={"entries": entries}), "q").system
     assert "## instruction\nCompute refunds." in several

@@ -29,7 +29,7 @@ ROOT = {"used": "ok", "unusable": "merged"}
 
 
 def is_combine(prompt: Prompt) -> bool:
-    return '{"version": ' in prompt.user
+    return "\n<version " in prompt.user
 
 
 def writing(prompt: Prompt) -> Mapping[str, Any]:

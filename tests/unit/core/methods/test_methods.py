@@ -228,7 +228,7 @@ async def test_ace_reads_the_records_that_gepa_made_of_runs() -> None:
     prompt = ace.aggregate_prompt(
         empty(NAME), [reflection(1).model_copy(update={"key_insight": "", **fields})]
     )
-    assert '"Feedback": "It is 42."' in prompt.user
+    assert "\nFeedback: It is 42.\n" in prompt.user
 
 
 @pytest.mark.usefixtures("quick_polls")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from combee.core.playbook.draft import slug
 from combee.core.playbook.entries import apply_operations
+from combee.core.playbook.sections import slug
 from combee_schemas.playbook import ACE_SECTIONS
 from combee_schemas.scan import Echo
 from support.playbooks import (

@@ -203,13 +203,13 @@ def test_content_becomes_one_line_that_can_be_written(content: Any, expected: st
 @pytest.mark.parametrize(
     ("section", "expected"),
     [
-        ("strategies_&_insights", "STRATEGIES & INSIGHTS"),
-        ("## Formulas", "FORMULAS"),
+        ("strategies_&_insights", "strategies_&_insights"),
+        ("## Formulas", "Formulas"),
         ("", "OTHERS"),
         (None, "OTHERS"),
         (" # ", "OTHERS"),
-        ("a\nb", "A B"),
-        ("s" * 500, "S" * 80),
+        ("a\nb", "a b"),
+        ("s" * 500, "s" * 80),
     ],
 )
 def test_sections_are_tidied(section: Any, expected: str) -> None:

@@ -101,7 +101,7 @@ def test_a_call_is_shown_the_playbook_and_becomes_a_trace(combee: Client, memory
     assert answer is plain.answer
     first, *others = plain.seen[0]["messages"]
     assert first["role"] == "system"
-    assert "<playbook>" in first["content"]
+    assert "<playbook " in first["content"]
     assert "be exact" in first["content"]
     assert others == ASKED
     combee.flush()

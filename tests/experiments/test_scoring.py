@@ -7,12 +7,15 @@ from hypothesis import strategies as st
 
 from combee.core.formats.ace_protocol import Score
 from combee.core.formats.ace_protocol import score as sample_score
+from combee.sim.family.falsehoods import invented, opposite
 from combee.sim.family.family import lessons
+from combee.sim.family.knowledge import NOTHING_KNOWN
 from combee.sim.family.quantities import QUANTITIES
+from combee.sim.family.wordings import all_wordings
 from combee.sim.law.naive import reflections_on, task_traces
 from combee_experiments.data.samples import Kind, family, load
 from combee_experiments.scoring.answers import score
-from combee_experiments.scoring.lessons import lessons_of
+from combee_experiments.scoring.lessons import Lessons, lessons_of
 
 KINDS: tuple[Kind, ...] = ("family", "formula", "finer", "text")
 
@@ -112,3 +115,47 @@ def test_the_fifty_formulas_are_fifty_lessons_and_the_simulated_reflector_finds_
     assert len(counted.names) == 50
     assert counted.kept(told) == counted.names
     assert counted.known(data.exam, told) == 1.0
+
+
+def test_lessons_are_counted_by_meaning_and_their_wordings_apart() -> None:
+    counted, told = lessons_of(family(300)), lessons(QUANTITIES[:3])
+    texts = [*all_wordings(told[0])[:4], *all_wordings(told[1])[2:4], "Weigh before packing."]
+    numbers = counted.numbers(texts)
+    assert (numbers["lessons"], numbers["wordings_per_lesson"]) == (2, 3.0)
+    assert (numbers["invented"], numbers["wrong"], numbers["contradicted"]) == (0, 0, 0)
+    assert counted.numbers(told)["wordings_per_lesson"] == 1.0
+    assert counted.numbers([])["wordings_per_lesson"] == 0.0
+
+
+def test_what_is_wrong_or_invented_is_no_lesson_kept() -> None:
+    counted, (first, second) = lessons_of(family(300)), lessons(QUANTITIES[:2])
+    wrong = str(opposite(first))
+    made_up = [invented("test", n) for n in range(3)]
+    numbers = counted.numbers([first, all_wordings(wrong)[3], wrong, str(opposite(second)), *made_up])
+    assert numbers["lessons"] == 1
+    assert numbers["wrong"] == 3
+    assert numbers["invented"] == 3
+    assert numbers["contradicted"] == 1  # one pair of meanings, in however many wordings
+
+
+def formulas(*names: str) -> Lessons:
+    return Lessons(kind="formula", names=frozenset(names), knowledge=NOTHING_KNOWN)
+
+
+def test_a_formula_told_the_wrong_way_round_is_not_kept() -> None:
+    told = (
+        "Quick Ratio: compute it with Quick Ratio = Cash / Debt and give the plain value, not a percentage, "
+        "to 2 decimals."
+    )
+    counted, wrong = formulas("quick ratio"), str(opposite(told))
+    assert counted.kept(all_wordings(told)) == {"quick ratio"}
+    assert counted.kept(all_wordings(wrong)) == frozenset()
+    assert counted.numbers([told, wrong])["contradicted"] == 1
+
+
+def test_a_formula_that_anothers_lesson_mentions_is_not_kept() -> None:
+    told = (
+        "Net Margin: compute it with Net Margin = Net Income / Revenue and give the plain value, not a percentage, "
+        "to 2 decimals."
+    )
+    assert formulas("net margin", "net income").kept([told]) == {"net margin"}

@@ -134,7 +134,8 @@ class Choosing(SimulatedModel):
 
     def items(self, name: str) -> list[int]:
         """Return how many items each prompt for such a reply holds."""
-        return [prompt.user.count('{"n": ') for prompt in self.prompts if prompt.reply_name == name]
+        texts = [prompt.user for prompt in self.prompts if prompt.reply_name == name]
+        return [text.count("\nitem ") + text.count('{"n": ') for text in texts]
 
 
 def test_top_k_aggregates_k_reflections_of_each_batch_in_one_call() -> None:

@@ -20,10 +20,11 @@ from combee.sim.family.knowledge import Knowledge
 from combee.sim.family.lessons import key
 from combee.sim.inprocess import SimulatedModel
 from combee.sim.law.naive import run_naive
+from combee.sim.modes import parse_modes
 from combee_experiments.arms.agents import reflect_all
 from combee_experiments.arms.arms import ADAPTIVE, NAIVE, PLAIN, PRODUCT, Arm, bounded, shuffled, unshuffled
 from combee_experiments.arms.learning import Learnt, learn
-from combee_experiments.arms.material import reflections
+from combee_experiments.arms.material import measure_updates, reflections
 from combee_experiments.arms.services import batch_settings
 from combee_experiments.arms.services import learn as learn_with_services
 from combee_experiments.arms.tails import run_virtual
@@ -324,6 +325,30 @@ def test_by_topic_keeps_every_batch_and_puts_like_to_like() -> None:
     assert {one.reflection_id for one in sorted_[:50]} == {one.reflection_id for one in LEARNED[:50]}
     topics = [key(one.key_insight) for one in sorted_[:50]]
     assert topics == sorted(topics) != [key(one.key_insight) for one in LEARNED[:50]]
+
+
+# ---- a stand-in that fails
+
+
+def test_reflections_are_made_by_mode_and_seed() -> None:
+    setup = replace(SETUP, modes=parse_modes(["paraphrase"]))
+    first, second = ({one.key_insight for one in reflections(setup, DATA, seed)} for seed in (0, 1))
+    plain = {one.key_insight for one in LEARNED}
+    assert {key(text) for text in first} == {key(text) for text in second} == {key(text) for text in plain}
+    assert len(first) > len(plain)
+    assert first != second
+
+
+def test_an_update_is_measured_by_rule_and_modes() -> None:
+    usual = measure_updates(SETUP, DATA, ADAPTIVE, 40, 0)
+    assert (usual["wordings_per_lesson"], usual["invented"], usual["contradicted"]) == (1.0, 0, 0)
+    modes = parse_modes(["paraphrase", "invented", "contradictions=0.4"])
+    failing = measure_updates(replace(SETUP, modes=modes), DATA, ADAPTIVE, 40, 0)
+    assert failing["wordings_per_lesson"] > 1.0
+    assert failing["invented"] > 10
+    assert failing["wrong"] > 0
+    other = measure_updates(replace(SETUP, law="lessons_only"), DATA, NAIVE, 40, 0)
+    assert other["lessons"] != measure_updates(SETUP, DATA, NAIVE, 40, 0)["lessons"]
 
 
 # ---- generated lessons

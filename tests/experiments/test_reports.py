@@ -1,11 +1,16 @@
 """The experiments on small data, and the criteria of the first four on made-up numbers."""
 
+from collections.abc import Mapping
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 from combee.core.sizing.policy import SizingPolicy
+from combee.ports import FatalError
+from combee.sim.law.rules import RULES
+from combee.sim.modes import Modes
 from combee_experiments.arms.arms import ADAPTIVE, NAIVE, PLAIN
 from combee_experiments.asynchronous import experiment as asynchronous
 from combee_experiments.catalogue import CATALOGUE
@@ -13,8 +18,9 @@ from combee_experiments.controller import epoch as controller_epoch
 from combee_experiments.controller import experiment as controller
 from combee_experiments.data.samples import Data, family
 from combee_experiments.overload import experiment as overload
+from combee_experiments.robustness import experiment as robustness
 from combee_experiments.running.cells import Cell, Measured, Numbers
-from combee_experiments.running.report import Report
+from combee_experiments.running.report import Report, Verdict
 from combee_experiments.running.results import as_markdown
 from combee_experiments.running.run import run
 from combee_experiments.running.setup import Setup
@@ -39,6 +45,7 @@ def smaller(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asynchronous, "KINDS", ("fixed",))
     monkeypatch.setattr(shuffling, "COPIES", (2,))
     monkeypatch.setattr(scale, "SIZES", (20, 40))
+    monkeypatch.setattr(robustness, "SIZES", (20,))
 
 
 @pytest.mark.usefixtures("smaller")
@@ -51,6 +58,78 @@ def test_an_experiment_runs_and_says_what_it_found(name: str, tmp_path: Path) ->
     assert "**Simulated**" in text
     for table in report.tables:
         assert {len(row) for row in table.rows} == {len(table.columns)}
+
+
+def test_under_a_mode_overload_shows_what_else_is_in_the_playbook(tmp_path: Path) -> None:
+    setup = replace(SMALL, modes=Modes(paraphrase=0.5, invented=1.0))
+    _, report = run(overload, setup, Store(tmp_path / "cells.jsonl"))
+    table = report.tables[-1]
+    assert table.columns[:3] == ("batch size", "wordings per lesson", "invented")
+    assert all(row[2] != "0 / 0 / 0" for row in table.rows)
+
+
+# ---- robustness: the criteria
+
+
+def robust(changes: Mapping[tuple[str, str, str], Numbers]) -> dict[str, Verdict]:
+    """Return the verdicts where all keep 40 lessons but where (arm, rule, mode) has other numbers."""
+    even = {"lessons": 40, "lessons_there": 50, "accuracy": 0.8, "entries": 40, "wordings_per_lesson": 1.0}
+    even |= {"invented": 0, "wrong": 0, "contradicted": 0}
+    data = SMALL.data[0].name
+    cells = {
+        Cell.of(arm, 0, data=data, law=law, mode=mode, batch_size=20): {
+            **even,
+            **changes.get((arm, law, mode), {}),
+        }
+        for law, mode, arm in product(RULES, robustness.MODES, (NAIVE.name, PLAIN.name, ADAPTIVE.name))
+    }
+    found = robustness.report(SMALL, Measured(cells)).verdicts
+    return dict(zip(("plain", "naive", "no gain", "wordings", "invented", "pairs"), found, strict=True))
+
+
+def test_it_goes_through_rules_and_modes_by_itself() -> None:
+    for asked in (replace(SMALL, law="lessons_only"), replace(SMALL, modes=Modes(invented=1.0))):
+        with pytest.raises(FatalError, match="leave out"):
+            list(robustness.cells(asked))
+
+
+MORE = {(ADAPTIVE.name, law, mode): {"lessons": 41} for law in RULES for mode in robustness.MODES}
+
+
+def test_where_nothing_fails_and_adaptive_is_ahead_all_criteria_are_met() -> None:
+    assert all(verdict.met for verdict in robust(MORE).values())
+
+
+def test_behind_plain_under_one_rule_and_mode_is_missed_and_says_where() -> None:
+    judged = robust({**MORE, (ADAPTIVE.name, "lessons_only", "invented"): {"lessons": 38}})["plain"]
+    assert not judged.met
+    assert judged.told == "behind in 1 of 24; worst -2.0 (lessons_only, mode invented, batch size 20)"
+
+
+def test_behind_naive_is_missed_but_for_lessons_only() -> None:
+    ahead = {"lessons": 42}
+    assert robust({**MORE, (NAIVE.name, "lessons_only", "none"): ahead})["naive"].met
+    assert not robust({**MORE, (NAIVE.name, "exact_text", "none"): ahead})["naive"].met
+
+
+def test_what_trees_lose_under_lessons_only_is_told() -> None:
+    judged = robust({**MORE, (NAIVE.name, "lessons_only", "none"): {"lessons": 43}})["no gain"]
+    assert (judged.met, judged.told) == (False, "-3.0 at 20")
+
+
+@pytest.mark.parametrize(
+    ("criterion", "mode", "numbers"),
+    [
+        ("wordings", "paraphrase", {"lessons": 41, "wordings_per_lesson": 1.2}),
+        ("invented", "correlated", {"lessons": 41, "invented": 5}),
+        ("invented", "all", {"lessons": 41, "invented": 5}),
+        ("pairs", "contradictions", {"lessons": 41, "contradicted": 2}),
+    ],
+)
+def test_each_mode_has_its_limit(criterion: str, mode: str, numbers: Numbers) -> None:
+    found = robust({**MORE, (ADAPTIVE.name, "exact_text", mode): numbers})
+    assert [name for name, verdict in found.items() if not verdict.met] == [criterion]
+    assert f"exact_text, mode {mode}" in found[criterion].told
 
 
 # ---- overload: the criteria

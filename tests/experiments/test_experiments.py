@@ -9,13 +9,14 @@ import pytest
 
 from combee.ports import FatalError
 from combee.settings.model import ModelSettings
+from combee.sim.modes import parse_modes
 from combee.sim.server.latency import Latency
 from combee_experiments.data.samples import family
 from combee_experiments.running import plot, results
 from combee_experiments.running.cells import Cell, Measured, Numbers, Spread
 from combee_experiments.running.report import Panel, Report, Series, Table, Verdict, joined, markdown, told
 from combee_experiments.running.run import Progress, run
-from combee_experiments.running.setup import Setup, parse_seeds
+from combee_experiments.running.setup import Setup, parse_seeds, summary
 from combee_experiments.running.store import Store
 
 SETUP = Setup(data=(family(10),), seeds=(0, 1))
@@ -103,8 +104,11 @@ def test_progress_counts_what_was_there_already(tmp_path: Path) -> None:
         replace(SETUP, latency=Latency(median_s=2.0)),
         replace(SETUP, concurrency=7),
         replace(SETUP, data=(family(10, seed=1),)),
+        replace(SETUP, law="lessons_only"),
+        replace(SETUP, modes=parse_modes(["paraphrase"])),
+        replace(SETUP, modes=parse_modes(["paraphrase=0.5"])),
     ],
-    ids=["model", "latency", "concurrency", "data"],
+    ids=["model", "latency", "concurrency", "data", "law", "mode", "rate of a mode"],
 )
 def test_numbers_of_other_circumstances_are_not_found(tmp_path: Path, other: Setup) -> None:
     cell = Cell.of("square", 0, data="task family")
@@ -190,8 +194,17 @@ def test_a_result_says_that_it_is_simulated_wherever_it_is_read(tmp_path: Path) 
     }
     text = files[1].read_text(encoding="utf-8")
     assert "**Simulated**: the stand-in model answers" in text
+    assert "Counting rule" not in text
+    assert "Modes" not in text
     assert "- **met**: small: 0.5 (0.0–1.0)" in text
     assert "| 2 | 0.5 (0.0–1.0) |" in text
+
+
+def test_a_result_says_how_the_stand_in_was_made_to_fail() -> None:
+    setup = replace(SETUP, law="lessons_only", modes=parse_modes(["paraphrase", "invented=1"]))
+    told = results.circumstances(setup)
+    assert "Counting rule: lessons_only. Modes: paraphrase=0.8, invented=1." in told
+    assert summary(setup)["modes"] == ["paraphrase=0.8", "invented=1"]
 
 
 def test_a_real_model_is_named_instead() -> None:

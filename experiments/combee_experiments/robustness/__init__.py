@@ -1,0 +1,1 @@
+"""``robustness``: what holds when the stand-in counts differently, or fails."""

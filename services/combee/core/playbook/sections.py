@@ -1,0 +1,35 @@
+"""When two headers name the same section. A section keeps the name it was given first."""
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+
+from combee_schemas.playbook import ACE_SECTIONS
+
+MAX_SECTION_CHARS = 80
+SLUGS = dict(zip(ACE_SECTIONS, ("str", "calc", "code", "err", "prob", "ctx", "misc"), strict=True))
+_JOINTS = re.compile(r"[^\w+#]+|_+")
+"""What separates words; C, C++ and C# are three names."""
+
+
+@lru_cache(4_096)
+def section_key(name: str) -> str:
+    """Return what two spellings of one section have in common: words without case, spacing and punctuation."""
+    words = _JOINTS.sub(" ", name.lstrip("# ").replace("&", " and ").casefold()).split()
+    return " ".join(words) or name.casefold().strip()
+
+
+def same_section(name: str, known: Iterable[str]) -> str:
+    """Return the known section that ``name`` means, as it is spelt; ``name`` itself where there is none."""
+    known = tuple(known)
+    if name in known:
+        return name
+    key = section_key(name)
+    return next((section for section in known if section_key(section) == key), name)
+
+
+def slug(section: str) -> str:
+    """Return the short prefix of the ids of a section's entries."""
+    known = SLUGS.get(same_section(section, SLUGS))
+    initials = "".join(word[0] for word in re.findall(r"[a-z0-9]+", section.lower()))
+    return known or initials[:4] or "misc"

@@ -1,0 +1,251 @@
+"""One lesson in several wordings: writing them, and reading any of them back as the reflector's own.
+
+Each kind of lesson that the reflector knows has templates; the first of them is its own, *plain* wording. Any other
+text has frames around it. The meaning of a wording is its plain wording.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+MAX_CHARS = 4_000
+"""A longer text is nobody's lesson in other words, and is not searched for one."""
+_FIELD = re.compile(r"\{(\w+)\}")
+
+
+@dataclass(frozen=True)
+class Template:
+    """One way to say a lesson of one kind."""
+
+    text: str
+    phrases: int = 0
+    """Which of the phrases for the fields that have several."""
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        """A pattern of the lessons said this way; the last field takes what it can, the others as little."""
+        parts = _FIELD.split(self.text.rstrip("."))
+        said = (f"(?P<{part}>.+?)" if n % 2 else re.escape(part) for n, part in enumerate(parts))
+        end = r"\.?" if self.text.endswith(".") else ""
+        return re.compile("".join(said) + end, re.IGNORECASE | re.DOTALL)
+
+    @cached_property
+    def sign(self) -> str:
+        """The longest piece that stands in every lesson said this way: looked for first, it is cheap."""
+        return max(_FIELD.split(self.text)[::2], key=len).rstrip(".").casefold()
+
+
+@dataclass(frozen=True)
+class Phrase:
+    """One part of a lesson in several ways; numbered places are what the part is made of."""
+
+    ways: Sequence[str]
+
+    def said(self, text: str, way: int) -> str:
+        """Return ``text``, which is one of the ways, in another; anything else as it is."""
+        for known in self.ways:
+            if found := _pattern(known).fullmatch(text.strip()):
+                return self.ways[way % len(self.ways)].format(
+                    *(found[f"p{n}"] for n in range(_places(known)))
+                )
+        return text
+
+
+@lru_cache(maxsize=256)
+def _pattern(way: str) -> re.Pattern[str]:
+    parts = re.split(r"\{(\d)\}", way)
+    named: set[str] = set()
+    said = []
+    for n, part in enumerate(parts):
+        if n % 2 == 0:
+            said.append(re.escape(part))
+        else:
+            said.append(f"(?P=p{part})" if part in named else f"(?P<p{part}>.+?)")
+            named.add(part)
+    return re.compile("".join(said), re.IGNORECASE)
+
+
+def _places(way: str) -> int:
+    return len(set(re.findall(r"\{(\d)\}", way)))
+
+
+@dataclass(frozen=True)
+class Kind:
+    """All wordings of one kind of lesson, the plain one first."""
+
+    templates: Sequence[Template]
+    phrases: Mapping[str, Sequence[Phrase]]
+    """Field → what it may say, in several ways."""
+
+    def read(self, text: str) -> tuple[Template, dict[str, str]] | None:
+        """Return the template that a text follows and its fields, each in its first way."""
+        folded = text.casefold()
+        for template in self.templates:
+            if template.sign in folded and (found := template.pattern.fullmatch(text)):
+                return template, {name: self._said(name, part, 0) for name, part in found.groupdict().items()}
+        return None
+
+    def write(self, template: Template, fields: Mapping[str, str]) -> str:
+        """Return the lesson with these fields in a template's words."""
+        parts = {name: self._said(name, part, template.phrases) for name, part in fields.items()}
+        return template.text.format_map(parts)
+
+    def _said(self, name: str, text: str, way: int) -> str:
+        for phrase in self.phrases.get(name, ()):
+            if (other := phrase.said(text, way)) != text:
+                return other
+        return text
+
+
+CONVENTION = Kind(
+    templates=(
+        Template("Report the {quantity} in {unit} with {places}, computed as {how}."),
+        Template("For the {quantity}, take {how}, state the outcome in {unit} and keep {places}.", 1),
+        Template("Whoever asks about the {quantity} wants {how}, expressed in {unit}, at {places}.", 2),
+        Template("The figure for the {quantity} has {places} and stands in {unit}; it comes from {how}.", 1),
+        Template("To get the {quantity} right, work out {how}; give it in {unit}, rounded to {places}.", 2),
+        Template("With {unit} as unit and {places} shown, the {quantity} is found from {how}.", 0),
+    ),
+    phrases={
+        "how": (
+            Phrase(
+                (
+                    "{0} divided by the sum of {0} and {1}",
+                    "the share that {0} have in {0} and {1} together",
+                    "{0} as a part of the total of {0} and {1}",
+                )
+            ),
+            Phrase(
+                (
+                    "the excess of {0} over {1} divided by {1}",
+                    "the growth from {1} to {0} measured against {1}",
+                    "the amount by which {0} surpass {1} relative to {1}",
+                )
+            ),
+            Phrase(
+                (
+                    "one minus {0} divided by {1}",
+                    "the part of {1} that {0} do not make up",
+                    "whatever of {1} is left after {0} as a part of the whole",
+                )
+            ),
+            Phrase(("{0} divided by {1}", "the ratio of {0} to {1}", "{0} for each one of {1}")),
+        )
+    },
+)
+FORMULA = Kind(
+    templates=(
+        Template("{name}: compute it with {formula} and give {shape}, to {places} decimals."),
+        Template("For {name}, apply {formula}; what is expected is {shape} ({places} decimals).", 1),
+        Template("Questions on {name} want {shape}, rounded to {places} decimals; calculate {formula}.", 2),
+        Template("An answer on {name} is right as {shape} with {places} decimals, from {formula}.", 1),
+        Template(
+            "Do not guess at {name}: {formula} leads to it, written as {shape} at {places} decimals.", 2
+        ),
+        Template("State {name} as {shape}, keeping {places} decimals, by way of {formula}.", 1),
+    ),
+    phrases={
+        "shape": (
+            Phrase(
+                (
+                    "a bare percentage number, not a fraction",
+                    "the number of percent, without a sign",
+                    "percentage points instead of a share of one",
+                )
+            ),
+            Phrase(
+                (
+                    "the plain value, not a percentage",
+                    "the value as it is, unscaled",
+                    "a simple figure instead of percentage points",
+                )
+            ),
+        )
+    },
+)
+EQUATION = Kind(
+    templates=(
+        Template("When the result of an equation is {size}, try {names} for the missing operators."),
+        Template("Missing operators are likely {names} where the outcome of the equation is {size}."),
+        Template("An equation whose right side is {size} usually hides {names}."),
+        Template("Look at the result: if it is {size}, begin with {names}."),
+        Template("Begin with {names} as soon as an equation comes out {size}."),
+    ),
+    phrases={},
+)
+TAGGING = Kind(
+    templates=(
+        Template("Use the tag {tag} for the entity in a sentence that states the {meaning}."),
+        Template("An entity that gives the {meaning} is labelled {tag}."),
+        Template("Label with {tag} whatever number a text names as the {meaning}."),
+        Template("Where a filing mentions the {meaning}, its figure takes {tag}."),
+        Template("{tag} is what to choose when the {meaning} is spoken of."),
+    ),
+    phrases={},
+)
+NO_TAG = Kind(
+    templates=(
+        Template("Do not use the tag {tag} for the entity in a sentence that states the {meaning}."),
+        Template("An entity that gives the {meaning} is never labelled {tag}."),
+        Template("Never label with {tag} a number that a text names as the {meaning}."),
+        Template("Where a filing mentions the {meaning}, its figure must not take {tag}."),
+        Template("{tag} is the wrong choice when the {meaning} is spoken of."),
+    ),
+    phrases={},
+)
+FREE = Kind(
+    templates=(
+        Template("{text}"),
+        Template("Worth knowing before the next such task: {text}"),
+        Template("What this kind of run teaches is this: {text}"),
+        Template("{text} (this decided how an earlier run went.)"),
+        Template("An earlier run went as it did for one reason: {text}"),
+        Template("Check this point before any answer goes out: {text}"),
+    ),
+    phrases={},
+)
+KINDS: tuple[Kind, ...] = (CONVENTION, FORMULA, EQUATION, NO_TAG, TAGGING)
+FEWEST = min(len(kind.templates) for kind in (*KINDS, FREE))
+"""Every lesson has at least so many wordings."""
+
+
+@lru_cache(maxsize=20_000)
+def plain(text: str) -> str:
+    """Return a lesson in its plain wording; a text that follows no template is plain."""
+    kind, template, fields = _read(text)
+    return text if template is kind.templates[0] else kind.write(kind.templates[0], fields)
+
+
+def in_words(lesson: str, chance: float) -> str:
+    """Return a lesson in one of its wordings, picked by a number in [0, 1)."""
+    kind, _, fields = _read(lesson)
+    return kind.write(kind.templates[int(chance * len(kind.templates))], fields)
+
+
+def all_wordings(lesson: str) -> tuple[str, ...]:
+    """Return a lesson in every wording, the plain one first."""
+    kind, _, fields = _read(lesson)
+    return tuple(kind.write(template, fields) for template in kind.templates)
+
+
+def fields_of(kind: Kind, lesson: str) -> Mapping[str, str] | None:
+    """Return the parts of a lesson, if it is of a kind, in any wording."""
+    found, _, fields = _read(lesson)
+    return fields if found is kind else None
+
+
+def _read(text: str) -> tuple[Kind, Template, dict[str, str]]:
+    if len(text) > MAX_CHARS:
+        return FREE, FREE.templates[0], {"text": text}
+    for kind in KINDS:
+        if found := kind.read(" ".join(text.split())):
+            return kind, *found
+    return FREE, *_unframed(text)
+
+
+def _unframed(text: str) -> tuple[Template, dict[str, str]]:
+    for template in FREE.templates[1:]:
+        if template.sign in text.casefold() and (found := template.pattern.fullmatch(text)):
+            return template, found.groupdict()
+    return FREE.templates[0], {"text": text}
