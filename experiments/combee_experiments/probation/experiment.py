@@ -6,6 +6,8 @@ The criteria, written before the first run, for m = 2 and m = 3, on the mean ove
    fewer teach are *rare*, and reported apart.
 2. Of invented lessons that are not correlated at most one is shown in the end.
 3. Correlated ones are expected to pass: reported, not judged.
+
+Added with the stand-in's mode: where a lesson is said in several wordings, 1. is judged apart.
 """
 
 from collections import Counter
@@ -13,12 +15,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from combee.core.playbook.probation import is_active
+from combee.sim.family.falsehoods import is_invented
+from combee.sim.modes import NO_MODES, Modes, parse_modes
 from combee_experiments.arms.arms import ADAPTIVE, PRODUCT, Arm
 from combee_experiments.arms.learning import Learnt, learn
 from combee_experiments.arms.material import reflections
 from combee_experiments.data.samples import Data
-from combee_experiments.probation.inventing import Inventing, is_invented, misled
-from combee_experiments.probation.report import CORRELATED, INVENTED, OFF, TRUE, report_on
+from combee_experiments.probation.report import CORRELATED, INVENTED, OFF, PARAPHRASED, TRUE, report_on
 from combee_experiments.running.cells import Cell, Measured, Numbers
 from combee_experiments.running.report import Report, joined
 from combee_experiments.running.setup import Setup
@@ -28,7 +31,12 @@ from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import Reflection
 
 BATCH_SIZE = 20
-MODES = (TRUE, INVENTED, CORRELATED)
+MODES: Mapping[str, Modes] = {
+    TRUE: NO_MODES,
+    INVENTED: parse_modes(["invented"]),
+    CORRELATED: parse_modes(["correlated"]),
+    PARAPHRASED: parse_modes(["paraphrase"]),
+}
 RARE = 5
 """Every so manieth lesson is taught by one reflection alone."""
 
@@ -65,7 +73,7 @@ class Taught:
         )
 
 
-def taught(setup: Setup, data: Data, mode: str, seed: int) -> Taught:
+def taught(setup: Setup, data: Data, seed: int) -> Taught:
     """Return the reflections, of which some lessons have one alone and some state what is not true."""
     lessons = lessons_of(data)
     needed = {sample.trace_id: NEEDED[data.kind](sample, data.knowledge) for sample in data.train}
@@ -76,13 +84,12 @@ def taught(setup: Setup, data: Data, mode: str, seed: int) -> Taught:
         if not any(name in rare and seen[name] for name in names):
             made.append(reflection)
             seen.update(names)
-    said = misled(made, seed) if mode == CORRELATED else tuple(made)
     times = Counter(
         name
-        for reflection in said
+        for reflection in made
         for name in _taught_by(lessons, reflection, needed[str(reflection.trace_id)])
     )
-    return Taught(reflections=said, times=times)
+    return Taught(reflections=tuple(made), times=times)
 
 
 def _taught_by(lessons: Lessons, reflection: Reflection, needed: Sequence[str]) -> frozenset[str]:
@@ -92,9 +99,9 @@ def _taught_by(lessons: Lessons, reflection: Reflection, needed: Sequence[str]) 
 
 def measure(setup: Setup, cell: Cell) -> Numbers:
     """Learn in batches and count what agents are shown in the end, what is only proposed, and what it took."""
-    data, mode = setup.named(cell.text("data")), cell.text("mode")
-    material, arm = taught(setup, data, mode, cell.seed), ARMS[cell.arm]
-    learnt = setup.run(_learn(setup, material.reflections, arm, mode, cell.seed))
+    setup, data = replace(setup, modes=MODES[cell.text("mode")]), setup.named(cell.text("data"))
+    material, arm = taught(setup, data, cell.seed), ARMS[cell.arm]
+    learnt = setup.run(_learn(setup, material.reflections, arm, cell.seed))
     lessons, last = lessons_of(data), learnt.playbook
     shown, kept = (_held(lessons, last, only_shown=only) for only in (True, False))
     changes = Counter(change.kind for version in learnt.versions for change in version.changes)
@@ -144,12 +151,10 @@ async def _learn(
     setup: Setup,
     made: Sequence[Reflection],
     arm: Arm,
-    mode: str,
     seed: int,
 ) -> Learnt:
     async with setup.open_model(seed) as model:
-        failing = Inventing(model) if mode == INVENTED else model
-        return await learn(setup.paced(failing, seed), made, arm, BATCH_SIZE)
+        return await learn(setup.paced(model, seed), made, arm, BATCH_SIZE)
 
 
 def report(setup: Setup, measured: Measured) -> Report:

@@ -7,8 +7,8 @@ from combee_experiments.running.cells import Measured
 from combee_experiments.running.report import Panel, Report, Series, Table, Verdict
 
 OFF = "off"
-TRUE, INVENTED, CORRELATED = "nothing", "by calls", "by reflections"
-"""Modes, by what is invented."""
+TRUE, INVENTED, CORRELATED, PARAPHRASED = "none", "invented", "correlated", "paraphrase"
+"""Modes of the stand-in."""
 LEAST_KEPT = 0.95
 MOST_SHOWN = 1.0
 KEPT = (
@@ -16,8 +16,9 @@ KEPT = (
     " reflections: every fifth lesson is left with one reflection, and an arm can show it only against its purpose."
 )
 MODES = (
-    "By calls: each model call makes up two lessons, each another one, and names an item that taught it. By "
-    "reflections: a tenth of the reflections state one of eight invented lessons, so that several support each."
+    "Invented: each model call makes up two lessons, each another one, and names an item for it. Correlated: a"
+    " tenth of the reflections state one of eight invented lessons, so that several support each. Paraphrase: each"
+    " reflection words its lesson in one of several ways."
 )
 
 
@@ -56,7 +57,7 @@ def _table(data: Data, measured: Measured) -> Table:
                 )
             )
     columns = (
-        *("invented", "probation", "lessons shown", "rare ones shown", "rare ones proposed"),
+        *("mode", "probation", "lessons shown", "rare ones shown", "rare ones proposed"),
         *("invented, shown", "invented, proposed", "entries shown / proposed", "expired", "batches waited"),
     )
     return Table(
@@ -73,17 +74,23 @@ def _verdicts(data: Data, measured: Measured) -> Iterator[Verdict]:
             continue
         least = _strength(arm)
         number = f"common_shown_{least}"
-        shares = [
-            (found.spread(number).mean / max(1.0, found.spread(f"common_{least}").mean), mode)
+        shares = {
+            str(mode): found.spread(number).mean / max(1.0, found.spread(f"common_{least}").mean)
             for mode in measured.values("mode")
             for found in (measured.where(arm, mode=mode),)
-        ]
-        worst, mode = min(shares)
+        }
+        wanted = f"{LEAST_KEPT:.0%} of the lessons with at least {least} reflections are shown"
+        paraphrased = shares.pop(PARAPHRASED)
+        worst = min(shares, key=lambda mode: shares[mode])
         yield Verdict(
-            criterion=f"{data.name}, {arm}: {LEAST_KEPT:.0%} of the lessons with at least {least} reflections are"
-            " shown in every mode",
-            met=worst >= LEAST_KEPT,
-            told=f"worst {worst:.1%} (invented: {mode})",
+            criterion=f"{data.name}, {arm}: {wanted} in every mode but paraphrase",
+            met=shares[worst] >= LEAST_KEPT,
+            told=f"worst {shares[worst]:.1%} ({worst})",
+        )
+        yield Verdict(
+            criterion=f"{data.name}, {arm}: {wanted} with paraphrase",
+            met=paraphrased >= LEAST_KEPT,
+            told=f"{paraphrased:.1%}",
         )
         made_up = measured.where(mode=INVENTED)
         shown, before = (made_up.where(which).spread("invented_shown") for which in (arm, OFF))
@@ -97,7 +104,7 @@ def _verdicts(data: Data, measured: Measured) -> Iterator[Verdict]:
 def _panel(data: Data, measured: Measured) -> Panel:
     series = tuple(
         Series(
-            name=f"{told}, invented {mode}",
+            name=f"{told}, {mode}",
             points=tuple(
                 (float(_strength(arm) if arm != OFF else 1), measured.where(arm, mode=mode).spread(number))
                 for arm in measured.arms()

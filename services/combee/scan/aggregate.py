@@ -16,7 +16,7 @@ from combee.scan.outcome import SKIPPED, SPLIT, audited, reasons, spent
 from combee_schemas.base import NOTHING_SPENT, Shown, Usage
 from combee_schemas.model import Reply
 from combee_schemas.playbook import Playbook
-from combee_schemas.reflection import Reflection
+from combee_schemas.reflection import LESSON_FIELDS, Reflection
 from combee_schemas.scan import GroupMember, NodeResult, NodeStatus, Operation, Partial, Seen
 
 T = TypeVar("T")
@@ -36,6 +36,20 @@ class Combined:
     requests: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Item:
+    """One numbered item of a prompt: what it says, and what it rests on."""
+
+    text: str
+    evidence: tuple[str, ...]
+    guessed: tuple[str, ...] = ()
+
+    @property
+    def sure(self) -> frozenset[str]:
+        """What it rests on by a model's word."""
+        return frozenset(self.evidence).difference(self.guessed)
+
+
 class Aggregator:
     """Asks a model with the prompts of one method."""
 
@@ -53,7 +67,7 @@ class Aggregator:
         """Return a level-0 node's outcome; a reply that stays unusable is a failed outcome, not an error."""
         try:
             reply = await self._asked(base, [member.reflection for member in members])
-            answer = self._read(base, reply, [(member.reflection.reflection_id,) for member in members])
+            answer = self._traced(base, reply, [_learned(member.reflection) for member in members])
         except PromptTooLongError as error:
             if len(members) > 1:
                 left, right = _halves(members)
@@ -138,7 +152,7 @@ class Aggregator:
     async def _combine(self, base: Playbook, level: int, items: Sequence[Operation]) -> Combined:
         try:
             reply = await self._model.ask(self._method.combine_prompt(base, items), priority=level)
-            answer = self._traced(base, reply, items)
+            answer = self._traced(base, reply, list(map(_proposal, items)))
         except PromptTooLongError:
             if len(items) > 1:
                 left, right = _halves(items)
@@ -173,21 +187,21 @@ class Aggregator:
             requests=(*left.requests, *right.requests),
         )
 
-    def _traced(self, base: Playbook, reply: Reply, items: Sequence[Operation]) -> Answer:
-        """Read a combine's reply; evidence is a guess where an item is named whose words are not those it became."""
+    def _traced(self, base: Playbook, reply: Reply, items: Sequence[_Item]) -> Answer:
+        """Read a reply; evidence is a guess where an item is named that does not have the words made of it."""
         answer = self._read(base, reply, [item.evidence for item in items])
         # Read once more with the items themselves as what an operation rests on: so each says which it names.
         by_item = self._method.read(base, reply.body, [(str(at),) for at in range(len(items))]).operations
         if self._method.HOLDS != "entries" or len(by_item) != len(answer.operations):
             return answer
-        relatedness = Relatedness([item.content for item in items])
-        operations = (
+        relatedness = Relatedness([item.text for item in items])
+        operations = tuple(
             operation
             if operation.guessed
-            else ops.with_guesses(operation, [items[at] for at in _meant(named, relatedness)])
+            else ops.with_guesses(operation, [items[at].sure for at in _meant(named, relatedness)])
             for operation, named in zip(answer.operations, by_item, strict=True)
         )
-        return replace(answer, operations=tuple(operations))
+        return replace(answer, operations=operations)
 
     def _read(self, base: Playbook, reply: Reply, sources: Sequence[tuple[str, ...]]) -> Answer:
         answer = self._method.read(base, reply.body, sources)
@@ -196,6 +210,15 @@ class Aggregator:
             error.usage = reply.usage
             raise error
         return answer
+
+
+def _learned(reflection: Reflection) -> _Item:
+    said = [text for name in LESSON_FIELDS if (text := getattr(reflection, name))]
+    return _Item(text="\n".join(said or reflection.side_info.values()), evidence=(reflection.reflection_id,))
+
+
+def _proposal(operation: Operation) -> _Item:
+    return _Item(text=operation.content, evidence=operation.evidence, guessed=operation.guessed)
 
 
 def _meant(named: Operation, relatedness: Relatedness) -> Iterator[int]:

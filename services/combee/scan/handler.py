@@ -76,7 +76,7 @@ class ScanHandler:
         self._log = log
         self._model = model
         self._methods = methods
-        self._templates: dict[tuple[str, Prompts], str] = {}
+        self._templates: dict[tuple[str, Prompts, bool], str] = {}
         self._logged: set[str] = set()
         self._limiter = limiter or DeadLetterLimiter(clock)
         self._answered = Answered()
@@ -223,9 +223,10 @@ class ScanHandler:
         After an upgrade nobody has them any more: to refuse would end in dead letters. So it is logged here and noted
         in the result, and the requests' hashes tell what was asked.
         """
-        planned_with, asked = plan.settings.templates, (plan.settings.method, plan.settings.prompts)
+        planned_with, settings = plan.settings.templates, plan.settings
+        asked = (settings.method, settings.prompts, settings.probation is not None)
         own = self._templates.get(asked) or self._templates.setdefault(
-            asked, templates_hash(method, asked[1])
+            asked, templates_hash(method, asked[1], probation=asked[2])
         )
         if planned_with in {"", own}:
             return ""

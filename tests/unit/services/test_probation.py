@@ -68,9 +68,9 @@ async def test_without_the_setting_nothing_is_ever_proposed() -> None:
 async def test_a_curator_sees_proposed_entries_apart_and_agents_do_not() -> None:
     deployment = await taught([FIRST, SECOND], probation=2)
     asked = [prompt.system for prompt in deployment.model.prompts]
-    later = [text for text in asked if "<proposed>" in text]
+    later = [text for text in asked if "<proposed " in text]
     assert later
-    playbook, proposed = later[-1].split("<proposed>")
+    playbook, proposed = later[-1].split("<proposed ")
     assert "lesson 1" in playbook
     assert "lesson 4" in proposed
     assert "lesson 4" not in playbook

@@ -314,8 +314,11 @@ says, ADD it again in the same words, with the item in "sources".""",
 
 
 def _unsupported(base: Playbook, prompts: Prompts) -> Iterator[str]:
-    """Yield what a curator is told of entries that are only proposed; nothing where there are none."""
-    proposed = tuple(entry for entry in base.entries if not is_active(entry))
+    """Yield what a curator is told of entries that are only proposed; nothing where there are none.
+
+    What rests on guesses alone is not worth its tokens: where it is true, it is said again, and code sees that.
+    """
+    proposed = tuple(entry for entry in base.entries if not is_active(entry) and entry.support)
     if proposed:
         yield PROPOSED[prompts]
         yield fence("proposed", (ace_entry(entry, counters=False) for entry in proposed), grows=True)

@@ -60,7 +60,7 @@ def evictions(entries: Sequence[Entry], budget_tokens: int) -> tuple[str, ...]:
 
 def _excess(entries: Sequence[Entry], budget_tokens: int) -> tuple[str, ...]:
     total = sum(map(entry_tokens, entries))
-    ranked = sorted(entries, key=lambda e: (e.helpful - e.harmful, e.evidence_count, e.updated_version, e.id))
+    ranked = sorted(entries, key=_use)
     out: list[str] = []
     for entry in ranked:
         if total <= budget_tokens:
@@ -68,6 +68,12 @@ def _excess(entries: Sequence[Entry], budget_tokens: int) -> tuple[str, ...]:
         total -= entry_tokens(entry)
         out.append(entry.id)
     return tuple(out)
+
+
+def _use(entry: Entry) -> tuple[int | str, ...]:
+    """Return how useful an entry is; of evidence that is a guess a proposed one has no use."""
+    evidence = entry.evidence_count if is_active(entry) else len(entry.support)
+    return entry.helpful - entry.harmful, evidence, entry.updated_version, entry.id
 
 
 def _apply(draft: Draft, operation: Operation) -> None:

@@ -144,15 +144,10 @@ def _united(first: Operation, second: Operation) -> Operation:
     return first.model_copy(update={"evidence": evidence, "guessed": guessed})
 
 
-def with_guesses(operation: Operation, meant: Iterable[Operation]) -> Operation:
-    """Return a combine's operation whose evidence is a guess but for that of the items that it was made of."""
-    sure = {
-        reflection_id
-        for item in meant
-        for reflection_id in item.evidence
-        if reflection_id not in item.guessed
-    }
-    guessed = tuple(reflection_id for reflection_id in operation.evidence if reflection_id not in sure)
+def with_guesses(operation: Operation, sure: Iterable[frozenset[str]]) -> Operation:
+    """Return an operation whose evidence is a guess but for that of the items that it was made of."""
+    known = frozenset[str]().union(*sure)
+    guessed = tuple(reflection_id for reflection_id in operation.evidence if reflection_id not in known)
     return operation.model_copy(update={"guessed": guessed})
 
 
