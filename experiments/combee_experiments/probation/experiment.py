@@ -7,10 +7,12 @@ The criteria, written before the first run, for m = 2 and m = 3, on the mean ove
 2. Of invented lessons that are not correlated at most one is shown in the end.
 3. Correlated ones are expected to pass: reported, not judged.
 
-Added with the stand-in's mode: where a lesson is said in several wordings, 1. is judged apart.
+Added with the stand-in's mode: where a lesson is said in several wordings, 1. is judged apart. Added after the first
+run, because the stand-in's scan loses reflections whatever becomes of entries: the share of the lessons for which m
+reflections got through the scan.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -37,6 +39,7 @@ MODES: Mapping[str, Modes] = {
     CORRELATED: parse_modes(["correlated"]),
     PARAPHRASED: parse_modes(["paraphrase"]),
 }
+STRENGTHS = (2, 3)
 RARE = 5
 """Every so manieth lesson is taught by one reflection alone."""
 
@@ -47,7 +50,7 @@ def on_probation(reflections: int) -> Arm:
     return replace(ADAPTIVE, name=f"m = {reflections}", policy=policy)
 
 
-ARMS: Mapping[str, Arm] = {OFF: ADAPTIVE, **{arm.name: arm for arm in map(on_probation, (2, 3))}}
+ARMS: Mapping[str, Arm] = {OFF: ADAPTIVE, **{arm.name: arm for arm in map(on_probation, STRENGTHS)}}
 
 
 def cells(setup: Setup) -> Iterator[Cell]:
@@ -105,12 +108,14 @@ def measure(setup: Setup, cell: Cell) -> Numbers:
     lessons, last = lessons_of(data), learnt.playbook
     shown, kept = (_held(lessons, last, only_shown=only) for only in (True, False))
     changes = Counter(change.kind for version in learnt.versions for change in version.changes)
-    numbers: dict[str, float] = {}
-    for least in (2, 3):
+    numbers, through = dict[str, float](), _through(lessons, learnt)
+    for least in STRENGTHS:
         common, rare = material.lessons(least), material.lessons(1, least - 1)
         numbers |= {
             f"common_{least}": len(common),
             f"common_shown_{least}": len(shown & common),
+            f"through_{least}": len(through[least] & common),
+            f"through_shown_{least}": len(through[least] & common & shown),
             f"rare_{least}": len(rare),
             f"rare_shown_{least}": len(shown & rare),
             f"rare_proposed_{least}": len((kept - shown) & rare),
@@ -133,6 +138,16 @@ def _held(lessons: Lessons, playbook: Playbook, *, only_shown: bool) -> frozense
 
 def _invented(playbook: Playbook, *, is_shown: bool) -> int:
     return sum(is_invented(entry.content) for entry in playbook.entries if is_active(entry) == is_shown)
+
+
+def _through(lessons: Lessons, learnt: Learnt) -> Mapping[int, frozenset[str]]:
+    """Return, by m, the lessons that m reflections were named for in what the scans passed on."""
+    named: dict[str, set[str]] = defaultdict(set)
+    for update in learnt.updates:
+        for operation in update.result.operations:
+            for name in lessons.kept([operation.content]):
+                named[name].update(set(operation.evidence).difference(operation.guessed))
+    return {least: frozenset(name for name, ids in named.items() if len(ids) >= least) for least in STRENGTHS}
 
 
 def _wait(lessons: Lessons, learnt: Learnt) -> float:

@@ -49,6 +49,7 @@ def _table(data: Data, measured: Measured) -> Table:
                     f"{found.spread(f'common_shown_{least}').told()} of {found.spread(f'common_{least}').told()}",
                     f"{found.spread(f'rare_shown_{least}').told()} of {found.spread(f'rare_{least}').told()}",
                     found.spread(f"rare_proposed_{least}").told(),
+                    f"{found.spread(f'through_shown_{least}').told()} of {found.spread(f'through_{least}').told()}",
                     found.spread("invented_shown").told(),
                     found.spread("invented_proposed").told(),
                     f"{found.spread('shown').told(0)} / {found.spread('proposed').told(0)}",
@@ -57,7 +58,14 @@ def _table(data: Data, measured: Measured) -> Table:
                 )
             )
     columns = (
-        *("mode", "probation", "lessons shown", "rare ones shown", "rare ones proposed"),
+        *(
+            "mode",
+            "probation",
+            "lessons shown",
+            "rare ones shown",
+            "rare ones proposed",
+            "shown of those through the scan",
+        ),
         *("invented, shown", "invented, proposed", "entries shown / proposed", "expired", "batches waited"),
     )
     return Table(
@@ -92,6 +100,7 @@ def _verdicts(data: Data, measured: Measured) -> Iterator[Verdict]:
             met=paraphrased >= LEAST_KEPT,
             told=f"{paraphrased:.1%}",
         )
+        yield _of_those_through(data, measured, arm)
         made_up = measured.where(mode=INVENTED)
         shown, before = (made_up.where(which).spread("invented_shown") for which in (arm, OFF))
         yield Verdict(
@@ -99,6 +108,23 @@ def _verdicts(data: Data, measured: Measured) -> Iterator[Verdict]:
             met=shown.mean <= MOST_SHOWN,
             told=f"{before.told()} → {shown.told()}",
         )
+
+
+def _of_those_through(data: Data, measured: Measured, arm: str) -> Verdict:
+    least = _strength(arm)
+    shares = {
+        str(mode): found.spread(f"through_shown_{least}").mean
+        / max(1.0, found.spread(f"through_{least}").mean)
+        for mode in measured.values("mode")
+        for found in (measured.where(arm, mode=mode),)
+    }
+    worst = min(shares, key=lambda mode: shares[mode])
+    return Verdict(
+        criterion=f"{data.name}, {arm}: {LEAST_KEPT:.0%} of the lessons for which {least} reflections got through the"
+        " scan are shown in every mode",
+        met=shares[worst] >= LEAST_KEPT,
+        told=f"worst {shares[worst]:.1%} ({worst})",
+    )
 
 
 def _panel(data: Data, measured: Measured) -> Panel:
