@@ -24,6 +24,7 @@ NAMES = (
     "overhead",
     "hops",
     "scaling",
+    "stragglers",
     "throughput",
     "idle",
     "sdk",

@@ -58,6 +58,11 @@ _LISTED = (
         module="asynchronous",
     ),
     Listed(
+        name="stragglers",
+        about="combining without late groups, and slow calls made again: times of a batch, lessons, calls",
+        module="stragglers",
+    ),
+    Listed(
         name="controller",
         about="a sweep of batch sizes, its Pareto front, and where the controller's choice lies",
         module="controller",

@@ -49,7 +49,7 @@ class Message(Value):
 class Usage(Value):
     """What model calls cost: counts, tokens and seconds of model time.
 
-    Of a scan's tree: ``calls`` = nodes − ``skips`` + ``splits`` + ``re_asks``.
+    Of a scan's tree: ``calls`` = nodes − ``skips`` + ``splits`` + ``re_asks`` + ``hedges``.
     """
 
     calls: int = 0
@@ -64,6 +64,10 @@ class Usage(Value):
     """Of ``tokens_in``: what the server had in its prompt cache."""
     skips: int = 0
     """Calls not made: nothing or one proposal to combine, too long however cut, refused by the server."""
+    hedges: int = 0
+    """Calls made beside a slow one; the tokens of the one that lost are those of the one that won, an estimate."""
+    left_out: int = 0
+    """Of ``calls``: those of nodes that a combine did not wait for; their tokens are their siblings', an estimate."""
 
     def tokens(self) -> dict[str, int]:
         """Return the tokens read, those of them that were cached, and those written, by their names in JSON."""

@@ -26,6 +26,8 @@ class Command(Message):
     playbook: PlaybookName
     kind: CommandKind
     through_offset: int = -1
+    left_out: tuple[int, ...] | None = None
+    """Of a replay's flush: the recorded coverage of the batch that it closes."""
     entries: tuple[Entry, ...] = ()
     sections: tuple[str, ...] = ()
     counters: bool = True

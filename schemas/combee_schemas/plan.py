@@ -47,6 +47,8 @@ class PlanSettings(Value):
     """Most tokens of reflections or proposals that one aggregator call should read; None: the paper's shape."""
     probation: Probation | None = None
     """None: what is learned is shown at once."""
+    stragglers: bool = False
+    """The root's combine may leave out what is late, and slow calls may be asked a second time."""
     small_batches: SmallBatches = "paper"
     salt: str = ""
     """Goes into the seed of the shuffle; empty: the seed follows from the members alone."""
@@ -65,10 +67,8 @@ class PlanSettings(Value):
         }
 
 
-LATER_FIELDS = {
-    name: PlanSettings.model_fields[name].default
-    for name in ("small_batches", "prompts", "playbook_tokens", "probation")
-}
+LATER_NAMES = ("small_batches", "prompts", "playbook_tokens", "stragglers", "probation")
+LATER_FIELDS = {name: PlanSettings.model_fields[name].default for name in LATER_NAMES}
 
 
 class Outcomes(Value):
@@ -105,6 +105,8 @@ class Plan(Value):
     waiting: int = 0
     """Reflections that stayed in the window: with them, arrivals can be counted from manifests alone."""
     reason: CloseReason = "size"
+    left_out: tuple[int, ...] | None = None
+    """In a replay: the root's children that it leaves out, as recorded; None: time decides."""
     outcomes: Outcomes = Outcomes()
     reflect_usage: Usage = Usage()
     """What the members' reflections cost."""

@@ -96,6 +96,8 @@ class NodeResult(Value):
     echoes: tuple[Echo, ...] = ()
     carried: int = 0
     """Proposals that no combine mentioned and that code passed on."""
+    left_out: tuple[int, ...] = ()
+    """Of the root: its children (by index in their level) that it did not wait for; others hold their reflections."""
     usage: Usage = Usage()
     requests: tuple[Sha256, ...] = ()
     """SHA-256 of each model request that this node's result rests on (model, messages, schema, options)."""

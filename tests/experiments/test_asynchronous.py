@@ -11,7 +11,7 @@ from combee.sim.inprocess import SimulatedModel
 from combee.sim.law.naive import reflections_on, task_traces
 from combee.sim.server.latency import Latency
 from combee_experiments.arms.services import batch_settings, learn
-from combee_experiments.arms.tails import LoopClock, NothingLeftError, Pace, Pareto, SlowModel, run_virtual
+from combee_experiments.arms.tails import LoopClock, NothingLeftError, Pace, SlowModel, run_virtual
 from combee_experiments.asynchronous import experiment as asynchronous
 from combee_experiments.asynchronous.experiment import INFLIGHT, KINDS
 from combee_experiments.asynchronous.report import SYNCHRONOUS
@@ -25,7 +25,7 @@ from combee_schemas.model import Prompt, Reply
 from combee_schemas.reflection import Reflection
 
 FIXED = Times(agent=Latency(median_s=4), call=Latency(median_s=1))
-PARETO = Times(agent=Pareto(median_s=4, shape=1.5), call=Pareto(median_s=1, shape=1.5))
+PARETO = Times(agent=Latency(median_s=4, shape=1.5), call=Latency(median_s=1, shape=1.5))
 WAITING = Mode(batch_size=5, agents=5, inflight=1, waits=True)
 ONE = Mode(batch_size=5, agents=5, inflight=1)
 PROMPT = Prompt(system="s", user="u", reply_name="n", reply_schema={})
@@ -87,7 +87,7 @@ def test_a_stand_still_is_an_error_and_not_a_hang() -> None:
 
 
 def test_half_of_pareto_times_are_below_the_median_and_the_slowest_of_a_hundred_takes_fourteen() -> None:
-    tail = Pareto(median_s=2, shape=1.5)
+    tail = Latency(median_s=2, shape=1.5)
     times = [tail.seconds(n / 1000) for n in range(1000)]
     assert sum(one < 2 for one in times) == 500
     assert tail.seconds(0.99) == pytest.approx(2 * 13.57, rel=0.01)

@@ -33,3 +33,17 @@ async def test_frozen_replica_wakes_up_as_a_zombie(kafka: Broker, survives: Surv
 
 async def test_storm_of_rebalances(kafka: Broker, survives: Survives) -> None:
     await survives(kafka.bootstrap_servers, "rebalance storm", rebalances(), replicas=2)
+
+
+async def test_kill_9_of_every_service_while_late_groups_are_left_out(
+    kafka: Broker, survives: Survives
+) -> None:
+    # With three copies in four groups any half of the tree has read everything.
+    outcome = await survives(
+        kafka.bootstrap_servers,
+        "kill -9 all services, stragglers",
+        kills(*ROLES),
+        latency="lognormal:0.15,1",
+        settings={"stragglers": True, "copies": 3},
+    )
+    assert outcome.left_out, "nothing was left out: this proves nothing"

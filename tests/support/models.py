@@ -70,6 +70,34 @@ class ScriptedModel:
         return Reply(body=self.answer(prompt), usage=usage, request=request_hash(asked, {}))
 
 
+class LateModel(ScriptedModel):
+    """Answers one group's call, the ``nth`` that is begun, only when ``late`` is set."""
+
+    def __init__(self, nth: int = 1) -> None:
+        super().__init__()
+        self.late = asyncio.Event()
+        self.cancelled = 0
+        self._nth = nth
+        self._groups: list[Prompt] = []
+
+    @property
+    def held(self) -> Prompt | None:
+        """The late call's prompt, once it is begun."""
+        return self._groups[self._nth - 1] if len(self._groups) >= self._nth else None
+
+    async def reply(self, prompt: Prompt) -> Reply:
+        if not is_combine(prompt) and prompt not in self._groups:
+            self._groups.append(prompt)
+        if prompt == self.held:
+            try:
+                await self.late.wait()
+            except asyncio.CancelledError:
+                self.prompts.append(prompt)
+                self.cancelled += 1
+                raise
+        return await super().reply(prompt)
+
+
 class ModelClient:
     """The ``LanguageModel`` port as one process has it."""
 

@@ -7,6 +7,7 @@ from combee.core import identity
 from combee.core.formats.intake import Sample, verdict
 from combee.core.methods import ace
 from combee.core.playbook import probation
+from combee.core.shortening import task_excerpt
 from combee.ports import LanguageModel, PoisonError
 from combee.sim.chance import draw
 from combee_experiments.arms.services import Services
@@ -40,6 +41,7 @@ async def reflect(model: LanguageModel, playbook: Playbook, sample: Sample) -> R
         reflection_id=identity.reflection_id(trace.playbook, trace.trace_id),
         playbook=trace.playbook,
         trace_id=trace.trace_id,
+        task_excerpt=task_excerpt(trace),
         shown=trace.shown,
         usage=used + reply.usage,
         **fields,

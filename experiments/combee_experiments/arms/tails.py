@@ -1,7 +1,6 @@
 """Time in experiments: heavy-tailed durations, and an event loop whose clock jumps to the next timer."""
 
 import asyncio
-import math
 import selectors
 from collections.abc import Coroutine
 from dataclasses import dataclass
@@ -18,18 +17,6 @@ class Tail(Protocol):
 
     def seconds(self, chance: float, /) -> float:
         """Return the time for a draw in [0, 1)."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pareto:
-    """Times whose tail falls as a power: at ``shape`` 1.5 the slowest of 100 takes about 14 medians."""
-
-    median_s: float
-    shape: float
-
-    def seconds(self, chance: float) -> float:
-        """Return the time for a draw in [0, 1)."""
-        return self.median_s * math.pow(2.0 * (1.0 - chance), -1.0 / self.shape)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +48,11 @@ class SlowModel:
         self._slots = asyncio.Semaphore(concurrency)
         self._asked = 0
         self.usage = Usage()
+
+    @property
+    def asked(self) -> int:
+        """How many calls were begun, those included that were cancelled."""
+        return self._asked
 
     async def ask(self, prompt: Prompt, *, priority: int = 0) -> Reply:
         """Answer late."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from combee.ports import LanguageModel
 from combee.sim.server.latency import Latency
 from combee_experiments.arms.material import reflections
-from combee_experiments.arms.tails import Pareto, SlowModel, Tail
+from combee_experiments.arms.tails import SlowModel, Tail
 from combee_experiments.asynchronous.report import SYNCHRONOUS, report_on
 from combee_experiments.asynchronous.run import Mode, Times, run_fleet
 from combee_experiments.data.samples import Data
@@ -80,7 +80,7 @@ def _times(kind: str, median_s: float) -> Times:
     def tail(median_s: float) -> Tail:
         match kind:
             case "Pareto":
-                return Pareto(median_s=median_s, shape=SHAPE)
+                return Latency(median_s=median_s, shape=SHAPE)
             case "log-normal":
                 return Latency(median_s=median_s, sigma=SIGMA)
             case _:

@@ -65,7 +65,12 @@ class Setup:
 
     def identity(self, cell: Cell) -> dict[str, object]:
         """Return all that a cell's numbers depend on."""
-        pace = {"latency_s": [self.latency.median_s, self.latency.sigma], "concurrency": self.concurrency}
+        law = [
+            self.latency.median_s,
+            self.latency.sigma,
+            *([self.latency.shape] if self.latency.shape else []),
+        ]
+        pace = {"latency_s": law, "concurrency": self.concurrency}
         return {
             **cell.as_json(),
             "model": self.model_name,

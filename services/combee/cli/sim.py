@@ -37,7 +37,9 @@ def serve(
     *,
     port: Annotated[int, typer.Option(help="0 takes a free one")] = 0,
     seed: Annotated[int, typer.Option(help="same seed, same answers")] = 0,
-    latency: Annotated[str, typer.Option(help="seconds, or lognormal:MEDIAN,SIGMA")] = "0",
+    latency: Annotated[
+        str, typer.Option(help="seconds, lognormal:MEDIAN,SIGMA or pareto:MEDIAN,SHAPE")
+    ] = "0",
     fault: Annotated[list[str] | None, typer.Option(help="KIND=RATE, may be repeated")] = None,
     law: Annotated[str, typer.Option(help=LAW_HELP)] = IN_FORCE,
     mode: Annotated[list[str] | None, typer.Option(help=MODE_HELP)] = None,

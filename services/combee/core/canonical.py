@@ -5,7 +5,10 @@ from typing import Any
 
 from combee_schemas.base import Message
 
-LEFT_OUT_ENDINGS = ("offset", "_ms", "seconds", "retries", "waiting", "spend", "cached_tokens")
+LEFT_OUT_ENDINGS = (
+    *("offset", "_ms", "seconds", "retries", "waiting", "spend", "cached_tokens"),
+    *("hedges", "left_out"),
+)
 """Timings, what they decide (what waited, which day it is) and places in the log; the rest follows from the input."""
 ADDED_LATER = frozenset({"support", "unsupported_batches", "guessed"})
 """Fields that there were not always: at their default they are left out, so that older hashes still hold."""

@@ -11,6 +11,8 @@ TRACE_TEXTS = ("trajectory", "task", "answer", "feedback", "target")
 LONGEST_WORD = 300
 """Characters at a cut in which its word must end, if it is to be left out whole."""
 
+EXCERPT_BYTES = 400
+
 ROOM = 100
 """Bytes for the note about what is gone."""
 
@@ -61,6 +63,11 @@ def within(trace: Trace, room: int) -> Trace:
     """Return a trace whose texts together have about ``room`` bytes at most; what is cut says so."""
     texts = {name: text for name in TRACE_TEXTS if (text := getattr(trace, name))}
     return trace.model_copy(update=cut_all(texts, room)) if sum(map(size, texts.values())) > room else trace
+
+
+def task_excerpt(trace: Trace) -> str:
+    """Return what of a task goes with its reflection, for the curator, on one line."""
+    return " ".join(cut(trace.task, EXCERPT_BYTES).split())
 
 
 # ---- prompts that a model refused as too long

@@ -60,6 +60,7 @@ body.lost .page, .stale:not(.hidden) ~ .page { opacity: .45; filter: grayscale(1
   border: 1px solid var(--waiting); }
 .chip.ready { color: #fff; background: var(--ready); border-color: var(--ready); }
 .chip.done { color: #fff; background: var(--done); border-color: var(--done); }
+.chip.left_out { border-style: dashed; }
 .chip.merged { color: #fff; background: var(--merged); border-color: var(--merged); }
 .chip.failed { color: #fff; background: var(--failed); border-color: var(--failed); }
 .beside { padding-left: 6px; }

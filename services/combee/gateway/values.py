@@ -157,6 +157,8 @@ class LedgerCalls(Value):
     skips: int
     splits: int
     re_asks: int
+    hedges: int
+    left_out: int
 
 
 class LedgerHorizon(Value):

@@ -11,7 +11,7 @@ from combee.core.methods import ace
 from combee.core.methods.method import Method
 from combee.core.prompt import CHARS_PER_TOKEN
 from combee.core.relevance import best_entries
-from combee.core.shortening import cut, shorter_trace, within
+from combee.core.shortening import shorter_trace, task_excerpt, within
 from combee.ports import (
     Clock,
     LanguageModel,
@@ -36,8 +36,6 @@ logger = structlog.get_logger()
 
 TRACES = topics.TRACES.name
 ENTRY_TOKENS, TRACE_TOKENS = 2_000, 32_000
-EXCERPT_BYTES = 400
-"""Of a task so much goes with its reflection, for the curator."""
 
 
 class ReflectHandler:
@@ -104,7 +102,7 @@ class ReflectHandler:
             playbook=trace.playbook,
             **fields,
             trace_id=trace.trace_id,
-            task_excerpt=" ".join(cut(trace.task, EXCERPT_BYTES).split()),
+            task_excerpt=task_excerpt(trace),
             trace_digest=content,
             shown=trace.shown,
             bullet_ids=trace.bullet_ids,

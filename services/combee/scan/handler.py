@@ -2,13 +2,12 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from itertools import chain
 from weakref import WeakValueDictionary
 
 import structlog
 
-from combee.core import identity
+from combee.core import identity, stragglers
 from combee.core.batching import tree
 from combee.core.methods.method import Method, shaped
 from combee.core.methods.templates import templates_hash
@@ -26,6 +25,8 @@ from combee.ports import (
 )
 from combee.scan.aggregate import Aggregator
 from combee.scan.answered import Answered
+from combee.scan.gathering import Gathering, GatheringKey, GroupCalls, key_of
+from combee.scan.hedged import HedgedModel
 from combee.scan.outcome import shorter
 from combee.settings.methods import method
 from combee.worker import lookup
@@ -44,17 +45,6 @@ LOGGED_KEPT = 100
 """Batches whose other templates were logged already."""
 LEAVES = topics.GROUPS.name
 LEVELS = {topic.name: level for level, topic in enumerate(topics.SCAN)}
-GatheringKey = tuple[str, str, int, int, tuple[int, ...]]
-"""A node, and the batch that its children name: a partial that names another manifest is no sibling."""
-
-
-@dataclass(slots=True)
-class Gathering:
-    """The children of one node that have arrived; the first in the log wins."""
-
-    source: TopicPartition
-    children: dict[int, Partial] = field(default_factory=dict)
-    done: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class ScanHandler:
@@ -75,12 +65,15 @@ class ScanHandler:
     ) -> None:
         self._log = log
         self._model = model
+        self._hedged = HedgedModel(model, clock)
+        self._watched = self._hedged.watching()
         self._methods = methods
         self._templates: dict[tuple[str, Prompts, bool], str] = {}
         self._logged: set[str] = set()
         self._limiter = limiter or DeadLetterLimiter(clock)
         self._answered = Answered()
         self._gatherings: dict[GatheringKey, Gathering] = {}
+        self._groups = GroupCalls()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._draining = asyncio.Event()
         self.playbooks = Playbooks(log, self._published)
@@ -95,6 +88,7 @@ class ScanHandler:
                 # Its batch was closed without it: nobody waits for this node any more.
                 gathering.done.set()
                 del self._gatherings[key]
+        self._groups.published(name, playbook.batch_sequence)
 
     async def assigned(self, starts: dict[TopicPartition, int]) -> None:
         """Results that are in the log already are not asked for again."""
@@ -116,9 +110,12 @@ class ScanHandler:
             await self._child(topics.SCAN[LEVELS[record.topic]].read(record), record)
 
     def _over(self, record: Planned, node_id: str) -> bool:
-        """Return whether a node needs no work: its batch is published or its result is in the log."""
-        published = self.playbooks.latest(record.plan.playbook).batch_sequence
-        return record.plan.sequence <= published or self._answered.has(record, node_id)
+        """Return whether a node needs no work: its batch is published, or its result or the root's is in the log."""
+        plan = record.plan
+        if plan.sequence <= self.playbooks.latest(plan.playbook).batch_sequence:
+            return True
+        root = identity.node_id(plan.batch_id, len(plan.widths) - 1, 0)
+        return self._answered.has(record, node_id) or self._answered.has(record, root)
 
     async def _leaf(self, group: Group) -> None:
         if not tree.is_valid(group.plan.widths, len(topics.SCAN)):
@@ -126,10 +123,13 @@ class ScanHandler:
         if group.node_id != identity.node_id(group.plan.batch_id, 0, group.index):
             raise PoisonError(f"group {group.index} of {group.plan.batch_id} has a foreign node id")
         async with self._lock(group.node_id):
-            if not self._over(group, group.node_id):
-                self._limiter.check(group.plan.playbook)
-                aggregator = await self._aggregator(group)
-                result = await aggregator.group(await self._base(group), group.members)
+            if self._over(group, group.node_id) or stragglers.is_left_out(group.plan, 0, group.index):
+                return
+            self._limiter.check(group.plan.playbook)
+            aggregator = await self._aggregator(group, 0)
+            base = await self._base(group)
+            result = await self._groups.result(group.plan, aggregator.group(base, group.members))
+            if result is not None:
                 came = self._limiter.failed if result.status == "failed" else self._limiter.passed
                 came(group.plan.playbook, len(group.members))
                 await self._emit(group, 0, group.index, result)
@@ -139,22 +139,33 @@ class ScanHandler:
         index = await self._check(child, level, record)
         if self._over(child, child.parent_id):
             return
-        key = _gathering_key(child)
+        key = key_of(child)
         gathering = self._gatherings.setdefault(key, Gathering(record.source))
-        gathering.children.setdefault(child.index, child)
+        gathering.add(child, record)
         wanted = tree.child_indices(child.plan.widths, level, index)
-        if len(gathering.children) < len(wanted):
+        if len(gathering.children) < len(wanted) and not await self._may_go_on(gathering, child, level):
             await self._siblings(gathering, child)
             return
         async with self._lock(child.parent_id):
             if not self._over(child, child.parent_id):
-                children = [gathering.children[i] for i in wanted]
                 base = await self._base(child)
-                aggregator = await self._aggregator(child)
+                aggregator = await self._aggregator(child, level)
+                results = gathering.results
+                children = [gathering.children[i] for i in sorted(results)]
                 result = await aggregator.combine(base, level, children)
+                if tree.is_root(child.plan.widths, level):
+                    result = stragglers.with_left_out(result, child.plan, results)
                 await self._emit(child, level, index, result)
         gathering.done.set()
         self._gatherings.pop(key, None)
+
+    async def _may_go_on(self, gathering: Gathering, child: Partial, level: int) -> bool:
+        """Return whether a parent need not wait for further children, once it has given them their time."""
+        grace_s = gathering.grace_s(child, level)
+        if grace_s is None:
+            return False
+        await self._waited(gathering.done, grace_s)
+        return True
 
     async def _siblings(self, gathering: Gathering, child: Partial) -> None:
         """Keep the record open until its parent is done: the log is the only memory of it."""
@@ -164,7 +175,7 @@ class ScanHandler:
             await self._refuse_unplanned(child)
         except PoisonError:
             # All that gathered here name that batch; each is refused for itself.
-            self._gatherings.pop(_gathering_key(child), None)
+            self._gatherings.pop(key_of(child), None)
             raise
         await self._waited(gathering.done)
 
@@ -205,8 +216,8 @@ class ScanHandler:
             raise PoisonError(f"node {child.node_id} is not on its siblings' partition")
         return index
 
-    async def _aggregator(self, record: Planned) -> Aggregator:
-        """Return who asks for a node, by the settings of its batch: this worker's own do not count."""
+    async def _aggregator(self, record: Planned, level: int) -> Aggregator:
+        """Return who asks for a node of ``level``, by the settings of its batch: this worker's own do not count."""
         settings = record.plan.settings
         try:
             named = self._methods(settings.method)
@@ -215,7 +226,10 @@ class ScanHandler:
             await self._refuse_unplanned(record)
             raise
         note = self._difference(record.plan, named)
-        return Aggregator(self._model, shaped(named, settings), carry=settings.carry, note=note)
+        model = self._model
+        if settings.stragglers:
+            model = self._watched if stragglers.is_covered(record.plan, level) else self._hedged
+        return Aggregator(model, shaped(named, settings), carry=settings.carry, note=note)
 
     def _difference(self, plan: Plan, method: Method) -> str:
         """Return a note for the result if a batch was planned with other templates than this worker has.
@@ -289,8 +303,3 @@ class ScanHandler:
         )
         partition = above.place(partial, await self._log.partitions(above.name))
         return above.record(partial, partition=partition)
-
-
-def _gathering_key(child: Partial) -> GatheringKey:
-    plan = child.plan
-    return child.parent_id, plan.playbook, plan.sequence, child.manifest_offset, plan.widths

@@ -43,6 +43,9 @@ class BatchSettings(Group):
     probation_batches: int = Field(
         20, ge=1, description="an entry that is only proposed leaves after so many batches without support"
     )
+    stragglers: bool = Field(
+        False, description="combine without groups that are late, and make slow combines again: off or on"
+    )
     small_batches: SmallBatches = Field(
         "one-call",
         description="of 4 to 8 reflections, where each of two groups would hold them all: `one-call`, or the"

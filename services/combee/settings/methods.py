@@ -100,6 +100,7 @@ def plan_settings(settings: BatchSettings, budget_tokens: int = 0) -> PlanSettin
         copies=settings.copies,
         carry=settings.carry,
         probation=probation,
+        stragglers=settings.stragglers,
         fan_in=settings.fan_in,
         max_levels=settings.max_levels,
         group_bytes=settings.max_group_bytes,
@@ -133,4 +134,5 @@ def as_configured(plan: PlanSettings) -> dict[str, object]:
     known |= {"probation_batches": policy.batches}
     # What version 1 did not record stays as it is configured.
     settings = {name: value for name, value in known.items() if value} if plan.templates else {}
-    return {"method": plan.method, "carry": plan.carry, "prompts": plan.prompts, **settings}
+    own = {"method": plan.method, "carry": plan.carry, "prompts": plan.prompts, "stragglers": plan.stragglers}
+    return own | settings

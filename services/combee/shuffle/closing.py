@@ -161,6 +161,7 @@ class Closer:
             through_offset=state.through(name),
             dropped=dropped,
             waiting=len(state.window(name)),
+            left_out=state.window(name).left_out if close.reason == "flush" else None,
             reflect_usage=total(self._usages([bodies[item.member.offset] for item in taken])),
             closed_at_ms=self._clock.now_ms(),
         )

@@ -118,6 +118,7 @@ class PartitionState:
         for offset, command in list(self.flushes.items()):
             window = self.windows.get(command.playbook, Window())
             window.flush_through = max(window.flush_through, command.through_offset)
+            window.left_out = command.left_out
             read_on = self.seen[REFLECTIONS] >= command.through_offset
             waiting = window.oldest is not None and window.oldest <= command.through_offset
             if read_on and not waiting:

@@ -163,6 +163,7 @@ def _nodes(dumped: Dump) -> Iterator[str]:
 
 def _tree(batch: Batch, update: Update, groups: set[str], parents: Mapping[str, str]) -> Iterator[str]:
     degraded = update.node_id.startswith("degraded-")
+    widths = batch.plan.widths
     for level, width in enumerate(batch.plan.widths[:-1]):
         for index in range(width):
             node = identity.node_id(batch.plan.batch_id, level, index)
@@ -172,7 +173,8 @@ def _tree(batch: Batch, update: Update, groups: set[str], parents: Mapping[str, 
             if level == 0 and node not in groups:
                 yield f"tree: batch {batch.plan.sequence} of {batch.plan.playbook} lacks group {index}"
             named = f"node {level}.{index} of batch {batch.plan.sequence} of {batch.plan.playbook}"
-            if node not in parents and not degraded:
+            below_root = tree.ancestor_index(widths, level, index, len(widths) - 2)
+            if node not in parents and not degraded and below_root not in update.result.left_out:
                 yield f"tree: {named} has no result"
             elif parents.get(node, above) != above:
                 yield f"tree: {named} has a foreign parent"

@@ -87,6 +87,8 @@ class Outcome:
     ready_s: float | None
     recovery_s: float | None
     seconds: float
+    left_out: int = 0
+    """Nodes that a combine did not wait for."""
 
     def check(self, expect_dead: int | None) -> None:
         """Assert that every promise was kept."""
@@ -205,6 +207,7 @@ async def _judge(run: Run, *, name: str, seed: int, began: float) -> Outcome:
         ready_s=round(max(run.ready_s), 2) if run.ready_s else None,
         recovery_s=recovery(run),
         seconds=round(seconds, 1),
+        left_out=ledger.usage.left_out,
     )
 
 
@@ -217,7 +220,7 @@ def extra_calls(run: Run, dumped: checker.Dump, ledger: LedgerReport) -> int:
         if isinstance(message, Reflection)
     }
     recorded = sum(reflections.values()) + ledger.usage.calls
-    return max(0, asked - recorded, asked - run.driver.traces - ledger.planned_calls)
+    return max(0, asked - recorded, asked - run.driver.traces - ledger.planned_calls - ledger.usage.hedges)
 
 
 def recovery(run: Run) -> float | None:

@@ -14,7 +14,7 @@ from combee.settings.loading import load_settings
 from combee_schemas import topics
 from combee_schemas.command import Command
 from combee_schemas.playbook import Playbook
-from combee_schemas.scan import Operation, OperationKind
+from combee_schemas.scan import Operation, OperationKind, Update
 from support import ledger
 from support.deployment import Deployment
 from support.ledger import NAME, outgoing, reflection
@@ -84,6 +84,25 @@ async def test_a_replay_of_recorded_answers_gives_the_same_plans_and_versions_wi
     assert second.model.calls == 0
     async with second.running():
         await second.until(lambda: not ledger.behind(second.log))
+    assert (await audit(second.log)).good
+
+
+async def test_a_replay_that_asks_again_leaves_out_what_was_left_out() -> None:
+    first = Deployment(batch_size=10, stragglers=True)
+    flush = Command(command_id="f", playbook=NAME, kind="flush", through_offset=8, left_out=(1,))
+    async with first.running():
+        await first.log.produce(*(outgoing(reflection(n)) for n in range(9)), outgoing(flush))
+        await first.until(lambda: ledger.applied(first.log) == 9)
+        await first.log.produce(*(outgoing(reflection(n)) for n in range(9, 19)))
+        await first.until(lambda: ledger.applied(first.log) == 19)
+    second, found = await again(first, recorded=False, stragglers=True)
+    assert found.plans_differ == []
+    left_out = [
+        [update.result.left_out for update in ledger.messages(each.log, topics.UPDATES, Update)]
+        for each in (first, second)
+    ]
+    assert left_out[0] == left_out[1]
+    assert left_out[0][0] == (1,)
     assert (await audit(second.log)).good
 
 

@@ -97,6 +97,17 @@ def test_a_frame_shows_the_tree_of_the_running_batch_node_by_node() -> None:
     ]
 
 
+def test_a_node_that_was_left_out_is_no_longer_awaited() -> None:
+    late = node(0, 2, "1.0", state="left_out")
+    out = drawn(
+        SNAPSHOT.model_copy(
+            update={"batches": (BATCH.model_copy(update={"nodes": (DONE, SPOILT, late, ROOT)}),)}
+        )
+    )
+    assert "3 of 4 nodes done" in out
+    assert "» level 0 node 2  left out" in out
+
+
 def test_a_wide_batch_is_drawn_a_line_per_level() -> None:
     leaves = tuple(node(0, n, "1.0", state="done" if n < 30 else "ready") for n in range(40))
     out = drawn(

@@ -75,6 +75,30 @@ def states(seen: Picture) -> list[str]:
     return [node.state for node in batch(seen).nodes]
 
 
+def without(child: int, update: Update) -> Update:
+    return update.model_copy(update={"result": update.result.model_copy(update={"left_out": (child,)})})
+
+
+def test_a_group_that_the_root_left_out_is_shown_so_whatever_comes_late() -> None:
+    seen = picture(MANIFEST, partial(0), partial(2), without(1, UPDATE))
+    assert states(seen) == ["done", "left_out", "done", "done"]
+    seen.take(partial(1), 3_000)
+    assert states(seen) == ["done", "left_out", "done", "done"]
+    assert all(node.is_settled for node in batch(seen).nodes)
+
+
+def test_of_a_sub_tree_that_was_left_out_every_node_is() -> None:
+    manifest = changed(MANIFEST, widths=(4, 2, 1))
+    update = without(1, changed(UPDATE, plan=manifest.plan))
+    assert states(picture(manifest, update)) == [
+        *["ready"] * 2,
+        *["left_out"] * 2,
+        "waiting",
+        "left_out",
+        "done",
+    ]
+
+
 def only(seen: Picture) -> LivePlaybook:
     (found,) = seen.snapshot(5_000).playbooks
     return found

@@ -5,11 +5,13 @@ from contextlib import suppress
 
 import pytest
 
+from combee.inspection.audit import audit
 from combee_schemas.command import Command
 from support import ledger
 from support.deployment import ROLES, Deployment
 from support.failpoints.points import CrashError, CrashFailpoint
 from support.ledger import NAME, lessons, outgoing, reflection
+from support.models import LateModel, ScriptedModel
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
 
@@ -19,9 +21,17 @@ PUBLISHED = {NAME: [reflection(number) for number in NUMBERS]}
 FLUSH = Command(command_id="c", playbook=NAME, kind="flush", through_offset=COUNT - 1)
 
 
-async def loaded(inflight: int = 1) -> Deployment:
+async def loaded(
+    inflight: int = 1, *, stragglers: bool = False, model: ScriptedModel | None = None
+) -> Deployment:
     """Return work for two batches, one after the other, or for three at once; the last is what a flush closes."""
-    deployment = Deployment(batch_size=9 if inflight == 1 else 4, fan_in=2, max_inflight_batches=inflight)
+    deployment = Deployment(
+        model=model,
+        batch_size=9 if inflight == 1 else 4,
+        fan_in=32 if stragglers else 2,
+        max_inflight_batches=inflight,
+        stragglers=stragglers,
+    )
     await deployment.log.produce(*map(outgoing, PUBLISHED[NAME]), outgoing(FLUSH))
     return deployment
 
@@ -92,3 +102,40 @@ async def test_processes_that_die_again_and_again_still_get_it_done(lifetime: in
                 await deployment.until(lambda: settled(deployment))
     check(deployment)
     assert lives > 1
+
+
+# ---- with groups that may be left out
+
+
+async def left_out_and_killed(roles: Sequence[str], at: int | None) -> tuple[Deployment, int]:
+    """Run all services without waiting for late groups; those of ``roles`` may die once. Return their points."""
+    deployment = await loaded(stragglers=True, model=LateModel())
+    others = [role for role in ROLES if role not in roles]
+    failpoint = CrashFailpoint(at) if at else CrashFailpoint()
+    async with deployment.running(others):
+        with suppress(CrashError):
+            async with deployment.running(roles, failpoint=failpoint):
+                await deployment.until(lambda: settled(deployment))
+        async with deployment.running(roles):
+            await deployment.until(lambda: settled(deployment))
+    check(deployment)
+    return deployment, len(failpoint.points)
+
+
+@pytest.mark.parametrize("roles", [ROLES, ("scan",)], ids="+".join)
+async def test_a_process_killed_at_any_write_loses_nothing_of_a_group_that_is_left_out(
+    roles: Sequence[str],
+) -> None:
+    undisturbed, points = await left_out_and_killed(roles, None)
+    assert points >= 8
+    assert ledger.versions(undisturbed.log)[0].usage.left_out, "nothing was left out: this proves nothing"
+    for at in range(1, points + 1, 3):
+        try:
+            deployment, _ = await left_out_and_killed(roles, at)
+            report = await audit(deployment.log)
+            assert report.good, report.violations
+            used = report.usage
+            assert used.calls == report.planned_calls - used.skips + used.splits + used.re_asks + used.hedges
+            assert deployment.model.most_repeats <= 2, "a call was paid for again and again"
+        except (AssertionError, TimeoutError) as error:
+            raise AssertionError(f"killed at point {at} of {points}: {error!r}") from error

@@ -50,7 +50,17 @@ def test_latency_is_fixed_or_log_normal_around_its_median() -> None:
     assert drawn[-1] > 2.0
 
 
-@pytest.mark.parametrize("text", ["", "fast", "-1", "lognormal:1", "lognormal:1,x", "nan", "lognormal:1,99"])
+def test_latency_may_have_a_tail_that_falls_as_a_power() -> None:
+    varied = parse_latency("pareto:0.8,1.6")
+    drawn = sorted(varied.seconds(draw("x", n)) for n in range(1_001))
+    assert drawn[500] == pytest.approx(0.8, rel=0.1)
+    assert drawn[0] > 0.8 / 2
+    assert drawn[-1] > 10.0
+
+
+@pytest.mark.parametrize(
+    "text", ["", "fast", "-1", "pareto:1", "lognormal:1", "lognormal:1,x", "nan", "lognormal:1,99"]
+)
 def test_a_latency_that_cannot_be_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="latency"):
         parse_latency(text)

@@ -81,6 +81,8 @@ def _batch_row(playbook: Playbook, batch: AppliedBatch | None) -> dict[str, Any]
         "skips": usage.skips,
         "splits": usage.splits,
         "re_asks": usage.re_asks,
+        "hedges": usage.hedges,
+        "left_out": usage.left_out,
         "retention": list(batch.retention) if batch else [],
         "carried": batch.carried if batch else 0,
         "tokens": usage.tokens(),
@@ -163,7 +165,13 @@ def outcomes_text(outcomes: Outcomes) -> str:
 
 def calls_text(used: Usage, planned: int) -> str:
     """Return planned model calls beside those made, and what makes the difference."""
-    why = {"skipped": used.skips, "split": used.splits, "asked again": used.re_asks}
+    why = {
+        "skipped": used.skips,
+        "split": used.splits,
+        "asked again": used.re_asks,
+        "beside slow ones": used.hedges,
+        "left out, estimated": used.left_out,
+    }
     reasons = ", ".join(f"{count} {name}" for name, count in why.items() if count)
     return f"model calls: {used.calls} made, {planned} planned{f' ({reasons})' if reasons else ''}"
 

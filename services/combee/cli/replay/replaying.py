@@ -82,7 +82,7 @@ class Replay:
             raise FatalError(f"the first versions of {self._name} have expired: it cannot be replayed")
         for batch in await self._all(topics.BATCHES):
             self._batches[batch.plan.sequence] = batch
-        for update in await self._all(topics.UPDATES) if self._recorded else ():
+        for update in await self._all(topics.UPDATES):
             self._updates.setdefault(update.plan.sequence, update)  # the first result of a batch counts
         return list(self._batches.values())
 
@@ -122,8 +122,13 @@ class Replay:
         records = await self._members(original)
         since = dict(await self._target.ends(topics.BATCHES.name))
         offsets = await self._target.produce(*map(_again, records))
+        update = self._updates.get(sequence)
         flush = Command(
-            command_id=f"replay-{sequence}", playbook=self._name, kind="flush", through_offset=max(offsets)
+            command_id=f"replay-{sequence}",
+            playbook=self._name,
+            kind="flush",
+            through_offset=max(offsets),
+            left_out=update.result.left_out if update else None,
         )
         await self._target.produce(topics.COMMANDS.record(flush))
         place, made = await self._next(

@@ -19,7 +19,8 @@ NARROW = 120
 MOST_NAME = 24
 """Of a longer name the beginning is shown there."""
 LONG = 60
-SIGNS = {"done": ("●", "green"), "ready": ("◐", "yellow"), "waiting": ("○", "dim")}
+WORDS = {"ready": "asking", "left_out": "left out"}
+SIGNS = {"done": ("●", "green"), "ready": ("◐", "yellow"), "waiting": ("○", "dim"), "left_out": ("»", "dim")}
 SPOILT = {"merged": "magenta", "failed": "red"}
 
 
@@ -155,7 +156,7 @@ def window(playbook: LivePlaybook, bar: int = BAR) -> Text:
 
 def batch(running: LiveBatch, room: Room = ROOMS[0]) -> Iterator[RenderableType]:
     """Yield a batch and its tree, node by node."""
-    done = sum(node.state == "done" for node in running.nodes)
+    done = sum(node.is_settled for node in running.nodes)
     state = (
         f"became version {running.version}"
         if running.version
@@ -194,7 +195,7 @@ def levels(nodes: Sequence[LiveNode]) -> Iterator[Text]:
     """Yield a line per level, root first, a sign per node."""
     for level in sorted({node.level for node in nodes}, reverse=True):
         inside = [node for node in nodes if node.level == level]
-        done = sum(node.state == "done" for node in inside)
+        done = sum(node.is_settled for node in inside)
         row = line(f"level {level}  {done:>4}/{len(inside)}  ")
         for node in inside:
             row.append_text(_sign(node))
@@ -218,7 +219,7 @@ def _node(node: LiveNode) -> Text:
             style=SPOILT.get(node.status or "", ""),
         )
     else:
-        row.append(f"  {'asking' if node.state == 'ready' else node.state}", style="dim")
+        row.append(f"  {WORDS.get(node.state, node.state)}", style="dim")
     return row
 
 

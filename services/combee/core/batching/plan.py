@@ -1,13 +1,13 @@
 """From a closing window to a manifest, and from a manifest to its groups: pure, hence replayable."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from statistics import fmean
 
 from combee.core import identity
-from combee.core.batching import shuffle
+from combee.core.batching import shuffle, tree
 from combee.core.batching.shape import plan_shape
 from combee.core.canonical import canonical
 from combee_schemas.base import MOST_SCORES, NOTHING_SPENT, Usage
@@ -43,6 +43,7 @@ def plan_batch(
     through_offset: int,
     dropped: Sequence[Member] = (),
     waiting: int = 0,
+    left_out: tuple[int, ...] | None = None,
     reflect_usage: Usage = NOTHING_SPENT,
     closed_at_ms: int = 0,
 ) -> Batch:
@@ -87,7 +88,20 @@ def plan_batch(
         copies=shape.copies,
         shape_reason=shape.reason,
     )
-    return batch.model_copy(update={"plan": plan.model_copy(update={"sha256": plan_hash(batch)})})
+    believed = left_out if not left_out or _is_covered(batch, left_out) else None
+    known = {"sha256": plan_hash(batch), "left_out": believed}
+    return batch.model_copy(update={"plan": plan.model_copy(update=known)})
+
+
+def _is_covered(batch: Batch, left_out: Collection[int]) -> bool:
+    """Return whether every member has a copy in a group that is below none of these children of the root."""
+    widths = batch.plan.widths
+    kept = (
+        group
+        for index, group in enumerate(deal_batch(batch))
+        if tree.ancestor_index(widths, 0, index, len(widths) - 2) not in left_out
+    )
+    return len({member.offset for group in kept for member in group}) == len(batch.members)
 
 
 def plan_hash(batch: Batch) -> str:

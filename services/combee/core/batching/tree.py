@@ -60,6 +60,20 @@ def parent_index(widths: tuple[int, ...], level: int, index: int) -> int:
     return index * widths[level + 1] // widths[level]
 
 
+def size_below(widths: tuple[int, ...], level: int, index: int) -> int:
+    """Return how many nodes a sub-tree has, its root included."""
+    if level == 0:
+        return 1
+    return 1 + sum(size_below(widths, level - 1, child) for child in child_indices(widths, level, index))
+
+
+def ancestor_index(widths: tuple[int, ...], level: int, index: int, above: int) -> int:
+    """Return the index, on level ``above``, of the node that a node of ``level`` is below (or is)."""
+    for step in range(level, above):
+        index = parent_index(widths, step, index)
+    return index
+
+
 def child_indices(widths: tuple[int, ...], level: int, index: int) -> tuple[int, ...]:
     """Return the indices, one level down, of the children of a node of ``level`` ≥ 1."""
     below, own = widths[level - 1], widths[level]

@@ -41,6 +41,8 @@ class Window:
     dropped: list[Member] = field(default_factory=list)
     flush_through: int = -1
     """Everything up to this offset goes without waiting for the batch to be full."""
+    left_out: tuple[int, ...] | None = None
+    """What the flush says of its batch's coverage: that of a replay does."""
 
     @property
     def oldest(self) -> int | None:

@@ -99,6 +99,8 @@ class LedgerReport:
                 "skips": self.usage.skips,
                 "splits": self.usage.splits,
                 "re_asks": self.usage.re_asks,
+                "hedges": self.usage.hedges,
+                "left_out": self.usage.left_out,
             },
             "horizon": self.horizon.as_json(),
         }

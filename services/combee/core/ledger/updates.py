@@ -34,6 +34,7 @@ class Updates:
         where = f"updates[{partition}]@{offset}: the update of batch {sequence} of {name}"
         self._evidence(where, update)
         self._seen(where, update)
+        self._left_out(where, update)
 
     def _evidence(self, where: str, update: Update) -> None:
         name, sequence = update.plan.playbook, update.plan.sequence
@@ -65,3 +66,14 @@ class Updates:
             for reflection in update.result.seen
             if not reflection.ok
         }
+
+    def _left_out(self, where: str, update: Update) -> None:
+        """Judge what the root did not wait for; that all members were seen all the same is judged above."""
+        plan, left_out = update.plan, update.result.left_out
+        if left_out and not plan.settings.stragglers:
+            self.findings.add(
+                "left out", f"{where} left out {len(left_out)} nodes, which its plan does not allow"
+            )
+        children = plan.widths[-2] if len(plan.widths) > 1 else 0
+        if len(set(left_out)) < len(left_out) or any(not 0 <= index < children for index in left_out):
+            self.findings.add("left out", f"{where} left out nodes that there are not: {left_out[:5]}")

@@ -17,6 +17,7 @@ class BatchTree:
     def __init__(self, plan: Plan) -> None:
         self.batch = _described(plan)
         self._done: dict[Place, LiveNode] = {}
+        self._left_out: set[Place] = set()
         self._shown: LiveBatch | None = None
 
     def describe(self, manifest: Batch) -> None:
@@ -34,6 +35,8 @@ class BatchTree:
         if (level, index) in self._done or not self._has(level, index):
             return
         result = message.result
+        for child in result.left_out:
+            self._leave_out(level - 1, child)
         self._done[level, index] = self._node(level, index, "done").model_copy(
             update={
                 "status": result.status,
@@ -47,6 +50,13 @@ class BatchTree:
         )
         self._change(self.batch)
 
+    def _leave_out(self, level: int, index: int) -> None:
+        """Note that nobody waits for a sub-tree, whatever comes of it later."""
+        if self._has(level, index):
+            self._left_out.add((level, index))
+            for child in child_indices(self.batch.widths, level, index) if level else ():
+                self._leave_out(level - 1, child)
+
     def become(self, version: int, at_ms: int) -> None:
         """Note the version that this batch became."""
         self._change(self.batch.model_copy(update={"version": version, "done_at_ms": at_ms}))
@@ -58,11 +68,14 @@ class BatchTree:
             places = [
                 (level, index) for level, width in enumerate(self.batch.widths) for index in range(width)
             ]
-            nodes = tuple(
-                self._done.get(place) or self._node(*place, self._state(*place)) for place in places
-            )
+            nodes = tuple(map(self._shown_node, places))
             self._shown = self.batch.model_copy(update={"nodes": nodes})
         return self._shown
+
+    def _shown_node(self, place: Place) -> LiveNode:
+        if place in self._left_out:
+            return self._node(*place, "left_out")
+        return self._done.get(place) or self._node(*place, self._state(*place))
 
     def _change(self, batch: LiveBatch) -> None:
         self.batch, self._shown = batch, None

@@ -9,8 +9,9 @@ from combee_schemas.base import Value
 from combee_schemas.plan import CloseReason
 from combee_schemas.scan import NodeStatus
 
-NodeState = Literal["waiting", "ready", "done"]
-"""waiting: not all its children are done; ready: its call may run; done: its result is in the log."""
+NodeState = Literal["waiting", "ready", "done", "left_out"]
+"""waiting: not all its children are done; ready: its call may run; done: its result is in the log;
+left_out: the root has gone on without it."""
 
 
 class Stage(Value):
@@ -47,6 +48,11 @@ class LiveNode(Value):
     tokens_out: int = 0
     at_ms: int | None = None
     """When its result was written."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing is awaited from it any more."""
+        return self.state in {"done", "left_out"}
 
 
 class LiveBatch(Value):

@@ -62,7 +62,9 @@ SIZES = ((30, 22), (60, 15), (120, 9), (300, 5))
 SMALLEST = 3
 WITH_MARK = 15
 """A node of this size (px) has room for its mark."""
-MARKS = {"waiting": "", "ready": "…", "done": "✓", "merged": "⇄", "failed": "×"}
+MARKS = {"waiting": "", "ready": "…", "done": "✓", "left_out": "»", "merged": "⇄", "failed": "×"}
+PLAIN = {"waiting": "var(--page)", "left_out": QUIET}
+"""What a node is filled with that needs no colour of its own."""
 NARROW_PX = 640
 
 
@@ -252,8 +254,8 @@ def _branch(node: LiveNode, children: Mapping[str, Sequence[LiveNode]], *, is_ov
         "id": node.node_id,
         "symbol": "rect" if kind == "failed" else "diamond" if kind == "merged" else "circle",
         "itemStyle": {
-            "color": "var(--page)" if kind == "waiting" else f"var(--{kind})",
-            "borderColor": QUIET if kind == "waiting" else f"var(--{kind})",
+            "color": PLAIN.get(kind, f"var(--{kind})"),
+            "borderColor": QUIET if kind in PLAIN else f"var(--{kind})",
             "borderWidth": 1.5,
         },
         "label": {"formatter": MARKS[kind]},

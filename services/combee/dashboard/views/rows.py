@@ -13,6 +13,7 @@ KINDS = {
     "waiting": ("hourglass_empty", "waits for its children"),
     "ready": ("more_horiz", "asks the model, or is about to"),
     "done": ("check", "done"),
+    "left_out": ("skip_next", "left out: late, and others hold all it had read"),
     "merged": ("swap_horiz", "merged by code: its call failed for good"),
     "failed": ("close", "failed: nothing of it survives"),
 }
@@ -64,7 +65,7 @@ def share_full(playbook: LivePlaybook) -> float:
 
 def headline(batch: LiveBatch) -> str:
     """Return what a batch is and how far."""
-    done = sum(node.state == "done" for node in batch.nodes)
+    done = sum(node.is_settled for node in batch.nodes)
     so_far = f"version {batch.version}" if batch.version else f"{done} of {len(batch.nodes)} nodes done"
     why = f", closed by {batch.reason}" if batch.reason else ""
     return f"{batch.playbook} · batch {batch.sequence} · {batch.reflections} reflections{why} · {so_far}"
@@ -72,7 +73,9 @@ def headline(batch: LiveBatch) -> str:
 
 def kind_of(node: LiveNode, *, is_over: bool) -> str:
     """Return what a node is, of ``KINDS``; in a batch that is over it is done whatever was read of it."""
-    return node.status if node.status in SPOILT else "done" if is_over else node.state
+    if node.status in SPOILT:
+        return str(node.status)
+    return "done" if is_over and not node.is_settled else node.state
 
 
 def node_words(node: LiveNode, *, is_over: bool) -> str:

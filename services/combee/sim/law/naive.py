@@ -9,6 +9,7 @@ from combee.core.methods.ace import aggregate_prompt, combine_prompt, reflect_pr
 from combee.core.playbook.entries import apply_operations
 from combee.core.playbook.operations import read_operations
 from combee.core.playbook.versions import empty
+from combee.core.shortening import task_excerpt
 from combee.sim.family.family import questions, read_question
 from combee.sim.family.knowledge import NOTHING_KNOWN, Knowledge
 from combee.sim.family.quantities import QUANTITIES
@@ -69,7 +70,7 @@ def reflections_on(
     requests = (as_request(reflect_prompt(trace, ())) for trace in traces)
     replies = (respond(request, seed, knowledge, modes=modes).reply for request in requests)
     return tuple(
-        Reflection(reflection_id=trace.trace_id, playbook=PLAYBOOK, **reply)
+        Reflection(reflection_id=trace.trace_id, playbook=PLAYBOOK, task_excerpt=task_excerpt(trace), **reply)
         for trace, reply in zip(traces, replies, strict=True)
     )
 

@@ -446,6 +446,38 @@ def test_an_update_must_have_seen_each_member_once(change: object, words: str) -
     only(made.judge(), "seen", words, "batch 2")
 
 
+def without(update: Update, *left_out: int, stragglers: bool = True) -> Update:
+    """Return an update whose root did not wait for some of its children."""
+    result = update.result.model_copy(update={"left_out": left_out})
+    return changed(update, stragglers=stragglers).model_copy(update={"result": result})
+
+
+def test_groups_may_be_left_out_where_the_plan_allows_it() -> None:
+    found = facts()
+    found.updates = [(at, without(update, 1)) for at, update in found.updates]
+    assert found.judge().violations == ()
+
+
+@pytest.mark.parametrize(
+    ("left_out", "stragglers", "words"),
+    [
+        ((1,), False, "its plan does not allow"),
+        ((3,), True, "there are not"),
+        ((1, 1), True, "there are not"),
+    ],
+)
+def test_what_is_left_out_must_be_there_and_allowed(
+    left_out: tuple[int, ...],
+    stragglers: bool,  # noqa: FBT001
+    words: str,
+) -> None:
+    found = facts()
+    found.updates = [(at, without(update, *left_out, stragglers=stragglers)) for at, update in found.updates]
+    violations = found.judge().violations
+    assert violations
+    assert all(one.startswith("left out: ") and words in one for one in violations)
+
+
 def test_a_failed_update_may_have_seen_less() -> None:
     made = facts()
     made.spoil_update(2, seen=(), operations=(), status="failed")

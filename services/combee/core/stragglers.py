@@ -1,0 +1,85 @@
+"""Which groups a combine need not wait for; pure.
+
+Copies of a reflection lie in distinct groups, so that a late group may be missing and every reflection is still read
+once. Only the root decides: below it nobody knows what the others have seen.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from statistics import median
+
+from combee.core.batching import tree
+from combee_schemas.base import NOTHING_SPENT, Usage
+from combee_schemas.plan import Plan
+from combee_schemas.scan import NodeResult
+
+LATE = 2.0
+"""A group is late when it has taken this many times the median of its siblings.
+
+Measured (docs/results/experiments/stragglers.md): smaller factors leave out groups where no call is slow, larger ones
+give the gain away.
+"""
+
+
+def grace_s(
+    plan: Plan, level: int, children: Mapping[int, NodeResult], took_s: Sequence[float]
+) -> float | None:
+    """Return after how long a node may go on with these children alone; None: it waits for the others.
+
+    ``took_s`` is how long each of them took from the closing of the batch, the last of them just now.
+    """
+    if not (plan.settings.stragglers and tree.is_root(plan.widths, level)):
+        return None
+    if plan.left_out is not None:
+        wanted = set(tree.child_indices(plan.widths, level, 0)) - set(plan.left_out)
+        return 0.0 if wanted <= children.keys() else None
+    covered = {seen.reflection_id for result in children.values() for seen in result.seen if seen.ok}
+    if len(covered) < plan.reflections:
+        return None
+    return patience_s(took_s)
+
+
+def patience_s(took_s: Sequence[float], late: float = LATE) -> float:
+    """Return how much longer the others may take until they are late; ``took_s`` ends now."""
+    return max(0.0, late * median(took_s) - max(took_s))
+
+
+def is_covered(plan: Plan, level: int) -> bool:
+    """Return whether other nodes hold copies of what a node reads: a slow call may be left out, not made again."""
+    return level == 0 and len(plan.widths) > 1 and plan.settings.copies > 1
+
+
+def is_left_out(plan: Plan, level: int, index: int) -> bool:
+    """Return whether a replay knows that nobody will wait for a node."""
+    below_root = len(plan.widths) - 2
+    return bool(plan.left_out) and tree.ancestor_index(plan.widths, level, index, below_root) in (
+        plan.left_out or ()
+    )
+
+
+def with_left_out(result: NodeResult, plan: Plan, children: Mapping[int, NodeResult]) -> NodeResult:
+    """Return the root's result that names the children it did not wait for, and counts their calls."""
+    level = len(plan.widths) - 1
+    missing = [index for index in tree.child_indices(plan.widths, level, 0) if index not in children]
+    if not missing:
+        return result
+    usage = _estimate(plan, children, _nodes(plan, missing))
+    return result.model_copy(update={"left_out": tuple(missing), "usage": result.usage + usage})
+
+
+def _estimate(plan: Plan, children: Mapping[int, NodeResult], nodes: int) -> Usage:
+    """Return what ``nodes`` that are left out take, at their siblings' mean; in a replay nobody asks for them."""
+    if plan.left_out is not None:
+        return Usage(skips=nodes)
+    share = nodes / _nodes(plan, children)
+    spent = sum((result.usage for result in children.values()), NOTHING_SPENT)
+    return Usage(
+        calls=nodes,
+        left_out=nodes,
+        tokens_in=round(spent.tokens_in * share),
+        tokens_out=round(spent.tokens_out * share),
+        seconds=spent.seconds * share,
+    )
+
+
+def _nodes(plan: Plan, children: Collection[int]) -> int:
+    return sum(tree.size_below(plan.widths, len(plan.widths) - 2, index) for index in children)

@@ -1,0 +1,74 @@
+"""Who waits for whom: the children of a node that have arrived, and the calls that others may not wait for."""
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+from combee.core import stragglers
+from combee.ports import Record, TopicPartition
+from combee_schemas.plan import Plan
+from combee_schemas.scan import NodeResult, Partial
+
+GatheringKey = tuple[str, str, int, int, tuple[int, ...]]
+"""A node, and the batch that its children name: a partial that names another manifest is no sibling."""
+
+
+@dataclass(slots=True)
+class Gathering:
+    """The children of one node that have arrived; the first in the log wins."""
+
+    source: TopicPartition
+    children: dict[int, Partial] = field(default_factory=dict)
+    took_s: dict[int, float] = field(default_factory=dict)
+    """By child: from the closing of the batch until its result was written, by the clocks of those who wrote."""
+    done: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def add(self, child: Partial, record: Record) -> None:
+        """Take a child."""
+        if child.index not in self.children:
+            self.children[child.index] = child
+            self.took_s[child.index] = max(0, record.timestamp_ms - child.plan.closed_at_ms) / 1000
+
+    def grace_s(self, child: Partial, level: int) -> float | None:
+        """Return after how long their parent may go on without further children; None: it waits for all."""
+        return stragglers.grace_s(child.plan, level, self.results, tuple(self.took_s.values()))
+
+    @property
+    def results(self) -> dict[int, NodeResult]:
+        """The results of those that have arrived."""
+        return {index: child.result for index, child in self.children.items()}
+
+
+def key_of(child: Partial) -> GatheringKey:
+    """Return which gathering a child belongs to."""
+    plan = child.plan
+    return child.parent_id, plan.playbook, plan.sequence, child.manifest_offset, plan.widths
+
+
+class GroupCalls:
+    """The calls of groups that are under way on this worker."""
+
+    def __init__(self) -> None:
+        self._plans: dict[asyncio.Task[NodeResult], Plan] = {}
+
+    async def result(self, plan: Plan, work: Coroutine[Any, Any, NodeResult]) -> NodeResult | None:
+        """Return a group's result; None as soon as a version holds its batch: it was left out.
+
+        Its record may be committed then and not before: what left it out is in the log.
+        """
+        call = asyncio.create_task(work)
+        self._plans[call] = plan
+        try:
+            await asyncio.wait([call])
+        finally:
+            del self._plans[call]
+            call.cancel()
+            await asyncio.gather(call, return_exceptions=True)
+        return None if call.cancelled() else call.result()
+
+    def published(self, playbook: str, sequence: int) -> None:
+        """Cancel the calls of batches up to ``sequence``: nothing can take their results any more."""
+        for call, plan in self._plans.items():
+            if plan.playbook == playbook and plan.sequence <= sequence:
+                call.cancel()
