@@ -13,7 +13,9 @@ from pathlib import Path
 from rapidfuzz import fuzz
 
 from combee.core.formats.render import parse_ace
+from combee.core.playbook.clusters import clusters
 from combee.core.playbook.entries import apply_operations, finish
+from combee.core.playbook.overlap import Overlap
 from combee.core.playbook.similarity import same_lesson
 from combee.core.playbook.versions import empty
 from combee.core.playbook.wording import wording
@@ -21,11 +23,103 @@ from combee.sim.family.conventions import possible
 from combee.sim.family.family import lessons
 from combee.sim.family.insights import insight
 from combee.sim.family.quantities import QUANTITIES
-from combee_schemas.playbook import ACE_SECTIONS
+from combee_schemas.playbook import ACE_SECTIONS, Entry
 from combee_schemas.scan import Operation, OperationKind
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 RATIOS = (88, 92, 96)
+BOUNDS = (0.15, 0.2, 0.25, 0.3)
+PARAPHRASES = (
+    (
+        "shr-00005",
+        (
+            "The agent guessed an API's parameters; it must read the documentation with show_api_doc before "
+            "the first call."
+        ),
+    ),
+    (
+        "shr-00006",
+        "Do one small step at a time and check that it worked before you change anything for good.",
+    ),
+    (
+        "shr-00021",
+        "Compute dates such as yesterday from the current datetime rather than writing them into the code.",
+    ),
+    (
+        "shr-00068",
+        (
+            "For 'this year' check that every month is in the data before summing up; do not report totals "
+            "of missing periods."
+        ),
+    ),
+    (
+        "shr-00067",
+        (
+            "Look through all files in a directory whatever their format, PDF and TXT, since PDFs may need "
+            "another parser."
+        ),
+    ),
+    (
+        "cms-00098",
+        "Do not call show_song for each song to learn its duration: the library APIs have it already.",
+    ),
+    (
+        "shr-00206",
+        (
+            "When following artists from playlists, show_playlist_library gives the song ids already, so "
+            "show_playlist is not needed."
+        ),
+    ),
+    (
+        "cms-00115",
+        (
+            "Recommendations already hold genre and release date; check show_recommendations' response "
+            "before asking show_song for each."
+        ),
+    ),
+    (
+        "api-00123",
+        (
+            "To reverse a Venmo payment find the approved request with show_sent_payment_requests and pay "
+            "the amount back with create_transaction."
+        ),
+    ),
+    (
+        "shr-00124",
+        "If the last payment is meant, sort transactions by created_at descending and take the first.",
+    ),
+    (
+        "vc-00249",
+        "After compressing folders make sure the zip files are there and the original directories are gone.",
+    ),
+    (
+        "vc-00104",
+        "Whether an album is fully downloaded must be checked per album with show_song_privates.",
+    ),
+    (
+        "code-00012",
+        (
+            "To find the least played song log in, page through the library and take the minimum play_count "
+            "from show_song."
+        ),
+    ),
+    (
+        "vc-00284",
+        (
+            "After approving payment requests check with show_received_payment_requests that none of these "
+            "people's are pending."
+        ),
+    ),
+    (
+        "vc-00042",
+        "Oldest song: gather unique ids from songs, albums and playlists with pagination and compare release dates.",
+    ),
+    (
+        "shr-00180",
+        "Rate songs that are liked and in an album: fetch both lists completely, intersect, then review.",
+    ),
+)
+"""What other agents might find: the entry of the AppWorld playbook that says it already, and their words."""
 
 
 def main() -> int:
@@ -38,6 +132,10 @@ def main() -> int:
         by_ratio = [sum(_alike(limit)(*pair) for pair in pairs) for limit in RATIOS]
         cells = [name, len(pairs), sum(same_lesson(*pair) for pair in pairs), *by_ratio]
         print(f"| {' | '.join(map(str, cells))} |")
+    print()
+    _claims(folder)
+    print()
+    _clusters(folder)
     print()
     _speed()
     return 0
@@ -59,6 +157,46 @@ def corpora(folder: Path) -> Sequence[tuple[str, Sequence[str]]]:
         contents = [entry.content for entry in parse_ace(appworld.read_text("utf-8"))[1]]
         texts.append((f"{len(contents)} entries that a real model learned on AppWorld", contents))
     return texts
+
+
+def _claims(folder: Path) -> None:
+    """Print how many right and how many wrong claims that an entry says something already would pass."""
+    print("| claims | right | wrong | " + " | ".join(f"≥ {bound}" for bound in BOUNDS) + " |")
+    print("|---|---|---|" + "---|" * len(BOUNDS))
+    for name, texts in corpora(folder):
+        entries = [
+            Entry(id=str(n), section=ACE_SECTIONS[0], content=content) for n, content in enumerate(texts)
+        ]
+        said = [(content, str(n)) for n, content in enumerate(texts)]
+        if "AppWorld" in name:
+            found = parse_ace((folder / "playbook_appworld_offline.txt").read_text("utf-8"))[1]
+            entries = list(found)
+            said = [(words, entry_id) for entry_id, words in PARAPHRASES]
+        overlap = Overlap(entries)
+        right = [overlap.contained(text, entry_id) for text, entry_id in said]
+        wrong = [
+            overlap.contained(text, entry.id)
+            for text, entry_id in said
+            for entry in entries
+            if entry.id != entry_id
+        ]
+        cells = [
+            f"{sum(share >= bound for share in right)}, {sum(share >= bound for share in wrong) / len(wrong):.1%}"
+            for bound in BOUNDS
+        ]
+        print(f"| {' | '.join(map(str, [name, len(right), len(wrong), *cells]))} |")
+
+
+def _clusters(folder: Path) -> None:
+    """Print how many clusters of entries that are alike a consolidation would ask about."""
+    print("| texts | clusters | entries in them | largest |")
+    print("|---|---|---|---|")
+    for name, texts in corpora(folder):
+        entries = [
+            Entry(id=str(n), section=ACE_SECTIONS[0], content=content) for n, content in enumerate(texts)
+        ]
+        sizes = [len(cluster.entry_ids) for cluster in clusters(entries, 10**9)]
+        print(f"| {name} | {len(sizes)} | {sum(sizes)} | {max(sizes, default=0)} |")
 
 
 def _alike(limit: int) -> Callable[[str, str], bool]:

@@ -58,6 +58,11 @@ _LISTED = (
         module="asynchronous",
     ),
     Listed(
+        name="arrivals",
+        about="batch-size policies at 3 to 10,000 reflections an hour: lessons, staleness, calls",
+        module="arrivals",
+    ),
+    Listed(
         name="stragglers",
         about="combining without late groups, and slow calls made again: times of a batch, lessons, calls",
         module="stragglers",

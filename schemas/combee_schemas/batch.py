@@ -1,6 +1,6 @@
 """Batch: the manifest of a closed window; with it, everything that follows is a pure function."""
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -19,6 +19,14 @@ class Member(Value):
     source: Source | None = None
 
 
+class Cluster(Value):
+    """Entries that a consolidation asks the model about together."""
+
+    why: Literal["alike", "harmful"]
+    """alike: near-duplicates, to be merged; harmful: runs found it harmful far more often than helpful."""
+    entry_ids: tuple[str, ...]
+
+
 class Batch(Message):
     """Which reflections, how many copies, which seed, which tree; key: playbook.
 
@@ -31,6 +39,8 @@ class Batch(Message):
     plan: Plan
     seed: int
     members: tuple[Member, ...]
+    clusters: tuple[Cluster, ...] = ()
+    """Of a consolidation, which has no members: what the model is asked about."""
     dropped: tuple[Member, ...] = ()
     """Repeats that were recognised while this window was open; the last 1000 of them."""
     copies: int

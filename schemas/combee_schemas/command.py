@@ -1,4 +1,4 @@
-"""Command: what an operator asks of shuffle (flush) and publish (the rest)."""
+"""Command: what an operator asks of shuffle (flush, consolidate) and publish (the rest)."""
 
 from typing import ClassVar, Literal
 
@@ -6,7 +6,7 @@ from combee_schemas.base import Holds, Id, Message, PlaybookName
 from combee_schemas.playbook import Entry
 from combee_schemas.scan import Operation
 
-CommandKind = Literal["flush", "import", "edit", "promote", "rollback", "revoke", "delete"]
+CommandKind = Literal["flush", "import", "edit", "promote", "rollback", "revoke", "delete", "consolidate"]
 
 
 class Command(Message):
@@ -17,6 +17,7 @@ class Command(Message):
     unless an entry that they name has changed since ``base_version``.
     promote: ``label`` moves to ``version``. rollback: a new version equal to ``version``.
     revoke: ``reflection_ids`` no longer count, now or later. delete: the playbook is gone; its history stays.
+    consolidate: a batch without reflections asks the model to merge entries that are alike and to judge harmful ones.
     """
 
     type: ClassVar[str] = "command"

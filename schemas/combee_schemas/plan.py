@@ -8,7 +8,8 @@ from combee_schemas.base import Holds, Id, PlaybookName, Score, Sha256, Usage, V
 
 SmallBatches = Literal["paper", "one-call"]
 """What a batch gets whose groups would each hold all of it: the paper's tree, or one call."""
-CloseReason = Literal["size", "bytes", "wait", "span", "flush"]
+CloseReason = Literal["size", "bytes", "wait", "span", "flush", "consolidate"]
+"""consolidate: no window closed; somebody asked for entries to be made fewer."""
 Prompts = Literal["full", "small"]
 """For which models prompts are worded; small ones are asked for additions only, with a worked example."""
 
@@ -105,6 +106,8 @@ class Plan(Value):
     waiting: int = 0
     """Reflections that stayed in the window: with them, arrivals can be counted from manifests alone."""
     reason: CloseReason = "size"
+    command_id: str = ""
+    """Of a consolidation: the command that asked for it."""
     left_out: tuple[int, ...] | None = None
     """In a replay: the root's children that it leaves out, as recorded; None: time decides."""
     outcomes: Outcomes = Outcomes()

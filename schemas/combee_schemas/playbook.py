@@ -107,13 +107,31 @@ class Spend(Value):
     cap_cost: float | None = None
 
 
+class LevelAudit(Value):
+    """What became of a batch's reflections at one level of its tree, or in the playbook: how many are what.
+
+    Reflections that are dead letters are none of these.
+    """
+
+    new: int = 0
+    """An operation rests on it; in the playbook: what this version changed does."""
+    known: int = 0
+    """It counts for an entry that says it already."""
+    dropped: int = 0
+    """The model left it out by name."""
+    lost: int = 0
+    """Neither: nobody said why."""
+
+
 class AppliedBatch(Value):
     """The batch that made a version, and what became of it."""
 
     plan: Plan
     degraded: bool = False
     retention: tuple[float, ...] = ()
-    """Share of its reflections on which something still rested after each level, and in the playbook."""
+    """Share of its reflections that were new or known after each level, and in the playbook."""
+    audit: tuple[LevelAudit, ...] = ()
+    """What became of them at each level, and in the playbook; empty: an older writer did not say."""
     carried: int = 0
     """Proposals that code passed on because no combine mentioned them."""
     usage: Usage = Usage()
@@ -160,6 +178,8 @@ class Playbook(Message):
     """The last batch applied."""
     retention_recent: tuple[float, ...] = ()
     """The last share of each of the last 20 batches, newest last."""
+    lost_recent: tuple[float, ...] = ()
+    """Which share was lost of each of the last 20 batches whose audit says so, newest last."""
     retired: tuple[Retired, ...] = ()
     """The last 50 entries that left."""
     spend: Spend = Spend()

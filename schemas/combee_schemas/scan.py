@@ -4,6 +4,7 @@ from enum import StrEnum
 from typing import ClassVar, Literal
 
 from combee_schemas.base import Id, Message, Sha256, Source, Usage, Value
+from combee_schemas.batch import Cluster
 from combee_schemas.plan import Plan
 from combee_schemas.reflection import BulletTag, Reflection
 
@@ -41,6 +42,8 @@ class Seen(Value):
     ok: bool = True
     survived: int = 0
     """Levels after which an operation still rests on it: 0 none, 1 its group's, 2 the first combine's too …"""
+    dropped: bool = False
+    """Whether the model left it out by name at the level that it did not survive."""
     tags: tuple[BulletTag, ...] = ()
     """Of a reflection that says what its agent was shown."""
     shown_version: int | None = None
@@ -53,6 +56,15 @@ class Echo(Value):
 
     entry_id: str
     evidence: tuple[str, ...] = ()
+
+
+class Known(Value):
+    """An entry that says already what these reflections say, by the model's word: evidence for the entry."""
+
+    entry_id: str
+    evidence: tuple[str, ...] = ()
+    guessed: tuple[str, ...] = ()
+    """Of ``evidence``, what the proposal that says the same rests on by a guess."""
 
 
 class GroupMember(Value):
@@ -79,6 +91,8 @@ class Group(Planned):
     node_id: Id
     index: int
     members: tuple[GroupMember, ...]
+    clusters: tuple[Cluster, ...] = ()
+    """Of a consolidation, which has no members: what the model is asked about."""
 
 
 NodeStatus = Literal["ok", "empty", "passed", "merged", "failed"]
@@ -87,13 +101,14 @@ merged: children merged by code after the call failed for good; failed: nothing 
 
 
 class NodeResult(Value):
-    """What a node passes on; ``seen``, ``echoes``, ``carried`` and ``usage`` are of its whole sub-tree."""
+    """What a node passes on; ``seen``, ``echoes``, ``known``, ``carried`` and ``usage`` are of its whole sub-tree."""
 
     status: NodeStatus
     reason: str = ""
     operations: tuple[Operation, ...] = ()
     seen: tuple[Seen, ...] = ()
     echoes: tuple[Echo, ...] = ()
+    known: tuple[Known, ...] = ()
     carried: int = 0
     """Proposals that no combine mentioned and that code passed on."""
     left_out: tuple[int, ...] = ()

@@ -12,6 +12,7 @@ from combee.ports import FatalError
 from combee.sim.law.rules import RULES
 from combee.sim.modes import Modes
 from combee_experiments.arms.arms import ADAPTIVE, NAIVE, PLAIN
+from combee_experiments.arrivals import experiment as arrivals
 from combee_experiments.asynchronous import experiment as asynchronous
 from combee_experiments.catalogue import CATALOGUE
 from combee_experiments.controller import epoch as controller_epoch
@@ -27,6 +28,7 @@ from combee_experiments.running.setup import Setup
 from combee_experiments.running.store import Store
 from combee_experiments.scale import experiment as scale
 from combee_experiments.shuffling import experiment as shuffling
+from combee_experiments.small import experiment as small
 
 SMALL = Setup(data=(family(60, quantities=12),), seeds=(0,), samples=160)
 SMALLEST = Setup(data=(family(40, quantities=8),), seeds=(0,), samples=80)
@@ -46,6 +48,8 @@ def smaller(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shuffling, "COPIES", (2,))
     monkeypatch.setattr(scale, "SIZES", (20, 40))
     monkeypatch.setattr(robustness, "SIZES", (20,))
+    monkeypatch.setattr(arrivals, "RATES", {10_000: 80})
+    monkeypatch.setattr(small, "SIZES", (4,))
 
 
 @pytest.mark.usefixtures("smaller")

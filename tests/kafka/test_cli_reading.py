@@ -115,7 +115,7 @@ async def test_playbooks_are_listed_shown_and_exported_alike(site: Site) -> None
     assert [one.code for one in (listed, shown, history, exported)] == [0, 0, 0, 0]
     playbook = shown.json()
     assert json.loads(listed.out)[0]["entries"] == len(playbook["entries"]) > 0
-    judged = playbook.pop("retention_falling")
+    judged = playbook.pop("losing")
     assert judged is False
     assert json.loads(exported.out) == playbook
     versions = history.json()["versions"]

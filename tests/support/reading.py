@@ -74,15 +74,15 @@ def use_log(monkeypatch: pytest.MonkeyPatch, log: MemoryLog) -> None:
     monkeypatch.setattr(local_log, "brokers", brokers)
 
 
-def publish_with(monkeypatch: pytest.MonkeyPatch, deployment: Deployment) -> None:
-    """Let publish run on this deployment whenever a verb needs it."""
+def publish_with(monkeypatch: pytest.MonkeyPatch, deployment: Deployment, *roles: str) -> None:
+    """Let publish, or other services, run on this deployment whenever a verb needs it."""
 
     @asynccontextmanager
     async def ensure_publisher(*_: Any) -> AsyncIterator[None]:
         quiet = structlog.make_filtering_bound_logger(logging.ERROR)
         structlog.configure(wrapper_class=quiet)  # a process of its own has an output of its own
         deployment.log._store.notify()  # a fresh event: the old one belongs to the loop of the verb before
-        async with deployment.running(["publish"]):
+        async with deployment.running(roles or ["publish"]):
             yield
 
     monkeypatch.setattr(sending, "ensure_publisher", ensure_publisher)

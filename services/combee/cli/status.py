@@ -11,7 +11,7 @@ from combee.cli.shared.console import output, print_json
 from combee.cli.shared.log import brokers, open_log
 from combee.cli.shared.options import AsJson, Servers
 from combee.clock import SystemClock, moment
-from combee.core.playbook.retention import falling, is_falling, percent
+from combee.core.playbook.retention import in_playbook, is_losing, losing, percent
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
 from combee.core.playbook.versions import empty
 from combee.history import newest_snapshots, whole
@@ -78,7 +78,7 @@ async def _playbooks(log: Log, default_size: int, spending: SpendPolicy) -> list
         in_flight = max(0, newest_batch.get(name, 0) - playbook.batch_sequence)
         if playbook.origin == "delete" and not in_flight:
             continue
-        now_ms = SystemClock().now_ms()
+        now_ms, audit = SystemClock().now_ms(), in_playbook(playbook.batch)
         rows.append(
             {
                 "name": name,
@@ -88,7 +88,9 @@ async def _playbooks(log: Log, default_size: int, spending: SpendPolicy) -> list
                 "in_flight": in_flight,
                 **spend_row(playbook, spending, in_flight=in_flight, batch_size=size, now_ms=now_ms),
                 "retention": playbook.retention_recent[-1] if playbook.retention_recent else None,
-                "retention_falling": is_falling(playbook.retention_recent),
+                "lost": playbook.lost_recent[-1] if playbook.lost_recent else None,
+                "losing": is_losing(playbook.lost_recent),
+                "audit": audit.model_dump() if audit else None,
             }
         )
     return rows
@@ -114,13 +116,16 @@ def _print(state: dict[str, Any]) -> None:
     for name, facts in state["topics"].items():
         sizes.add_row(name, str(facts["records"]), str(facts["partitions"]))
     playbooks = Table(
-        *("playbook", "version", "entries", "batch size", "batches in flight", "tokens today", "retention"),
+        *("playbook", "version", "entries", "batch size", "batches in flight", "tokens today"),
+        *("retention", "lost"),
         box=None,
     )
     counts = ("name", "version", "entries", "batch_size", "in_flight")
     for row in state["playbooks"]:
         playbooks.add_row(
-            *(str(row[name]) for name in counts), spend_text(row["spend"]), percent(row["retention"])
+            *(str(row[name]) for name in counts),
+            spend_text(row["spend"]),
+            *(percent(row[name]) for name in ("retention", "lost")),
         )
     for table in (services, sizes, playbooks):
         console.print()
@@ -132,6 +137,6 @@ def _print(state: dict[str, Any]) -> None:
     for line in pause_lines(state["playbooks"]):
         console.print(line, style="yellow", soft_wrap=True)
     for row in state["playbooks"]:
-        if row["retention_falling"]:
-            text = f"warning: {row['name']}: {falling(row['retention'])}"
+        if row["losing"]:
+            text = f"warning: {row['name']}: {losing(row['lost'])}"
             console.print(text, style="yellow", soft_wrap=True)

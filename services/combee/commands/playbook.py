@@ -153,6 +153,11 @@ class Commands:
         current = await self._store.newest(name)
         return _decision(current, decide.delete(current, command_id))
 
+    async def consolidate(self, name: str, *, command_id: str | None = None) -> Decision:
+        """Let the model merge entries that are alike and judge those that are mostly harmful."""
+        current = await self._store.newest(name)
+        return _decision(current, decide.consolidate(current, command_id))
+
     async def flush(self, name: str, newest: int, *, command_id: str | None = None) -> Decision:
         """Close the window up to ``newest``, the offset of the last reflection seen."""
         current = await self._store.newest(name)

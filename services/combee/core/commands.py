@@ -14,11 +14,14 @@ from pydantic import ValidationError
 from combee.core.formats.editing import edit_operations, edited_version
 from combee.core.formats.files import Format, carried_over, held_by, says_the_same, write_playbook
 from combee.core.identity import content_id
-from combee.core.playbook.probation import is_active
+from combee.core.playbook.clusters import clusters
+from combee.core.playbook.probation import is_active, shown
 from combee_schemas.command import Command, CommandKind
 from combee_schemas.playbook import LABEL_PATTERN, LATEST, Label, Playbook
 from combee_schemas.scan import Operation, OperationKind
 
+ANY_SIZE = 10**9
+"""Tokens that no playbook has."""
 Reason = Literal["absent", "unknown", "invalid", "conflict", "too_large"]
 """absent: there is no such playbook; unknown: it has no such version or reflection; invalid: what was sent cannot be
 read; conflict: it cannot be done with what there is."""
@@ -249,6 +252,24 @@ def flush(current: Playbook, newest: int, again: int | None, command_id: str | N
     through = newest if again is None else again
     own = content_id("flush", current.name, str(through))
     return _command("flush", current, command_id or own, through_offset=through)
+
+
+def consolidate(current: Playbook, command_id: str | None) -> Command | None:
+    """Ask the model to merge entries that are alike and to judge harmful ones; nothing is to be done without any.
+
+    Raises
+    ------
+    RefusedError
+        If there is no such playbook, or it holds whole texts.
+    """
+    check_live(current)
+    if command_id in current.commands:
+        return None
+    if current.holds != "entries":
+        raise RefusedError("conflict", f"{current.name} holds {current.holds}: only entries are consolidated")
+    if not clusters(shown(current).entries, ANY_SIZE):
+        return None
+    return _command("consolidate", current, command_id or _own("consolidate", current))
 
 
 def has_taken_effect(command: Command, newest: Playbook | Label | None) -> bool:

@@ -3,6 +3,7 @@
 from nicegui import ui
 
 from combee.core.playbook.comparison import Comparison, compare
+from combee.core.playbook.retention import fates_text
 from combee.core.playbook.versions import empty
 from combee.dashboard.actions import Actions
 from combee.dashboard.admin import Admin
@@ -205,8 +206,11 @@ def _counted(listed: EntryList, playbook: Playbook, *, is_filtered: bool, only: 
 def _about(version: Playbook) -> str:
     batch = kept = ""
     if version.batch and version.origin == "batch":
-        batch = f", batch {version.batch_sequence} of {version.reflections} reflections"
+        what = f"of {version.reflections} reflections" if version.reflections else "that consolidates entries"
+        batch = f", batch {version.batch_sequence} {what}"
+        audit = version.batch.audit
         kept = f", retention {percent(version.batch.retention[-1])}" if version.batch.retention else ""
+        kept += f" ({fates_text(audit[-1])})" if audit else ""
     by = f" by {version.issued_by}" if version.issued_by else ""
     when = moment(version.created_at_ms)
     count = f"{len(version.entries)} {'entry' if len(version.entries) == 1 else 'entries'}"

@@ -19,6 +19,7 @@ COLUMNS = {
     "labels": "labels",
     "window": "window",
     "retention": "retention",
+    "lost": "lost",
     "tokens": "tokens today",
     "cost": "cost today",
     "changed": "changed (UTC)",

@@ -4,6 +4,7 @@ from textwrap import shorten
 
 from nicegui import ui
 
+from combee.core.playbook.retention import fates_text
 from combee.core.redact import redacted
 from combee.dashboard.evidence import open_evidence
 from combee.dashboard.pieces import following, heading, unreadable
@@ -74,9 +75,13 @@ class _Lessons:
     def _version(self, learned: Learned) -> None:
         version, name = learned.version, learned.playbook
         parts = [f"{moment(version.at_ms)} UTC"]
-        if version.origin == "batch":
+        if version.close_reason == "consolidate":
+            parts.append("from a consolidation of entries")
+        elif version.origin == "batch":
             parts.append(f"from a batch of {counted(version.reflections, 'reflection')}")
-            if version.retention is not None:
+            if version.audit is not None:
+                parts.append(f"of these {fates_text(version.audit)}")
+            elif version.retention is not None:
                 parts.append(f"{percent(version.retention)} of them have evidence in the playbook")
         else:
             parts.append(f"from {version.origin}")

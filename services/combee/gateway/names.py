@@ -10,7 +10,19 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from combee_schemas.base import PlaybookName
 
-ENDINGS = ("delete", "diff", "edit", "events", "flush", "import", "promote", "revoke", "rollback", "versions")
+ENDINGS = (
+    "consolidate",
+    "delete",
+    "diff",
+    "edit",
+    "events",
+    "flush",
+    "import",
+    "promote",
+    "revoke",
+    "rollback",
+    "versions",
+)
 """What may follow a name in a path; a name that ends so itself is reached with its slashes encoded."""
 BELOW = "/v1/playbooks/"
 SLASH = re.compile("%2F", re.IGNORECASE)

@@ -9,7 +9,7 @@ from combee.core.formats.files import Format
 from combee.gateway.problems import Problem
 from combee_schemas.base import PlaybookName, Value
 from combee_schemas.plan import Outcomes
-from combee_schemas.playbook import LABEL_PATTERN, Label, Origin, Playbook
+from combee_schemas.playbook import LABEL_PATTERN, Label, LevelAudit, Origin, Playbook
 
 LARGEST_WHOLE = 2.0**64
 LabelName = Annotated[str, StringConstraints(pattern=LABEL_PATTERN)]
@@ -96,6 +96,9 @@ class VersionRow(Value):
     model_calls: int = 0
     tokens: Tokens
     retention: tuple[float, ...] = ()
+    """Share of the batch's reflections that were new or known after each level, and in the playbook."""
+    audit: tuple[LevelAudit, ...] = ()
+    """What became of them at each level, and in the playbook; empty: an older version does not say."""
     degraded: bool = False
     closed_at_ms: int = 0
     created_at_ms: int = 0
@@ -219,6 +222,7 @@ def version_row(playbook: Playbook) -> VersionRow:
             written=playbook.usage.tokens_out,
         ),
         retention=batch.retention if batch else (),
+        audit=batch.audit if batch else (),
         degraded=batch.degraded if batch else False,
         closed_at_ms=plan.closed_at_ms if plan else 0,
         created_at_ms=playbook.created_at_ms,

@@ -1,6 +1,6 @@
 """What became of items that were learned from: how far they are, what they came to, and what left nothing."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -8,13 +8,13 @@ from typing import TypeVar
 from combee.core.formats.intake import Item, Sample
 from combee.core.formats.items import learned_id, own_id
 from combee.core.identity import fingerprint
-from combee.core.playbook.versions import left_nothing
+from combee.core.playbook.versions import became
 from combee.history import messages, partition_of
 from combee.inspection.tracker import Tracker
 from combee.ports import Log
 from combee_schemas import topics
 from combee_schemas.base import Usage
-from combee_schemas.playbook import Playbook
+from combee_schemas.playbook import LevelAudit, Playbook
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Update
 from combee_schemas.topics import Topic
@@ -55,6 +55,8 @@ class Report:
     batches: int = 0
     usage: Usage = field(default_factory=Usage)
     seconds: float = 0.0
+    audit: LevelAudit = field(default_factory=LevelAudit)
+    """What became of the reflections that were applied."""
     left_nothing: dict[str, list[str]] = field(default_factory=dict)
     """Why → the reflections (by the ids of their traces, where they have one) that the playbook shows no trace of."""
 
@@ -76,6 +78,7 @@ class Report:
             "model_calls": self.usage.calls,
             "tokens": self.usage.tokens(),
             "seconds": round(self.seconds, 3),
+            "audit": self.audit.model_dump(),
             "left_nothing": self.left_nothing,
         }
 
@@ -118,7 +121,7 @@ def progress_of(tracker: Tracker, new: Mapping[str, Item]) -> Progress:
     )
 
 
-# ---- what left nothing
+# ---- what became of each
 
 
 async def ends_before(log: Log) -> dict[str, Mapping[int, int]]:
@@ -126,21 +129,23 @@ async def ends_before(log: Log) -> dict[str, Mapping[int, int]]:
     return {topic.name: dict(await log.ends(topic.name)) for topic in (topics.UPDATES, topics.HISTORY)}
 
 
-async def reasons_for_nothing(
+async def fates(
     log: Log, base: Playbook, since: Mapping[str, Mapping[int, int]], new: Mapping[str, Item]
-) -> dict[str, list[str]]:
-    """Return which of ``new`` left nothing in the versions made since, by reason."""
+) -> tuple[LevelAudit, dict[str, list[str]]]:
+    """Return what became of ``new`` in the versions made since, and which of them left nothing, by reason."""
     updates: dict[int, Update] = {}
     for update in await _read(log, topics.UPDATES, base.name, since):
         updates.setdefault(update.plan.sequence, update)
-    before, ids_by_reason = base, defaultdict[str, list[str]](list)
+    before, counts, ids_by_reason = base, Counter[str](), defaultdict[str, list[str]](list)
     for after in await _read(log, topics.HISTORY, base.name, since):
         made_by = updates.get(after.batch_sequence) if after.origin == "batch" else None
-        for reflection_id, why in (left_nothing(before, made_by, after) if made_by else {}).items():
+        for reflection_id, fate in (became(before, made_by, after) if made_by else {}).items():
             if reflection_id in new:
-                ids_by_reason[why].append(own_id(new[reflection_id]))
+                counts[fate.fate] += 1
+                if fate.why:
+                    ids_by_reason[fate.why].append(own_id(new[reflection_id]))
         before = after
-    return dict(ids_by_reason)
+    return LevelAudit.model_validate(counts), dict(ids_by_reason)
 
 
 async def _read(log: Log, topic: Topic[M], name: str, since: Mapping[str, Mapping[int, int]]) -> list[M]:

@@ -24,7 +24,7 @@ from combee.worker.dead_letters import dead_letter
 from combee.worker.lookup import manifest_of
 from combee_schemas import topics
 from combee_schemas.codec import CodecError
-from combee_schemas.command import Command
+from combee_schemas.command import Command, CommandKind
 from combee_schemas.playbook import Playbook, label_key
 from combee_schemas.scan import Seen, Update
 
@@ -33,7 +33,7 @@ logger = structlog.get_logger()
 GROUP = "publish"
 INPUTS = (topics.UPDATES.name, topics.COMMANDS.name)
 POLL_S = 0.2
-NOT_OURS = "flush"
+NOT_OURS: frozenset[CommandKind] = frozenset({"flush", "consolidate"})
 UNUSABLE = (CodecError, PoisonError, versions.InapplicableError)
 """Errors of one record: it is dead-lettered, and the next one is taken."""
 UNPLANNED = "an update of a batch that nobody cut: no manifest says so"
@@ -195,7 +195,7 @@ class Publisher:
         current = state.current(command.playbook)
         if await self._log.partition_for(record.topic, topics.COMMANDS.key_of(command)) != record.partition:
             raise PoisonError(f"a command for {command.playbook} is on the wrong partition")
-        if command.kind == NOT_OURS or versions.is_executed(current, command, record.offset):
+        if command.kind in NOT_OURS or versions.is_executed(current, command, record.offset):
             await self._skip(state, record)
         elif command.kind == "promote":
             await self._promote(state, record, command, current)

@@ -5,19 +5,22 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TypeVar
 
-from combee.core.methods import ace
+from combee.core.methods import ace, consolidation
 from combee.core.methods.method import Answer, Method
+from combee.core.playbook import known
 from combee.core.playbook import operations as ops
+from combee.core.playbook.clusters import within
 from combee.core.playbook.echo import without_echoes
 from combee.core.playbook.nearness import Relatedness
 from combee.core.shortening import shorter_reflection
 from combee.ports import LanguageModel, PoisonError, PromptTooLongError
 from combee.scan.outcome import SKIPPED, SPLIT, audited, reasons, spent
 from combee_schemas.base import NOTHING_SPENT, Shown, Usage
+from combee_schemas.batch import Cluster
 from combee_schemas.model import Reply
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import LESSON_FIELDS, Reflection
-from combee_schemas.scan import GroupMember, NodeResult, NodeStatus, Operation, Partial, Seen
+from combee_schemas.scan import Echo, GroupMember, Known, NodeResult, NodeStatus, Operation, Partial, Seen
 
 T = TypeVar("T")
 
@@ -30,6 +33,10 @@ class Combined:
     operations: tuple[Operation, ...]
     sure: frozenset[str]
     """What the operations rest on because the model said so, or because code passed them on."""
+    known: tuple[Known, ...] = ()
+    echoes: tuple[Echo, ...] = ()
+    dropped: frozenset[str] = frozenset()
+    """What dropped items rest on."""
     carried: int = 0
     reason: str = ""
     usage: Usage = field(default_factory=Usage)
@@ -48,6 +55,15 @@ class _Item:
     def sure(self) -> frozenset[str]:
         """What it rests on by a model's word."""
         return frozenset(self.evidence).difference(self.guessed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Node:
+    """Where a combine stands, and what its children saw."""
+
+    base: Playbook
+    level: int
+    seen: Sequence[Seen]
 
 
 class Aggregator:
@@ -75,18 +91,23 @@ class Aggregator:
             return _failed(members, f"too long for the model however it is cut: {error}", SKIPPED)
         except PoisonError as error:
             return _failed(members, str(error), spent(error))
-        news, echoes = without_echoes(base, (member.reflection for member in members), answer.operations)
+        reflections = [member.reflection for member in members]
+        news, echoes = without_echoes(base, reflections, answer.operations)
+        claims = known.plausible(base, answer.known, [known.texts_of(one) for one in reflections])
+        claims = known.word_for_word(base, reflections, but=ops.rests(answer.operations)) | claims
+        known_now, echoed = known.of_group(base, claims, reflections)
         result = NodeResult(
             status="ok" if news else "empty",
             reason=self._note,
             operations=news,
             seen=_seen(members, ok=True),
-            echoes=echoes,
+            echoes=(*_sure(echoes, answer.guessed), *echoed),
+            known=known_now,
             usage=reply.usage,
             requests=_request_of(reply),
         )
-        # An echo counts as survived: its lesson is in the playbook.
-        return audited(result, 0, ops.rests(answer.operations) - answer.guessed)
+        dropped = frozenset(reflections[n - 1].reflection_id for n in answer.dropped)
+        return audited(result, 0, ops.rests(news) - answer.guessed, dropped)
 
     async def _asked(self, base: Playbook, reflections: Sequence[Reflection]) -> Reply:
         """Return the reply about a group; one reflection alone is cut, and the playbook beside it, until it fits."""
@@ -116,8 +137,32 @@ class Aggregator:
             operations=operations,
             seen=(*left.seen, *right.seen),
             echoes=(*left.echoes, *right.echoes),
+            known=(*left.known, *right.known),
             usage=left.usage + right.usage + SPLIT,
             requests=(*left.requests, *right.requests),
+        )
+
+    async def consolidate(self, base: Playbook, asked: Sequence[Cluster]) -> NodeResult:
+        """Return what becomes of clusters of entries; what the answer says of others is left out."""
+        if not asked:
+            return NodeResult(status="empty", usage=SKIPPED)
+        try:
+            reply = await self._model.ask(consolidation.prompt(base, asked))
+        except PromptTooLongError as error:
+            if len(asked) > 1:
+                left, right = _halves(asked)
+                return self._joined(
+                    base, await self.consolidate(base, left), await self.consolidate(base, right)
+                )
+            return NodeResult(status="failed", reason=f"too long for the model: {error}", usage=SKIPPED)
+        except PoisonError as error:
+            return NodeResult(status="failed", reason=str(error), usage=spent(error))
+        operations = within(consolidation.read(reply.body), asked)
+        return NodeResult(
+            status="ok" if operations else "empty",
+            operations=operations,
+            usage=reply.usage,
+            requests=_request_of(reply),
         )
 
     async def combine(self, base: Playbook, level: int, children: Sequence[Partial]) -> NodeResult:
@@ -128,47 +173,55 @@ class Aggregator:
             reason=reasons(result.reason for result in results),
             seen=ops.merge_seen(result.seen for result in results),
             echoes=tuple(chain.from_iterable(result.echoes for result in results)),
+            known=tuple(chain.from_iterable(result.known for result in results)),
             carried=sum(result.carried for result in results),
             usage=sum((result.usage for result in results), NOTHING_SPENT),
         )
-        echoed = frozenset(reflection_id for echo in below.echoes for reflection_id in echo.evidence)
         proposals = [result.operations for result in results if result.operations]
         if len(proposals) < 2:  # noqa: PLR2004 - there is nothing to combine
             status: NodeStatus = "passed" if proposals else "empty"
             only = tuple(chain.from_iterable(proposals))
             passed = {"status": status, "operations": only, "usage": below.usage + SKIPPED}
-            return audited(below.model_copy(update=passed), level, ops.rests(only) | echoed)
-        own = await self._combine(base, level, _by_age(chain.from_iterable(proposals), below.seen))
+            return audited(below.model_copy(update=passed), level, ops.rests(only))
+        node = _Node(base=base, level=level, seen=below.seen)
+        own = await self._combine(node, _by_age(chain.from_iterable(proposals), below.seen))
         combined = {
             "status": own.status,
             "reason": reasons((own.reason, below.reason)),
             "operations": own.operations,
+            "echoes": (*below.echoes, *own.echoes),
+            "known": (*below.known, *own.known),
             "carried": below.carried + own.carried,
             "usage": below.usage + own.usage,
             "requests": own.requests,
         }
-        return audited(below.model_copy(update=combined), level, own.sure | echoed)
+        return audited(below.model_copy(update=combined), level, own.sure, own.dropped)
 
-    async def _combine(self, base: Playbook, level: int, items: Sequence[Operation]) -> Combined:
+    async def _combine(self, node: "_Node", items: Sequence[Operation]) -> Combined:
+        base = node.base
         try:
-            reply = await self._model.ask(self._method.combine_prompt(base, items), priority=level)
+            reply = await self._model.ask(self._method.combine_prompt(base, items), priority=node.level)
             answer = self._traced(base, reply, list(map(_proposal, items)))
         except PromptTooLongError:
             if len(items) > 1:
                 left, right = _halves(items)
-                return self._both(
-                    base, await self._combine(base, level, left), await self._combine(base, level, right)
-                )
+                return self._both(base, await self._combine(node, left), await self._combine(node, right))
             return _passed(items, "passed", usage=SKIPPED)
         except PoisonError as error:
             return _passed(self._method.merge(base, items), "merged", reason=str(error), usage=spent(error))
-        left_out = [item for n, item in enumerate(items, 1) if n not in answer.mentioned and self._carry]
+        claims = known.plausible(base, answer.known, [(item.content,) for item in items])
+        known_now, echoed = known.of_combine(base, claims, items, node.seen, node.level)
+        settled = answer.mentioned | claims.keys()
+        left_out = [item for n, item in enumerate(items, 1) if n not in settled and self._carry]
         operations = (*answer.operations, *left_out)
         return Combined(
             status="ok",
             reason=self._note,
             operations=self._method.merge(base, operations) if left_out else operations,
             sure=(ops.rests(answer.operations) - answer.guessed) | ops.rests(left_out),
+            known=known_now,
+            echoes=echoed,
+            dropped=ops.rests(items[n - 1] for n in answer.dropped),
             carried=len(left_out),
             usage=reply.usage,
             requests=_request_of(reply),
@@ -181,6 +234,9 @@ class Aggregator:
             status="merged" if merged else "ok",
             operations=self._method.merge(base, (*left.operations, *right.operations)),
             sure=left.sure | right.sure,
+            known=(*left.known, *right.known),
+            echoes=(*left.echoes, *right.echoes),
+            dropped=left.dropped | right.dropped,
             carried=left.carried + right.carried,
             reason=reasons((left.reason, right.reason)),
             usage=left.usage + right.usage + SPLIT,
@@ -210,6 +266,13 @@ class Aggregator:
             error.usage = reply.usage
             raise error
         return answer
+
+
+def _sure(echoes: Iterable[Echo], guessed: frozenset[str]) -> Iterator[Echo]:
+    """Yield echoes without reflections that an operation rests on by a guess alone."""
+    for echo in echoes:
+        if evidence := tuple(one for one in echo.evidence if one not in guessed):
+            yield echo.model_copy(update={"evidence": evidence})
 
 
 def _learned(reflection: Reflection) -> _Item:

@@ -128,7 +128,12 @@ class ScanHandler:
             self._limiter.check(group.plan.playbook)
             aggregator = await self._aggregator(group, 0)
             base = await self._base(group)
-            result = await self._groups.result(group.plan, aggregator.group(base, group.members))
+            asked = (
+                aggregator.consolidate(base, group.clusters)
+                if group.plan.reason == "consolidate"
+                else aggregator.group(base, group.members)
+            )
+            result = await self._groups.result(group.plan, asked)
             if result is not None:
                 came = self._limiter.failed if result.status == "failed" else self._limiter.passed
                 came(group.plan.playbook, len(group.members))

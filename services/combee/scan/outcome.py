@@ -13,9 +13,11 @@ SKIPPED = Usage(skips=1)
 SPLIT = Usage(splits=1)
 
 
-def audited(result: NodeResult, level: int, kept: frozenset[str]) -> NodeResult:
-    """Return a result with which reflections survived this level."""
-    return result.model_copy(update={"seen": surviving(result.seen, level, kept)})
+def audited(
+    result: NodeResult, level: int, kept: frozenset[str], dropped: frozenset[str] = frozenset()
+) -> NodeResult:
+    """Return a result with which reflections survived this level, or were dropped by name."""
+    return result.model_copy(update={"seen": surviving(result.seen, level, kept, dropped)})
 
 
 def spent(error: PoisonError) -> Usage:
@@ -64,7 +66,8 @@ def _noted(result: NodeResult, note: str) -> NodeResult:
 def _only(result: NodeResult, level: int, left: Sequence[Operation]) -> NodeResult:
     kept_ids = set(map(id, left))
     kept = tuple(operation for operation in result.operations if id(operation) in kept_ids)
-    lost = ops.rests(result.operations) - ops.rests(kept)
+    known = {reflection_id for claim in result.known for reflection_id in claim.evidence}
+    lost = ops.rests(result.operations) - ops.rests(kept) - known
     seen = tuple(
         reflection.model_copy(update={"ok": False, "tags": (), "survived": min(reflection.survived, level)})
         if reflection.reflection_id in lost

@@ -10,6 +10,8 @@ import structlog
 
 from combee.core.batching import plan
 from combee.core.batching.window import Close, Waiting, WindowPolicy, due
+from combee.core.playbook import probation
+from combee.core.playbook.clusters import clusters
 from combee.core.playbook.spend import bounded, total
 from combee.ports import Clock, Log, Outgoing, TopicPartition, Transaction
 from combee.settings.batch import BatchSettings
@@ -24,11 +26,14 @@ from combee_schemas.base import Usage
 from combee_schemas.batch import Batch, Member
 from combee_schemas.control import BatchSize
 from combee_schemas.plan import PlanSettings
+from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import NodeResult, Seen, Update
 
 logger = structlog.get_logger()
 
+ASKED_TOKENS = 32_000
+"""Of entries that one consolidation asks about, where no bound is set."""
 PULSE_S = 60.0
 """How long after an answer the model still counts as answering."""
 
@@ -105,6 +110,8 @@ class Closer:
     async def close_due(self, state: PartitionState) -> None:
         """Close every window that is due; re-emit what is overdue; commit what only needs committing."""
         state.settle_flushes()
+        for offset in sorted(state.consolidations):
+            await self._consolidate(state, offset)
         for name in list(state.windows):
             while close := self._due(state, name):
                 await self._close(state, name, close)
@@ -120,22 +127,67 @@ class Closer:
         taken, dropped = state.window(name).take(close.count)
         bodies = await self._bodies(state.number, taken)
         batch = self._batch(state, name, close, taken, dropped, bodies)
+        offset = await self._write(state, batch, bodies)
+        state.release(name, taken)
+        self._cut(state, batch, offset)
+
+    async def _write(self, state: PartitionState, batch: Batch, bodies: dict[int, Reflection]) -> int:
+        """Write a manifest with its groups and return its offset."""
         async with state.transactor.transaction() as transaction:
             (offset,) = await transaction.send(topics.BATCHES.record(batch, partition=state.number))
             await transaction.send(*await self._groups(batch, offset, bodies))
             await self._commit(state, transaction)
         self._committed(state)
-        state.release(name, taken)
+        return offset
+
+    def _cut(self, state: PartitionState, batch: Batch, offset: int) -> None:
         state.manifests.add(batch, offset, self._clock.monotonic())
         logger.info(
             "batch",
-            playbook=name,
+            playbook=batch.plan.playbook,
             sequence=batch.plan.sequence,
             reflections=len(batch.members),
             widths=batch.plan.widths,
             reason=batch.plan.reason,
-            dropped=len(dropped),
+            dropped=len(batch.dropped),
         )
+
+    async def _consolidate(self, state: PartitionState, offset: int) -> None:
+        """Cut a batch without reflections, once the playbook may have another batch."""
+        command = state.consolidations[offset]
+        name = command.playbook
+        base = self._playbooks.latest(name)
+        if not base.entries or base.holds != "entries" or command.command_id in base.commands:
+            del state.consolidations[offset]
+            return
+        in_flight = state.manifests.count_in_flight(name)
+        policy = self._policy(name)
+        if in_flight >= self._spend_gate.at_once(name, self._settings.max_inflight_batches):
+            return
+        if self._method_gate.blocks(name):
+            return
+        if self._spend_gate.blocks(name, in_flight=in_flight, batch_size=policy.batch_size):
+            return
+        batch = plan.plan_consolidation(
+            name,
+            state.manifests.sequences.get(name, 0) + 1,
+            clusters(probation.shown(base).entries, self._settings.aggregate_tokens or ASKED_TOKENS),
+            settings=self._settings_of_plans,
+            base=_base_of(base),
+            command_id=command.command_id,
+            through_offset=state.through(name),
+            waiting=len(state.windows.get(name, ())),
+            closed_at_ms=self._clock.now_ms(),
+        )
+        batch = batch.model_copy(update=self._in_flight_fields(state))
+        del state.consolidations[offset]
+        self._cut(state, batch, await self._write(state, batch, {}))
+
+    def _in_flight_fields(self, state: PartitionState) -> dict[str, int]:
+        return {
+            "oldest_unpublished_offset": state.manifests.oldest_unpublished,
+            "max_inflight_batches": self._settings.max_inflight_batches,
+        }
 
     def _batch(
         self,
@@ -153,9 +205,7 @@ class Closer:
             [plan.with_run(item.member, bodies[item.member.offset]) for item in taken],
             [item.size for item in taken],
             settings=self._settings_of_plans,
-            base=plan.Base(
-                version=base.version, sequence=base.batch_sequence, history_offset=base.history_offset
-            ),
+            base=_base_of(base),
             reason=close.reason,
             batch_size=self.batch_size(name),
             through_offset=state.through(name),
@@ -165,12 +215,7 @@ class Closer:
             reflect_usage=total(self._usages([bodies[item.member.offset] for item in taken])),
             closed_at_ms=self._clock.now_ms(),
         )
-        return batch.model_copy(
-            update={
-                "oldest_unpublished_offset": state.manifests.oldest_unpublished,
-                "max_inflight_batches": self._settings.max_inflight_batches,
-            }
-        )
+        return batch.model_copy(update=self._in_flight_fields(state))
 
     def _usages(self, members: Sequence[Reflection]) -> list[Usage]:
         """Return what the reflections took, as far as that is believed; what is not is logged."""
@@ -243,6 +288,12 @@ class Closer:
             await transaction.send(*outgoing)
         in_flight.since = self._clock.monotonic()
         in_flight.emissions += 1
+
+
+def _base_of(playbook: Playbook) -> plan.Base:
+    return plan.Base(
+        version=playbook.version, sequence=playbook.batch_sequence, history_offset=playbook.history_offset
+    )
 
 
 def degraded(batch: Batch, manifest_offset: int) -> Outgoing:

@@ -35,6 +35,8 @@ class Manifests:
     sequences: dict[str, int] = field(default_factory=dict)
     through: dict[str, int] = field(default_factory=dict)
     in_flight: dict[str, dict[int, InFlight]] = field(default_factory=dict)
+    executed: set[tuple[str, str]] = field(default_factory=set)
+    """(playbook, id) of commands that made a batch."""
     _ids: dict[tuple[str, str, int], int] = field(default_factory=dict)
     """(playbook, reflection id, attempt) → offset of its manifest, oldest first."""
 
@@ -46,6 +48,8 @@ class Manifests:
         self.in_flight.setdefault(name, {})[batch.plan.sequence] = InFlight(
             batch=batch, offset=offset, since=now
         )
+        if batch.plan.command_id:
+            self.executed.add((name, batch.plan.command_id))
         for member in batch.members:
             self._ids[name, member.reflection_id, member.attempt] = offset
         self._forget(offset - self.horizon)

@@ -36,6 +36,8 @@ class PartitionState:
     windows: dict[str, Window] = field(default_factory=dict)
     flushes: dict[int, Command] = field(default_factory=dict)
     """Flush commands that are not fulfilled yet, by offset."""
+    consolidations: dict[int, Command] = field(default_factory=dict)
+    """Commands to consolidate that have no batch yet, by offset."""
     logged_flushes: set[int] = field(default_factory=set)
     """Offsets of those that were logged as waiting for a paused playbook."""
     outbox: list[Outgoing] = field(default_factory=list)
@@ -101,7 +103,7 @@ class PartitionState:
         oldest = [at for w in self.windows.values() if (at := w.oldest) is not None]
         return {
             REFLECTIONS: min(oldest, default=self.seen[REFLECTIONS] + 1),
-            COMMANDS: min(self.flushes, default=self.seen[COMMANDS] + 1),
+            COMMANDS: min((*self.flushes, *self.consolidations), default=self.seen[COMMANDS] + 1),
         }
 
     def through(self, playbook: str) -> int:
@@ -112,6 +114,11 @@ class PartitionState:
     def order_flush(self, record: Record, command: Command) -> None:
         """Remember a flush until everything it names is in a batch."""
         self.flushes[record.offset] = command
+
+    def order_consolidation(self, record: Record, command: Command) -> None:
+        """Remember a consolidation until it has a batch."""
+        if (command.playbook, command.command_id) not in self.manifests.executed:
+            self.consolidations[record.offset] = command
 
     def settle_flushes(self) -> None:
         """Mark windows for flushing as far as the log has been read; forget what is fulfilled."""

@@ -232,7 +232,9 @@ class Shuffler:
         try:
             if record.topic == COMMANDS:
                 command = topics.COMMANDS.read(record)
-                if command.kind == "flush":
+                if command.kind == "consolidate":
+                    state.order_consolidation(record, command)
+                elif command.kind == "flush":
                     last = (await self._log.ends(REFLECTIONS))[state.number] - 1
                     through = {"through_offset": min(command.through_offset, last)}
                     state.order_flush(record, command.model_copy(update=through))

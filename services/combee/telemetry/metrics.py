@@ -126,8 +126,18 @@ class Metrics:
         )
         self._retention = self._gauge(
             "combee_retention_ratio",
-            "Share of the last batch's reflections with evidence in the playbook.",
+            "Share of the last batch's reflections that are new or known in the playbook.",
             "playbook",
+        )
+        self._lost = self._gauge(
+            "combee_lost_ratio",
+            "Share of the last batch's reflections that were lost: neither in the playbook nor dropped by name.",
+            "playbook",
+        )
+        self._fates = self._counter(
+            "combee_batch_reflections_total",
+            "Reflections of published batches, by what became of them: new, known, dropped, lost.",
+            "fate",
         )
         self._retentions = Histogram(
             "combee_batch_retention_ratio",
@@ -193,6 +203,10 @@ class Metrics:
             if playbook.name in self._named or len(self._named) < MOST_PLAYBOOKS:
                 self._named.add(playbook.name)
                 self._retention.labels(playbook.name).set(batch.retention[-1])
+                if playbook.lost_recent:
+                    self._lost.labels(playbook.name).set(playbook.lost_recent[-1])
+        for fate, count in batch.audit[-1].model_dump().items() if batch.audit else ():
+            self._fates.labels(fate).inc(count)
 
     # ---- how it is now
 

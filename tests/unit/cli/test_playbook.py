@@ -15,7 +15,7 @@ from combee.ports import Log, Record, TransientError
 from combee_schemas import topics
 from combee_schemas.base import Usage
 from combee_schemas.codec import encode
-from combee_schemas.playbook import Entry, Playbook
+from combee_schemas.playbook import Entry, LevelAudit, Playbook
 from support import ledger
 from support.deployment import Deployment
 from support.flat import changed
@@ -75,21 +75,33 @@ def test_show_tells_what_was_retained_and_how_many_calls_were_planned(learned: D
     out = run("playbook", "show", NAME).stdout
     assert "retention: 100 % after level 0 → 100 % after level 1 → 100 % in the playbook" in out
     assert "model calls: 4 made, 4 planned\n" in out
-    assert run_json("playbook", "show", NAME)["retention_falling"] is False
+    assert "  in the playbook: 10 new, 0 known, 0 dropped by name, 0 lost\n" in out
+    assert run_json("playbook", "show", NAME)["losing"] is False
     newest = ledger.latest(learned.log)
     worse = {
         "version": 3,
         "retention": (0.9, 0.5, 0.4),
-        "retention_recent": (0.9, 0.9, 0.9, 0.4),
+        "audit": (LevelAudit(new=18, lost=2), LevelAudit(new=8, known=1, dropped=2, lost=9)),
+        "lost_recent": (0.1, 0.1, 0.1, 0.45),
         "carried": 7,
         "usage": Usage(calls=6, skips=1, splits=2, re_asks=1),
     }
     put(learned, topics.PLAYBOOKS, NAME, encode(changed(newest, **worse)))
     out = run("playbook", "show", NAME).stdout
     assert "→ 40 % in the playbook; 7 proposals carried" in out
-    assert "warning: retention is falling: 40 %" in out
+    assert "  after level 0: 18 new, 0 known, 0 dropped by name, 2 lost\n" in out
+    assert "  in the playbook: 8 new, 1 known, 2 dropped by name, 9 lost\n" in out
+    assert "warning: 45 % of the last batch's reflections were lost" in out
     assert "model calls: 6 made, 4 planned (1 skipped, 2 split, 1 asked again)" in out
-    assert run_json("playbook", "show", NAME)["retention_falling"] is True
+    assert run_json("playbook", "show", NAME)["losing"] is True
+
+
+def test_of_a_version_that_an_older_writer_made_only_the_shares_are_shown(learned: Deployment) -> None:
+    older = changed(ledger.latest(learned.log), version=3, retention=(0.9, 0.4), audit=(), lost_recent=())
+    put(learned, topics.PLAYBOOKS, NAME, encode(older))
+    out = run("playbook", "show", NAME).stdout
+    assert "retention: 90 % after level 0 → 40 % in the playbook" in out
+    assert "lost" not in out
 
 
 @pytest.mark.parametrize(
@@ -119,6 +131,7 @@ def test_history_lists_versions_with_origin_and_cost(learned: Deployment) -> Non
     assert (row["changes"], row["model_calls"]) == ({"add": 10}, first.usage.calls)
     assert (row["planned_calls"], row["skips"], row["splits"], row["re_asks"]) == (4, 0, 0, 0)
     assert (row["retention"], row["carried"]) == ([1.0, 1.0, 1.0], 0)
+    assert row["audit"][-1] == {"new": row["reflections"], "known": 0, "dropped": 0, "lost": 0}
     assert row["tokens"] == first.usage.tokens()
     assert first.usage.tokens_in > 0
 

@@ -75,7 +75,10 @@ def test_status_shows_topics_services_and_playbooks(learned: Deployment) -> None
         name: {"lag": 0, "oldest_uncommitted_s": None} for name in ("reflect", "shuffle", "scan", "publish")
     }
     row = {"name": NAME, "version": 2, "entries": COUNT, "batch_size": 40, "in_flight": 0}
-    assert plain(found["playbooks"]) == [{**row, "retention": 1.0, "retention_falling": False, **UNSPENT}]
+    audit = {"new": COUNT // 2, "known": 0, "dropped": 0, "lost": 0}
+    assert plain(found["playbooks"]) == [
+        {**row, "retention": 1.0, "lost": 0.0, "losing": False, "audit": audit, **UNSPENT}
+    ]
     assert NAME in run("status").stdout
 
 
@@ -84,14 +87,17 @@ def plain(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{**row, "spend": {k: v for k, v in row["spend"].items() if k != "day"}} for row in rows]
 
 
-def test_a_falling_retention_is_a_warning(learned: Deployment) -> None:
-    assert "falling" not in run("status").stdout
-    newest = ledger.latest(learned.log)
-    fallen = newest.model_copy(update={"version": 3, "retention_recent": (0.9, 0.9, 0.9, 0.4)})
-    put(learned, topics.PLAYBOOKS, NAME, encode(fallen))
-    assert f"warning: {NAME}: retention is falling: 40 %" in run("status").stdout
+def test_only_what_is_lost_is_a_warning(learned: Deployment) -> None:
+    assert "warning" not in run("status").stdout
+    newest = ledger.latest(learned.log).model_copy(update={"version": 3})
+    shares = {"retention_recent": (0.9, 0.9, 0.9, 0.1), "lost_recent": (0.0, 0.1, 0.0, 0.1)}
+    put(learned, topics.PLAYBOOKS, NAME, encode(newest.model_copy(update=shares)))
+    assert "warning" not in run("status").stdout
+    worse = {"version": 4, "retention_recent": (0.9, 0.4), "lost_recent": (0.1, 0.6)}
+    put(learned, topics.PLAYBOOKS, NAME, encode(newest.model_copy(update=worse)))
+    assert f"warning: {NAME}: 60 % of the last batch's reflections were lost" in run("status").stdout
     (row,) = run_json("status")["playbooks"]
-    assert (row["retention"], row["retention_falling"]) == (0.4, True)
+    assert (row["retention"], row["lost"], row["losing"]) == (0.4, 0.6, True)
 
 
 def test_the_ledger_tells_planned_calls_beside_those_made(learned: Deployment) -> None:  # noqa: ARG001
@@ -126,7 +132,14 @@ async def test_batches_without_a_version_are_in_flight() -> None:
     assert await newest_batches(deployment.log) == {NAME: 1}
     (row,) = plain((await log_status(deployment.log, 40))["playbooks"])
     known = {"name": NAME, "version": 0, "entries": 0, "batch_size": 40, "in_flight": 1}
-    assert row == {**known, "retention": None, "retention_falling": False, **UNSPENT}
+    assert row == {
+        **known,
+        "retention": None,
+        "lost": None,
+        "losing": False,
+        "audit": None,
+        **UNSPENT,
+    }
 
 
 async def test_a_batch_in_flight_is_found_behind_many_of_other_playbooks() -> None:

@@ -5,7 +5,7 @@ from combee.core.live.values import LivePlaybook, LiveVersion, Snapshot, Stage, 
 from combee.dashboard import frame
 from combee.dashboard.views import charts, graphs, rows, wording
 from combee_schemas.dead_letter import DeadLetter
-from combee_schemas.playbook import Playbook
+from combee_schemas.playbook import LevelAudit, Playbook
 from support.flat import changed, flat
 from support.pictures import BATCH, FAILED, MANIFEST, picture
 
@@ -105,7 +105,12 @@ def test_plots_show_what_was_measured_and_money_only_where_there_are_prices() ->
         LivePlaybook(name="a", versions=(version.model_copy(update={"cost": cost}),)) for cost in (0.0, 1.5)
     )
     assert [one["data"] for one in charts.batch_sizes(free)["series"]] == [[[7, 40]], [[7, 33]]]
-    assert charts.retention(free)["series"][0]["data"] == [[7, 50.0]]
+    assert [one["data"] for one in charts.retention(free)["series"]] == [[[7, 50.0]], [], [], []]
+    audited = version.model_copy(update={"audit": LevelAudit(new=2, known=3, dropped=1, lost=4)})
+    series = charts.retention(LivePlaybook(name="a", versions=(audited,)))["series"]
+    assert {one["name"]: one["data"] for one in series} == {
+        "new or known": [[7, 50.0]], "known": [[7, 30.0]], "dropped": [[7, 10.0]], "lost": [[7, 40.0]],
+    }  # fmt: skip
     assert [charts.cost(one)["series"][0]["data"] for one in (free, priced)] == [[[7, 900]], [[7, 1.5]]]
 
 

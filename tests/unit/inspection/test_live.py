@@ -22,7 +22,7 @@ from combee_schemas.base import Message, Usage
 from combee_schemas.batch import Batch, Member
 from combee_schemas.control import BatchSize
 from combee_schemas.dead_letter import DeadLetter
-from combee_schemas.playbook import Playbook
+from combee_schemas.playbook import LevelAudit, Playbook
 from combee_schemas.scan import Partial, Update
 from support import ledger
 from support.clock import ManualClock
@@ -155,6 +155,15 @@ def test_a_playbook_shows_its_versions_its_size_and_why() -> None:
     )
     assert [(one.version, one.seconds, one.batch_id) for one in found.versions] == [(1, 2.0, BATCH)]
     assert [one.batch_size for one in found.sizes] == [54]
+
+
+def test_a_version_shows_what_became_of_its_reflections() -> None:
+    audit = LevelAudit(new=2, known=1, lost=1)
+    made = changed(VERSION, audit=(LevelAudit(new=4), audit), lost_recent=(0.0, 0.25))
+    found = only(picture(made))
+    assert (found.lost, found.lost_recent, found.versions[0].audit) == (0.25, (0.0, 0.25), audit)
+    older = only(picture(VERSION))
+    assert (older.lost, older.versions[0].audit) == (None, None)
 
 
 def test_a_rollback_is_a_version_without_reflections_or_retention() -> None:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from combee.core.methods import consolidation
 from combee.core.methods.ace import aggregate_prompt, combine_prompt
 from combee.core.playbook.operations import read_operations
 from combee.core.playbook.versions import empty
@@ -12,6 +13,7 @@ from combee.sim.inprocess import as_request
 from combee.sim.law.law import LAW, Law
 from combee.sim.roles.aggregator import aggregate, load
 from combee.sim.roles.reading import Reading, read
+from combee_schemas.batch import Cluster
 from combee_schemas.playbook import Entry, Playbook
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Operation, OperationKind
@@ -123,9 +125,25 @@ def test_a_lesson_that_contradicts_an_entry_corrects_it() -> None:
     assert operation["content"] == LESSONS[0]
 
 
-def test_a_lesson_the_playbook_already_has_is_proposed_again() -> None:
-    operation = operations_of(reading_of([reflection(LESSONS[0])], with_entry(LESSONS[0])), ALL)[0]
+def test_a_lesson_the_playbook_already_has_is_known() -> None:
+    twins = [reflection("Feed the fish."), reflection(LESSONS[0]), reflection(LESSONS[0].upper())]
+    body = aggregate(reading_of(twins, with_entry(LESSONS[0])), 0, ALL)
+    assert [one["content"] for one in body["operations"]] == ["Feed the fish."]
+    assert body["known"] == [{"n": n, "entry_id": "calc-00007"} for n in (2, 3)]
+
+
+def test_who_is_not_asked_what_is_known_proposes_it_again() -> None:
+    asked = as_request(aggregate_prompt(with_entry(LESSONS[0]), [reflection(LESSONS[0])]))
+    system, *others = asked["messages"]
+    older = {**asked, "messages": [{**system, "content": system["content"].replace('"known"', "")}, *others]}
+    (operation,) = operations_of(read(older), ALL)
     assert (operation["type"], operation["entry_ids"]) == ("ADD", [])
+
+
+def test_a_correction_that_entries_have_already_is_no_repeat() -> None:
+    merge = Operation(kind=OperationKind.MERGE, content=LESSONS[0], entry_ids=("calc-00007", "calc-00009"))
+    body = aggregate(read(as_request(combine_prompt(with_entry(LESSONS[0]), [merge]))), 0, ALL)
+    assert ([one["type"] for one in body["operations"]], body["known"]) == (["MERGE"], [])
 
 
 def test_of_contradicting_lessons_the_one_more_reflections_carry_goes_on() -> None:
@@ -158,3 +176,16 @@ def test_a_combine_call_passes_corrections_on() -> None:
 )
 def test_the_section_follows_from_the_lesson_alone(lesson: str, section: str) -> None:
     assert operations_of(reading_of([reflection(lesson)]), ALL)[0]["section"] == section
+
+
+def test_of_clusters_it_merges_what_is_one_lesson_and_removes_what_harms() -> None:
+    contents = {"e-1": LESSONS[0], "e-2": LESSONS[0].upper(), "e-3": LESSONS[1], "e-4": LESSONS[2]}
+    entries = tuple(Entry(id=name, section="OTHERS", content=text) for name, text in contents.items())
+    base = empty("p").model_copy(update={"entries": entries})
+    asked = (
+        Cluster(why="alike", entry_ids=("e-1", "e-2", "e-3")),
+        Cluster(why="harmful", entry_ids=("e-4",)),
+    )
+    body = aggregate(read(as_request(consolidation.prompt(base, asked))), 0)
+    found = [(operation["type"], operation["entry_ids"]) for operation in body["operations"]]
+    assert found == [("MERGE", ["e-1", "e-2"]), ("REMOVE", ["e-4"])]

@@ -24,11 +24,11 @@ from combee_schemas.base import Usage
 from combee_schemas.batch import Batch
 from combee_schemas.codec import encode
 from combee_schemas.model import Prompt, Reply
-from combee_schemas.playbook import Playbook
+from combee_schemas.playbook import LevelAudit, Playbook
 from support import shown
 from support.clock import ManualClock
 from support.deployment import Deployment
-from support.flat import flat
+from support.flat import changed, flat
 from support.ledger import applied, outgoing, reflection
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
@@ -81,7 +81,7 @@ def feed_everything(rig: Rig) -> None:
     rig.metrics.written("updates")
     rig.metrics.dead_lettered("traces")
     rig.metrics.restarted("fenced")
-    rig.metrics.published(version())
+    rig.metrics.published(changed(version(), audit=(LevelAudit(new=1),), lost_recent=(0.0,)))
     rig.metrics.open({TopicPartition(topic="scan.0", partition=0): 1})
     rig.metrics.conditions([Condition(name="views", good=True, says="")])
     asyncio.run(one_look(rig))
@@ -267,6 +267,20 @@ def test_the_age_of_the_last_look_is_told(rig: Rig) -> None:
 
 
 # ---- results
+
+
+def test_a_version_tells_what_became_of_its_reflections(rig: Rig) -> None:
+    audit = (LevelAudit(new=9, lost=1), LevelAudit(new=5, known=2, dropped=1, lost=2))
+    for _ in range(2):
+        rig.metrics.published(changed(version(), audit=audit, lost_recent=(0.0, 0.2)))
+    assert rig.value("combee_lost_ratio", playbook="one") == 0.2
+    found = {fate: rig.value("combee_batch_reflections_total", fate=fate) for fate in LevelAudit.model_fields}
+    assert found == {"new": 10, "known": 4, "dropped": 2, "lost": 4}
+
+
+def test_an_older_writers_version_says_nothing_of_what_was_lost(rig: Rig) -> None:
+    rig.metrics.published(version())
+    assert rig.value("combee_lost_ratio", playbook="one") is None
 
 
 def test_a_version_tells_its_retention_and_how_long_its_batch_took(rig: Rig) -> None:

@@ -17,9 +17,9 @@ from combee.inspection.learned import (
     all_reflected,
     conflicting,
     ends_before,
+    fates,
     new_items,
     progress_of,
-    reasons_for_nothing,
 )
 from combee.inspection.tracker import Tracker
 from combee.ports import Clock, LanguageModel, Log, PoisonError
@@ -81,7 +81,7 @@ class Learning:
             )
             await self.settle(tracker, new, stall_s=stall_s, on_progress=on_progress)
             report = self.report(tracker, new)
-            report.left_nothing = await reasons_for_nothing(self._log, base, since, new)
+            report.audit, report.left_nothing = await fates(self._log, base, since, new)
             conflicts = await conflicting(items, tracker)
         report.conflicts = tuple(own_id(conflict) for conflict in conflicts)
         report.applied -= sum(new.get(learned_id(conflict)) is conflict for conflict in conflicts)

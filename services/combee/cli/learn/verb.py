@@ -21,7 +21,7 @@ from combee.local.deployment import beside, deployment
 from combee.local.preflight import model_flag, stands_in
 from combee.ports import ConfigurationError
 from combee.settings.loading import load_settings
-from combee_schemas.playbook import Playbook
+from combee_schemas.playbook import LevelAudit, Playbook
 
 NAMED = 3
 
@@ -149,9 +149,12 @@ def _print(
         typer.echo(text, nl=False)
     console = Console(stderr=True, highlight=False)
     console.print(_summary(report), soft_wrap=True)
+    audit = LevelAudit.model_validate(report["audit"])
+    if audit != LevelAudit():
+        console.print(f"what they said is {retention.fates_text(audit)}", soft_wrap=True)
     for line in _left_nothing(report["left_nothing"]):
         console.print(line, markup=False, soft_wrap=True)
-    if warning := retention.warning(playbook.retention_recent):
+    if warning := retention.warning(playbook.lost_recent):
         console.print(f"warning: {warning}", style="yellow", soft_wrap=True)
 
 

@@ -1,4 +1,4 @@
-"""``combee playbook edit`` and ``keep``: what a person changes becomes the next version."""
+"""``combee playbook edit`` and ``keep``, where people change entries, and ``consolidate``, where the model does."""
 
 import asyncio
 import shlex
@@ -24,9 +24,35 @@ DEFAULT_EDITOR = "vi"
 
 
 def register(app: typer.Typer) -> None:
-    """Add the verb."""
+    """Add the verbs."""
     app.command(epilog="Example: combee playbook edit support/refunds")(edit)
     app.command(epilog="Example: combee playbook keep support/refunds calc-00012")(keep)
+    app.command(epilog="Example: combee playbook consolidate support/refunds")(consolidate)
+
+
+def consolidate(
+    name: Name,
+    *,
+    command_id: CommandId = None,
+    timeout: Patience = 300.0,
+    bootstrap_servers: Servers = None,
+    as_json: AsJson = False,
+) -> None:
+    """Let the model merge entries that are alike and judge those that are mostly harmful, in an own batch."""
+
+    async def decide(_log: Log, commands: Commands) -> Decision:
+        return await commands.consolidate(name, command_id=command_id)
+
+    change = asyncio.run(carry_out(name, decide, timeout_s=timeout, servers=bootstrap_servers))
+    made, before = change.playbook, change.decision.current
+    if as_json:
+        counts = {"before": len(before.entries), "entries": len(made.entries)}
+        print_json({"name": name, "version": made.version, **counts, "changed": change.changed})
+        return
+    print_version(made, changed=change.changed)
+    if change.changed:
+        for text in diff_lines(made):
+            output().print(text, markup=False, soft_wrap=True)
 
 
 def edit(

@@ -14,7 +14,7 @@ from combee.cli.shared.console import output, print_json
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, Everything, FormOrNone, Label, Name, Servers, Version, as_format
 from combee.core.playbook import probation
-from combee.core.playbook.retention import is_falling
+from combee.core.playbook.retention import is_losing
 from combee.history import History, newest_playbooks
 from combee.settings.loading import Settings, load_settings
 
@@ -75,15 +75,14 @@ def show(
         else:
             output().print(history_table(rows))
         return
-    found = asyncio.run(version_of_options(settings, name, version, label))
+    playbook = asyncio.run(version_of_options(settings, name, version, label))
     if as_json:
-        falling = is_falling(found.retention_recent)
-        listed = found if everything else probation.shown(found)
-        print_json({**listed.model_dump(mode="json"), "retention_falling": falling})
+        listed = playbook if everything else probation.shown(playbook)
+        print_json({**listed.model_dump(mode="json"), "losing": is_losing(playbook.lost_recent)})
     elif form is not None:
-        typer.echo(playbook_text(found, as_format(form), everything=everything), nl=False)
+        typer.echo(playbook_text(playbook, as_format(form), everything=everything), nl=False)
     else:
-        output().print(full_view(found, everything=everything))
+        output().print(full_view(playbook, everything=everything))
 
 
 async def _history(settings: Settings, name: str) -> list[dict[str, Any]]:

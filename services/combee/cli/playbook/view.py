@@ -84,6 +84,7 @@ def _batch_row(playbook: Playbook, batch: AppliedBatch | None) -> dict[str, Any]
         "hedges": usage.hedges,
         "left_out": usage.left_out,
         "retention": list(batch.retention) if batch else [],
+        "audit": [level.model_dump() for level in batch.audit] if batch else [],
         "carried": batch.carried if batch else 0,
         "tokens": usage.tokens(),
         "degraded": batch.degraded if batch else False,
@@ -150,6 +151,8 @@ def print_version(playbook: Playbook, *, changed: bool) -> None:
 
 def _batch_title(batch: AppliedBatch) -> str:
     plan = batch.plan
+    if plan.reason == "consolidate":
+        return f"a consolidation, batch {plan.sequence}{', degraded' if batch.degraded else ''}"
     stale = (
         f", made on version {plan.base_version}, {plan.staleness} batches earlier" if plan.staleness else ""
     )
@@ -186,8 +189,12 @@ def _audit(playbook: Playbook) -> Iterator[Text]:
         path = " → ".join(f"{share} after level {level}" for level, share in enumerate(levels))
         carried = f"; {batch.carried} proposals carried" if batch.carried else ""
         yield Text(f"retention: {path} → {last} in the playbook{carried}")
-    if falling := retention.warning(playbook.retention_recent):
-        yield Text(f"warning: {falling}", style="yellow")
+    for level, audit in enumerate(batch.audit if batch else (), 1):
+        is_last = batch is not None and level == len(batch.audit)
+        where = "in the playbook" if is_last else f"after level {level - 1}"
+        yield Text(f"  {where}: {retention.fates_text(audit)}")
+    if warning := retention.warning(playbook.lost_recent):
+        yield Text(f"warning: {warning}", style="yellow")
     if batch and batch.plan.widths:
         yield Text(calls_text(batch.usage, sum(batch.plan.widths)))
 

@@ -121,16 +121,16 @@ class Replay:
         original = self._batches[sequence]
         records = await self._members(original)
         since = dict(await self._target.ends(topics.BATCHES.name))
-        offsets = await self._target.produce(*map(_again, records))
+        offsets = await self._target.produce(*map(_again, records)) if records else ()
         update = self._updates.get(sequence)
-        flush = Command(
-            command_id=f"replay-{sequence}",
+        command = Command(
+            command_id=original.plan.command_id or f"replay-{sequence}",
             playbook=self._name,
-            kind="flush",
-            through_offset=max(offsets),
+            kind="consolidate" if original.plan.reason == "consolidate" else "flush",
+            through_offset=max(offsets, default=-1),
             left_out=update.result.left_out if update else None,
         )
-        await self._target.produce(topics.COMMANDS.record(flush))
+        await self._target.produce(topics.COMMANDS.record(command))
         place, made = await self._next(
             topics.BATCHES, since, lambda candidate: candidate.plan.sequence == sequence
         )

@@ -89,9 +89,10 @@ async def carry_out(
                 raise await missing_playbook(log, name) from error
             raise FatalError(f"{error}{hint if error.reason == 'unknown' else ''}") from error
     if made is None:
+        who = "shuffle, scan and publish get" if command.kind == "consolidate" else "publish gets"
         awaited = f"label {command.label}" if command.kind == "promote" else "new version"
         raise FatalError(
             f"{name} has no {awaited} after {timeout_s:.0f} s: the {command.kind} is in the log and takes effect when"
-            " publish gets to it; 'combee status' shows its backlog, --timeout waits longer"
+            f" {who} to it; 'combee status' shows its backlog, --timeout waits longer"
         )
     return Change(decision=decision, made=made)

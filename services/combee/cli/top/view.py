@@ -113,6 +113,7 @@ def playbooks(snapshot: Snapshot, room: Room = ROOMS[0], *, narrow: bool = False
         *(() if narrow else ("entries",)),
         "window",
         "retention",
+        *(() if narrow else ("lost",)),
         "tokens today",
         "money",
     ):
@@ -126,6 +127,7 @@ def playbooks(snapshot: Snapshot, room: Room = ROOMS[0], *, narrow: bool = False
             *(() if narrow else (str(playbook.entries),)),
             window(playbook, SHORT_BAR if narrow else BAR),
             percent(playbook.retention),
+            *(() if narrow else (percent(playbook.lost),)),
             f"{playbook.spend_tokens:,}",
             f"{playbook.spend_cost:,.2f}",
             *(() if narrow else (Text(shortened(playbook.batch_size_reason, LONG)),)),
@@ -163,7 +165,12 @@ def batch(running: LiveBatch, room: Room = ROOMS[0]) -> Iterator[RenderableType]
         else f"{done} of {len(running.nodes)} nodes done"
     )
     why = f"; closed by {running.reason}" if running.reason else ""
-    title = f"batch {running.sequence} of {running.playbook}: {running.reflections} reflections{why}; {state}"
+    what = (
+        "consolidates entries"
+        if running.reason == "consolidate"
+        else f"{running.reflections} reflections{why}"
+    )
+    title = f"batch {running.sequence} of {running.playbook}: {what}; {state}"
     yield line(title, "bold cyan")
     if running.shape_reason:
         yield line(running.shape_reason, "dim")

@@ -11,7 +11,7 @@ from combee.core.batching import shuffle, tree
 from combee.core.batching.shape import plan_shape
 from combee.core.canonical import canonical
 from combee_schemas.base import MOST_SCORES, NOTHING_SPENT, Usage
-from combee_schemas.batch import Batch, Member
+from combee_schemas.batch import Batch, Cluster, Member
 from combee_schemas.plan import CloseReason, Outcomes, Plan, PlanSettings
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Group, GroupMember
@@ -104,6 +104,41 @@ def _is_covered(batch: Batch, left_out: Collection[int]) -> bool:
     return len({member.offset for group in kept for member in group}) == len(batch.members)
 
 
+def plan_consolidation(
+    playbook: str,
+    sequence: int,
+    clusters: Sequence[Cluster],
+    *,
+    settings: PlanSettings,
+    base: Base,
+    command_id: str,
+    through_offset: int,
+    waiting: int = 0,
+    closed_at_ms: int = 0,
+) -> Batch:
+    """Return the manifest of a batch without reflections: one call is asked about ``clusters`` of entries."""
+    plan = Plan(
+        batch_id=identity.batch_id(playbook, sequence),
+        playbook=playbook,
+        sequence=sequence,
+        settings=settings,
+        widths=(1,),
+        base_version=base.version,
+        base_sequence=base.sequence,
+        base_history_offset=base.history_offset,
+        through_offset=through_offset,
+        reflections=0,
+        waiting=waiting,
+        reason="consolidate",
+        command_id=command_id,
+        closed_at_ms=closed_at_ms,
+    )
+    seed = identity.batch_seed(playbook, sequence, (), settings.salt)
+    reason = f"one call about {len(clusters)} clusters of entries"
+    batch = Batch(plan=plan, seed=seed, members=(), clusters=tuple(clusters), copies=1, shape_reason=reason)
+    return batch.model_copy(update={"plan": plan.model_copy(update={"sha256": plan_hash(batch)})})
+
+
 def plan_hash(batch: Batch) -> str:
     """Return the SHA-256 of a manifest without what time decided, such as why its window closed."""
     circumstance = {
@@ -178,6 +213,7 @@ def make_groups(batch: Batch, manifest_offset: int, bodies: Mapping[int, Reflect
             node_id=identity.node_id(batch.plan.batch_id, 0, index),
             index=index,
             members=tuple(GroupMember(offset=m.offset, reflection=bodies[m.offset]) for m in members),
+            clusters=batch.clusters,
         )
         for index, members in enumerate(deal_batch(batch))
     )

@@ -88,17 +88,17 @@ def judge_dead_letters(*, total: int, recent: int, reasons: Sequence[str]) -> Ch
     return Check(name="dead letters", verdict="warn", says=f"{says}{last}", remedy=remedy)
 
 
-def judge_retention(recent: Mapping[str, Sequence[float]]) -> Check:
-    """Judge by playbook which share of its last batches' reflections the playbook kept."""
-    warnings = {name: retention.warning(shares) for name, shares in recent.items()}
-    falling = [f"{name}: {text}" for name, text in warnings.items() if text]
-    if not falling:
-        return Check(name="retention", verdict="ok", says="falls nowhere")
-    more = f" and {len(falling) - NAMED} more" if len(falling) > NAMED else ""
+def judge_retention(lost_recent: Mapping[str, Sequence[float]]) -> Check:
+    """Judge by playbook which share of its last batches' reflections was lost."""
+    warnings = {name: retention.warning(shares) for name, shares in lost_recent.items()}
+    losing = [f"{name}: {text}" for name, text in warnings.items() if text]
+    if not losing:
+        return Check(name="retention", verdict="ok", says="no playbook loses much")
+    more = f" and {len(losing) - NAMED} more" if len(losing) > NAMED else ""
     return Check(
         name="retention",
         verdict="warn",
-        says="; ".join(falling[:NAMED]) + more,
+        says="; ".join(losing[:NAMED]) + more,
         remedy="see 'combee playbook show NAME' for where they are lost; a smaller COMBEE_BATCH_SIZE, a larger"
         " COMBEE_PLAYBOOK_TOKENS or a stronger model keeps more",
     )

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from combee.core.ledger.batches import Batches
 from combee.core.ledger.report import Findings
 from combee_schemas.base import Usage
-from combee_schemas.scan import Update
+from combee_schemas.scan import Known, Operation, Update
 
 
 @dataclass(slots=True, kw_only=True)
@@ -38,9 +38,8 @@ class Updates:
 
     def _evidence(self, where: str, update: Update) -> None:
         name, sequence = update.plan.playbook, update.plan.sequence
-        named = {
-            reflection_id for operation in update.result.operations for reflection_id in operation.evidence
-        }
+        claims: tuple[Operation | Known, ...] = (*update.result.operations, *update.result.known)
+        named = {reflection_id for claim in claims for reflection_id in claim.evidence}
         foreign = sorted(
             reflection_id
             for reflection_id in named

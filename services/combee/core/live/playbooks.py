@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from combee.core.live.values import LivePlaybook, LiveSize, LiveVersion
 from combee.core.live.windows import Windows
+from combee.core.playbook.retention import in_playbook
 from combee_schemas.control import BatchSize
 from combee_schemas.playbook import AppliedBatch, Playbook
 
@@ -53,6 +54,8 @@ class PlaybookSummaries:
                     "entries": len(playbook.entries),
                     "retention": _retention(playbook),
                     "retention_recent": playbook.retention_recent,
+                    "lost": playbook.lost_recent[-1] if playbook.lost_recent else None,
+                    "lost_recent": playbook.lost_recent,
                     "spend_tokens": playbook.spend.tokens,
                     "spend_cost": playbook.spend.cost,
                 }
@@ -121,6 +124,7 @@ def _version(playbook: Playbook) -> LiveVersion:
         origin=playbook.origin,
         entries=len(playbook.entries),
         retention=_retention(playbook),
+        audit=in_playbook(playbook.batch),
     )
     return version.model_copy(update=_applied(playbook, playbook.batch)) if playbook.batch else version
 

@@ -7,6 +7,7 @@ from pydantic import Field
 
 from combee_schemas.base import Value
 from combee_schemas.plan import CloseReason
+from combee_schemas.playbook import LevelAudit
 from combee_schemas.scan import NodeStatus
 
 NodeState = Literal["waiting", "ready", "done", "left_out"]
@@ -86,6 +87,8 @@ class LiveVersion(Value):
     batch_size: int = 0
     reflections: int = 0
     retention: float | None = None
+    audit: LevelAudit | None = None
+    """What became of its batch's reflections; None: no batch, or nobody said."""
     tokens: int = 0
     cost: float = 0.0
     """In the currency of the price table."""
@@ -116,6 +119,9 @@ class LivePlaybook(Value):
     sizes: tuple[LiveSize, ...] = ()
     retention: float | None = None
     retention_recent: tuple[float, ...] = ()
+    lost: float | None = None
+    """Share of the last batch's reflections that was lost."""
+    lost_recent: tuple[float, ...] = ()
     versions: tuple[LiveVersion, ...] = ()
     """Newest last."""
     spend_tokens: int = 0

@@ -64,11 +64,12 @@ Keep every distinct lesson, one entry for each; leave out what the playbook alre
 Operations: ADD a new entry (section, content); UPDATE an entry that became wrong or too vague
 (entry_ids with its id, content); MERGE entries that say the same (entry_ids, content); REMOVE an entry that is
 wrong (entry_ids). Every operation names in "sources" the numbers of the items it rests on. "dropped" lists the
-numbers of the items you leave out on purpose. Every item is in one of the two.
+numbers of the items you leave out on purpose. "known" names items whose lesson an entry has already, and that
+entry: it counts as evidence for the entry. Every item is in one of the three.
 "tags" and "counters" tell how often runs found an entry helpful or harmful: UPDATE or REMOVE what harms. Where little
 is left of the playbook's budget, UPDATE and MERGE rather than ADD.
 Answer with one JSON object: {{"reasoning": "...", "operations": [{{"type": "ADD", "section": "...",
-"content": "...", "entry_ids": [], "sources": [1]}}], "dropped": [2]}}
+"content": "...", "entry_ids": [], "sources": [1]}}], "dropped": [2], "known": [{{"n": 3, "entry_id": "..."}}]}}
 {SECTIONS}
 {DATA_WARNING}"""
 
@@ -146,8 +147,25 @@ def _operations_schema(kinds: Sequence[str], **more: Any) -> dict[str, Any]:
     }
 
 
-OPERATIONS_SCHEMA = _operations_schema(
-    ["ADD", "UPDATE", "MERGE", "REMOVE"], entry_ids={"type": "array", "items": _STRING}
+_KNOWN = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "properties": {"n": {"type": "integer"}, "entry_id": _STRING},
+        "required": ["n", "entry_id"],
+        "additionalProperties": False,
+    },
+}
+
+
+def _with_known(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a reply that may also say what entries say already."""
+    properties = {**schema["properties"], "known": _KNOWN}
+    return {**schema, "properties": properties, "required": list(properties)}
+
+
+OPERATIONS_SCHEMA = _with_known(
+    _operations_schema(["ADD", "UPDATE", "MERGE", "REMOVE"], entry_ids={"type": "array", "items": _STRING})
 )
 WORDING: Mapping[Prompts, tuple[str, str, dict[str, Any]]] = {
     "full": (REFLECT, CURATE, OPERATIONS_SCHEMA),
@@ -300,7 +318,7 @@ def _curate(base: Playbook, settings: PlanSettings, items: str) -> Prompt:
         user=items,
         reply_name="operations",
         reply_schema=schema,
-        optional=frozenset({"reasoning", "dropped"}),
+        optional=frozenset({"reasoning", "dropped", "known"}),
         cache_key=cache_key(instructions, playbook),
     )
 

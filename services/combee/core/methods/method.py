@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol, cast
 
@@ -29,6 +29,10 @@ class Answer:
     """Operations that could not be read."""
     mentioned: frozenset[int] = frozenset()
     """Numbers of the items that an operation rests on or that the reply drops by name."""
+    dropped: frozenset[int] = frozenset()
+    """Of those, what the reply drops by name."""
+    known: Mapping[int, str] = field(default_factory=dict)
+    """Item number → the entry that says it already, as the reply claims; code checks it before it counts."""
     guessed: frozenset[str] = frozenset()
     """Evidence of operations only because they named no item: kept as lineage, no proof that a lesson survived."""
 

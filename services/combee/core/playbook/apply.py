@@ -10,7 +10,7 @@ from combee.core.playbook.draft import Draft
 from combee_schemas.base import Holds
 from combee_schemas.plan import Probation
 from combee_schemas.playbook import Entry, EntryState, Playbook
-from combee_schemas.scan import Echo, Operation, Seen
+from combee_schemas.scan import Echo, Known, Operation, Seen
 
 Changed = tuple[Draft, tuple[str, ...], tuple[Entry, ...]]
 """The draft with its changes, and the sections and entries of the next version."""
@@ -42,6 +42,7 @@ def applied(
     budget_tokens: int,
     revoked: Sequence[str] = (),
     echoes: Iterable[Echo] = (),
+    known: Iterable[Known] = (),
     policy: Probation | None = None,
 ) -> Changed:
     """Apply operations made for a playbook that ``holds`` this; on another kind they are dropped, and recorded.
@@ -54,12 +55,14 @@ def applied(
     usable = operations if kind == holds else ()
     if kind == "components":
         draft = components.apply_operations(
-            base, usable, seen, budget_tokens=budget_tokens, revoked=revoked, echoes=echoes
+            base, usable, seen, budget_tokens=budget_tokens, revoked=revoked, echoes=echoes, known=known
         )
         sections, remaining = components.finish(draft)
     else:
         born: EntryState = "active" if policy is None or probation.is_off(policy) else probation.PROPOSED
-        draft = entries.apply_operations(base, usable, seen, revoked=revoked, echoes=echoes, born=born)
+        draft = entries.apply_operations(
+            base, usable, seen, revoked=revoked, echoes=echoes, known=known, born=born
+        )
         if policy is not None:
             _review(base, draft, seen, policy)
         sections, remaining = entries.finish(base, draft, budget_tokens)

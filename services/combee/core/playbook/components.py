@@ -11,7 +11,7 @@ from combee.core.formats.render import section_order
 from combee.core.playbook.draft import Draft, drafted, rest_on
 from combee.core.prompt import entry_tokens
 from combee_schemas.playbook import Entry, Playbook
-from combee_schemas.scan import Echo, Operation, OperationKind, Seen
+from combee_schemas.scan import Echo, Known, Operation, OperationKind, Seen
 
 
 def apply_operations(
@@ -22,10 +22,11 @@ def apply_operations(
     budget_tokens: int,
     revoked: Sequence[str] = (),
     echoes: Iterable[Echo] = (),
+    known: Iterable[Known] = (),
 ) -> Draft:
     """Return ``base`` with tags counted and operations applied in order, as far as the budget has room."""
     apply = partial(_apply, budget_tokens=budget_tokens)
-    return drafted(base, operations, seen, apply, revoked=revoked, echoes=echoes)
+    return drafted(base, operations, seen, apply, revoked=revoked, echoes=echoes, known=known)
 
 
 def finish(draft: Draft) -> tuple[tuple[str, ...], tuple[Entry, ...]]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from combee.core.playbook.conflicts import contest
 from combee.core.playbook.operations import TARGETS, union
 from combee.core.playbook.probation import activated
-from combee.core.playbook.retention import Landing
+from combee.core.playbook.retention import Landed, Landing
 from combee.core.playbook.sections import same_section, slug
 from combee.core.playbook.similarity import Index
 from combee_schemas.playbook import (
@@ -22,7 +22,7 @@ from combee_schemas.playbook import (
     EntryState,
     Playbook,
 )
-from combee_schemas.scan import Echo, Operation, Seen
+from combee_schemas.scan import Echo, Known, Operation, Seen
 
 MAX_DETAIL_CHARS = 300
 MOST_IN_CONFLICT = 3
@@ -92,6 +92,10 @@ class Draft:
         """Record one change."""
         self.changes.append(Change(kind=kind, entry_id=entry_id, detail=detail[:MAX_DETAIL_CHARS]))
 
+    def landed(self) -> Landed:
+        """Return which reflections count in this version."""
+        return self.landing.landed(self._reworded)
+
     def note_conflicts(self) -> None:
         """Record which new contents differ from others only in figures or in a negation; all stay."""
         noted: set[str] = set()
@@ -147,11 +151,13 @@ def drafted(
     *,
     revoked: Sequence[str] = (),
     echoes: Iterable[Echo] = (),
+    known: Iterable[Known] = (),
     born: EntryState = "active",
 ) -> Draft:
     """Return a draft after ``base`` in which tags are counted, and to which ``apply`` applied what can be applied.
 
-    Evidence from ``revoked`` never counts. Of several operations on one entry the one with the newest evidence wins.
+    What is ``known`` strengthens its entries first. Evidence from ``revoked`` never counts.
+    Of several operations on one entry the one with the newest evidence wins.
     """
     draft = Draft.of(base)
     draft.born = born
@@ -159,6 +165,7 @@ def drafted(
     seen = [reflection for reflection in seen if reflection.reflection_id not in revoked_ids]
     _count(draft, (reflection for reflection in seen if reflection.ok))
     _note_echoes(draft, echoes, revoked_ids)
+    _strengthen_known(draft, known, revoked_ids)
     usable = list(_sound(draft, operations, revoked_ids))
     offsets = {reflection.reflection_id: reflection.offset for reflection in seen}
     winners, losers = contest(usable, draft.entries, offsets)
@@ -188,12 +195,43 @@ def _sound(draft: Draft, operations: Iterable[Operation], revoked_ids: frozenset
 
 
 def _note_echoes(draft: Draft, echoes: Iterable[Echo], revoked_ids: frozenset[str]) -> None:
-    by_entry: dict[str, set[str]] = {}
-    for echo in echoes:
-        by_entry.setdefault(echo.entry_id, set()).update(set(echo.evidence) - revoked_ids)
-    for entry_id, evidence in by_entry.items():
-        if evidence:
-            draft.note("echo", entry_id, f"said again by {len(evidence)} reflections that were shown it")
+    for entry_id, evidence in _by_entry(echoes, revoked_ids):
+        draft.note("echo", entry_id, f"said again by {len(evidence)} reflections that were shown it")
+        if entry_id in draft.entries:
+            draft.landing.claim(entry_id, evidence)
+
+
+def _strengthen_known(draft: Draft, known: Iterable[Known], revoked_ids: frozenset[str]) -> None:
+    """Let entries rest on reflections that say the same by the model's word; their texts stay."""
+    known = tuple(known)
+    for entry_id, evidence in _by_entry(known, revoked_ids):
+        entry = draft.entries.get(entry_id)
+        if entry is None:
+            draft.note(
+                "dropped", entry_id, f"{len(evidence)} reflections say the same: no such entry any more"
+            )
+        else:
+            draft.put(rest_on(entry, evidence, draft.version))
+            draft.note("duplicate", entry_id, f"{len(evidence)} more reflections say so, by the model's word")
+            draft.landing.claim(entry_id, evidence)
+    for entry_id, evidence in _by_entry(map(_sure, known), revoked_ids):
+        draft.support.claim(entry_id, evidence)
+
+
+def _sure(claim: Known) -> Known:
+    sure = tuple(reflection_id for reflection_id in claim.evidence if reflection_id not in claim.guessed)
+    return claim.model_copy(update={"evidence": sure})
+
+
+def _by_entry(
+    claims: Iterable[Echo | Known], revoked_ids: frozenset[str]
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield each entry with the reflections that say it, without those that are ``revoked_ids``."""
+    by_entry: dict[str, tuple[str, ...]] = {}
+    for claim in claims:
+        evidence = (reflection_id for reflection_id in claim.evidence if reflection_id not in revoked_ids)
+        by_entry[claim.entry_id] = union(by_entry.get(claim.entry_id, ()), evidence)
+    return ((entry_id, evidence) for entry_id, evidence in by_entry.items() if evidence)
 
 
 def _count(draft: Draft, seen: Iterable[Seen]) -> None:

@@ -42,6 +42,11 @@ def without_echoes(
     return tuple(news), tuple(Echo(entry_id=entry_id, evidence=ids) for entry_id, ids in echoes.items())
 
 
+def was_shown(entry_id: str, since: int, shown: Shown | None) -> bool:
+    """Return whether an agent was shown an entry that is there ``since`` a version; version 0 is an unknown one."""
+    return shown is not None and entry_id in shown.entry_ids and not 0 < shown.version < since
+
+
 def retired(before: Playbook, entries: Iterable[Entry]) -> tuple[Retired, ...]:
     """Return the last entries that left, when ``entries`` are what follows ``before``.
 
@@ -75,10 +80,6 @@ class _Known:
         return ()
 
     def shown(self, saying: Sequence[str], shown: Shown | None) -> str:
-        """Return the entry among those that an agent was shown, or nothing; version 0 is an unknown one."""
-        if shown is None:
-            return ""
-        seen = (entry for entry in saying if entry in shown.entry_ids)
-        return next(
-            (reflection for reflection in seen if not 0 < shown.version < self._since.get(reflection, 0)), ""
-        )
+        """Return the entry among those that an agent was shown, or nothing."""
+        echoed = (entry_id for entry_id in saying if was_shown(entry_id, self._since.get(entry_id, 0), shown))
+        return next(echoed, "")

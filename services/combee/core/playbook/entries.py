@@ -12,7 +12,7 @@ from combee.core.playbook.probation import is_active
 from combee.core.playbook.similarity import same_lesson
 from combee.core.prompt import entry_tokens
 from combee_schemas.playbook import Entry, EntryState, Playbook
-from combee_schemas.scan import Echo, Operation, OperationKind, Seen
+from combee_schemas.scan import Echo, Known, Operation, OperationKind, Seen
 
 PROPOSED_SHARE = 4
 """Proposed entries may have this part of the token budget, beside it."""
@@ -25,6 +25,7 @@ def apply_operations(
     *,
     revoked: Sequence[str] = (),
     echoes: Iterable[Echo] = (),
+    known: Iterable[Known] = (),
     born: EntryState = "active",
 ) -> Draft:
     """Return ``base`` with tags counted and operations applied in order; evidence from ``revoked`` never counts.
@@ -33,7 +34,7 @@ def apply_operations(
     strengthens the entry that says it; of several on one entry the one with the newest evidence wins. ``born`` is
     the state of what is added.
     """
-    return drafted(base, operations, seen, _apply, revoked=revoked, echoes=echoes, born=born)
+    return drafted(base, operations, seen, _apply, revoked=revoked, echoes=echoes, known=known, born=born)
 
 
 def finish(base: Playbook, draft: Draft, budget_tokens: int) -> tuple[tuple[str, ...], tuple[Entry, ...]]:

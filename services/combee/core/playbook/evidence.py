@@ -56,6 +56,7 @@ def followed(before: Playbook, version: Playbook, update: Update | None) -> Play
             holds=update.plan.settings.holds,
             budget_tokens=NO_BUDGET,
             revoked=before.revoked,
+            known=update.result.known,
         )
         # An entry that this version did not change has not got what was refused for size.
         known |= {entry_id: entry for entry_id, entry in draft.entries.items() if entry_id in touched}

@@ -50,15 +50,15 @@ def read_operations(body: Mapping[str, Any], sources: Sources) -> Answer:
     everything = union(*sources)
     read = (_read(item, sources, everything) for item in items[:MAX_OPERATIONS])
     usable = tuple(_bounded(record for record in read if record is not None))
-    mentioned = frozenset(_numbers(body.get("dropped"), sources)).union(
-        *{answer.mentions for answer in usable}
-    )
+    dropped = frozenset(_numbers(body.get("dropped"), sources))
     guesses = any(answer.guessed for answer in usable)
     named = rests(answer.operation for answer in usable if not answer.guessed)
     return Answer(
         operations=merge(answer.operation for answer in usable),
         unusable=len(items) - len(usable),
-        mentioned=mentioned,
+        mentioned=dropped.union(*{answer.mentions for answer in usable}),
+        dropped=dropped,
+        known=_claims(body.get("known"), sources),
         guessed=frozenset(everything) - named if guesses else frozenset(),
     )
 
@@ -124,6 +124,17 @@ def _numbers(value: object, sources: Sources) -> tuple[int, ...]:
     return tuple(n for n in whole if 1 <= n <= len(sources))
 
 
+def _claims(value: object, sources: Sources) -> dict[int, str]:
+    """Return the first entry that is said to say each item already."""
+    claims: dict[int, str] = {}
+    for claim in value if isinstance(value, list) else ():
+        given = claim if isinstance(claim, dict) else {}
+        for n in _numbers([given.get("n")], sources):
+            for entry_id in _texts([given.get("entry_id")]):
+                claims.setdefault(n, entry_id)
+    return claims
+
+
 def merge(operations: Iterable[Operation]) -> tuple[Operation, ...]:
     """Return the operations with exact repeats folded together, evidence united."""
     merged: dict[tuple[object, ...], Operation] = {}
@@ -177,8 +188,10 @@ def merge_seen(parts: Iterable[Iterable[Seen]]) -> tuple[Seen, ...]:
         for seen in part:
             known = merged.get(seen.reflection_id)
             best = seen if known is None or (seen.ok and not known.ok) else known
-            survived = max(seen.survived, best.survived, known.survived if known else 0)
-            if survived != best.survived:
-                best = best.model_copy(update={"survived": survived})
+            copies = (seen,) if known is None else (seen, known)
+            survived = max(copy.survived for copy in copies)
+            dropped = any(copy.dropped for copy in copies if copy.survived == survived)
+            if (survived, dropped) != (best.survived, best.dropped):
+                best = best.model_copy(update={"survived": survived, "dropped": dropped})
             merged[seen.reflection_id] = best
     return tuple(merged.values())

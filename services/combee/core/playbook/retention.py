@@ -1,54 +1,123 @@
-"""The retention audit: which share of a batch's reflections something still rests on, level by level; pure."""
+"""The retention audit: what became of a batch's reflections, level by level and in the playbook; pure.
 
+*New*: something rests on it now. *Known*: it counts for an entry that says it already, or echoes one. *Dropped*: the
+model left it out by name. *Lost*: neither, which is the only one to worry about.
+"""
+
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
+from typing import Literal
 
-from combee_schemas.playbook import Change
-from combee_schemas.scan import Seen
+from combee_schemas.playbook import AppliedBatch, Change, LevelAudit
+from combee_schemas.scan import Echo, Known, NodeResult, Seen
 
+Fate = Literal["new", "known", "dropped", "lost"]
+How = Literal["change", "repeat", "claim"]
+"""How evidence came to an entry: with a change of it, as a repeat that code recognised, by a claim or an echo."""
 RECENT_KEPT = 20
-FALLEN_BELOW = 0.8
-"""The newest share is a warning below this part of the median of those before it."""
-FALLING_FROM = 3
-"""Shares before the newest that it takes to judge it."""
+MOST_LOST = 0.5
+"""A larger share lost is a warning."""
+RISEN_BY = 0.2
+"""So is one that exceeds the median of those before it by more."""
+RISING_FROM = 3
+"""Shares before the newest that it takes to judge a rise."""
 NO_EFFECT = frozenset({"dropped", "superseded"})
 
 
-def surviving(seen: Iterable[Seen], level: int, kept: Collection[str]) -> tuple[Seen, ...]:
+def surviving(
+    seen: Iterable[Seen], level: int, kept: Collection[str], dropped: Collection[str] = ()
+) -> tuple[Seen, ...]:
     """Return what a node of ``level`` saw after it has answered: those in ``kept`` got through one level more.
 
-    Only what got through all levels below can get through this one.
+    Only what got through all levels below can get through this one, or be dropped by name here.
     """
     return tuple(
-        reflection.model_copy(update={"survived": level + 1})
-        if reflection.survived == level and reflection.reflection_id in kept
-        else reflection
+        _after(reflection, level, kept, dropped) if reflection.survived == level else reflection
         for reflection in seen
     )
 
 
-def shares(seen: Collection[Seen], levels: int, landed: Collection[str]) -> tuple[float, ...]:
-    """Return the share of reflections that got through each level, and at last into the playbook.
+def _after(reflection: Seen, level: int, kept: Collection[str], dropped: Collection[str]) -> Seen:
+    if reflection.reflection_id in kept:
+        return reflection.model_copy(update={"survived": level + 1, "dropped": False})
+    if reflection.reflection_id in dropped:
+        return reflection.model_copy(update={"dropped": True})
+    return reflection
 
-    ``landed`` are the reflections that operations rest on which took effect.
-    """
-    if not seen:
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Landed:
+    """The reflections that count in a version, by how."""
+
+    changed: frozenset[str]
+    """What the version changed rests on them."""
+    repeated: frozenset[str]
+    """They say what stood there before, word for word."""
+    claimed: frozenset[str]
+    """They say it by the model's word, or are echoes."""
+
+
+def fate(reflection: Seen, levels: int, landed: Landed) -> Fate:
+    """Return what became of a reflection in the playbook, ``levels`` above it."""
+    through = reflection.survived >= levels
+    if through and reflection.reflection_id in landed.changed:
+        return "new"
+    if reflection.reflection_id in landed.claimed | (landed.repeated if through else frozenset()):
+        return "known"
+    return "dropped" if reflection.dropped and not through else "lost"
+
+
+def _fate_at(reflection: Seen, level: int, claimed: Collection[str]) -> Fate:
+    if reflection.survived > level:
+        return "new"
+    if reflection.reflection_id in claimed:
+        return "known"
+    return "dropped" if reflection.dropped else "lost"
+
+
+def audit(result: NodeResult, levels: int, landed: Landed) -> tuple[LevelAudit, ...]:
+    """Return what became of a batch's reflections at each level, and at last in the playbook."""
+    got_through = [reflection for reflection in result.seen if reflection.ok]
+    claims: tuple[Known | Echo, ...] = (*result.known, *result.echoes)
+    claimed = {reflection_id for claim in claims for reflection_id in claim.evidence}
+    if not result.seen:
         return ()
-    through = [sum(reflection.survived > level for reflection in seen) for level in range(levels)]
-    last = sum(reflection.survived >= levels and reflection.reflection_id in landed for reflection in seen)
-    return tuple(round(count / len(seen), 4) for count in (*through, last))
+    by_level = (
+        [_fate_at(reflection, level, claimed) for reflection in got_through] for level in range(levels)
+    )
+    last = [fate(reflection, levels, landed) for reflection in got_through]
+    return tuple(LevelAudit.model_validate(Counter(fates)) for fates in (*by_level, last))
 
 
-def recent(before: Sequence[float], newest: Sequence[float]) -> tuple[float, ...]:
-    """Return the last share of each of the last batches, the newest included."""
-    return (*before, *newest[-1:])[-RECENT_KEPT:]
+def shares(levels: Iterable[LevelAudit], count: int) -> tuple[float, ...]:
+    """Return the share of ``count`` reflections that were new or known at each level."""
+    return tuple(round((level.new + level.known) / count, 4) for level in levels)
 
 
-def is_falling(recent_shares: Sequence[float]) -> bool:
-    """Return whether the newest share is much below what it used to be."""
-    *before, newest = recent_shares or (1.0,)
-    return len(before) >= FALLING_FROM and newest < FALLEN_BELOW * median(before)
+def in_playbook(batch: AppliedBatch | None) -> LevelAudit | None:
+    """Return what became of a batch's reflections in the end; None: no batch, or its writer did not say."""
+    return batch.audit[-1] if batch and batch.audit else None
+
+
+def lost_share(levels: Sequence[LevelAudit]) -> float | None:
+    """Return which share of a batch's reflections was lost in the end; None: nobody said, or all are dead letters."""
+    *_, last = levels or (LevelAudit(),)
+    count = last.new + last.known + last.dropped + last.lost
+    return round(last.lost / count, 4) if count else None
+
+
+def recent(before: Sequence[float], newest: float | None) -> tuple[float, ...]:
+    """Return a share of each of the last batches, the newest included."""
+    return (*before, *(() if newest is None else (newest,)))[-RECENT_KEPT:]
+
+
+def is_losing(lost_recent: Sequence[float]) -> bool:
+    """Return whether the last batch lost too much, or much more than those before it."""
+    *before, newest = lost_recent or (0.0,)
+    rose = len(before) >= RISING_FROM and newest > median(before) + RISEN_BY
+    return newest > MOST_LOST or rose
 
 
 def percent(share: float | None) -> str:
@@ -56,39 +125,54 @@ def percent(share: float | None) -> str:
     return "" if share is None else f"{100 * share:.0f} %"
 
 
-def warning(recent_shares: Sequence[float]) -> str | None:
-    """Return what to say where retention falls, in the words of every view; None while it does not."""
-    if not is_falling(recent_shares):
-        return None
-    return falling(recent_shares[-1])
+def warning(lost_recent: Sequence[float]) -> str | None:
+    """Return what to say where reflections are lost, in the words of every view; None while few are."""
+    return losing(lost_recent[-1]) if is_losing(lost_recent) else None
 
 
-def falling(newest: float) -> str:
-    """Return the words for a share that is much below what it used to be."""
-    kept = percent(newest)
-    return f"retention is falling: {kept} of the last batch's reflections have evidence in the playbook"
+def losing(lost: float) -> str:
+    """Return the words for a share that is too large."""
+    return (
+        f"{percent(lost)} of the last batch's reflections were lost: the playbook has nothing of them, and the model"
+        " did not say why"
+    )
+
+
+def fates_text(level: LevelAudit) -> str:
+    """Return what became of reflections, in words."""
+    return f"{level.new} new, {level.known} known, {level.dropped} dropped by name, {level.lost} lost"
 
 
 @dataclass(slots=True)
 class Landing:
-    """Where the evidence of applied operations came to rest: entry id → reflections."""
+    """Where the evidence of applied operations came to rest: entry id → reflections, and how they came there."""
 
-    _on: dict[str, set[str]] = field(default_factory=dict)
+    _on: dict[str, set[tuple[str, How]]] = field(default_factory=dict)
     _removals: set[str] = field(default_factory=set)
+
+    def claim(self, entry_id: str, evidence: Iterable[str]) -> None:
+        """Note reflections that an entry said already."""
+        self._put(entry_id, evidence, "claim")
 
     def take(self, changes: Iterable[Change], evidence: Iterable[str]) -> None:
         """Note what one operation did: nothing, or changes that its evidence is behind."""
         effects = [change for change in changes if change.kind not in NO_EFFECT]
-        moved = set(evidence)
+        how: How = "repeat" if all(change.kind == "duplicate" for change in effects) else "change"
+        evidence = tuple(evidence)
+        moved: set[tuple[str, How]] = set()
         for change in effects:
             if change.kind in {"merge", "remove"}:
                 sources_moved = self._on.pop(change.entry_id, set())
                 moved |= sources_moved if change.kind == "merge" else set()
         for change in effects:
             if change.kind == "remove":
-                self._removals |= moved
+                self._removals.update(evidence)
             elif change.kind != "merge":
-                self._on.setdefault(change.entry_id, set()).update(moved)
+                self._put(change.entry_id, evidence, how)
+                self._on[change.entry_id] |= moved
+
+    def _put(self, entry_id: str, evidence: Iterable[str], how: How) -> None:
+        self._on.setdefault(entry_id, set()).update((reflection_id, how) for reflection_id in evidence)
 
     def evict(self, entry_id: str) -> None:
         """Note that an entry had to go."""
@@ -96,8 +180,17 @@ class Landing:
 
     def on(self, entry_id: str) -> tuple[str, ...]:
         """Return the reflections that came to rest on an entry, in order of their ids."""
-        return tuple(sorted(self._on.get(entry_id, ())))
+        return tuple(sorted({reflection_id for reflection_id, _ in self._on.get(entry_id, ())}))
 
-    def reflections(self) -> frozenset[str]:
-        """Return all reflections that something rests on now; a removal is an effect too."""
-        return frozenset(self._removals.union(*self._on.values()))
+    def landed(self, reworded: Collection[str]) -> Landed:
+        """Return what the version rests on now; ``reworded`` entries are new or say something new.
+
+        A removal is an effect too. A repeat of what stood there before was known, one of what is new is new.
+        """
+        found: dict[How, set[str]] = {"change": set(self._removals), "repeat": set(), "claim": set()}
+        for entry_id, reflections in self._on.items():
+            for reflection_id, how in reflections:
+                is_new = how == "repeat" and entry_id in reworded
+                found["change" if is_new else how].add(reflection_id)
+        changed, repeated, claimed = (frozenset(found[how]) for how in ("change", "repeat", "claim"))
+        return Landed(changed=changed, repeated=repeated, claimed=claimed)

@@ -99,7 +99,7 @@ def after_batch(
     before, used = today(spend, now_ms), total(usages)
     tokens = used.tokens_in + used.tokens_out
     cost = policy.cost(used)
-    each = {"tokens_each": tokens / reflections, "cost_each": cost / reflections}
+    each = {"tokens_each": tokens / reflections, "cost_each": cost / reflections} if reflections else {}
     return before.model_copy(
         update={
             "tokens": min(before.tokens + tokens, MOST),

@@ -1,6 +1,7 @@
 """The next version of a playbook: from an update or from a command; pure."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from pydantic import ValidationError
 
@@ -11,10 +12,12 @@ from combee.core.playbook.echo import retired
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy, after_batch
 from combee_schemas.codec import CodecError, encode
 from combee_schemas.command import Command
+from combee_schemas.plan import Plan, Probation
 from combee_schemas.playbook import ACE_SECTIONS, EVIDENCE_KEPT, AppliedBatch, Change, Entry, Label, Playbook
-from combee_schemas.scan import Operation, Update
+from combee_schemas.scan import Operation, Seen, Update
 
 COMMANDS_REMEMBERED = 50
+COUNTING = frozenset({"new", "known"})
 
 
 class InapplicableError(ValueError):
@@ -42,7 +45,7 @@ def after_update(
         If it is of a batch without reflections.
     """
     plan, result = update.plan, update.result
-    if plan.reflections < 1:
+    if plan.reflections < 1 and plan.reason != "consolidate":
         raise InapplicableError(f"{plan.batch_id} is a batch of {plan.reflections} reflections")
     draft, sections, entries = applied(
         current,
@@ -52,19 +55,20 @@ def after_update(
         budget_tokens=budget_tokens,
         revoked=current.revoked,
         echoes=result.echoes,
-        policy=plan.settings.probation or probation.OFF,
+        known=result.known,
+        policy=_policy(plan),
     )
     holds = holds_after(current, plan.settings.holds)
-    live = {entry.id for entry in entries}
-    echoed = (echo.evidence for echo in result.echoes if echo.entry_id in live)
-    landed = draft.landing.reflections().union(*echoed)
+    audit = retention.audit(result, len(plan.widths), draft.landed())
     batch = AppliedBatch(
         plan=plan,
         degraded=result.status in {"failed", "merged"} or not all(s.ok for s in result.seen),
-        retention=retention.shares(result.seen, len(plan.widths), landed),
+        retention=retention.shares(audit, len(result.seen)),
+        audit=audit,
         carried=result.carried,
         usage=result.usage,
     )
+    last_kept = batch.retention[-1] if batch.retention else None
     return current.model_copy(
         update={
             "version": current.version + 1,
@@ -81,7 +85,8 @@ def after_update(
             "batch_sequence": plan.sequence,
             "through_offset": max(current.through_offset, plan.through_offset),
             "manifest_offset": max(current.manifest_offset, update.manifest_offset),
-            "retention_recent": retention.recent(current.retention_recent, batch.retention),
+            "retention_recent": retention.recent(current.retention_recent, last_kept),
+            "lost_recent": retention.recent(current.lost_recent, retention.lost_share(audit)),
             "spend": after_batch(
                 current.spend,
                 (result.usage, plan.reflect_usage),
@@ -89,15 +94,34 @@ def after_update(
                 now_ms=now_ms,
                 policy=spending,
             ),
+            "commands": remembered(current.commands, plan.command_id)
+            if plan.command_id
+            else current.commands,
             "issued_by": "",
             "created_at_ms": now_ms,
         }
     )
 
 
-def left_nothing(before: Playbook, update: Update, after: Playbook) -> dict[str, str]:
-    """Return the reflections of ``update`` on which nothing rests in ``after``, the version it made: id → why."""
-    draft, _, entries = applied(
+def _policy(plan: Plan) -> Probation | None:
+    """Return the probation of a batch; a consolidation brings no reflections, so no entry waits longer for it."""
+    return None if plan.reason == "consolidate" else plan.settings.probation or probation.OFF
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Became:
+    """What became of one reflection in a version; ``why`` nothing of it is there, where that is so."""
+
+    fate: retention.Fate
+    why: str = ""
+
+
+def became(before: Playbook, update: Update, after: Playbook) -> dict[str, Became]:
+    """Return what became of each reflection of ``update`` in ``after``, the version it made.
+
+    Dead letters are left out.
+    """
+    draft, _, _ = applied(
         before,
         update.result.operations,
         update.result.seen,
@@ -105,37 +129,32 @@ def left_nothing(before: Playbook, update: Update, after: Playbook) -> dict[str,
         budget_tokens=evidence.NO_BUDGET,
         revoked=before.revoked,
         echoes=update.result.echoes,
+        known=update.result.known,
     )
-    live = {entry.id for entry in entries}
-    echoed = {
-        reflection_id
-        for echo in update.result.echoes
-        if echo.entry_id in live
-        for reflection_id in echo.evidence
-    }
-    landed = draft.landing.reflections()
+    applicable = draft.landed()
     for change in after.changes:
-        if change.kind == "evict":
+        if change.kind in {"evict", "expire"}:
             draft.landing.evict(change.entry_id)
-    stayed = draft.landing.reflections() | echoed
-    levels = len(update.plan.widths)
-    why: dict[str, str] = {}
+    landed, levels = draft.landed(), len(update.plan.widths)
+    found: dict[str, Became] = {}
     for reflection in update.result.seen:
-        if not reflection.ok or (reflection.survived >= levels and reflection.reflection_id in stayed):
-            continue
-        if reflection.survived == 0:
-            why[reflection.reflection_id] = "the model proposed nothing for it"
-        elif reflection.survived < levels:
-            why[reflection.reflection_id] = (
-                f"left out when proposals were combined (level {reflection.survived})"
-            )
-        elif reflection.reflection_id in landed:
-            why[reflection.reflection_id] = "evicted at once: the playbook's token budget is used up"
-        else:
-            why[reflection.reflection_id] = (
-                "its proposal lost to one with newer evidence, or no longer applied"
-            )
-    return why
+        if reflection.ok:
+            fate = retention.fate(reflection, levels, landed)
+            why = "" if fate in COUNTING else _why_nothing(reflection, levels, applicable)
+            found[reflection.reflection_id] = Became(fate=fate, why=why)
+    return found
+
+
+def _why_nothing(reflection: Seen, levels: int, applicable: retention.Landed) -> str:
+    if retention.fate(reflection, levels, applicable) in COUNTING:
+        return "evicted at once: the playbook's token budget is used up"
+    if reflection.survived >= levels:
+        return "its proposal lost to one with newer evidence, or no longer applied"
+    if reflection.dropped:
+        return f"the model dropped it by name (level {reflection.survived})"
+    if reflection.survived == 0:
+        return "the model proposed nothing for it"
+    return f"left out when proposals were combined (level {reflection.survived})"
 
 
 def after_command(
@@ -182,7 +201,7 @@ def after_command(
             "batch": None,
             "retired": retired(current, changed.entries),
             "command_offset": offset,
-            "commands": remembered(current.commands, command),
+            "commands": remembered(current.commands, command.command_id),
             "issued_by": command.issued_by,
             "created_at_ms": now_ms,
         }
@@ -203,7 +222,7 @@ def after_promotion(label: Label | None, command: Command, offset: int, *, now_m
             label=command.label,
             version=command.version,
             command_offset=offset,
-            commands=remembered(label.commands if label else (), command),
+            commands=remembered(label.commands if label else (), command.command_id),
             moved_at_ms=now_ms,
             issued_by=command.issued_by,
         )
@@ -230,9 +249,9 @@ def fitted(version: Playbook) -> Playbook:
     return version
 
 
-def remembered(commands: tuple[str, ...], command: Command) -> tuple[str, ...]:
+def remembered(commands: tuple[str, ...], command_id: str) -> tuple[str, ...]:
     """Return the ids of the last commands executed, this one included."""
-    return (*commands, command.command_id)[-COMMANDS_REMEMBERED:]
+    return (*commands, command_id)[-COMMANDS_REMEMBERED:]
 
 
 def is_executed(current: Playbook | Label, command: Command, offset: int) -> bool:
@@ -278,7 +297,9 @@ def _deleted(current: Playbook) -> Playbook:
     """Return what remains: the bookkeeping, and what keeps poison and echoes out if the name lives again."""
     bare = {"entries": (), "sections": empty(current.name).sections, "counters": True, "holds": "entries"}
     change = Change(kind="delete", detail=f"{len(current.entries)} entries")
-    return current.model_copy(update={**bare, "retention_recent": (), "changes": (change,)})
+    return current.model_copy(
+        update={**bare, "retention_recent": (), "lost_recent": (), "changes": (change,)}
+    )
 
 
 def _refuse_stale(current: Playbook, operations: Sequence[Operation], base: Playbook | None) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from combee.core.live.values import LivePlaybook
+from combee.core.live.values import LivePlaybook, LiveVersion
 
 GREY = "#8a8f98"
 """Readable on light and on dark."""
@@ -23,17 +23,26 @@ def batch_sizes(playbook: LivePlaybook) -> Options:
 
 
 def retention(playbook: LivePlaybook) -> Options:
-    """Return the share of each batch's reflections that has evidence in the playbook."""
-    points = [
-        (version.at_ms, 100 * version.retention)
-        for version in playbook.versions
-        if version.retention is not None
+    """Return what became of each batch's reflections; of older versions only which share counts is known."""
+    batches = [version for version in playbook.versions if version.retention is not None]
+    kept = [(version.at_ms, 100 * (version.retention or 0.0)) for version in batches]
+    shares = [
+        (name, [(one.at_ms, share) for one in batches if (share := _percent(one, name)) is not None], colour)
+        for name, colour in (("known", BLUE), ("dropped", GREY), ("lost", AMBER))
     ]
     options = _over_time(
-        ("reflections with evidence in the playbook", "%"), [_line("retention", points, GREEN)]
+        ("what became of the reflections", "%"),
+        [_line("new or known", kept, GREEN), *(_line(*share) for share in shares)],
     )
     options["yAxis"] |= {"min": 0, "max": 100}
     return options
+
+
+def _percent(version: LiveVersion, fate: str) -> float | None:
+    """Return which share of a version's reflections had a fate."""
+    counts = version.audit.model_dump() if version.audit else {}
+    total = sum(counts.values())
+    return 100 * counts[fate] / total if total else None
 
 
 def cost(playbook: LivePlaybook) -> Options:

@@ -68,7 +68,10 @@ def headline(batch: LiveBatch) -> str:
     done = sum(node.is_settled for node in batch.nodes)
     so_far = f"version {batch.version}" if batch.version else f"{done} of {len(batch.nodes)} nodes done"
     why = f", closed by {batch.reason}" if batch.reason else ""
-    return f"{batch.playbook} · batch {batch.sequence} · {batch.reflections} reflections{why} · {so_far}"
+    what = (
+        "consolidates entries" if batch.reason == "consolidate" else f"{batch.reflections} reflections{why}"
+    )
+    return f"{batch.playbook} · batch {batch.sequence} · {what} · {so_far}"
 
 
 def kind_of(node: LiveNode, *, is_over: bool) -> str:
@@ -166,6 +169,7 @@ def _playbook_row(name: str, live: LivePlaybook | None, stored: Playbook | None,
         "labels": labels,
         "window": f"{live.waiting} of {live.batch_size}" if live else "–",
         "retention": percent(live.retention if live else None),
+        "lost": percent(live.lost if live else None),
         "tokens": f"{spend.tokens:,}",
         "cost": f"{spend.cost:,.2f}",
         "changed": moment(live.changed_at_ms if live else stored.created_at_ms if stored else None),

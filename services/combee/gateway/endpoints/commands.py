@@ -101,6 +101,12 @@ class Endpoints:
             call, body, lambda to: to.delete(call.name, command_id=body.command_id)
         )
 
+    async def consolidate(self, call: Given, body: Asked = NO_BODY) -> Sent:
+        """Let the model merge entries that are alike and judge those that are mostly harmful."""
+        return await self._carried_out(
+            call, body, lambda to: to.consolidate(call.name, command_id=body.command_id)
+        )
+
     async def flush(self, call: Given, body: Asked = NO_BODY) -> Sent:
         """Close the window now: what waits goes into a batch without others, and becomes a version."""
 
@@ -154,6 +160,7 @@ def router(context: Context) -> APIRouter:
         ("import", commands.import_),
         ("revoke", commands.revoke),
         ("delete", commands.delete),
+        ("consolidate", commands.consolidate),
         ("flush", commands.flush),
     ):
         routes.add_api_route(

@@ -32,7 +32,7 @@ FAMILY_SIZE = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One naive update call: what it read and how many entries it proposed."""
+    """One naive update call: what it read and how many lessons it kept, as new entries or as known ones."""
 
     distinct: int
     tokens: float
@@ -85,10 +85,11 @@ def run_naive(
         batch = reflections[start : start + batch_size]
         reading = read(as_request(aggregate_prompt(playbook, batch)))
         reply = aggregate(reading, seed, law)
-        operations = read_operations(reply, [(one.reflection_id,) for one in batch]).operations
+        answer = read_operations(reply, [(one.reflection_id,) for one in batch])
         read_this = load(reading, law)
-        calls.append(Call(distinct=len(read_this.distinct), tokens=read_this.tokens, entries=len(operations)))
-        playbook = updated(playbook, operations)
+        kept = len(answer.operations) + len(set(answer.known.values()))
+        calls.append(Call(distinct=len(read_this.distinct), tokens=read_this.tokens, entries=kept))
+        playbook = updated(playbook, answer.operations)
     return tuple(calls), playbook
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from combee.sim.chance import draw
-from combee.sim.family.lessons import Item, ShownEntry, key, section_of, subject
+from combee.sim.family.lessons import Item, ShownEntry, entries_in, key, section_of, subject
 from combee.sim.family.wordings import plain
 from combee.sim.law.law import LAW, Law
 from combee.sim.modes import NO_MODES, Modes
@@ -42,20 +42,63 @@ def _load(reading: Reading, items: tuple[Item, ...], law: Law, failing: Failing)
 
 
 def aggregate(reading: Reading, seed: int, law: Law = LAW, modes: Modes = NO_MODES) -> dict[str, Any]:
-    """Return operations for the lessons kept of a call's reflections or proposals."""
+    """Return operations for the lessons kept of a call's reflections or proposals, or on clusters of entries."""
+    asked = [value for value in reading.objects if "cluster" in value]
+    if asked:
+        return _consolidate(asked)
     read, kept = keep(reading, seed, law, modes)
     known = {name: entry for entry in reading.entries if (name := subject(entry.content))}
     held = {key(entry.content): entry.content for entry in reversed(reading.entries)}
     by_lesson = _by_lesson(read.items)
-    statements = (items for lesson in kept for items in read.failing.statements(by_lesson[lesson]))
+    statements = [items for lesson in kept for items in read.failing.statements(by_lesson[lesson])]
+    said_already = [_entry_of(items, reading, read.failing) for items in statements]
     return {
         "reasoning": f"Simulated: {len(kept)} of {len(read.distinct)} distinct lessons kept.",
         "operations": [
-            *(_operation(items, known, held, read.failing) for items in statements),
+            *(
+                _operation(items, known, held, read.failing)
+                for items, entry_id in zip(statements, said_already, strict=True)
+                if not entry_id
+            ),
             *_made_up(read),
         ],
         "dropped": [item.n for item in read.items if key(item.lesson) not in read.distinct],
+        "known": [
+            {"n": item.n, "entry_id": entry_id}
+            for items, entry_id in zip(statements, said_already, strict=True)
+            if entry_id
+            for item in items
+        ],
     }
+
+
+def _entry_of(items: Sequence[Item], reading: Reading, failing: Failing) -> str:
+    """Return the entry that says a lesson already, where the prompt asks for it and the call sees it."""
+    if not any('"known"' in line for line in reading.lines) or any(item.kind != "ADD" for item in items):
+        return ""
+    lesson = min(item.lesson for item in items)
+    same = [entry for entry in reading.entries if key(entry.content) == key(lesson)]
+    seen = same and (
+        failing.modes.paraphrase is None or failing.said(lesson, same[0].content) == same[0].content
+    )
+    return same[0].id if seen else ""
+
+
+def _consolidate(asked: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return MERGE for entries of a cluster that are one lesson, and REMOVE for those that harm; no law applies."""
+    operations: list[dict[str, Any]] = []
+    for cluster in asked:
+        by_lesson: dict[str, list[ShownEntry]] = defaultdict(list)
+        for entry in entries_in(str(cluster.get("entries", "")).splitlines()):
+            by_lesson[subject(entry.content) or key(entry.content)].append(entry)
+        for entries in by_lesson.values():
+            ids = [entry.id for entry in entries]
+            if cluster["cluster"] == "harmful":
+                operations += [{"type": "REMOVE", "entry_ids": [entry_id]} for entry_id in ids]
+            elif len(ids) > 1:
+                operations.append({"type": "MERGE", "entry_ids": ids, "content": entries[0].content})
+    reasoning = "Simulated: one entry for each lesson."
+    return {"reasoning": reasoning, "operations": operations, "dropped": [], "known": []}
 
 
 def keep(reading: Reading, seed: int, law: Law = LAW, modes: Modes = NO_MODES) -> tuple[Load, list[str]]:

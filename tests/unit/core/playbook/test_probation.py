@@ -16,9 +16,9 @@ from combee.core.playbook.probation import is_active, shown
 from combee.core.playbook.versions import empty
 from combee.core.prompt import entry_tokens
 from combee_schemas.base import Source
-from combee_schemas.plan import Plan, PlanSettings, Probation
+from combee_schemas.plan import CloseReason, Plan, PlanSettings, Probation
 from combee_schemas.playbook import Entry, Playbook
-from combee_schemas.scan import NodeResult, Operation, OperationKind, Seen, Update
+from combee_schemas.scan import Known, NodeResult, Operation, OperationKind, Seen, Update
 from support.playbooks import (
     ADD,
     FORMULAS,
@@ -48,7 +48,9 @@ def after_batch(
     *operations: Operation,
     policy: Probation | None = TWO,
     seen_: tuple[Seen, ...] = (),
+    known: Sequence[Known] = (),
     budget: int = PLENTY,
+    reason: CloseReason = "size",
 ) -> Playbook:
     """Return the version that a batch of these operations makes."""
     sequence = current.batch_sequence + 1
@@ -60,8 +62,10 @@ def after_batch(
         widths=(1,),
         base_version=current.version,
         reflections=1,
+        reason=reason,
     )
-    update = Update(plan=plan, node_id="n", result=NodeResult(status="ok", operations=operations, seen=seen_))
+    result = NodeResult(status="ok", operations=operations, seen=seen_, known=tuple(known))
+    update = Update(plan=plan, node_id="n", result=result)
     return versions.after_update(current, update, budget_tokens=budget, now_ms=0)
 
 
@@ -119,6 +123,25 @@ def test_evidence_that_is_a_guess_does_not_promote() -> None:
     sure = after_batch(made, add(RULE, "r-1"))
     assert only(sure).state == "proposed"
     assert only(after_batch(sure, add(RULE, "r-2"))).state == "active"
+
+
+def test_who_says_what_an_entry_has_already_supports_it() -> None:
+    first = batches([add(RULE, "r-1")])
+    (entry_id,) = (entry.id for entry in first.entries)
+    second = after_batch(first, known=[Known(entry_id=entry_id, evidence=("r-2",))])
+    assert (only(second).state, only(second).evidence) == ("active", ("r-1", "r-2"))
+    assert changes(second) == [("duplicate", entry_id), ("promote", entry_id)]
+
+
+def test_a_claim_that_rests_on_a_guess_supports_nothing() -> None:
+    first = batches([add(RULE, "r-1")])
+    (entry_id,) = (entry.id for entry in first.entries)
+    second = after_batch(first, known=[Known(entry_id=entry_id, evidence=("r-2",), guessed=("r-2",))])
+    assert (only(second).state, only(second).support, only(second).evidence) == (
+        "proposed",
+        ("r-1",),
+        ("r-1", "r-2"),
+    )
 
 
 def test_what_one_of_two_operations_names_is_no_guess() -> None:
@@ -191,6 +214,21 @@ def test_support_and_that_of_a_near_duplicate_begin_the_wait_anew() -> None:
     assert only(made).unsupported_batches == 0
     kept = batches([add(RULE, "r-1")], [], [], [add(NEAR, "r-2")], policy=three)
     assert [each.unsupported_batches for each in kept.entries] == [0, 0]
+
+
+def test_a_consolidation_is_no_batch_without_support_and_asks_about_what_agents_are_shown() -> None:
+    current = batches([add(RULE, "r-1"), add(NEAR + ".", "r-2", "r-3"), add(OTHER, "r-4")], policy=None)
+    states = ("proposed", "active", "proposed")
+    entries = (
+        entry.model_copy(update={"state": state})
+        for entry, state in zip(current.entries, states, strict=True)
+    )
+    current = current.model_copy(update={"entries": tuple(entries)})
+    assert commands.consolidate(current, None) is None
+    after = current
+    for _ in range(TWO.batches):
+        after = after_batch(after, reason="consolidate")
+    assert after.entries == current.entries
 
 
 def test_a_version_of_a_person_is_no_batch_without_support() -> None:

@@ -14,23 +14,29 @@ from combee.cli.playbook.diff import lines
 from combee.cli.playbook.view import changes_text, full_view
 from combee.clock import SystemClock
 from combee.core.diagnosis.flow import judge_retention
+from combee.core.playbook import evidence
 from combee.core.playbook.comparison import compare
 from combee.core.playbook.entries import apply_operations, finish
+from combee.core.playbook.operations import merge_seen
 from combee.core.playbook.retention import (
-    FALLEN_BELOW,
+    MOST_LOST,
     RECENT_KEPT,
-    falling,
-    is_falling,
+    RISEN_BY,
+    Landed,
+    audit,
+    is_losing,
+    losing,
+    lost_share,
     recent,
     shares,
     surviving,
     warning,
 )
-from combee.core.playbook.versions import after_update, empty, left_nothing
+from combee.core.playbook.versions import after_update, became, empty
 from combee_schemas.model import Prompt
 from combee_schemas.plan import Plan
-from combee_schemas.playbook import Change, Playbook
-from combee_schemas.scan import Echo, Operation, OperationKind, Seen, Update
+from combee_schemas.playbook import Change, LevelAudit, Playbook
+from combee_schemas.scan import Echo, Known, NodeResult, Operation, OperationKind, Seen, Update
 from support import ledger
 from support.deployment import Deployment
 from support.flat import flat
@@ -57,19 +63,85 @@ def test_only_what_got_through_all_levels_below_gets_through_the_next() -> None:
     assert surviving(seen(a=1, b=1, c=0), 1, {"a", "c"}) == seen(a=2, b=1, c=0)
 
 
-def test_shares_are_of_all_reflections_level_by_level_and_in_the_playbook() -> None:
-    assert shares(seen(a=2, b=2, c=1, d=0), 2, {"a", "c", "d"}) == (0.75, 0.5, 0.25)
-    assert shares((), 2, ()) == ()
+def test_what_is_dropped_at_a_level_got_through_all_levels_below() -> None:
+    after = surviving(seen(a=1, b=1, c=0), 1, {"a"}, {"a", "b", "c"})
+    assert [(one.survived, one.dropped) for one in after] == [(2, False), (1, True), (0, False)]
 
 
-@given(st.lists(st.integers(0, 4), min_size=1, max_size=20), st.integers(1, 4), IDS)
-def test_shares_never_rise_from_level_to_level(
-    survived: list[int], levels: int, landed: frozenset[str]
+def test_of_copies_the_one_that_got_furthest_says_whether_it_was_dropped() -> None:
+    lost, dropped = Seen(reflection_id="a", offset=0), Seen(reflection_id="a", offset=0, dropped=True)
+    through = Seen(reflection_id="a", offset=0, survived=1)
+    assert merge_seen([[lost], [dropped]])[0].dropped
+    assert merge_seen([[dropped], [lost]])[0].dropped
+    assert merge_seen([[dropped], [through]]) == (through,)
+
+
+def levels_of(
+    *seen: Seen, levels: int = 2, known: str = "", echoed: str = "", changed: str = "", repeated: str = ""
+) -> tuple[LevelAudit, ...]:
+    """Return the audit of a result; of the known, all claims have landed."""
+    result = NodeResult(
+        status="ok",
+        seen=seen,
+        known=(Known(entry_id="x", evidence=tuple(known)),),
+        echoes=(Echo(entry_id="x", evidence=tuple(echoed)),),
+    )
+    claimed = frozenset(known + echoed)
+    return audit(
+        result, levels, Landed(changed=frozenset(changed), repeated=frozenset(repeated), claimed=claimed)
+    )
+
+
+def test_each_reflection_is_new_known_dropped_or_lost_at_each_level() -> None:
+    found = levels_of(
+        *seen(n=2, r=2, k=1, e=0, l=0, s=2),
+        Seen(reflection_id="d", offset=0, survived=1, dropped=True),
+        Seen(reflection_id="x", offset=0, ok=False),
+        known="k",
+        echoed="e",
+        changed="nd",
+        repeated="rl",
+    )
+    assert found == (
+        LevelAudit(new=5, known=1, lost=1),  # n r k s d; e; l
+        LevelAudit(new=3, known=2, dropped=1, lost=1),
+        LevelAudit(new=1, known=3, dropped=1, lost=2),  # s got through, and nothing came of it
+    )
+    assert shares(found, 8) == (0.75, 0.625, 0.5)
+    assert lost_share(found) == round(2 / 7, 4)
+
+
+def test_a_batch_of_dead_letters_lost_nothing_and_older_versions_do_not_say() -> None:
+    assert lost_share(levels_of(Seen(reflection_id="x", offset=0, ok=False))) is None
+    assert lost_share(()) is None
+    assert levels_of() == ()
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 4), st.booleans()), min_size=1, max_size=20),
+    st.integers(1, 4),
+    IDS,
+    IDS,
+    IDS,
+)
+def test_every_reflection_has_one_fate_and_shares_never_rise_from_level_to_level(
+    survived: list[tuple[int, bool]],
+    levels: int,
+    changed: frozenset[str],
+    repeated: frozenset[str],
+    known: frozenset[str],
 ) -> None:
-    found = shares(seen(**{f"r{n}": value for n, value in enumerate(survived)}), levels, landed)
-    assert len(found) == levels + 1
-    assert list(found) == sorted(found, reverse=True)
-    assert all(0 <= share <= 1 for share in found)
+    names = "abcdefghijklmnopqrst"
+    given = [
+        Seen(reflection_id=name, offset=0, survived=count, dropped=dropped)
+        for name, (count, dropped) in zip(names, survived, strict=False)
+    ]
+    found = levels_of(
+        *given, levels=levels, changed="".join(changed), repeated="".join(repeated), known="".join(known)
+    )
+    assert [sum(level.model_dump().values()) for level in found] == [len(given)] * (levels + 1)
+    kept = shares(found, len(given))
+    assert list(kept) == sorted(kept, reverse=True)
 
 
 # ---- what lands in the playbook
@@ -79,7 +151,8 @@ def landed(*operations: Operation, base: Playbook | None = None, budget: int = R
     playbook = base or empty("p")
     draft = apply_operations(playbook, operations, ())
     finish(playbook, draft, budget)
-    return draft.landing.reflections()
+    found = draft.landed()
+    return found.changed | found.repeated
 
 
 def with_entries(*contents: str) -> Playbook:
@@ -113,16 +186,35 @@ def test_what_landed_on_an_entry_moves_with_it_when_it_is_merged_and_goes_when_i
     assert landed(again, remove, base=base) == {"b"}
 
 
-def update(*operations: Operation, seen: tuple[Seen, ...], echoes: tuple[Echo, ...] = ()) -> Update:
+def test_what_repeats_an_entry_that_stood_there_is_known_and_what_repeats_a_new_one_is_new() -> None:
+    base = with_entries("known")
+    again = [op("known", "a"), op("new", "b"), op("New.", "c")]
+    found = apply_operations(base, again, ()).landed()
+    assert found == Landed(changed=frozenset("bc"), repeated=frozenset("a"), claimed=frozenset())
+
+
+def update(
+    *operations: Operation,
+    seen: tuple[Seen, ...],
+    echoes: tuple[Echo, ...] = (),
+    known: tuple[Known, ...] = (),
+) -> Update:
     plan = Plan(batch_id="b", playbook="p", sequence=1, widths=(2, 1), base_version=0, reflections=len(seen))
-    return flat(Update, plan=plan, node_id="n", status="ok", operations=operations, seen=seen, echoes=echoes)
+    result = NodeResult(status="ok", operations=operations, seen=seen, echoes=echoes, known=known)
+    return Update(plan=plan, node_id="n", result=result)
 
 
 def test_a_version_says_what_survived_and_remembers_the_last_shares() -> None:
     known = empty("p").model_copy(update={"retention_recent": (0.9,) * RECENT_KEPT})
     version = after_update(known, update(op("new", "a"), seen=seen(a=2, b=1)), budget_tokens=ROOM, now_ms=0)
     assert batch_of(version).retention == (1.0, 0.5, 0.5)
+    assert batch_of(version).audit == (
+        LevelAudit(new=2),
+        LevelAudit(new=1, lost=1),
+        LevelAudit(new=1, lost=1),
+    )
     assert version.retention_recent == (*(0.9,) * (RECENT_KEPT - 1), 0.5)
+    assert version.lost_recent == (0.5,)
 
 
 def test_an_echo_counts_while_its_entry_is_there() -> None:
@@ -131,40 +223,82 @@ def test_an_echo_counts_while_its_entry_is_there() -> None:
         Echo(entry_id=known.entries[0].id, evidence=("a",)),
         Echo(entry_id="left long ago", evidence=("b",)),
     )
-    version = after_update(known, update(seen=seen(a=2, b=2), echoes=echoes), budget_tokens=ROOM, now_ms=0)
+    version = after_update(known, update(seen=seen(a=0, b=0), echoes=echoes), budget_tokens=ROOM, now_ms=0)
     assert batch_of(version).retention == (1.0, 1.0, 0.5)
+    assert batch_of(version).audit == (LevelAudit(known=2), LevelAudit(known=2), LevelAudit(known=1, lost=1))
+    assert version.entries[0].evidence_count == known.entries[0].evidence_count
+
+
+def test_what_is_known_is_evidence_for_its_entry_whose_text_stays() -> None:
+    known = with_entries("known").model_copy(update={"version": 1})
+    entry = known.entries[0]
+    claims = (Known(entry_id=entry.id, evidence=("a", "b")), Known(entry_id="gone-00009", evidence=("c",)))
+    told = update(seen=seen(a=0, b=1, c=0), known=claims)
+    version = after_update(known, told, budget_tokens=ROOM, now_ms=0)
+    assert version.entries[0].evidence == (*entry.evidence, "a", "b")
+    assert (version.entries[0].content, version.entries[0].evidence_count) == (entry.content, 3)
+    assert [change.kind for change in version.changes] == ["duplicate", "dropped"]
+    assert batch_of(version).audit[-1] == LevelAudit(known=2, lost=1)
+    assert became(known, told, version)["c"].why == "the model proposed nothing for it"
+    complete = evidence.followed(known, version, told)
+    assert complete.entries[0].evidence_count == 3
+
+
+def test_what_is_known_in_an_entry_moves_with_it_and_is_lost_with_it() -> None:
+    base = with_entries("one", "two")
+    first, second = (entry.id for entry in base.entries)
+    claims = (Known(entry_id=second, evidence=("a",)),)
+    merge = op("both", "b", kind="MERGE", ids=(first, second))
+    version = after_update(
+        base, update(merge, seen=seen(a=0, b=2), known=claims), budget_tokens=ROOM, now_ms=0
+    )
+    assert set(version.entries[0].evidence) == {"old", "a", "b"}
+    assert batch_of(version).audit[-1] == LevelAudit(new=1, known=1)
+    remove = op("", "b", kind="REMOVE", ids=(second,))
+    version = after_update(
+        base, update(remove, seen=seen(a=0, b=2), known=claims), budget_tokens=ROOM, now_ms=0
+    )
+    assert batch_of(version).audit[-1] == LevelAudit(new=1, lost=1)
+
+
+def test_revoked_reflections_are_no_evidence_for_what_is_known() -> None:
+    base = with_entries("known").model_copy(update={"revoked": ("a",)})
+    claims = (Known(entry_id=base.entries[0].id, evidence=("a",)),)
+    version = after_update(base, update(seen=seen(a=0), known=claims), budget_tokens=ROOM, now_ms=0)
+    assert version.entries == base.entries
 
 
 # ---- when it is a warning
 
 
 @pytest.mark.parametrize(
-    "found", [(1.0, 1.0, 1.0, 0.79), (0.5, 0.5, 0.5, 0.39), (0.9, 0.1, 0.9, 0.9, 0.5)], ids=str
+    "found", [(0.51,), (0.0, 0.0, 0.0, 0.21), (0.3, 0.3, 0.3, 0.51), (0.1, 0.9, 0.1, 0.1, 0.4)], ids=str
 )
-def test_much_less_than_the_median_of_those_before_is_a_warning(found: tuple[float, ...]) -> None:
-    assert is_falling(found)
+def test_losing_most_or_much_more_than_before_is_a_warning(found: tuple[float, ...]) -> None:
+    assert is_losing(found)
 
 
 @pytest.mark.parametrize(
     "found",
-    [(), (0.1,), (1.0, 1.0, 0.1), (1.0, 1.0, 1.0, 0.8), (0.5, 0.5, 0.5, 0.4), (0.9, 0.1, 0.9, 0.9, 0.8), (0.0,) * 4],
+    [(), (0.5,), (0.0, 0.0, 0.4), (0.0, 0.0, 0.0, 0.2), (0.5, 0.5, 0.5, 0.5), (0.9, 0.9, 0.9, 0.1)],
     ids=str,
-)  # fmt: skip
-def test_little_less_or_too_little_before_is_no_warning(found: tuple[float, ...]) -> None:
-    assert not is_falling(found)
+)
+def test_losing_little_or_little_more_than_before_is_no_warning(found: tuple[float, ...]) -> None:
+    assert not is_losing(found)
 
 
-@given(st.floats(0, 1), st.integers(0, 30))
+@given(st.floats(0, MOST_LOST), st.integers(0, 30))
 def test_what_stays_as_it_was_is_never_a_warning(share: float, count: int) -> None:
-    assert not is_falling([share] * count)
-    assert FALLEN_BELOW < 1
+    assert not is_losing([share] * count)
+    assert RISEN_BY > 0
 
 
-@given(st.lists(st.floats(0, 1), max_size=40), st.lists(st.floats(0, 1), max_size=3))
+@given(st.lists(st.floats(0, 1), max_size=40), st.none() | st.floats(0, 1))
 def test_only_the_last_share_of_each_of_the_last_batches_is_remembered(
-    before: list[float], newest: list[float]
+    before: list[float], newest: float | None
 ) -> None:
-    assert recent(before, newest) == tuple([*before, *newest[-1:]][-RECENT_KEPT:])
+    shares = before if newest is None else [*before, newest]
+    assert recent(before, newest) == tuple(shares[-RECENT_KEPT:])
 
 
 # ---- through the services
@@ -226,6 +360,7 @@ class TestServices:
 
         version = await learned(strict)
         assert batch_of(version).retention == (1.0, 0.8889, 0.8889)
+        assert batch_of(version).audit[1:] == (LevelAudit(new=8, dropped=1),) * 2
         assert batch_of(version).carried == 0
 
     async def test_without_carry_what_a_combine_forgets_ends_there(self) -> None:
@@ -271,23 +406,23 @@ class TestServices:
 
 
 def test_retention_is_judged_once_and_told_in_the_same_words_everywhere() -> None:
-    falls = (0.9, 0.9, 0.9, 0.14)
-    assert warning((0.9, 0.9, 0.9, 0.9)) is None
-    assert warning(falls) == falling(0.14)
-    check = judge_retention({"good": (0.9,), "bad": falls})
-    assert (check.verdict, check.says) == ("warn", f"bad: {falling(0.14)}")
-    assert "14 % of the last batch's reflections" in check.says
-    assert judge_retention({"good": (0.9,)}).verdict == "ok"
+    losses = (0.1, 0.1, 0.1, 0.64)
+    assert warning((0.1, 0.1, 0.1, 0.1)) is None
+    assert warning(losses) == losing(0.64)
+    check = judge_retention({"good": (0.1,), "bad": losses})
+    assert (check.verdict, check.says) == ("warn", f"bad: {losing(0.64)}")
+    assert "64 % of the last batch's reflections were lost" in check.says
+    assert judge_retention({"good": (0.1,)}).verdict == "ok"
     shown = Console(width=200, record=True, file=io.StringIO())
-    shown.print(full_view(empty("bad").model_copy(update={"retention_recent": falls})))
-    assert falling(0.14) in shown.export_text()
+    shown.print(full_view(empty("bad").model_copy(update={"lost_recent": losses})))
+    assert losing(0.64) in shown.export_text()
 
 
 # ---- who left nothing, and why
 
 
 def test_each_reflection_that_left_nothing_is_told_with_the_reason() -> None:
-    plan = Plan(batch_id="b", playbook="p", sequence=1, widths=(2, 1), base_version=0, reflections=6)
+    plan = Plan(batch_id="b", playbook="p", sequence=1, widths=(2, 1), base_version=0, reflections=7)
     update = flat(
         Update,
         plan=plan,
@@ -301,11 +436,17 @@ def test_each_reflection_that_left_nothing_is_told_with_the_reason() -> None:
         seen=(
             *seen(kept=2, evicted=2, late=2, silent=0, combined=1),
             Seen(reflection_id="dead", offset=0, ok=False),
+            Seen(reflection_id="named", offset=0, survived=1, dropped=True),
         ),
     )
     after = after_update(empty("p"), update, budget_tokens=60, now_ms=0)
-    why = left_nothing(empty("p"), update, after)
-    assert why.keys() == {"evicted", "late", "silent", "combined"}
+    found = became(empty("p"), update, after)
+    assert {name: fate.fate for name, fate in found.items()} == {
+        "kept": "new", "evicted": "lost", "late": "lost", "silent": "lost", "combined": "lost", "named": "dropped",
+    }  # fmt: skip
+    why = {name: fate.why for name, fate in found.items() if fate.why}
+    assert why.keys() == found.keys() - {"kept"}
+    assert why["named"] == "the model dropped it by name (level 1)"
     assert "token budget" in why["evicted"]
     assert "no longer applied" in why["late"]
     assert "the model proposed nothing" in why["silent"]

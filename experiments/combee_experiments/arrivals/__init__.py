@@ -1,0 +1,1 @@
+"""Batch-size policies under steady arrivals, from a few reflections an hour to thousands."""

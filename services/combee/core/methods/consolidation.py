@@ -1,0 +1,48 @@
+"""Asking the model about clusters of entries: which to merge, which to remove (ACE: grow and refine)."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from combee.core.formats.render import ace_entry
+from combee.core.methods.ace import OPERATIONS_SCHEMA
+from combee.core.playbook.operations import read_operations
+from combee.core.prompt import FENCE_WARNING, as_items, fence
+from combee_schemas.batch import Cluster
+from combee_schemas.model import Prompt
+from combee_schemas.playbook import Playbook
+from combee_schemas.scan import Operation
+
+CONSOLIDATE = f"""You are the curator of a playbook: short entries that help agents with their next tasks. It has
+grown, and you make it shorter without losing what it knows. Each item is a cluster of its entries.
+"alike": MERGE those that say the same (entry_ids, content: one entry that keeps every condition, figure and example).
+Leave entries apart that complement or contradict each other: no operation for them.
+"harmful": runs found the entry harmful far more often than helpful. REMOVE it (entry_ids), or UPDATE it (entry_ids,
+content) if you can tell what is wrong with it.
+Every operation is about entries of one cluster; nothing is added.
+Answer with one JSON object: {{"reasoning": "...", "operations": [{{"type": "MERGE", "section": "", "content": "...",
+"entry_ids": ["...", "..."], "sources": [1]}}]}}
+{FENCE_WARNING}"""
+
+
+def prompt(base: Playbook, asked: Sequence[Cluster]) -> Prompt:
+    """Ask what is to become of clusters of entries."""
+    lines = {entry.id: ace_entry(entry, counters=True) for entry in base.entries}
+    items = (
+        {
+            "cluster": cluster.why,
+            "entries": "\n".join(lines[entry_id] for entry_id in cluster.entry_ids if entry_id in lines),
+        }
+        for cluster in asked
+    )
+    return Prompt(
+        system=CONSOLIDATE,
+        user=fence("clusters", as_items(items)),
+        reply_name="operations",
+        reply_schema=OPERATIONS_SCHEMA,
+        optional=frozenset({"reasoning", "dropped", "known"}),
+    )
+
+
+def read(body: Mapping[str, Any]) -> tuple[Operation, ...]:
+    """Return the operations of a reply; they rest on no reflections, the entries keep theirs."""
+    return read_operations(body, ()).operations

@@ -1,0 +1,310 @@
+"""A batch without reflections: asked for by a command, cut by shuffle, asked about by scan, published once."""
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from combee.cli.replay.replaying import Replay
+from combee.cli.shared.sending import commands_on
+from combee.core.batching.plan import plan_hash
+from combee.core.commands import RefusedError
+from combee.core.playbook.versions import InapplicableError, after_update, empty
+from combee.core.sizing.policy import iteration_of
+from combee.inspection.audit import audit
+from combee.inspection.lineage import lineage
+from combee.ports import PoisonError, PromptTooLongError
+from combee.sim.family.lessons import entries_in
+from combee_schemas import topics
+from combee_schemas.batch import Cluster
+from combee_schemas.command import Command
+from combee_schemas.model import Prompt
+from combee_schemas.plan import Plan
+from combee_schemas.playbook import Playbook
+from combee_schemas.scan import NodeResult, Update
+from support import ledger
+from support.deployment import ROLES, Deployment
+from support.failpoints.points import CrashError, CrashFailpoint
+from support.gateway import asked, published, version
+from support.ledger import NAME, batch_of, outgoing, reflection
+from support.models import Answer, ScriptedModel, echo, items
+from support.reading import publish_with, run, run_json, use_log
+
+pytestmark = pytest.mark.usefixtures("quick_polls")
+PAGE = "Page through all results of the song library until a page is empty, then count the songs."
+AGAIN = "Before counting songs, page through all the song library's results until an empty page comes."
+FEE = "Refund opened parcels less a restocking fee of 15 %."
+MERGED = "Page through all results of the song library until a page is empty before counting songs."
+
+
+def is_consolidation(prompt: Prompt) -> bool:
+    return "<clusters " in prompt.user
+
+
+def merging(prompt: Prompt) -> Mapping[str, Any]:
+    """Merge every cluster; learn everything else as it is."""
+    if not is_consolidation(prompt):
+        return echo(prompt)
+    ids = [[entry.id for entry in entries_in(cluster["entries"].splitlines())] for cluster in items(prompt)]
+    return {"operations": [{"type": "MERGE", "entry_ids": one, "content": MERGED} for one in ids]}
+
+
+async def learned(answer: Answer = merging, **settings: Any) -> Deployment:
+    """Return a deployment whose playbook has two entries that say the same."""
+    deployment = Deployment(batch_size=3, model=ScriptedModel(answer), **settings)
+    async with deployment.running():
+        given = enumerate((PAGE, AGAIN, FEE))
+        await deployment.log.produce(*(outgoing(reflection(n, key_insight=text)) for n, text in given))
+        await deployment.until(lambda: len(ledger.versions(deployment.log)) == 1)
+    return deployment
+
+
+async def consolidate(deployment: Deployment, *, command_id: str | None = None) -> Command | None:
+    commands = commands_on(deployment.log, deployment.clock)
+    decision = await commands.consolidate(NAME, command_id=command_id)
+    if decision.command:
+        await commands.send(decision.command)
+    return decision.command
+
+
+async def consolidated(deployment: Deployment) -> Playbook:
+    async with deployment.running():
+        await consolidate(deployment)
+        await deployment.until(lambda: len(ledger.versions(deployment.log)) == 2)
+    return ledger.latest(deployment.log)
+
+
+async def test_entries_that_are_alike_become_one_with_the_evidence_of_both() -> None:
+    deployment = await learned()
+    made = await consolidated(deployment)
+    assert {entry.content: set(entry.evidence) for entry in made.entries} == {
+        MERGED: {"r-0", "r-1"},
+        FEE: {"r-2"},
+    }
+    assert [change.kind for change in made.changes] == ["merge", "update"]
+    assert (made.version, made.batch_sequence, batch_of(made).usage.calls) == (2, 2, 1)
+    assert (batch_of(made).audit, made.lost_recent) == ((), (0.0,))
+    (_, batch) = ledger.batches(deployment.log)
+    assert (batch.members, batch.plan.reason, batch.plan.reflections) == ((), "consolidate", 0)
+    alike = tuple(entry.id for entry in ledger.versions(deployment.log)[0].entries if entry.content != FEE)
+    assert batch.clusters == (Cluster(why="alike", entry_ids=alike),)
+    found = await audit(deployment.log)
+    assert (found.violations, found.applied, found.good) == ((), 3, True)
+    kept = next(entry.id for entry in made.entries if entry.content == MERGED)
+    why = await lineage(deployment.log, NAME, kept, traces=False, on_progress=lambda *_: None)
+    assert {source.reflection_id for source in why.sources} == {"r-0", "r-1"}
+    assert [version.version for version, _ in why.changes] == [1, 2]
+
+
+async def test_learning_goes_on_after_a_consolidation() -> None:
+    deployment = await learned()
+    await consolidated(deployment)
+    async with deployment.running():
+        await deployment.log.produce(*(outgoing(reflection(n)) for n in range(10, 13)))
+        await deployment.until(lambda: len(ledger.versions(deployment.log)) == 3)
+    assert len(ledger.latest(deployment.log).entries) == 5
+    assert (await audit(deployment.log)).good
+
+
+async def test_what_waits_in_the_window_stays_there() -> None:
+    deployment = await learned()
+    async with deployment.running():
+        await deployment.log.produce(outgoing(reflection(10)))
+        await consolidate(deployment)
+        await deployment.until(lambda: len(ledger.versions(deployment.log)) == 2)
+        await deployment.log.produce(*(outgoing(reflection(n)) for n in (11, 12)))
+        await deployment.until(lambda: len(ledger.versions(deployment.log)) == 3)
+    assert ledger.applied(deployment.log) == 6
+    assert (await audit(deployment.log)).good
+
+
+async def test_a_command_that_is_sent_again_has_one_effect() -> None:
+    deployment = await learned()
+    async with deployment.running():
+        command = await consolidate(deployment, command_id="once")
+        assert command is not None
+        await deployment.log.produce(outgoing(command))
+        await deployment.until(lambda: len(ledger.versions(deployment.log)) == 2)
+        await deployment.log.produce(outgoing(command), *(outgoing(reflection(n)) for n in range(10, 13)))
+        await deployment.until(lambda: len(ledger.versions(deployment.log)) == 3)
+    assert [batch.plan.reason for batch in ledger.batches(deployment.log)].count("consolidate") == 1
+    assert "once" in ledger.latest(deployment.log).commands
+    assert await consolidate(deployment, command_id="once") is None
+
+
+async def test_who_takes_over_knows_which_commands_have_a_batch() -> None:
+    deployment = await learned()
+    async with deployment.running(["shuffle"]):
+        command = Command(command_id="once", playbook=NAME, kind="consolidate")
+        await deployment.log.produce(outgoing(command))
+        await deployment.until(lambda: len(ledger.batches(deployment.log)) == 2)
+    await deployment.log.produce(outgoing(command))
+    async with deployment.running():
+        await deployment.until(lambda: len(ledger.versions(deployment.log)) == 2)
+        await deployment.until(lambda: not ledger.behind(deployment.log))
+    assert len(ledger.batches(deployment.log)) == 2
+
+
+async def test_a_call_that_fails_changes_nothing_and_is_over() -> None:
+    def failing(prompt: Prompt) -> Mapping[str, Any]:
+        if is_consolidation(prompt):
+            raise PoisonError("no usable reply")
+        return echo(prompt)
+
+    deployment = await learned(failing)
+    made = await consolidated(deployment)
+    assert batch_of(made).degraded
+    assert len(made.entries) == 3
+    assert (await audit(deployment.log)).good
+
+
+async def test_what_is_too_long_for_the_model_is_asked_in_halves() -> None:
+    def narrow(prompt: Prompt) -> Mapping[str, Any]:
+        if is_consolidation(prompt) and len(items(prompt)) > 1:
+            raise PromptTooLongError("too long")
+        return merging(prompt)
+
+    deployment = Deployment(batch_size=3, model=ScriptedModel(narrow))
+    other = [text.replace("song", "invoice").replace("library", "archive") for text in (PAGE, AGAIN)]
+    await published(deployment.log, version(NAME, 1, PAGE, AGAIN, *other, batch_sequence=0, origin="import"))
+    made = await consolidated(deployment)
+    usage = batch_of(made).usage
+    assert (usage.splits, usage.calls) == (1, 2)
+
+
+async def test_a_replay_consolidates_at_the_same_place() -> None:
+    first = await learned()
+    await consolidated(first)
+    second = Deployment(batch_size=3)
+    replay = Replay(first.log, NAME, recorded=True, timeout_s=5)
+    await replay.read()
+    async with second.running(["publish", "shuffle"]):
+        found = await replay.run(second.log)
+    assert (found.versions, found.plans_differ, found.contents_differ) == (2, [], [])
+    plans = [[plan_hash(batch) for batch in ledger.batches(each.log)] for each in (first, second)]
+    assert plans[0] == plans[1]
+
+
+async def test_a_method_that_would_turn_entries_into_texts_makes_it_wait() -> None:
+    deployment = await learned()
+    deployment.settings = deployment.settings.model_copy(update={"method": "gepa"})
+    async with deployment.running():
+        await consolidate(deployment)
+        others = (reflection(n, "q", side_info={"Feedback": f"fact {n}"}) for n in range(50, 53))
+        await deployment.log.produce(*map(outgoing, others))
+        await deployment.until(lambda: bool(ledger.batches(deployment.log, "q")))
+    assert len(ledger.batches(deployment.log)) == 1
+
+
+async def points_of(role: str) -> int:
+    """Return at how many points a service can die while a consolidation goes through it."""
+    failpoint, deployment = CrashFailpoint(), await learned()
+    others = [other for other in ROLES if other != role]
+    async with deployment.running(others), deployment.running([role], failpoint=failpoint):
+        await consolidate(deployment)
+        await deployment.until(lambda: over(deployment))
+    return len(failpoint.points)
+
+
+def over(deployment: Deployment) -> bool:
+    return len(ledger.versions(deployment.log)) == 2 and not ledger.behind(deployment.log)
+
+
+@pytest.mark.parametrize("role", ["shuffle", "scan", "publish"])
+async def test_killed_at_any_write_a_consolidation_has_one_effect(role: str) -> None:
+    for at in range(1, await points_of(role) + 1):
+        deployment = await learned()
+        others = [other for other in ROLES if other != role]
+        async with deployment.running(others):
+            with suppress(CrashError):
+                async with deployment.running([role], failpoint=CrashFailpoint(at)):
+                    await consolidate(deployment)
+                    await deployment.until(lambda: over(deployment))  # noqa: B023
+            async with deployment.running([role]):
+                await deployment.until(lambda: over(deployment))  # noqa: B023
+        assert len(ledger.batches(deployment.log)) == 2, at
+        assert len(ledger.latest(deployment.log).entries) == 2, at
+        assert (await audit(deployment.log)).good, at
+
+
+def test_the_controller_learns_nothing_from_a_consolidation() -> None:
+    plan = Plan(
+        batch_id="b",
+        playbook="p",
+        sequence=1,
+        widths=(1,),
+        base_version=0,
+        reflections=0,
+        reason="consolidate",
+    )
+    update = Update(plan=plan, node_id="n", result=NodeResult(status="empty"))
+    assert not iteration_of(after_update(empty("p"), update, budget_tokens=9, now_ms=0)).is_batch
+
+
+def test_a_batch_without_reflections_is_refused_unless_somebody_asked_for_it() -> None:
+    plan = Plan(batch_id="b", playbook="p", sequence=1, widths=(1,), base_version=0, reflections=0)
+    forged = Update(plan=plan, node_id="n", result=NodeResult(status="empty"))
+    with pytest.raises(InapplicableError):
+        after_update(empty("p"), forged, budget_tokens=9, now_ms=0)
+
+
+# ---- asked for
+
+
+def test_the_command_line_says_what_became_of_which_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    deployment = asyncio.run(learned())
+    use_log(monkeypatch, deployment.log)
+    publish_with(monkeypatch, deployment, "publish", "scan", "shuffle")
+    out = run("playbook", "consolidate", NAME).stdout
+    assert f"{NAME} version 2: 2 entries; from a consolidation, batch 2" in out
+    assert "- merged misc-0000" in out
+    assert run_json("playbook", "consolidate", NAME) == {
+        "name": NAME, "version": 2, "before": 2, "entries": 2, "changed": False,
+    }  # fmt: skip
+
+
+async def test_both_faces_send_the_same_command_and_refuse_the_same() -> None:
+    sent: list[Command] = []
+    for face in ("line", "http"):
+        deployment = Deployment(partitions=1)
+        await published(deployment.log, version(NAME, 1, PAGE, AGAIN, FEE))
+        if face == "http":
+            async with asked(deployment.log) as gateway:
+                answer = await gateway.client.post(f"/v1/playbooks/{NAME}/consolidate")
+                assert (answer.status_code, answer.json()["changed"]) == (202, True)
+        else:
+            await consolidate(deployment)
+        (command,) = ledger.messages(deployment.log, topics.COMMANDS, Command)
+        sent.append(command.model_copy(update={"issued_at_ms": 0, "issued_by": ""}))
+    assert sent[0] == sent[1]
+    assert sent[0].kind == "consolidate"
+
+
+@pytest.mark.parametrize(
+    ("state", "status", "said"),
+    [
+        (version(NAME, 1, FEE), 200, None),
+        (version(NAME, 1, PAGE, AGAIN, holds="components"), 409, "holds components: only entries"),
+        (version(NAME, 2, entries=(), origin="delete"), 404, "no playbook"),
+    ],
+)
+async def test_nothing_alike_is_nothing_to_do_and_what_cannot_be_is_refused(
+    state: Playbook, status: int, said: str | None
+) -> None:
+    deployment = Deployment(partitions=1)
+    await published(deployment.log, version(NAME, 1, FEE), *([state] if state.version > 1 else []))
+    if state.version == 1:
+        deployment = Deployment(partitions=1)
+        await published(deployment.log, state)
+    async with asked(deployment.log) as gateway:
+        answer = await gateway.client.post(f"/v1/playbooks/{NAME}/consolidate")
+    assert answer.status_code == status
+    if said is None:
+        assert answer.json()["changed"] is False
+        assert await consolidate(deployment) is None
+        return
+    assert said in answer.json()["detail"]
+    with pytest.raises(RefusedError, match=r"only entries|no playbook"):
+        await consolidate(deployment)
