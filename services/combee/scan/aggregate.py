@@ -285,13 +285,9 @@ def _proposal(operation: Operation) -> _Item:
 
 
 def _meant(named: Operation, relatedness: Relatedness) -> Iterator[int]:
-    """Yield the places of the items that an operation names and that it can have been made of."""
+    """Return the places of the items that an operation names and that it can have been made of."""
     places = map(int, named.evidence)
-    if not named.content:
-        yield from places
-        return
-    related = relatedness.related(named.content)
-    yield from (at for at in places if at in related)
+    return relatedness.related(named.content, places) if named.content else places
 
 
 def _request_of(reply: Reply) -> tuple[str, ...]:

@@ -31,14 +31,15 @@ class Nearness:
         self._weights = {word: log(1 + len(bags) / count) for word, count in having.items()}
         self._bags = {entry_id: (bag, self._weight(bag)) for entry_id, bag in bags.items()}
         self._exact = {entry_id: _exact(content) for entry_id, content in contents.items()}
-        self._alike: dict[Exact, list[str]] = defaultdict(list)
-        for entry_id, exact in self._exact.items():
-            self._alike[exact].append(entry_id)
+        self._having: dict[tuple[Exact, str], list[str]] = defaultdict(list)
+        for entry_id, (bag, _) in self._bags.items():
+            for word in bag:
+                self._having[self._exact[entry_id], word].append(entry_id)
 
     def near(self, entry_id: str) -> Iterator[str]:
         """Yield the entries with the same numbers and negations and nearly the same words."""
         words, weight = self._bags[entry_id]
-        for other in self._alike[self._exact[entry_id]]:
+        for other in dict.fromkeys(self._candidates(entry_id)):
             others, other_weight = self._bags[other]
             # Cheap first: what is much longer cannot be near.
             if other == entry_id or min(weight, other_weight) < NEAR * max(weight, other_weight):
@@ -46,6 +47,16 @@ class Nearness:
             shared = self._weight(words & others)
             if shared >= NEAR * (weight + other_weight - shared):
                 yield other
+
+    def _candidates(self, entry_id: str) -> Iterator[str]:
+        """Yield the entries that share one of the heaviest words: who has none of them lacks too much."""
+        words, weight = self._bags[entry_id]
+        lacking = 0.0
+        for word in sorted(words, key=lambda word: (-self._weights[word], word)):
+            yield from self._having[self._exact[entry_id], word]
+            lacking += self._weights[word]
+            if lacking > (1 - NEAR) * weight:
+                return
 
     def _weight(self, words: Iterable[str]) -> float:
         return sum(self._weights[word] for word in sorted(words))
@@ -60,11 +71,11 @@ class Relatedness:
         self._count = len(different)
         self._having = Counter(word for bag in different for word in bag)
 
-    def related(self, content: str) -> frozenset[int]:
-        """Return the places of the items that have some of the rarer words of a content."""
+    def related(self, content: str, places: Iterable[int]) -> Iterator[int]:
+        """Yield those of the places whose items have some of the rarer words of a content."""
         words = _words(content)
         least = RELATED * self._rarity(words)
-        return frozenset(at for at, bag in enumerate(self._bags) if self._rarity(words & bag) >= least)
+        return (at for at in places if self._rarity(words & self._bags[at]) >= least)
 
     def _rarity(self, words: Iterable[str]) -> float:
         """Return the sum of BM25's measure, under which a word that all items have weighs next to nothing."""

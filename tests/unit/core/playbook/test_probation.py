@@ -11,6 +11,7 @@ from combee.core.formats.files import write_playbook
 from combee.core.playbook import versions
 from combee.core.playbook.comparison import compare
 from combee.core.playbook.entries import PROPOSED_SHARE, evictions
+from combee.core.playbook.nearness import Nearness
 from combee.core.playbook.operations import merge
 from combee.core.playbook.probation import is_active, shown
 from combee.core.playbook.versions import empty
@@ -185,6 +186,29 @@ def test_beside_an_active_near_duplicate_an_entry_counts_alone() -> None:
     made = batches([add(RULE, "r-1", "r-2")], [add(NEAR, "r-3")], [add(f"So {NEAR}", "r-4")])
     assert [kept.state for kept in made.entries] == ["active", "proposed", "proposed"]
     assert states(after_batch(made, add(NEAR, "r-5")))[NEAR] == "active"
+
+
+WORDS = st.lists(
+    st.sampled_from(["gross", "margin", "profit", "revenue", "percent", "half", "up", "2", "not"]), min_size=1
+)
+
+
+@given(st.lists(WORDS.map(" ".join), min_size=2, max_size=8, unique=True))
+def test_who_is_near_is_found_from_both_sides(contents: list[str]) -> None:
+    entries = {str(n): content for n, content in enumerate(contents)}
+    nearness = Nearness(entries)
+    pairs = {(one, other) for one in entries for other in nearness.near(one)}
+    assert pairs == {(other, one) for one, other in pairs}
+
+
+def test_entries_without_a_rare_word_in_common_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    weighed: list[object] = []
+    weight = Nearness._weight
+    monkeypatch.setattr(Nearness, "_weight", lambda self, words: weighed.append(0) or weight(self, words))
+    count = 300
+    nearness = Nearness({str(n): f"lesson word{n}x again{n}x" for n in range(count)})
+    assert [other for n in range(count) for other in nearness.near(str(n))] == []
+    assert len(weighed) == count
 
 
 @pytest.mark.parametrize(
