@@ -188,12 +188,13 @@ def test_beside_an_active_near_duplicate_an_entry_counts_alone() -> None:
     assert states(after_batch(made, add(NEAR, "r-5")))[NEAR] == "active"
 
 
-WORDS = st.lists(
+TERMS = ["gross", "margin", "profit", "revenue", "percent", "half", "up", "2", "not"]
+NEAR_TEXTS = st.lists(st.sampled_from(TERMS), min_size=1).map(" ".join)
     st.sampled_from(["gross", "margin", "profit", "revenue", "percent", "half", "up", "2", "not"]), min_size=1
 )
 
 
-@given(st.lists(WORDS.map(" ".join), min_size=2, max_size=8, unique=True))
+@given(st.lists(NEAR_TEXTS, min_size=2, max_size=8, unique=True))
 def test_who_is_near_is_found_from_both_sides(contents: list[str]) -> None:
     entries = {str(n): content for n, content in enumerate(contents)}
     nearness = Nearness(entries)
