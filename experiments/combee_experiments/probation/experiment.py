@@ -31,6 +31,7 @@ from combee_experiments.scoring.lessons import NEEDED, Lessons, lessons_of
 from combee_schemas.plan import Probation
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import Reflection
+from combee_schemas.scan import Known, Operation
 
 BATCH_SIZE = 20
 MODES: Mapping[str, Modes] = {
@@ -141,12 +142,20 @@ def _invented(playbook: Playbook, *, is_shown: bool) -> int:
 
 
 def _through(lessons: Lessons, learnt: Learnt) -> Mapping[int, frozenset[str]]:
-    """Return, by m, the lessons that m reflections were named for in what the scans passed on."""
+    """Return, by m, the lessons that m reflections were named for, or known to say, in what the scans passed on."""
     named: dict[str, set[str]] = defaultdict(set)
+    contents = {
+        (version.version, entry.id): entry.content for version in learnt.versions for entry in version.entries
+    }
     for update in learnt.updates:
-        for operation in update.result.operations:
-            for name in lessons.kept([operation.content]):
-                named[name].update(set(operation.evidence).difference(operation.guessed))
+        base = update.plan.base_version
+        said: list[tuple[str, Operation | Known]] = [
+            *((operation.content, operation) for operation in update.result.operations),
+            *((contents[base, claim.entry_id], claim) for claim in update.result.known),
+        ]
+        for content, source in said:
+            for name in lessons.kept([content]):
+                named[name].update(set(source.evidence).difference(source.guessed))
     return {least: frozenset(name for name, ids in named.items() if len(ids) >= least) for least in STRENGTHS}
 
 
