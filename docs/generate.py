@@ -320,6 +320,7 @@ PLAYBOOK = "support/refunds"
 RUNS = 3
 BUDGET: int = PlaybookSettings.model_fields["playbook_tokens"].default
 ENTRY_BUDGET: int = BatchSettings.model_fields["reflect_entry_tokens"].default
+SCOPE = 20
 LEARNED = (
     Entry(
         id="gen-00001",
@@ -366,6 +367,10 @@ def prompts_page() -> str:
         *_role("Reflector", *(ace.reflect_prompt(trace, LEARNED) for trace in traces)),
         *_role("Curator of a group", group),
         *_role("Curator that combines", combine),
+        *_role(
+            "Curator of a group, scoped to one entry",
+            ace.aggregate_prompt(base, reflections, settings=settings.model_copy(update={"scope": 1})),
+        ),
         *_role("Reflector, for small models", ace.reflect_prompt(traces[0], LEARNED, settings=small)),
         *_role("Curator, for small models", ace.aggregate_prompt(base, reflections, settings=small)),
         *_role("GEPA: a group's call", gepa.aggregate_prompt(text, records)),
@@ -424,6 +429,7 @@ def _tokens(trace: Trace, reflections: Sequence[Reflection], proposals: Sequence
     settings = PlanSettings(playbook_tokens=BUDGET)
     group = ace.aggregate_prompt(full, reflections, settings=settings)
     combine = ace.combine_prompt(full, proposals, settings=settings)
+    scoped = ace.aggregate_prompt(full, reflections, settings=settings.model_copy(update={"scope": SCOPE}))
     rows = {
         "reflector, all entries that were shown": _size(ace.reflect_prompt(trace, full.entries)),
         f"reflector, the nearest {ENTRY_BUDGET:,} tokens of them (default)": _size(
@@ -433,6 +439,7 @@ def _tokens(trace: Trace, reflections: Sequence[Reflection], proposals: Sequence
         "curator of a group": _size(group),
         "curator that combines": _size(combine),
         "the part that both curators begin with, and that a server reads once": estimate_tokens(group.system),
+        f"curator of a group, `COMBEE_SCOPE={SCOPE}`": _size(scoped),
     }
     tokens = sum(map(entry_tokens, full.entries))
     head = TOKENS_HEAD.format(tokens=tokens)

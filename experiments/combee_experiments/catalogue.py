@@ -43,6 +43,11 @@ _LISTED = (
         module="small",
     ),
     Listed(
+        name="scope",
+        about="a large playbook of which curators read all, or the entries nearest to their items: cost, lessons",
+        module="scope",
+    ),
+    Listed(
         name="scale",
         about="one batch of 40 to 10,000: two fixed levels against the adaptive tree",
         module="scale",

@@ -22,6 +22,8 @@ class Prompt:
     """Keys that a strict server must give (its schemas know no optional ones) and any other may leave out."""
     cache_key: str = ""
     """What prompts that begin alike have in common: a server keeps them near one cache; empty: not said."""
+    entry_ids: tuple[str, ...] | None = None
+    """The entries of the playbook that it shows; None: all of them."""
     check: Callable[[str], str | None] | None = None
     """Says what is wrong with a free text, so that the model is asked again; None: nothing."""
 

@@ -56,6 +56,8 @@ class PlanSettings(Value):
     prompts: Prompts = "full"
     playbook_tokens: int = 0
     """The playbook's token budget, which prompts name."""
+    scope: int = 0
+    """Of a larger playbook a call reads so many entries, the nearest to its items; 0: every call reads all of it."""
 
     @model_serializer(mode="wrap")
     def _without_later_defaults(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -68,7 +70,7 @@ class PlanSettings(Value):
         }
 
 
-LATER_NAMES = ("small_batches", "prompts", "playbook_tokens", "stragglers", "probation")
+LATER_NAMES = ("small_batches", "prompts", "playbook_tokens", "stragglers", "probation", "scope")
 LATER_FIELDS = {name: PlanSettings.model_fields[name].default for name in LATER_NAMES}
 
 

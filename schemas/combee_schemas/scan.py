@@ -116,6 +116,8 @@ class NodeResult(Value):
     usage: Usage = Usage()
     requests: tuple[Sha256, ...] = ()
     """SHA-256 of each model request that this node's result rests on (model, messages, schema, options)."""
+    scope: tuple[str, ...] = ()
+    """The entries that this node's calls were shown, where those were not all of the playbook."""
 
 
 class Partial(Planned):

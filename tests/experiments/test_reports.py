@@ -27,6 +27,7 @@ from combee_experiments.running.run import run
 from combee_experiments.running.setup import Setup
 from combee_experiments.running.store import Store
 from combee_experiments.scale import experiment as scale
+from combee_experiments.scope import experiment as scope
 from combee_experiments.shuffling import experiment as shuffling
 from combee_experiments.small import experiment as small
 
@@ -48,6 +49,8 @@ def smaller(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shuffling, "COPIES", (2,))
     monkeypatch.setattr(scale, "SIZES", (20, 40))
     monkeypatch.setattr(robustness, "SIZES", (20,))
+    monkeypatch.setattr(scope, "ITERATIONS", 1)
+    monkeypatch.setattr(scope, "START_TOKENS", 1_500)
     monkeypatch.setattr(arrivals, "RATES", {10_000: 80})
     monkeypatch.setattr(small, "SIZES", (4,))
 

@@ -7,8 +7,10 @@ from combee.core import identity
 from combee.core.formats.intake import Sample, verdict
 from combee.core.methods import ace
 from combee.core.playbook import probation
+from combee.core.relevance import best_entries, entries_to_judge
 from combee.core.shortening import task_excerpt
 from combee.ports import LanguageModel, PoisonError
+from combee.settings.batch import BatchSettings
 from combee.sim.chance import draw
 from combee_experiments.arms.services import Services
 from combee_experiments.arms.tails import Tail
@@ -17,24 +19,43 @@ from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import Reflection
 from combee_schemas.trace import Trace
 
+ENTRY_TOKENS = int(BatchSettings.model_fields["reflect_entry_tokens"].default)
+
 
 async def reflect_all(
-    model: LanguageModel, playbook: Playbook, samples: Sequence[Sample]
+    model: LanguageModel,
+    playbook: Playbook,
+    samples: Sequence[Sample],
+    *,
+    agents: LanguageModel | None = None,
+    agent_tokens: int | None = None,
 ) -> tuple[Reflection, ...]:
     """Let agents answer samples with a frozen playbook, all at once, and reflect on each run.
 
-    A run nothing can be learned from has no reflection.
+    ``agents``: who answers; None: the reflector's model. ``agent_tokens``: of a larger playbook an agent reads the
+    entries nearest to its question. A run nothing can be learned from has no reflection.
     """
-    made = await asyncio.gather(*(reflect(model, playbook, sample) for sample in samples))
+    answering = agents or model
+    made = await asyncio.gather(
+        *(reflect(model, _given(playbook, sample, agent_tokens), sample, answering) for sample in samples)
+    )
     return tuple(one for one in made if one is not None)
 
 
-async def reflect(model: LanguageModel, playbook: Playbook, sample: Sample) -> Reflection | None:
+def _given(playbook: Playbook, sample: Sample, budget_tokens: int | None) -> Playbook:
+    entries = best_entries(playbook.entries, query=sample.question, budget_tokens=budget_tokens)
+    return playbook.model_copy(update={"entries": entries})
+
+
+async def reflect(
+    model: LanguageModel, playbook: Playbook, sample: Sample, agents: LanguageModel
+) -> Reflection | None:
     """Let an agent answer one sample, then reflect on it; the reflection's usage is that of both calls."""
-    trace, used = await _answered(model, playbook, sample)
+    trace, used = await _answered(agents, playbook, sample)
+    entries = entries_to_judge(playbook.entries, trace, ENTRY_TOKENS)
     try:
-        reply = await model.ask(ace.reflect_prompt(trace, playbook.entries))
-        fields = ace.read_reflection(trace, playbook.entries, reply.body)
+        reply = await model.ask(ace.reflect_prompt(trace, entries))
+        fields = ace.read_reflection(trace, entries, reply.body)
     except (PoisonError, ValueError):
         return None
     return Reflection(
@@ -43,6 +64,7 @@ async def reflect(model: LanguageModel, playbook: Playbook, sample: Sample) -> R
         trace_id=trace.trace_id,
         task_excerpt=task_excerpt(trace),
         shown=trace.shown,
+        bullet_ids=trace.bullet_ids,
         usage=used + reply.usage,
         **fields,
     )
@@ -67,6 +89,7 @@ async def _answered(model: LanguageModel, playbook: Playbook, sample: Sample) ->
         feedback=verdict(answer, sample.target, sample.kind),
         target=sample.target,
         shown=shown if playbook.version else None,
+        bullet_ids=tuple(map(str, body.get("bullet_ids") or ())),
     )
     return trace, used
 

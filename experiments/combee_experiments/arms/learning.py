@@ -104,10 +104,14 @@ async def iterate(
     batch_size: int,
     *,
     budget_tokens: int = BUDGET_TOKENS,
+    begin: Playbook | None = None,
 ) -> Learnt:
-    """Run the paper's iterations: agents on a frozen playbook, one tree, one version; until ``count`` are done."""
+    """Run the paper's iterations: agents on a frozen playbook, one tree, one version; until ``count`` are done.
+
+    ``begin``: the playbook before the first; None: an empty one.
+    """
     clock = asyncio.get_running_loop()
-    book, made, updates, started = empty(PLAYBOOK), list[Playbook](), list[Update](), clock.time()
+    book, made, updates, started = begin or empty(PLAYBOOK), list[Playbook](), list[Update](), clock.time()
     for start in range(0, count, batch_size):
         batch = await reflecting(book, start, min(start + batch_size, count))
         if not batch:

@@ -3,10 +3,12 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from itertools import chain
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from combee.core import identity
 from combee.core.batching import tree
+from combee.core.methods import ace
+from combee.core.methods.method import Method, shaped
 from combee.ports import LanguageModel
 from combee.scan.aggregate import Aggregator
 from combee.scan.outcome import shorter
@@ -27,7 +29,8 @@ class Scan:
     def __init__(
         self, model: LanguageModel, arm: Arm, base: Playbook, batch: Batch, bodies: Sequence[Reflection]
     ) -> None:
-        self._aggregator = Aggregator(model, carry=arm.carry)
+        method = shaped(cast("Method", ace), batch.plan.settings)
+        self._aggregator = Aggregator(model, method, carry=arm.carry)
         self._base = base
         self._plan: Plan = batch.plan
         first = batch.members[0].offset

@@ -10,7 +10,7 @@ from combee.core.formats.intake import nothing_said
 from combee.core.methods import ace
 from combee.core.methods.method import Method
 from combee.core.prompt import CHARS_PER_TOKEN
-from combee.core.relevance import best_entries
+from combee.core.relevance import entries_to_judge
 from combee.core.shortening import shorter_trace, task_excerpt, within
 from combee.ports import (
     Clock,
@@ -132,9 +132,4 @@ class ReflectHandler:
     def _shown(self, trace: Trace) -> Sequence[Entry]:
         """Return the entries that the agent used, or was shown, as far as the newest version still has them."""
         entries = self.playbooks.latest(trace.playbook).entries
-        shown = frozenset(trace.shown.entry_ids) if trace.shown else None
-        used = frozenset(trace.bullet_ids) if shown is None else shown & frozenset(trace.bullet_ids)
-        given = [entry for entry in entries if entry.id in used]
-        if not given and shown:
-            given = [entry for entry in entries if entry.id in shown]
-        return best_entries(given, query=trace.task, budget_tokens=self._entry_tokens)
+        return entries_to_judge(entries, trace, self._entry_tokens)

@@ -17,7 +17,7 @@ from combee.ports import LanguageModel, PoisonError, PromptTooLongError
 from combee.scan.outcome import SKIPPED, SPLIT, audited, reasons, spent
 from combee_schemas.base import NOTHING_SPENT, Shown, Usage
 from combee_schemas.batch import Cluster
-from combee_schemas.model import Reply
+from combee_schemas.model import Prompt, Reply
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import LESSON_FIELDS, Reflection
 from combee_schemas.scan import Echo, GroupMember, Known, NodeResult, NodeStatus, Operation, Partial, Seen
@@ -41,6 +41,7 @@ class Combined:
     reason: str = ""
     usage: Usage = field(default_factory=Usage)
     requests: tuple[str, ...] = ()
+    scope: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,8 +83,9 @@ class Aggregator:
     async def group(self, base: Playbook, members: Sequence[GroupMember]) -> NodeResult:
         """Return a level-0 node's outcome; a reply that stays unusable is a failed outcome, not an error."""
         try:
-            reply = await self._asked(base, [member.reflection for member in members])
-            answer = self._traced(base, reply, [_learned(member.reflection) for member in members])
+            prompt, reply = await self._asked(base, [member.reflection for member in members])
+            items = [_learned(member.reflection) for member in members]
+            answer = self._traced(_shown(base, prompt), reply, items)
         except PromptTooLongError as error:
             if len(members) > 1:
                 left, right = _halves(members)
@@ -105,14 +107,19 @@ class Aggregator:
             known=known_now,
             usage=reply.usage,
             requests=_request_of(reply),
+            scope=prompt.entry_ids or (),
         )
         dropped = frozenset(reflections[n - 1].reflection_id for n in answer.dropped)
         return audited(result, 0, ops.rests(news) - answer.guessed, dropped)
 
-    async def _asked(self, base: Playbook, reflections: Sequence[Reflection]) -> Reply:
-        """Return the reply about a group; one reflection alone is cut, and the playbook beside it, until it fits."""
+    async def _asked(self, base: Playbook, reflections: Sequence[Reflection]) -> tuple[Prompt, Reply]:
+        """Return what was asked about a group, and the reply.
+
+        One reflection alone is cut, and the playbook beside it, until it fits.
+        """
+        prompt = self._method.aggregate_prompt(base, reflections)
         try:
-            return await self._model.ask(self._method.aggregate_prompt(base, reflections))
+            return prompt, await self._model.ask(prompt)
         except PromptTooLongError as error:
             if len(reflections) != 1:
                 raise
@@ -121,8 +128,9 @@ class Aggregator:
         entries = base.entries if self._method.HOLDS == "entries" else ()
         for reflection, left in shorter_reflection(reflections[0], entries):
             less = base.model_copy(update={"entries": left}) if entries else base
+            prompt = self._method.aggregate_prompt(less, [reflection])
             try:
-                return await self._model.ask(self._method.aggregate_prompt(less, [reflection]))
+                return prompt, await self._model.ask(prompt)
             except PromptTooLongError as error:
                 refusal = error
         raise refusal
@@ -140,6 +148,7 @@ class Aggregator:
             known=(*left.known, *right.known),
             usage=left.usage + right.usage + SPLIT,
             requests=(*left.requests, *right.requests),
+            scope=ops.union(left.scope, right.scope),
         )
 
     async def consolidate(self, base: Playbook, asked: Sequence[Cluster]) -> NodeResult:
@@ -194,14 +203,16 @@ class Aggregator:
             "carried": below.carried + own.carried,
             "usage": below.usage + own.usage,
             "requests": own.requests,
+            "scope": own.scope,
         }
         return audited(below.model_copy(update=combined), level, own.sure, own.dropped)
 
     async def _combine(self, node: "_Node", items: Sequence[Operation]) -> Combined:
         base = node.base
         try:
-            reply = await self._model.ask(self._method.combine_prompt(base, items), priority=node.level)
-            answer = self._traced(base, reply, list(map(_proposal, items)))
+            prompt = self._method.combine_prompt(base, items)
+            reply = await self._model.ask(prompt, priority=node.level)
+            answer = self._traced(_shown(base, prompt), reply, list(map(_proposal, items)))
         except PromptTooLongError:
             if len(items) > 1:
                 left, right = _halves(items)
@@ -225,6 +236,7 @@ class Aggregator:
             carried=len(left_out),
             usage=reply.usage,
             requests=_request_of(reply),
+            scope=prompt.entry_ids or (),
         )
 
     def _both(self, base: Playbook, left: Combined, right: Combined) -> Combined:
@@ -241,6 +253,7 @@ class Aggregator:
             reason=reasons((left.reason, right.reason)),
             usage=left.usage + right.usage + SPLIT,
             requests=(*left.requests, *right.requests),
+            scope=ops.union(left.scope, right.scope),
         )
 
     def _traced(self, base: Playbook, reply: Reply, items: Sequence[_Item]) -> Answer:
@@ -266,6 +279,14 @@ class Aggregator:
             error.usage = reply.usage
             raise error
         return answer
+
+
+def _shown(base: Playbook, prompt: Prompt) -> Playbook:
+    """Return the playbook as a prompt shows it."""
+    if prompt.entry_ids is None:
+        return base
+    kept = frozenset(prompt.entry_ids)
+    return base.model_copy(update={"entries": tuple(entry for entry in base.entries if entry.id in kept)})
 
 
 def _sure(echoes: Iterable[Echo], guessed: frozenset[str]) -> Iterator[Echo]:

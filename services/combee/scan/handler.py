@@ -68,7 +68,7 @@ class ScanHandler:
         self._hedged = HedgedModel(model, clock)
         self._watched = self._hedged.watching()
         self._methods = methods
-        self._templates: dict[tuple[str, Prompts, bool], str] = {}
+        self._templates: dict[tuple[str, Prompts, bool, bool], str] = {}
         self._logged: set[str] = set()
         self._limiter = limiter or DeadLetterLimiter(clock)
         self._answered = Answered()
@@ -243,9 +243,10 @@ class ScanHandler:
         in the result, and the requests' hashes tell what was asked.
         """
         planned_with, settings = plan.settings.templates, plan.settings
-        asked = (settings.method, settings.prompts, settings.probation is not None)
+        is_scoped, probation = settings.scope > 0, settings.probation is not None
+        asked = (settings.method, settings.prompts, is_scoped, probation)
         own = self._templates.get(asked) or self._templates.setdefault(
-            asked, templates_hash(method, asked[1], probation=asked[2])
+            asked, templates_hash(method, settings.prompts, is_scoped=is_scoped, probation=probation)
         )
         if planned_with in {"", own}:
             return ""

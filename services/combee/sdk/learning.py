@@ -10,6 +10,7 @@ from uuid import uuid4
 from combee.sdk.client import AsyncClient, BaseClient, Client, default_client, feedback_text
 from combee.sdk.reading import PlaybookRef
 from combee.sdk.view import PlaybookView
+from combee_schemas.base import Shown
 from combee_schemas.playbook import LATEST
 
 CURRENT: Final[ContextVar["Run | None"]] = ContextVar("combee_run", default=None)
@@ -19,10 +20,14 @@ CURRENT: Final[ContextVar["Run | None"]] = ContextVar("combee_run", default=None
 class Run:
     """One run: what the agent was shown, what it did, how it ended. Becomes one trace."""
 
-    def __init__(self, client: BaseClient, playbook: PlaybookView, *, task: str = "") -> None:
+    def __init__(
+        self, client: BaseClient, playbook: PlaybookView, *, task: str = "", budget_tokens: int | None = None
+    ) -> None:
         self.trace_id = f"t-{uuid4().hex}"
-        self.playbook = playbook
+        self.playbook = playbook.nearest(task, budget_tokens) if task else playbook
         """What the agent has learned; ``run.playbook.prompt()`` is a system message."""
+        self.budget_tokens = budget_tokens
+        """Of a larger playbook the entries nearest to the task are read, or to a call's last user message."""
         self.task = task
         """What the agent was asked; the first user message where calls are recorded."""
         self.answer = ""
@@ -34,6 +39,23 @@ class Run:
         self._target: str | None = None
         self._success: bool | None = None
         self._score: Mapping[str, float] | float | None = None
+        self._prompted: set[str] | None = None
+        """The entries that calls were shown; None: there was no such call."""
+
+    def prompt(self, query: str, budget_tokens: int | None = None) -> str:
+        """Return the system message of a call that asks ``query``; the entries in it count as shown."""
+        budget = budget_tokens if self.budget_tokens is None else self.budget_tokens
+        view = self.playbook.nearest(query, budget)
+        self._prompted = (self._prompted or set()) | {entry.id for entry in view.entries}
+        return view.prompt()
+
+    def _shown(self) -> Shown | None:
+        """Return what the agent had before it: what its calls were given, else the whole playbook of the run."""
+        shown = self.playbook.shown()
+        if shown is None or self._prompted is None:
+            return shown
+        kept = tuple(entry_id for entry_id in shown.entry_ids if entry_id in self._prompted)
+        return shown.model_copy(update={"entry_ids": kept})
 
     def step(self, who: str, text: str) -> None:
         """Record something that happened: a message, a tool's call or its result."""
@@ -71,7 +93,7 @@ class Run:
             answer=self.answer,
             feedback="\n".join(self._feedback),
             target=self._target,
-            shown=self.playbook.shown(),
+            shown=self._shown(),
             success=self._success,
             score=self._score,
             metadata=self.metadata,
@@ -109,15 +131,18 @@ def _part(part: Any) -> str:
 class Learning:
     """The block around one run; see ``learning``."""
 
-    def __init__(self, client: BaseClient, ref: PlaybookRef, task: str) -> None:
+    def __init__(
+        self, client: BaseClient, ref: PlaybookRef, task: str, budget_tokens: int | None = None
+    ) -> None:
         self._client = client
         self._ref = ref
         self._task = task
+        self._budget_tokens = budget_tokens
         self._run: Run | None = None
         self._token: Token[Run | None] | None = None
 
     def _begin(self, view: PlaybookView) -> Run:
-        self._run = Run(self._client, view, task=self._task)
+        self._run = Run(self._client, view, task=self._task, budget_tokens=self._budget_tokens)
         self._token = CURRENT.set(self._run)
         return self._run
 
@@ -150,13 +175,15 @@ def learning(
     label: str = LATEST,
     fallback: str = "",
     task: str = "",
+    budget_tokens: int | None = None,
 ) -> Learning:
     """Return a block, for ``with`` or ``async with``, in which one run of an agent is recorded and then sent.
 
     Calls through a client of ``wrap_openai`` inside it are injected with this playbook and recorded to this run.
-    ``client``: None is the default client, made from ``COMBEE_*`` at its first use. An exception inside the block is
+    ``client``: None is the default client, made from ``COMBEE_*`` at its first use. ``budget_tokens``: of a playbook
+    larger than this the run's is the entries nearest to ``task``; without a task each call through ``wrap_openai`` is
+    shown those nearest to its last user message. None: all of it, whatever its size. An exception inside the block is
     recorded as feedback and goes on its way; nothing of Combee's own raises.
     """
-    return Learning(
-        client or default_client(), PlaybookRef(name=playbook, label=label, fallback=fallback), task
-    )
+    ref = PlaybookRef(name=playbook, label=label, fallback=fallback)
+    return Learning(client or default_client(), ref, task, budget_tokens)

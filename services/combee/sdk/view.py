@@ -77,6 +77,19 @@ class PlaybookView:
             name=self.name, snapshot=self.snapshot.model_copy(update={"entries": kept}), labels=self.labels
         )
 
+    def nearest(self, query: str, budget_tokens: int | None) -> "PlaybookView":
+        """Return what an agent reads that is asked ``query``: all, or of more than the budget the nearest entries.
+
+        Components are whole texts and stay whole. What cannot be done so is logged once, and all returned.
+        """
+        if budget_tokens is None or self.snapshot is None or self.snapshot.holds == "components":
+            return self
+        try:
+            return self.choose(budget_tokens=budget_tokens, query=query or None)
+        except (TypeError, ValueError) as error:
+            _log_once.warn(type(error).__name__, "a playbook is shown as a whole: %s", error)
+            return self
+
     def render(
         self,
         format: Form | None = None,  # noqa: A002 - the word users of prompt registries know

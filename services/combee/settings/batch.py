@@ -51,6 +51,12 @@ class BatchSettings(Group):
         description="of 4 to 8 reflections, where each of two groups would hold them all: `one-call`, or the"
         " `paper`'s two groups and their combine",
     )
+    scope: int = Field(
+        0,
+        ge=0,
+        description="of a larger playbook a curator reads so many entries, the nearest to its items; 0: all of them"
+        " (entries)",
+    )
     fan_in: int = Field(32, ge=2, description="children per node above level 0")
     max_levels: int = Field(4, ge=2, le=4, description="levels of the scan tree at most")
     max_wait_s: float = Field(30, gt=0, description="an unfilled window closes after this (s)")

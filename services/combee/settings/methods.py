@@ -95,7 +95,12 @@ def plan_settings(settings: BatchSettings, budget_tokens: int = 0) -> PlanSettin
     configured, probation = configured_method(settings), _probation(settings)
     return PlanSettings(
         method=settings.method,
-        templates=templates_hash(configured, settings.prompts, probation=probation is not None),
+        templates=templates_hash(
+            configured,
+            settings.prompts,
+            is_scoped=settings.scope > 0,
+            probation=probation is not None,
+        ),
         holds=configured.HOLDS,
         copies=settings.copies,
         carry=settings.carry,
@@ -108,6 +113,7 @@ def plan_settings(settings: BatchSettings, budget_tokens: int = 0) -> PlanSettin
         small_batches=settings.small_batches,
         prompts=settings.prompts,
         playbook_tokens=budget_tokens,
+        scope=settings.scope,
     )
 
 
@@ -134,5 +140,11 @@ def as_configured(plan: PlanSettings) -> dict[str, object]:
     known |= {"probation_batches": policy.batches}
     # What version 1 did not record stays as it is configured.
     settings = {name: value for name, value in known.items() if value} if plan.templates else {}
-    own = {"method": plan.method, "carry": plan.carry, "prompts": plan.prompts, "stragglers": plan.stragglers}
+    own = {
+        "method": plan.method,
+        "carry": plan.carry,
+        "prompts": plan.prompts,
+        "scope": plan.scope,
+        "stragglers": plan.stragglers,
+    }
     return own | settings

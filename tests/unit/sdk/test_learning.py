@@ -27,6 +27,21 @@ def test_a_run_becomes_a_trace_with_what_was_shown(client: Client, memory: Unrel
     assert trace.feedback == "The run succeeded. refunded"
 
 
+def test_of_a_playbook_above_the_budget_a_run_has_the_entries_nearest_to_its_task(
+    client: Client, memory: UnreliableTransport
+) -> None:
+    memory.put_playbook(NAME, "refunds need a manager\ncouriers are late on Mondays")
+    until(lambda: client.playbook(NAME).version == 1)
+    with learning(NAME, client=client, task="refund 7", budget_tokens=10) as run:
+        assert "manager" in run.playbook.prompt()
+        assert "couriers" not in run.playbook.prompt()
+        run.outcome("refunded")
+    client.flush()
+    (trace,) = memory.traces
+    assert trace.shown is not None
+    assert trace.shown.entry_ids == ("misc-00001",)
+
+
 def test_what_a_run_raises_is_its_feedback_and_goes_on(client: Client, memory: UnreliableTransport) -> None:
     with pytest.raises(KeyError), learning(NAME, client=client, task="t"):
         raise KeyError("missing")

@@ -1,18 +1,20 @@
 """The ACE method: entries and operations (ACE: arXiv 2510.04618; the combine step is the paper's).
 
 A curator's prompt begins with what all calls of a batch share (schema, instructions, playbook, budget); what a
-group's call or a combine is to do, and its items, come last. So a server reads the long part once.
+group's call or a combine is to do, and its items, come last. So a server reads the long part once. A call that is
+scoped to some entries has them beside its items.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from combee.core.formats.render import ace_entry, ace_id, ace_lines
+from combee.core.formats.render import ace_entry, ace_id, ace_lines, section_order
 from combee.core.methods.method import DEFAULTS, Answer, Sources
 from combee.core.playbook import operations as ops
-from combee.core.playbook.probation import is_active, shown
+from combee.core.playbook import probation
 from combee.core.prompt import FENCE_WARNING, as_fields, as_items, cache_key, entry_tokens, fence
+from combee.core.relevance import Subject, nearest_entries
 from combee_schemas.base import Holds, is_blank
 from combee_schemas.model import Prompt
 from combee_schemas.plan import PlanSettings, Prompts
@@ -28,6 +30,8 @@ MAX_FIELD_CHARS = 8_000
 """A reflection's five texts together stay well below the record's cap."""
 MOST_TAGS = 20
 """Of one reflection's tags so many are told to the curator."""
+TOUCHED = 3
+"""So many entries a proposal touches that names none: the nearest is not always the one that says the same."""
 TAGS = frozenset({"helpful", "harmful", "neutral"})
 DATA_WARNING = FENCE_WARNING
 
@@ -89,6 +93,10 @@ COMBINE = """These items are operations that several curators proposed, each aft
 Combine them into one list: merge those that overlap into one more specific entry, drop what the playbook already
 says and what is vague, keep complementary ones apart, and prefer the more specific one where two conflict; if both
 are, the later one: they are in the order of their newest evidence, oldest first."""
+
+SCOPED = """The playbook's entries nearest to the items below; it has {others} others that are not shown. UPDATE,
+MERGE and REMOVE only entries that are shown."""
+SCOPED_SMALL = "The playbook's entries nearest to the items below; it has {others} others that are not shown."
 
 _STRING = {"type": "string"}
 REFLECTION_SCHEMA: dict[str, Any] = {
@@ -167,16 +175,17 @@ def _with_known(schema: dict[str, Any]) -> dict[str, Any]:
 OPERATIONS_SCHEMA = _with_known(
     _operations_schema(["ADD", "UPDATE", "MERGE", "REMOVE"], entry_ids={"type": "array", "items": _STRING})
 )
-WORDING: Mapping[Prompts, tuple[str, str, dict[str, Any]]] = {
-    "full": (REFLECT, CURATE, OPERATIONS_SCHEMA),
-    "small": (REFLECT_SMALL, CURATE_SMALL, _operations_schema(["ADD"])),
+WORDING: Mapping[Prompts, tuple[str, str, str, dict[str, Any]]] = {
+    "full": (REFLECT, CURATE, SCOPED, OPERATIONS_SCHEMA),
+    "small": (REFLECT_SMALL, CURATE_SMALL, SCOPED_SMALL, _operations_schema(["ADD"])),
 }
-"""What the reflector is told, what the curator is told, and what the curator answers."""
+"""What the reflector is told, what the curator is told, also before the entries nearest to its items, and what the
+curator answers."""
 
 
 def reflect_prompt(trace: Trace, shown: Sequence[Entry], /, *, settings: PlanSettings = DEFAULTS) -> Prompt:
     """Ask the reflector about one trace and the entries of the playbook that its agent had."""
-    instructions, _, _ = WORDING[settings.prompts]
+    instructions, *_ = WORDING[settings.prompts]
     fields = {"task", "trajectory", "answer", "feedback", "target"}
     run = {name: value for name, value in trace.model_dump(include=fields).items() if value}
     parts = [
@@ -229,9 +238,17 @@ def aggregate_prompt(
     base: Playbook, reflections: Sequence[Reflection], /, *, settings: PlanSettings = DEFAULTS
 ) -> Prompt:
     """Ask for operations that one group of reflections supports; items are numbered from 1."""
-    entries = {entry.id: entry for entry in base.entries}
+    shown = _shown(base, map(_reflected, reflections), settings.scope)
+    entries = {entry.id: entry for entry in shown.entries}
     items = as_items(dict(_told(reflection, entries)) for reflection in reflections)
-    return _curate(base, settings, f"{AGGREGATE}\n{fence('reflections', items)}")
+    return _curate(base, shown, settings, f"{AGGREGATE}\n{fence('reflections', items)}")
+
+
+def _reflected(reflection: Reflection) -> Subject:
+    """Return what a reflection is about; an entry that it found harmful is to be corrected or removed."""
+    said = (reflection.key_insight, reflection.correct_approach, reflection.task_excerpt)
+    texts = said if any(said) else reflection.side_info.values()
+    return Subject("\n".join(texts), [tag.id for tag in reflection.bullet_tags if tag.tag == "harmful"])
 
 
 def _told(reflection: Reflection, entries: Mapping[str, Entry]) -> Iterator[tuple[str, str]]:
@@ -250,9 +267,13 @@ def combine_prompt(
     base: Playbook, proposals: Sequence[Operation], /, *, settings: PlanSettings = DEFAULTS
 ) -> Prompt:
     """Ask to combine the children's operations; items are numbered from 1."""
-    entries = {entry.id: entry for entry in base.entries}
+    subjects = [Subject(operation.content, operation.entry_ids) for operation in proposals]
+    named = {entry_id for subject in subjects for entry_id in subject.entry_ids}
+    touched = len(named) + TOUCHED * sum(not subject.entry_ids for subject in subjects)
+    shown = _shown(base, subjects, max(settings.scope, touched) if settings.scope else 0)
+    entries = {entry.id: entry for entry in shown.entries}
     items = as_items(dict(_proposed(operation, entries)) for operation in proposals)
-    return _curate(base, settings, f"{COMBINE}\n{fence('proposals', items)}")
+    return _curate(base, shown, settings, f"{COMBINE}\n{fence('proposals', items)}")
 
 
 def _proposed(operation: Operation, entries: Mapping[str, Entry]) -> Iterator[tuple[str, str]]:
@@ -276,12 +297,17 @@ def _counted(entry: Entry) -> str:
 def read(
     base: Playbook, body: Mapping[str, Any], sources: Sources, /, *, settings: PlanSettings = DEFAULTS
 ) -> Answer:
-    """Read a curator's reply; see `combee.core.playbook.operations.read_operations`."""
-    del base
+    """Read a curator's reply; see `combee.core.playbook.operations.read_operations`.
+
+    ``base`` has the entries that the prompt showed: where those are not all, nothing is done to others.
+    """
     items = body.get("operations")
-    if settings.prompts == "full" or not isinstance(items, list):
+    if not isinstance(items, list):
         return ops.read_operations(body, sources)
-    kept = [item for item in items if _is_addition(item)]
+    kept = [item for item in items if settings.prompts == "full" or _is_addition(item)]
+    if settings.scope:
+        shown = {entry.id for entry in base.entries}
+        kept = [item for item in kept if _names_only(shown, item)]
     answer = ops.read_operations({**body, "operations": kept}, sources)
     return replace(answer, unusable=answer.unusable + len(items) - len(kept))
 
@@ -294,6 +320,14 @@ def _is_addition(item: object) -> bool:
     return str(item.get("type")).upper() == OperationKind.ADD and not is_example
 
 
+def _names_only(shown: set[str], item: object) -> bool:
+    """Return whether an operation touches no entry but these; an ADD names none."""
+    if not isinstance(item, dict) or str(item.get("type")).upper() == OperationKind.ADD:
+        return True
+    named = item.get("entry_ids")
+    return not isinstance(named, list) or shown.issuperset(map(str, named))
+
+
 def _is_example(text: str) -> bool:
     return ops.normalise(text) == ops.normalise(EXAMPLE)
 
@@ -304,22 +338,39 @@ def merge(base: Playbook, operations: Sequence[Operation]) -> tuple[Operation, .
     return ops.merge(operations)
 
 
-def _curate(base: Playbook, settings: PlanSettings, items: str) -> Prompt:
-    _, instructions, schema = WORDING[settings.prompts]
-    playbook = "\n".join(ace_lines(shown(base), counters=False))
-    parts = [
-        instructions,
-        fence("playbook", [playbook], grows=True),
-        *_unsupported(base, settings.prompts),
-        _standing(shown(base), settings.playbook_tokens),
-    ]
-    return Prompt(
-        system="\n".join(parts),
+def _shown(base: Playbook, subjects: Iterable[Subject], scope: int) -> Playbook:
+    """Return what a call reads of a playbook: all of it, or the entries nearest to its items and all headers."""
+    if not 0 < scope < len(base.entries):
+        return base
+    entries = nearest_entries(base.entries, list(subjects), scope)
+    return base.model_copy(
+        update={"entries": entries, "sections": section_order(base.sections, base.entries)}
+    )
+
+
+def _curate(base: Playbook, part: Playbook, settings: PlanSettings, items: str) -> Prompt:
+    _, instructions, scoped, schema = WORDING[settings.prompts]
+    standing = _standing(probation.shown(base), settings.playbook_tokens)
+    active = probation.shown(part)
+    playbook = "\n".join(ace_lines(active, counters=False))
+    proposed = _unsupported(part, settings.prompts, grows=part is base)
+    prompt = Prompt(
+        system=f"{instructions}\n{standing}",
         user=items,
         reply_name="operations",
         reply_schema=schema,
         optional=frozenset({"reasoning", "dropped", "known"}),
-        cache_key=cache_key(instructions, playbook),
+    )
+    if part is base:
+        parts = [instructions, fence("playbook", [playbook], grows=True), *proposed, standing]
+        return replace(prompt, system="\n".join(parts), cache_key=cache_key(instructions, playbook))
+    told = scoped.format(others=len(probation.shown(base).entries) - len(active.entries))
+    parts = [told, fence("playbook", [playbook]), *proposed, items]
+    return replace(
+        prompt,
+        user="\n".join(parts),
+        cache_key=cache_key(instructions, ""),
+        entry_ids=tuple(entry.id for entry in part.entries),
     )
 
 
@@ -331,15 +382,15 @@ says, ADD it again in the same words, with the item in "sources".""",
 }
 
 
-def _unsupported(base: Playbook, prompts: Prompts) -> Iterator[str]:
+def _unsupported(base: Playbook, prompts: Prompts, *, grows: bool) -> Iterator[str]:
     """Yield what a curator is told of entries that are only proposed; nothing where there are none.
 
     What rests on guesses alone is not worth its tokens: where it is true, it is said again, and code sees that.
     """
-    proposed = tuple(entry for entry in base.entries if not is_active(entry) and entry.support)
+    proposed = tuple(entry for entry in base.entries if not probation.is_active(entry) and entry.support)
     if proposed:
         yield PROPOSED[prompts]
-        yield fence("proposed", (ace_entry(entry, counters=False) for entry in proposed), grows=True)
+        yield fence("proposed", (ace_entry(entry, counters=False) for entry in proposed), grows=grows)
 
 
 def _standing(base: Playbook, budget_tokens: int) -> str:
@@ -367,7 +418,7 @@ ANSWER_SCHEMA: dict[str, Any] = {
 
 def answer_prompt(playbook: Playbook, question: str) -> Prompt:
     """Ask an agent (ACE: generator) one question with the playbook before it."""
-    lines = ace_lines(shown(playbook), counters=False)
+    lines = ace_lines(probation.shown(playbook), counters=False)
     return Prompt(
         system=f"{ANSWER}\n{fence('playbook', lines, grows=True)}",
         user=fence("task", [question]),

@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from combee.sdk.client import BaseClient, default_client
-from combee.sdk.learning import CURRENT, Run
+from combee.sdk.learning import CURRENT, Run, content
 from combee.sdk.logs import LogOnce, logger
 from combee.sdk.openai.calls import CHAT, RESPONSES, Endpoint, answer_text, call_metadata
 from combee.sdk.openai.streams import RecordedStream, record_body, reply_of_body
@@ -72,6 +72,8 @@ class Injector:
 
     client: BaseClient
     ref: PlaybookRef | None = field(default=None)
+    budget_tokens: int | None = None
+    """Of a larger playbook a call is shown the entries nearest to its last user message."""
     once: LogOnce = field(default_factory=LogOnce)
 
     def warn_uncovered(self, what: str) -> None:
@@ -102,8 +104,9 @@ class Injector:
             return arguments, None
         chosen = run or Run(self.client, view)  # type: ignore[arg-type]  # one of the two is there
         given = endpoint.repeatable(arguments)
+        prompt = chosen.prompt(_question(endpoint, given), self.budget_tokens)
         call = RecordedCall(run=chosen, is_solo=run is None, endpoint=endpoint, arguments=given)
-        return endpoint.with_prompt(given, chosen.playbook.prompt()), call
+        return endpoint.with_prompt(given, prompt), call
 
     def playbook(self) -> PlaybookView | None:
         """Return what a call outside any block is shown; only what was never read is waited for."""
@@ -116,6 +119,15 @@ class Injector:
         if self.ref is None or CURRENT.get() is not None:
             return None
         return await self.client.core.awaited_playbook(self.ref)
+
+
+def _question(endpoint: Endpoint, arguments: Mapping[str, Any]) -> str:
+    """Return a call's last user message; empty where there is none, or its server will refuse the call."""
+    try:
+        messages = endpoint.messages(arguments)
+        return next((content(one) for one in reversed(messages) if one.get("role") == "user"), "")
+    except Exception:  # noqa: BLE001 - the agent's call must not fail here
+        return ""
 
 
 def recorded_call(
@@ -163,11 +175,14 @@ def wrap_openai(
     label: str = LATEST,
     fallback: str = "",
     combee: BaseClient | None = None,
+    budget_tokens: int | None = None,
 ) -> C:
     """Return a copy of an ``OpenAI`` or ``AsyncOpenAI`` client whose completions and responses learn, streams too.
 
     Inside ``learning`` calls belong to that run and are shown its playbook. Outside each call is a run of its own
     under ``playbook``; without ``playbook`` it passes untouched. ``combee``: None is the default client.
+    ``budget_tokens``: of a playbook larger than this a call is shown the entries nearest to its last user message;
+    None: all of it. A budget of ``learning`` goes before it.
 
     Raises
     ------
@@ -182,7 +197,7 @@ def wrap_openai(
             "wrap_openai needs a client with chat.completions.create or responses.create, such as openai.OpenAI()"
         )
     ref = PlaybookRef(name=playbook, label=label, fallback=fallback) if playbook else None
-    injector = Injector(client=combee or default_client(), ref=ref)
+    injector = Injector(client=combee or default_client(), ref=ref, budget_tokens=budget_tokens)
     if _has_request(type(client)):
         return _subclassed(client, injector)
     is_async = hasattr(type(client), "__aenter__")

@@ -84,6 +84,9 @@ class Asynchronous(Plain):
 def memory() -> MemoryTransport:
     made = MemoryTransport()
     made.put_playbook(NAME, "be exact")
+    made.put_playbook(
+        "large", "refunds need a manager\ncouriers are late on Mondays\ngifts go back to the giver"
+    )
     return made
 
 
@@ -111,6 +114,62 @@ def test_a_call_is_shown_the_playbook_and_becomes_a_trace(combee: Client, memory
     assert (trace.shown.version, trace.shown.entry_ids) == (1, ("misc-00001",))
     assert trace.metadata["gen_ai.usage.input_tokens"] == "7"
     assert "be exact" not in trace.trajectory
+
+
+# ---- a playbook above the budget
+
+
+def asked(question: str) -> list[dict[str, str]]:
+    return [{"role": "user", "content": "hello"}, {"role": "user", "content": question}]
+
+
+def shown_in(call: dict[str, Any]) -> str:
+    return str(call["messages"][0]["content"])
+
+
+def test_above_a_budget_a_call_is_shown_what_is_nearest_to_its_last_user_message(
+    combee: Client, memory: MemoryTransport
+) -> None:
+    plain = Plain()
+    wrapped = wrap_openai(plain, playbook="large", combee=combee, budget_tokens=12)
+    wrapped.chat.completions.create(messages=asked("is the courier late?"))
+    assert "Mondays" in shown_in(plain.seen[0])
+    assert "manager" not in shown_in(plain.seen[0])
+    combee.flush()
+    (trace,) = memory.traces
+    assert trace.shown is not None
+    assert trace.shown.entry_ids == ("misc-00002",)
+
+
+def test_a_run_was_shown_what_any_of_its_calls_was_shown(combee: Client, memory: MemoryTransport) -> None:
+    plain = Plain()
+    wrapped = wrap_openai(plain, combee=combee)
+    with learning("large", client=combee, budget_tokens=12):
+        for question in ("one gift", "one refund", "another gift"):
+            wrapped.chat.completions.create(messages=asked(question))
+    combee.flush()
+    (trace,) = memory.traces
+    assert trace.shown is not None
+    assert trace.shown.entry_ids == ("misc-00001", "misc-00003")
+
+
+def test_a_run_with_a_task_has_one_prompt_for_all_its_calls(combee: Client) -> None:
+    plain = Plain()
+    wrapped = wrap_openai(plain, combee=combee, budget_tokens=10_000)
+    with learning("large", client=combee, task="a refund", budget_tokens=12):
+        for question in ("a gift", "a courier"):
+            wrapped.chat.completions.create(messages=asked(question))
+    assert shown_in(plain.seen[0]) == shown_in(plain.seen[1])
+    assert "manager" in shown_in(plain.seen[0])
+
+
+@pytest.mark.parametrize("messages", [None, 7, [7], "x"])
+def test_a_call_without_a_question_fails_only_where_its_server_refuses_it(
+    messages: Any, combee: Client
+) -> None:
+    plain = Plain()
+    wrapped = wrap_openai(plain, playbook="large", combee=combee, budget_tokens=12)
+    assert wrapped.chat.completions.create(messages=messages) is plain.answer
 
 
 def test_the_prefix_is_the_same_from_call_to_call(combee: Client) -> None:

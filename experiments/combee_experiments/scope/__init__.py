@@ -1,0 +1,1 @@
+"""Calls that read the entries nearest to their items instead of the whole playbook."""
