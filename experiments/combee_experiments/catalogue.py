@@ -78,6 +78,11 @@ _LISTED = (
         module="controller",
     ),
     Listed(
+        name="probation",
+        about="entries shown only when several reflections support them: lessons, rare ones, invented ones",
+        module="probation",
+    ),
+    Listed(
         name="robustness",
         about="every arm under four counting rules, and with a stand-in that rewords, invents and contradicts",
         module="robustness",

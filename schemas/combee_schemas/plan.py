@@ -14,6 +14,17 @@ Prompts = Literal["full", "small"]
 """For which models prompts are worded; small ones are asked for additions only, with a worked example."""
 
 
+class Probation(Value):
+    """When a learned entry is shown to agents; until then it is only proposed."""
+
+    reflections: int = Field(ge=1)
+    """So many have to support it, its near-duplicates counted together."""
+    sources: int = Field(1, ge=1)
+    """They have to come from so many sources; all without a name are one."""
+    batches: int = Field(20, ge=1)
+    """After so many in a row that do not support it, it leaves."""
+
+
 class PlanSettings(Value):
     """Whatever shapes a prompt or a tree, as it stood when the batch was cut; 0 and empty: unknown (version 1).
 
@@ -35,6 +46,8 @@ class PlanSettings(Value):
     """Most bytes of reflections that one aggregator call may get."""
     aggregate_tokens: int | None = None
     """Most tokens of reflections or proposals that one aggregator call should read; None: the paper's shape."""
+    probation: Probation | None = None
+    """None: what is learned is shown at once."""
     stragglers: bool = False
     """The root's combine may leave out what is late, and slow calls may be asked a second time."""
     small_batches: SmallBatches = "paper"
@@ -57,7 +70,7 @@ class PlanSettings(Value):
         }
 
 
-LATER_NAMES = ("small_batches", "prompts", "playbook_tokens", "stragglers", "scope")
+LATER_NAMES = ("small_batches", "prompts", "playbook_tokens", "stragglers", "probation", "scope")
 LATER_FIELDS = {name: PlanSettings.model_fields[name].default for name in LATER_NAMES}
 
 

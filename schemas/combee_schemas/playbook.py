@@ -24,8 +24,9 @@ ACE_SECTIONS = (
 SOURCES_KEPT = 5
 """Names of sources that an entry keeps."""
 
-EntryState = Literal["active", "probation", "quarantined", "retired"]
-"""Only ``active`` has a meaning so far."""
+EntryState = Literal["active", "proposed", "probation", "quarantined", "retired"]
+"""active: shown to agents; proposed: kept, and shown on request, until enough reflections support it. The others are
+reserved: nobody writes them, and agents are not shown them."""
 
 
 class Entry(Value):
@@ -42,6 +43,10 @@ class Entry(Value):
     sources: tuple[str, ...] = ()
     """The last names of sources (`Source`) that its evidence came from, newest last."""
     state: EntryState = "active"
+    support: tuple[str, ...] = ()
+    """Of a proposed entry: the reflections that count for its promotion, those of ``evidence`` that are no guess."""
+    unsupported_batches: int = 0
+    """Of a proposed entry: the batches since the last one that supported it."""
     created_version: int = 0
     updated_version: int = 0
 
@@ -56,14 +61,16 @@ ChangeKind = Literal[
     "superseded",
     "conflict",
     "evict",
+    "promote",
+    "expire",
     "dropped",
     "import",
     "rollback",
     "delete",
 ]
 """echo: what agents were shown came back, no news; superseded: an operation lost to one with newer evidence;
-conflict: two entries that differ only in figures or a negation, both kept; dropped: an operation that no longer
-applied."""
+conflict: two entries that differ only in figures or a negation, both kept; promote, expire: a proposed entry
+became active, or left for want of support; dropped: an operation that no longer applied."""
 
 
 class Change(Value):

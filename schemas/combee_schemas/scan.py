@@ -30,6 +30,8 @@ class Operation(Value):
     content: str = ""
     entry_ids: tuple[str, ...] = ()
     evidence: tuple[str, ...] = ()
+    guessed: tuple[str, ...] = ()
+    """Of ``evidence``: what no model named for this content."""
 
 
 class Seen(Value):
@@ -61,6 +63,8 @@ class Known(Value):
 
     entry_id: str
     evidence: tuple[str, ...] = ()
+    guessed: tuple[str, ...] = ()
+    """Of ``evidence``, what the proposal that says the same rests on by a guess."""
 
 
 class GroupMember(Value):

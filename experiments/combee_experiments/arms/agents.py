@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from combee.core import identity
 from combee.core.formats.intake import Sample, verdict
 from combee.core.methods import ace
+from combee.core.playbook import probation
 from combee.core.relevance import best_entries, entries_to_judge
 from combee.core.shortening import task_excerpt
 from combee.ports import LanguageModel, PoisonError
@@ -76,7 +77,9 @@ async def _answered(model: LanguageModel, playbook: Playbook, sample: Sample) ->
     except PoisonError as error:
         body, used = {}, error.usage  # a run without an answer is a wrong run
     answer = str(body.get("final_answer", ""))
-    shown = Shown(version=playbook.version, entry_ids=tuple(entry.id for entry in playbook.entries))
+    shown = Shown(
+        version=playbook.version, entry_ids=tuple(entry.id for entry in probation.shown(playbook).entries)
+    )
     trace = Trace(
         trace_id=sample.trace_id,
         playbook=sample.playbook,

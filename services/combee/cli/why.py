@@ -11,6 +11,7 @@ from combee.cli.shared.console import clean, output, print_json, reading, shorte
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, Servers, checked_name, playbook_names
 from combee.clock import moment
+from combee.core.playbook.probation import is_active
 from combee.history import newest_playbooks
 from combee.inspection.lineage import Lineage, Source, lineage
 from combee.ports import FatalError, Log
@@ -117,6 +118,7 @@ def lines(origins: Lineage) -> Iterator[Text]:
     entry = origins.entry
     yield Text(clean(f"[{entry.id}] {entry.content}"), style="bold")
     state = f"in version {origins.version}" if origins.is_live else f"left after version {origins.version}"
+    state += "" if is_active(entry) else f", only {entry.state}"
     counts = f"helpful {entry.helpful}, harmful {entry.harmful}, {entry.evidence_count} reflections"
     yield Text(clean(f"{origins.playbook}, {entry.section}; {state}; {counts}\n"))
     for version, change in origins.changes:

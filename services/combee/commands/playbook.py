@@ -121,6 +121,11 @@ class Commands:
         base = await self._version(current, number)
         return _decision(current, decide.edit(current, number, base, text, command_id))
 
+    async def keep(self, name: str, ids: Sequence[str], *, command_id: str | None = None) -> Decision:
+        """Show agents entries that are only proposed."""
+        current = await self._store.newest(name)
+        return _decision(current, decide.keep(current, ids, command_id))
+
     async def import_(
         self, name: str, given: Playbook, form: Format, *, command_id: str | None = None
     ) -> Decision:

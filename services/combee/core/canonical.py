@@ -10,8 +10,7 @@ LEFT_OUT_ENDINGS = (
     *("hedges", "left_out"),
 )
 """Timings, what they decide (what waited, which day it is) and places in the log; the rest follows from the input."""
-
-ADDED_LATER = frozenset({"clusters", "command_id"})
+ADDED_LATER = frozenset({"support", "unsupported_batches", "guessed", "clusters", "command_id"})
 """Fields that there were not always: empty they are left out, so that older hashes still hold."""
 
 

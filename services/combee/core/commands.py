@@ -15,8 +15,10 @@ from combee.core.formats.editing import edit_operations, edited_version
 from combee.core.formats.files import Format, carried_over, held_by, says_the_same, write_playbook
 from combee.core.identity import content_id
 from combee.core.playbook.clusters import clusters
+from combee.core.playbook.probation import is_active, shown
 from combee_schemas.command import Command, CommandKind
 from combee_schemas.playbook import LABEL_PATTERN, LATEST, Label, Playbook
+from combee_schemas.scan import Operation, OperationKind
 
 ANY_SIZE = 10**9
 """Tokens that no playbook has."""
@@ -147,6 +149,33 @@ def edit(
     return _command("edit", current, command_id or own, operations=operations, base_version=base.version)
 
 
+def keep(current: Playbook, ids: Sequence[str], command_id: str | None) -> Command | None:
+    """Show agents entries that are only proposed: an edit that says of each what it says already.
+
+    Raises
+    ------
+    RefusedError
+        If there is no such playbook, or no such entry.
+    """
+    check_live(current)
+    if command_id in current.commands:
+        return None
+    known = {entry.id: entry for entry in current.entries}
+    if unknown := [entry_id for entry_id in ids if entry_id not in known]:
+        raise RefusedError("unknown", f"{current.name} has no entry {', '.join(unknown)}")
+    proposed = [known[entry_id] for entry_id in dict.fromkeys(ids) if not is_active(known[entry_id])]
+    if not proposed:
+        return None
+    operations = tuple(
+        Operation(
+            kind=OperationKind.UPDATE, section=entry.section, content=entry.content, entry_ids=(entry.id,)
+        )
+        for entry in proposed
+    )
+    own = content_id("keep", current.name, str(current.version), *(entry.id for entry in proposed))
+    return _command("edit", current, command_id or own, operations=operations, base_version=current.version)
+
+
 def import_(current: Playbook, given: Playbook, form: Format, command_id: str | None) -> Command | None:
     """Replace the content by a text's, or start a playbook; ``form`` is what the text was read as.
 
@@ -157,7 +186,9 @@ def import_(current: Playbook, given: Playbook, form: Format, command_id: str | 
     if same or command_id in current.commands:
         return None
     given = given.model_copy(update={"name": current.name})
-    own = content_id("import", current.name, write_playbook(given, "json"), str(current.version))
+    own = content_id(
+        "import", current.name, write_playbook(given, "json", everything=True), str(current.version)
+    )
     return _command(
         "import",
         current,
@@ -236,7 +267,7 @@ def consolidate(current: Playbook, command_id: str | None) -> Command | None:
         return None
     if current.holds != "entries":
         raise RefusedError("conflict", f"{current.name} holds {current.holds}: only entries are consolidated")
-    if not clusters(current.entries, ANY_SIZE):
+    if not clusters(shown(current).entries, ANY_SIZE):
         return None
     return _command("consolidate", current, command_id or _own("consolidate", current))
 

@@ -16,6 +16,7 @@ ROW = """
   <div v-if="props.item.before" class="words before">{{ '− ' + props.item.before }}</div>
   <div class="words">{{ props.item.sign + props.item.words }}</div>
   <div class="about">
+    <span v-if="props.item.state" class="badge">{{ props.item.state }}</span>
     <span class="quiet">{{ props.item.about }}</span>
     <q-btn v-if="props.item.evidence !== null" flat dense no-caps color="primary"
       :label="'evidence: ' + props.item.evidence"

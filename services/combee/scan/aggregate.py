@@ -1,7 +1,7 @@
 """One node's work: ask the model for operations and check, complete and count what it answers."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TypeVar
 
@@ -11,6 +11,7 @@ from combee.core.playbook import known
 from combee.core.playbook import operations as ops
 from combee.core.playbook.clusters import within
 from combee.core.playbook.echo import without_echoes
+from combee.core.playbook.nearness import Relatedness
 from combee.core.shortening import shorter_reflection
 from combee.ports import LanguageModel, PoisonError, PromptTooLongError
 from combee.scan.outcome import SKIPPED, SPLIT, audited, reasons, spent
@@ -18,7 +19,7 @@ from combee_schemas.base import NOTHING_SPENT, Shown, Usage
 from combee_schemas.batch import Cluster
 from combee_schemas.model import Prompt, Reply
 from combee_schemas.playbook import Playbook
-from combee_schemas.reflection import Reflection
+from combee_schemas.reflection import LESSON_FIELDS, Reflection
 from combee_schemas.scan import Echo, GroupMember, Known, NodeResult, NodeStatus, Operation, Partial, Seen
 
 T = TypeVar("T")
@@ -41,6 +42,20 @@ class Combined:
     usage: Usage = field(default_factory=Usage)
     requests: tuple[str, ...] = ()
     scope: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Item:
+    """One numbered item of a prompt: what it says, and what it rests on."""
+
+    text: str
+    evidence: tuple[str, ...]
+    guessed: tuple[str, ...] = ()
+
+    @property
+    def sure(self) -> frozenset[str]:
+        """What it rests on by a model's word."""
+        return frozenset(self.evidence).difference(self.guessed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,8 +84,8 @@ class Aggregator:
         """Return a level-0 node's outcome; a reply that stays unusable is a failed outcome, not an error."""
         try:
             prompt, reply = await self._asked(base, [member.reflection for member in members])
-            sources = [(member.reflection.reflection_id,) for member in members]
-            answer = self._read(_shown(base, prompt), reply, sources)
+            items = [_learned(member.reflection) for member in members]
+            answer = self._traced(_shown(base, prompt), reply, items)
         except PromptTooLongError as error:
             if len(members) > 1:
                 left, right = _halves(members)
@@ -197,7 +212,7 @@ class Aggregator:
         try:
             prompt = self._method.combine_prompt(base, items)
             reply = await self._model.ask(prompt, priority=node.level)
-            answer = self._read(_shown(base, prompt), reply, [item.evidence for item in items])
+            answer = self._traced(_shown(base, prompt), reply, list(map(_proposal, items)))
         except PromptTooLongError:
             if len(items) > 1:
                 left, right = _halves(items)
@@ -241,6 +256,22 @@ class Aggregator:
             scope=ops.union(left.scope, right.scope),
         )
 
+    def _traced(self, base: Playbook, reply: Reply, items: Sequence[_Item]) -> Answer:
+        """Read a reply; evidence is a guess where an item is named that does not have the words made of it."""
+        answer = self._read(base, reply, [item.evidence for item in items])
+        # Read once more with the items themselves as what an operation rests on: so each says which it names.
+        by_item = self._method.read(base, reply.body, [(str(at),) for at in range(len(items))]).operations
+        if self._method.HOLDS != "entries" or len(by_item) != len(answer.operations):
+            return answer
+        relatedness = Relatedness([item.text for item in items])
+        operations = tuple(
+            operation
+            if operation.guessed
+            else ops.with_guesses(operation, [items[at].sure for at in _meant(named, relatedness)])
+            for operation, named in zip(answer.operations, by_item, strict=True)
+        )
+        return replace(answer, operations=operations)
+
     def _read(self, base: Playbook, reply: Reply, sources: Sequence[tuple[str, ...]]) -> Answer:
         answer = self._method.read(base, reply.body, sources)
         if answer.unusable and not answer.operations:
@@ -263,6 +294,21 @@ def _sure(echoes: Iterable[Echo], guessed: frozenset[str]) -> Iterator[Echo]:
     for echo in echoes:
         if evidence := tuple(one for one in echo.evidence if one not in guessed):
             yield echo.model_copy(update={"evidence": evidence})
+
+
+def _learned(reflection: Reflection) -> _Item:
+    said = [text for name in LESSON_FIELDS if (text := getattr(reflection, name))]
+    return _Item(text="\n".join(said or reflection.side_info.values()), evidence=(reflection.reflection_id,))
+
+
+def _proposal(operation: Operation) -> _Item:
+    return _Item(text=operation.content, evidence=operation.evidence, guessed=operation.guessed)
+
+
+def _meant(named: Operation, relatedness: Relatedness) -> Iterator[int]:
+    """Return the places of the items that an operation names and that it can have been made of."""
+    places = map(int, named.evidence)
+    return relatedness.related(named.content, places) if named.content else places
 
 
 def _request_of(reply: Reply) -> tuple[str, ...]:

@@ -68,7 +68,7 @@ class ScanHandler:
         self._hedged = HedgedModel(model, clock)
         self._watched = self._hedged.watching()
         self._methods = methods
-        self._templates: dict[tuple[str, Prompts, bool], str] = {}
+        self._templates: dict[tuple[str, Prompts, bool, bool], str] = {}
         self._logged: set[str] = set()
         self._limiter = limiter or DeadLetterLimiter(clock)
         self._answered = Answered()
@@ -242,10 +242,11 @@ class ScanHandler:
         After an upgrade nobody has them any more: to refuse would end in dead letters. So it is logged here and noted
         in the result, and the requests' hashes tell what was asked.
         """
-        planned_with, is_scoped = plan.settings.templates, plan.settings.scope > 0
-        asked = (plan.settings.method, plan.settings.prompts, is_scoped)
+        planned_with, settings = plan.settings.templates, plan.settings
+        is_scoped, probation = settings.scope > 0, settings.probation is not None
+        asked = (settings.method, settings.prompts, is_scoped, probation)
         own = self._templates.get(asked) or self._templates.setdefault(
-            asked, templates_hash(method, plan.settings.prompts, is_scoped=is_scoped)
+            asked, templates_hash(method, settings.prompts, is_scoped=is_scoped, probation=probation)
         )
         if planned_with in {"", own}:
             return ""

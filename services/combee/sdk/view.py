@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from combee.core.formats.render import ace_text, markdown_text
+from combee.core.playbook.probation import is_active, shown
 from combee.core.prompt import fence
 from combee.core.relevance import best_entries
 from combee.sdk.logs import LogOnce
@@ -52,8 +53,14 @@ class PlaybookView:
 
     @property
     def entries(self) -> tuple[Entry, ...]:
-        """The entries, in order."""
-        return self.snapshot.entries if self.snapshot else ()
+        """The entries that agents are shown, in order."""
+        return shown(self.snapshot).entries if self.snapshot else ()
+
+    @property
+    def proposed(self) -> tuple[Entry, ...]:
+        """The entries that too few reflections support so far (``COMBEE_PROBATION``), in order."""
+        entries = self.snapshot.entries if self.snapshot else ()
+        return tuple(entry for entry in entries if not is_active(entry))
 
     def choose(
         self, *, budget_tokens: int | None = None, query: str | None = None, k: int | None = None
@@ -65,7 +72,7 @@ class PlaybookView:
         """
         if self.snapshot is None:
             return self
-        kept = best_entries(self.snapshot.entries, query=query, k=k, budget_tokens=budget_tokens)
+        kept = best_entries(self.entries, query=query, k=k, budget_tokens=budget_tokens)
         return PlaybookView(
             name=self.name, snapshot=self.snapshot.model_copy(update={"entries": kept}), labels=self.labels
         )
@@ -91,17 +98,20 @@ class PlaybookView:
         query: str | None = None,
         k: int | None = None,
         counters: bool = False,
+        include_proposed: bool = False,
     ) -> str:
         """Return the text for a prompt: lines are byte-identical from version to version where entries are unchanged.
 
         ``format``: ``ace`` (the default for entries), ``md``, ``json``, ``gepa`` (the default for components: JSON,
-        component → text). The fallback text is returned as it was given. For the rest see ``choose``.
+        component → text). The fallback text is returned as it was given. ``include_proposed`` adds what too few
+        reflections support so far. For the rest see ``choose``.
 
         What cannot be done so (no such format, no number) is logged once, and the whole text returned.
         """
         if self.snapshot is None:
             return self.fallback
-        whole = self.snapshot.model_copy(update={"counters": bool(counters)})
+        wanted = self.snapshot if include_proposed else shown(self.snapshot)
+        whole = wanted.model_copy(update={"counters": bool(counters)})
         try:
             kept = best_entries(whole.entries, query=query, k=k, budget_tokens=budget_tokens)
             return rendered(whole.model_copy(update={"entries": kept}), format)

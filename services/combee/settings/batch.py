@@ -31,6 +31,18 @@ class BatchSettings(Group):
     carry: bool = Field(
         True, description="pass on proposals that a combine neither used nor dropped by name (recorded)"
     )
+    probation: int = Field(
+        1,
+        ge=1,
+        le=20,
+        description="show agents an entry when so many reflections support it; 1: at once (off)",
+    )
+    probation_sources: int = Field(
+        1, ge=1, le=5, description="they have to come from so many sources; those without a name are one"
+    )
+    probation_batches: int = Field(
+        20, ge=1, description="an entry that is only proposed leaves after so many batches without support"
+    )
     stragglers: bool = Field(
         False, description="combine without groups that are late, and make slow combines again: off or on"
     )

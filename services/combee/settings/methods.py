@@ -8,10 +8,11 @@ from typing import cast
 from combee.core.methods import ace, gepa
 from combee.core.methods.method import Method, shaped
 from combee.core.methods.templates import templates_hash
+from combee.core.playbook.probation import OFF, is_off
 from combee.ports import FatalError
 from combee.settings.batch import BatchSettings
 from combee.settings.group import SettingsError
-from combee_schemas.plan import PlanSettings
+from combee_schemas.plan import PlanSettings, Probation
 
 GROUP = "combee.methods"
 PARTS = tuple(name for name in vars(Method) if not name.startswith("_"))
@@ -91,13 +92,19 @@ def plan_settings(settings: BatchSettings, budget_tokens: int = 0) -> PlanSettin
     FatalError
         As for ``configured_method``.
     """
-    configured = configured_method(settings)
+    configured, probation = configured_method(settings), _probation(settings)
     return PlanSettings(
         method=settings.method,
-        templates=templates_hash(configured, settings.prompts, is_scoped=settings.scope > 0),
+        templates=templates_hash(
+            configured,
+            settings.prompts,
+            is_scoped=settings.scope > 0,
+            probation=probation is not None,
+        ),
         holds=configured.HOLDS,
         copies=settings.copies,
         carry=settings.carry,
+        probation=probation,
         stragglers=settings.stragglers,
         fan_in=settings.fan_in,
         max_levels=settings.max_levels,
@@ -110,6 +117,14 @@ def plan_settings(settings: BatchSettings, budget_tokens: int = 0) -> PlanSettin
     )
 
 
+def _probation(settings: BatchSettings) -> Probation | None:
+    """Return the policy, if entries are ever on probation."""
+    policy = Probation(
+        reflections=settings.probation, sources=settings.probation_sources, batches=settings.probation_batches
+    )
+    return None if is_off(policy) else policy
+
+
 def as_configured(plan: PlanSettings) -> dict[str, object]:
     """Return the configuration (fields of ``BatchSettings``) under which batches are cut as a manifest says."""
     known = {
@@ -120,6 +135,9 @@ def as_configured(plan: PlanSettings) -> dict[str, object]:
         "aggregate_tokens": plan.aggregate_tokens,
         "small_batches": plan.small_batches,
     }
+    policy = plan.probation or OFF
+    known |= {"probation": policy.reflections, "probation_sources": policy.sources}
+    known |= {"probation_batches": policy.batches}
     # What version 1 did not record stays as it is configured.
     settings = {name: value for name, value in known.items() if value} if plan.templates else {}
     own = {

@@ -10,6 +10,7 @@ import structlog
 
 from combee.core.batching import plan
 from combee.core.batching.window import Close, Waiting, WindowPolicy, due
+from combee.core.playbook import probation
 from combee.core.playbook.clusters import clusters
 from combee.core.playbook.spend import bounded, total
 from combee.ports import Clock, Log, Outgoing, TopicPartition, Transaction
@@ -170,7 +171,7 @@ class Closer:
         batch = plan.plan_consolidation(
             name,
             state.manifests.sequences.get(name, 0) + 1,
-            clusters(base.entries, self._settings.aggregate_tokens or ASKED_TOKENS),
+            clusters(probation.shown(base).entries, self._settings.aggregate_tokens or ASKED_TOKENS),
             settings=self._settings_of_plans,
             base=_base_of(base),
             command_id=command.command_id,

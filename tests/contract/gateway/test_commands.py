@@ -1,6 +1,7 @@
 """Commands over HTTP: what the command line can do to a playbook, an operator's program can, too."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -36,6 +37,18 @@ async def done(gateway: Asked, verb: str, **body: Any) -> dict[str, Any]:
 
 async def content(gateway: Asked, query: str = "") -> list[str]:
     return [entry["content"] for entry in (await gateway.client.get(PATH + query)).json()["entries"]]
+
+
+async def test_a_person_keeps_what_is_only_proposed() -> None:
+    book = {"entries": [{"id": "misc-00001", "section": "OTHERS", "content": "perhaps", "state": "proposed"}]}
+    async with running() as gateway:
+        await done(gateway, "import", text=json.dumps(book), format="json")
+        assert await content(gateway) == []
+        assert (await done(gateway, "keep", entry_ids=["misc-00001"]))["version"] == 2
+        assert await content(gateway) == ["perhaps"]
+        assert not (await done(gateway, "keep", entry_ids=["misc-00001"]))["changed"]
+        unknown = await gateway.client.post(f"{PATH}/keep", json={"entry_ids": ["misc-00002"]})
+        assert unknown.status_code == 404
 
 
 async def test_a_playbook_lives_by_commands() -> None:

@@ -43,6 +43,19 @@ async def test_a_stream_begins_with_the_newest_version_and_gets_every_later_one(
     assert json.loads(stream.events[-1].data)["playbook"]["entries"][0]["content"] == "lesson of version 6"
 
 
+@pytest.mark.parametrize(("query", "told"), [("", 1), ("?state=all", 2)])
+async def test_a_stream_has_what_agents_are_shown_unless_more_is_asked_for(query: str, told: int) -> None:
+    log = MemoryLog(SystemClock())
+    whole = version(NAME, 1, "sure", "perhaps")
+    sure, perhaps = whole.entries
+    entries = (sure, perhaps.model_copy(update={"state": "proposed"}))
+    await published(log, whole.model_copy(update={"entries": entries}))
+    async with served(log) as (address, _), httpx.AsyncClient(base_url=address) as client:
+        stream = Stream(f"{EVENTS}{query}")
+        await stream.read(client, until=reached(1))
+    assert len(json.loads(stream.events[0].data)["playbook"]["entries"]) == told
+
+
 async def test_a_stream_may_wait_for_a_playbook_that_does_not_exist_yet() -> None:
     log = MemoryLog(SystemClock())
     async with served(log) as (address, context), httpx.AsyncClient(base_url=address) as client:

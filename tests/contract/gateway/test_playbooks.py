@@ -46,6 +46,26 @@ async def test_a_playbook_is_read_by_version_label_and_format() -> None:
             assert (await gateway.client.get(f"{PATH}?format={form}")).status_code in {200, 409}
 
 
+async def test_what_is_only_proposed_is_told_on_request() -> None:
+    whole = version(NAME, 1, "sure", "perhaps")
+    sure, perhaps = whole.entries
+    entries = (sure, perhaps.model_copy(update={"state": "proposed"}))
+    async with asked() as gateway:
+        await gateway.knows(whole.model_copy(update={"entries": entries}))
+        first = await gateway.client.get(PATH)
+        assert [(entry["content"], entry["state"]) for entry in first.json()["entries"]] == [
+            ("sure", "active")
+        ]
+        everything = await gateway.client.get(
+            f"{PATH}?state=all", headers={"if-none-match": first.headers["etag"]}
+        )
+        assert [entry["state"] for entry in everything.json()["entries"]] == ["active", "proposed"]
+        for form in ("ace", "md"):
+            assert "perhaps" not in (await gateway.client.get(f"{PATH}?format={form}")).text
+            assert "perhaps" in (await gateway.client.get(f"{PATH}?format={form}&state=all")).text
+        assert (await gateway.client.get(f"{PATH}?state=some")).status_code == 422
+
+
 async def test_a_client_that_has_it_already_is_told_so() -> None:
     async with asked() as gateway:
         await gateway.knows(version(NAME, 1), version("other", 1))

@@ -47,6 +47,7 @@ READING = [
     ("review", "x"),
     ("playbook", "labels"),
     ("playbook", "edit", "x"),
+    ("playbook", "keep", "x", "x-1"),
     ("playbook", "rollback", "x", "1"),
     ("playbook", "revoke", "x", "r-1"),
     ("playbook", "delete", "x", "--yes"),

@@ -52,6 +52,25 @@ def test_show_for_people_has_sections_ids_and_contents(learned: Deployment) -> N
     assert "lesson 7" in out
 
 
+def test_show_tells_of_proposed_entries_and_lists_them_on_request(learned: Deployment) -> None:
+    newest = ledger.latest(learned.log)
+    first, *others = newest.entries
+    entries = (first.model_copy(update={"state": "proposed", "support": ("r-1",)}), *others)
+    put(learned, topics.PLAYBOOKS, NAME, encode(newest.model_copy(update={"version": 3, "entries": entries})))
+    out = run("playbook", "show", NAME).stdout
+    assert "proposed: 1 entries that agents are not shown yet; --all lists them" in out
+    assert "OTHERS (19)" in out
+    out = run("playbook", "show", NAME, "--all").stdout
+    assert f"(proposed, 1 support it) {first.content}" in out
+    assert "OTHERS (20)" in out
+    for verb in ("show", "export"):
+        text = (verb, NAME, "--format", "ace")
+        assert f"[{first.id}]" not in run("playbook", *text).stdout
+        assert f"[{first.id}]" in run("playbook", *text, "--all").stdout
+    assert len(run_json("playbook", "show", NAME)["entries"]) == COUNT - 1
+    assert len(run_json("playbook", "show", NAME, "--all")["entries"]) == COUNT
+
+
 def test_show_tells_what_was_retained_and_how_many_calls_were_planned(learned: Deployment) -> None:
     out = run("playbook", "show", NAME).stdout
     assert "retention: 100 % after level 0 → 100 % after level 1 → 100 % in the playbook" in out

@@ -1,5 +1,7 @@
 """The same input again, in another log: the same plans, and on the same answers the same playbook."""
 
+from functools import partial
+
 import pytest
 
 from combee.cli.replay import verb
@@ -109,6 +111,27 @@ async def test_a_replay_that_asks_again_has_the_same_plans() -> None:
     second, found = await again(first, recorded=False)
     assert found.plans_differ == []
     assert found.model_calls == second.model.calls > 0
+
+
+def _has_applied(deployment: Deployment, count: int) -> bool:
+    return ledger.applied(deployment.log) == count
+
+
+async def test_a_replay_gives_the_same_states() -> None:
+    first = Deployment(batch_size=10, probation=2, probation_batches=1)
+    async with first.running():
+        for start, lessons in ((0, 10), (10, 5), (20, 10)):
+            taught = (reflection(n, key_insight=f"lesson {n % lessons}") for n in range(start, start + 10))
+            await first.log.produce(*map(outgoing, taught))
+            await first.until(partial(_has_applied, first, start + 10))
+        await first.until(lambda: not ledger.behind(first.log))
+    second, found = await again(first, probation=2, probation_batches=1)
+    assert (found.plans_differ, found.contents_differ) == ([], [])
+    assert said(second) == said(first)
+    kinds = {change.kind for version in ledger.versions(first.log) for change in version.changes}
+    assert {"promote", "expire"} <= kinds
+    _, other = await again(first, probation=3)
+    assert other.plans_differ == [1, 2, 3]
 
 
 async def test_another_shape_of_batches_is_told() -> None:

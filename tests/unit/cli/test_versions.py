@@ -167,6 +167,22 @@ def test_edit_opens_the_editor_and_what_changed_is_the_next_version(
     assert contents[-1] == "a new one\non two lines"
 
 
+def test_keep_shows_agents_what_was_only_proposed(learned: Deployment) -> None:
+    newest = ledger.latest(learned.log)
+    first, *others = newest.entries
+    entries = (first.model_copy(update={"state": "proposed"}), *others)
+    book = newest.model_copy(update={"entries": entries}).model_dump_json()
+    assert run("playbook", "import", NAME, "-", "--format", "json", stdin=book).exit_code == 0
+    assert first.id not in run("playbook", "show", NAME).stdout
+    assert "in version 3, only proposed" in run("why", first.id, "--playbook", NAME).stdout
+    made = run_json("playbook", "keep", NAME, first.id)
+    assert made["diff"] == [{"kind": "promote", "entry_id": first.id, "detail": "by hand"}]
+    assert run_json("playbook", "keep", NAME, first.id)["changed"] is False
+    assert "promote by hand" in run("why", first.id, "--playbook", NAME).stdout
+    refused = run("playbook", "keep", NAME, "misc-99999")
+    assert (refused.exit_code, "show support/refunds --all" in refused.stderr) == (1, True)
+
+
 def test_an_edit_that_changes_nothing_makes_no_version(
     learned: Deployment, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -53,6 +53,17 @@ def test_only_what_changed_or_only_what_has_the_words_is_listed() -> None:
     assert (found.shown, found.at("e-1")) == (1, None)
 
 
+def test_an_entry_that_agents_are_not_shown_says_so() -> None:
+    perhaps = entry(5, "perhaps").model_copy(update={"state": "proposed"})
+    after = AFTER.model_copy(update={"entries": (*AFTER.entries, perhaps)})
+    listed = entry_list(after, compare(BEFORE, after), only_changed=False)
+    assert {row["id"]: row["state"] for row in listed.rows if row["kind"] != "section"} == {
+        **dict.fromkeys(("e-1", "e-2", "e-3", "e-4"), ""),
+        "e-5": "proposed",
+    }
+    assert prompt_tokens(after.entries) == prompt_tokens(AFTER.entries)
+
+
 def test_an_entry_has_an_address_of_its_own() -> None:
     listed = entry_list(AFTER, CHANGES, only_changed=False)
     assert listed.rows[1]["href"] == "playbook?name=a&version=2&entry=e-1"

@@ -75,6 +75,37 @@ def contents(outcome: NodeResult) -> list[str]:
     return [one.content for one in outcome.operations]
 
 
+def saying(*said: tuple[str, list[int]]) -> Answer:
+    """Propose contents that are said to rest on items with these numbers."""
+    operations = [{"type": "ADD", "content": content, "sources": numbers} for content, numbers in said]
+    return lambda _: {"operations": operations}
+
+
+async def test_what_a_combine_did_not_make_of_an_item_is_only_guessed_to_rest_on_it() -> None:
+    combine = Combine([1, 2], [3], [4])
+    texts = ("Gross margin is in percent", "Beta is a plain ratio", "Weight parcels in grams")
+    combine.children = [
+        child(n, [Operation(kind=OperationKind.ADD, content=text, evidence=ids)])
+        for n, (text, ids) in enumerate(zip(texts, (("r-1", "r-2"), ("r-3",), ("r-4",)), strict=True))
+    ]
+    made_up, merged = "Frobnicate every widget twice", "Gross margin is in percent, and beta a plain ratio"
+    outcome = await combine.outcome(saying((made_up, [1]), (merged, [1, 2]), ("No item named", [])))
+    guesses = {operation.content: operation.guessed for operation in outcome.operations}
+    assert guesses == {
+        made_up: ("r-1", "r-2"),
+        merged: (),
+        "No item named": ("r-1", "r-2", "r-3", "r-4"),
+    }
+
+
+async def test_a_guess_stays_one_on_the_way_up() -> None:
+    combine = Combine([1], [2])
+    guess = Operation(kind=OperationKind.ADD, content="lesson 1", evidence=("r-1", "r-3"), guessed=("r-3",))
+    combine.children[0] = child(0, [guess])
+    outcome = await combine.outcome(keeping(1, 2))
+    assert [operation.guessed for operation in outcome.operations] == [(), ("r-3",)]
+
+
 async def test_proposals_stand_in_the_order_of_their_newest_evidence_oldest_first() -> None:
     combine = Combine([7, 1], [3], [5, 2], [4])
     await combine.outcome()

@@ -59,6 +59,10 @@ class _EventData(Value):
     playbook: Playbook | None = None
 
 
+EVERYTHING = {"state": "all"}
+"""Proposed entries, too: the SDK shows them on request. An older gateway has none, and ignores it."""
+
+
 class GatewayTransport:
     """See ``combee.sdk.Transport``; one event stream per playbook that somebody asks for."""
 
@@ -162,7 +166,9 @@ class GatewayTransport:
         headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": last_id} if last_id else {})
         timeout = httpx.Timeout(TIMEOUT_S, read=SILENCE_S)
         with translated(f"GET {where}"):
-            async with self._http.stream("GET", where, headers=headers, timeout=timeout) as response:
+            async with self._http.stream(
+                "GET", where, params=EVERYTHING, headers=headers, timeout=timeout
+            ) as response:
                 check(response, f"GET {where}")
                 async for event in events(response.aiter_lines()):
                     self._heard(name, event)
@@ -188,7 +194,7 @@ class GatewayTransport:
         return await self._fetched(name, {"version": str(version)})
 
     async def _fetched(self, name: str, query: dict[str, str]) -> Playbook | None:
-        response = await self._get(_path(name), query)
+        response = await self._get(_path(name), query | EVERYTHING)
         return None if response is None else _read(Playbook, response.content)
 
     async def _get(self, path: str, query: dict[str, str]) -> httpx.Response | None:

@@ -8,6 +8,7 @@ from combee.core.formats.intake import Item, Sample, verdict
 from combee.core.formats.items import earlier_ids, learned_id, outgoing, own_id
 from combee.core.methods import ace
 from combee.core.methods.method import Method
+from combee.core.playbook import probation
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
 from combee.core.playbook.versions import empty
 from combee.inspection.learned import (
@@ -152,7 +153,10 @@ class Learning:
             answer=answer,
             target=sample.target,
             feedback=verdict(answer, sample.target, sample.kind),
-            shown=Shown(version=playbook.version, entry_ids=tuple(entry.id for entry in playbook.entries)),
+            shown=Shown(
+                version=playbook.version,
+                entry_ids=tuple(entry.id for entry in probation.shown(playbook).entries),
+            ),
             created_at_ms=self._clock.now_ms(),
         )
         await self._log.produce(outgoing(trace))

@@ -1,4 +1,4 @@
-"""``combee playbook edit``, where people change entries, and ``consolidate``, where the model makes them fewer."""
+"""``combee playbook edit`` and ``keep``, where people change entries, and ``consolidate``, where the model does."""
 
 import asyncio
 import shlex
@@ -14,7 +14,7 @@ from combee.cli.playbook.lookup import find_version
 from combee.cli.playbook.view import diff_lines, print_version
 from combee.cli.shared.console import output, print_json
 from combee.cli.shared.options import AsJson, CommandId, Name, Patience, Servers
-from combee.cli.shared.sending import carry_out
+from combee.cli.shared.sending import Change, carry_out
 from combee.commands.playbook import Commands, Decision
 from combee.core.formats.editing import editable, edited_version
 from combee.ports import FatalError, Log
@@ -26,6 +26,7 @@ DEFAULT_EDITOR = "vi"
 def register(app: typer.Typer) -> None:
     """Add the verbs."""
     app.command(epilog="Example: combee playbook edit support/refunds")(edit)
+    app.command(epilog="Example: combee playbook keep support/refunds calc-00012")(keep)
     app.command(epilog="Example: combee playbook consolidate support/refunds")(consolidate)
 
 
@@ -83,15 +84,40 @@ def edit(
         if not written or file not in {None, STDIN}:
             raise
         raise FatalError(f"{error}{_kept(name, written)}") from error
+    _print(change, as_json=as_json)
+
+
+def _print(change: Change, *, as_json: bool) -> None:
     made = change.playbook
     if as_json:
         counts = {"version": made.version, "entries": len(made.entries), "changed": change.changed}
         changes = [each.model_dump(mode="json") for each in made.changes] if change.changed else []
-        print_json({"name": name, **counts, "diff": changes})
+        print_json({"name": made.name, **counts, "diff": changes})
         return
     print_version(made, changed=change.changed)
     for line in diff_lines(made) if change.changed else ():
         output().print(line, markup=False, soft_wrap=True)
+
+
+def keep(
+    name: Name,
+    entry_ids: Annotated[list[str], typer.Argument(help="ids of entries that are only proposed")],
+    *,
+    command_id: CommandId = None,
+    timeout: Patience = 30.0,
+    bootstrap_servers: Servers = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show agents entries that are only proposed, however few reflections support them."""
+
+    async def decide(_log: Log, commands: Commands) -> Decision:
+        return await commands.keep(name, entry_ids, command_id=command_id)
+
+    hint = f": 'combee playbook show {name} --all' lists those there are"
+    _print(
+        asyncio.run(carry_out(name, decide, timeout_s=timeout, servers=bootstrap_servers, hint=hint)),
+        as_json=as_json,
+    )
 
 
 def open_editor(text: str) -> str:

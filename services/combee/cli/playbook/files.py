@@ -8,6 +8,7 @@ import typer
 from combee.cli.shared.console import print_json, remark
 from combee.core.formats.files import Format, detect, ignored_in, read_playbook, write_playbook
 from combee.core.formats.intake import ignored_text
+from combee.core.playbook.probation import shown
 from combee.ports import FatalError
 from combee_schemas.playbook import Playbook
 
@@ -67,9 +68,10 @@ def stem(file: str) -> str:
     return kept.strip(".-_") or "default"
 
 
-def deliver(playbook: Playbook, form: Format, out: Path | None, *, as_json: bool) -> None:
+def deliver(playbook: Playbook, form: Format, out: Path | None, *, everything: bool, as_json: bool) -> None:
     """Write a playbook to ``out`` or standard output; as JSON, say what was written (or the text itself)."""
-    text = playbook_text(playbook, form)
+    playbook = playbook if everything else shown(playbook)
+    text = playbook_text(playbook, form, everything=everything)
     if out is not None:
         save(out, text)
     if as_json:
@@ -81,8 +83,8 @@ def deliver(playbook: Playbook, form: Format, out: Path | None, *, as_json: bool
         typer.echo(text, nl=False)
 
 
-def playbook_text(playbook: Playbook, form: Format) -> str:
-    """Return a playbook as text.
+def playbook_text(playbook: Playbook, form: Format, *, everything: bool = False) -> str:
+    """Return a playbook as text; ``everything``: with entries that are only proposed.
 
     Raises
     ------
@@ -90,7 +92,7 @@ def playbook_text(playbook: Playbook, form: Format) -> str:
         If the format has no room for it.
     """
     try:
-        return write_playbook(playbook, form)
+        return write_playbook(playbook, form, everything=everything)
     except ValueError as error:
         raise FatalError(
             f"{playbook.name} cannot be written as {form}: {error}; choose another --format"

@@ -12,7 +12,8 @@ from combee.cli.playbook.lookup import find_version, labels, version_of_options
 from combee.cli.playbook.view import full_view, history_table, list_row, list_table, version_row
 from combee.cli.shared.console import output, print_json
 from combee.cli.shared.log import open_log
-from combee.cli.shared.options import AsJson, FormOrNone, Label, Name, Servers, Version, as_format
+from combee.cli.shared.options import AsJson, Everything, FormOrNone, Label, Name, Servers, Version, as_format
+from combee.core.playbook import probation
 from combee.core.playbook.retention import is_losing
 from combee.history import History, newest_playbooks
 from combee.settings.loading import Settings, load_settings
@@ -56,13 +57,16 @@ def show(
     version: Version = None,
     label: Label = None,
     form: FormOrNone = None,
+    everything: Everything = False,
     history: Annotated[bool, typer.Option("--history", help="list all versions instead")] = False,
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
     """Show one version, the newest by default, or the list of versions."""
-    if history and any(option is not None for option in (version, label, form)):
-        raise typer.BadParameter("--history lists all versions: it takes no --version, --label or --format")
+    if history and (everything or any(option is not None for option in (version, label, form))):
+        raise typer.BadParameter(
+            "--history lists all versions: it takes no --version, --label, --format or --all"
+        )
     settings = load_settings(bootstrap_servers=bootstrap_servers)
     if history:
         rows = asyncio.run(_history(settings, name))
@@ -71,13 +75,14 @@ def show(
         else:
             output().print(history_table(rows))
         return
-    shown = asyncio.run(version_of_options(settings, name, version, label))
+    playbook = asyncio.run(version_of_options(settings, name, version, label))
     if as_json:
-        print_json({**shown.model_dump(mode="json"), "losing": is_losing(shown.lost_recent)})
+        listed = playbook if everything else probation.shown(playbook)
+        print_json({**listed.model_dump(mode="json"), "losing": is_losing(playbook.lost_recent)})
     elif form is not None:
-        typer.echo(playbook_text(shown, as_format(form)), nl=False)
+        typer.echo(playbook_text(playbook, as_format(form), everything=everything), nl=False)
     else:
-        output().print(full_view(shown))
+        output().print(full_view(playbook, everything=everything))
 
 
 async def _history(settings: Settings, name: str) -> list[dict[str, Any]]:

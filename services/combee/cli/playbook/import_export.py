@@ -13,6 +13,7 @@ from combee.cli.shared.console import print_json
 from combee.cli.shared.options import (
     AsJson,
     CommandId,
+    Everything,
     FormOrNone,
     Label,
     Name,
@@ -44,13 +45,15 @@ def export(
     label: Label = None,
     form: FormOrNone = None,
     out: Annotated[Path | None, typer.Option(help="write it here instead of standard output")] = None,
+    everything: Everything = False,
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
     """Write one version, the newest by default, in one of the formats that others read."""
     settings = load_settings(bootstrap_servers=bootstrap_servers)
     playbook = asyncio.run(version_of_options(settings, name, version, label))
-    deliver(playbook, as_format(form) if form else natural_form(playbook), out, as_json=as_json)
+    chosen = as_format(form) if form else natural_form(playbook)
+    deliver(playbook, chosen, out, everything=everything, as_json=as_json)
 
 
 def import_(
@@ -98,4 +101,4 @@ def convert(
     playbook, _ = load(file, None if from_ == "auto" else as_format(from_), name=stem(file))
     if given is not None:
         playbook = playbook.model_copy(update={"name": given})
-    deliver(playbook, as_format(to), out, as_json=as_json)
+    deliver(playbook, as_format(to), out, everything=True, as_json=as_json)

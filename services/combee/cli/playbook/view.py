@@ -13,6 +13,7 @@ from combee.clock import moment
 from combee.core.formats.render import section_order
 from combee.core.playbook import retention
 from combee.core.playbook.comparison import CHANGE_WORDS
+from combee.core.playbook.probation import is_active, shown
 from combee.core.playbook.retention import percent
 from combee_schemas.base import NOTHING_SPENT, Usage
 from combee_schemas.plan import Outcomes
@@ -27,6 +28,8 @@ SIGNS = {
     "merge": "-",
     "remove": "-",
     "evict": "-",
+    "promote": "+",
+    "expire": "-",
     "delete": "-",
 }
 LONG = 100
@@ -217,9 +220,24 @@ def _component(entry: Entry) -> Iterator[Text]:
     yield Text(clean(entry.content))
 
 
-def full_view(playbook: Playbook) -> RenderableType:
-    """Return one version with its entries by section and their counters."""
+def _content(entry: Entry) -> Text:
+    mark = "" if is_active(entry) else f"({entry.state}, {len(entry.support)} support it) "
+    return Text.assemble((mark, "yellow"), clean(entry.content))
+
+
+def _hidden(playbook: Playbook) -> Iterator[Text]:
+    """Yield how many entries agents are not shown, and how to see them."""
+    count = sum(not is_active(entry) for entry in playbook.entries)
+    if count:
+        yield Text(f"proposed: {count} entries that agents are not shown yet; --all lists them", style="dim")
+
+
+def full_view(playbook: Playbook, *, everything: bool = False) -> RenderableType:
+    """Return one version with its entries by section and their counters; ``everything``: proposed ones too."""
     parts: list[RenderableType] = [Text(version_title(playbook), style="bold"), *_audit(playbook)]
+    if not everything:
+        parts += _hidden(playbook)
+        playbook = shown(playbook)
     for section in section_order(playbook.sections, playbook.entries):
         entries = [entry for entry in playbook.entries if entry.section == section]
         if not entries:
@@ -230,6 +248,6 @@ def full_view(playbook: Playbook) -> RenderableType:
         table = Table("id", "helpful", "harmful", "evidence", "content", box=None)
         for entry in entries:
             counts = (entry.helpful, entry.harmful, entry.evidence_count)
-            table.add_row(Text(clean(entry.id)), *map(str, counts), Text(clean(entry.content)))
+            table.add_row(Text(clean(entry.id)), *map(str, counts), _content(entry))
         parts += [Text(f"\n{clean(section)} ({len(entries)})", style="bold cyan"), table]
     return Group(*parts)

@@ -94,6 +94,9 @@ async def _known(given: dict[str, Any], find: Callable[[Log], Awaitable[Iterable
 
 # ---- options
 
+Everything = Annotated[
+    bool, typer.Option("--all", help="with entries that are only proposed (COMBEE_PROBATION)")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="print one JSON document on standard output")]
 Servers = Annotated[
     str | None,

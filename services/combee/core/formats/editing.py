@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from combee.core.formats.lines import Parsed
 from combee.core.formats.render import MARKDOWN_ENTRY, markdown_text, markdown_title, parse_markdown
 from combee.core.formats.text import numbered
+from combee.core.playbook.probation import shown
 from combee_schemas.playbook import Entry, Playbook
 from combee_schemas.scan import Operation, OperationKind
 
@@ -17,7 +18,7 @@ UNNAMED = "new entry "
 
 def editable(playbook: Playbook) -> str:
     """Return the text that a person edits; its title names the version that it was made of."""
-    title, _, rest = markdown_text(playbook.model_copy(update={"counters": False})).partition("\n")
+    title, _, rest = markdown_text(shown(playbook).model_copy(update={"counters": False})).partition("\n")
     return f"{title}\n{HOW}{rest}"
 
 
@@ -27,7 +28,7 @@ def edited_version(source: str) -> int:
 
 
 def edit_operations(base: Playbook, source: str) -> tuple[Operation, ...]:
-    """Return what turns ``base`` into the edited text.
+    """Return what turns ``base``, as agents are shown it, into the edited text.
 
     Raises
     ------
@@ -35,7 +36,7 @@ def edit_operations(base: Playbook, source: str) -> tuple[Operation, ...]:
         If the text cannot be read; the message says where.
     """
     _, edited, _ = _parsed(source)
-    before = {entry.id: entry for entry in base.entries}
+    before = {entry.id: entry for entry in shown(base).entries}
     kept = {entry.id: entry for entry in edited if entry.content.strip()}
     dropped = [
         entry

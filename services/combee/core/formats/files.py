@@ -24,6 +24,7 @@ from combee.core.formats.render import (
 from combee.core.formats.skill import is_skill, skill_text, without_front
 from combee.core.formats.text import numbered
 from combee.core.playbook.components import clash
+from combee.core.playbook.probation import is_active, shown
 from combee.core.playbook.sections import slug
 from combee_schemas.base import Holds, PlaybookName
 from combee_schemas.playbook import Entry, Playbook
@@ -178,14 +179,17 @@ def natural_form(playbook: Playbook) -> Format:
     return "md" if playbook.holds == "components" else "ace"
 
 
-def write_playbook(playbook: Playbook, form: Format) -> str:
-    """Return the playbook as text.
+def write_playbook(playbook: Playbook, form: Format, *, everything: bool = False) -> str:
+    """Return the playbook as text, without entries that are only proposed unless ``everything`` is wanted.
+
+    JSON alone tells which they are.
 
     Raises
     ------
     ValueError
         If the format has no room for it: a candidate has one text per component.
     """
+    playbook = playbook if everything else shown(playbook)
     match form:
         case "gepa":
             if reason := clash(playbook.entries):
@@ -209,7 +213,11 @@ def _texts(playbook: Playbook) -> dict[str, str]:
 
 
 def says_the_same(current: Playbook, given: Playbook, form: Format) -> bool:
-    """Return whether a text says nothing that the playbook does not say already."""
+    """Return whether a text says nothing that the playbook does not say already.
+
+    A text without proposed entries is compared with what agents are shown.
+    """
+    current = shown(current) if all(map(is_active, given.entries)) else current
     if form == "json":
         return _content(current) == _content(given)
     if form == "gepa":

@@ -12,6 +12,7 @@ from typing import Any
 from combee.core.formats.render import ace_entry, ace_id, ace_lines, section_order
 from combee.core.methods.method import DEFAULTS, Answer, Sources
 from combee.core.playbook import operations as ops
+from combee.core.playbook import probation
 from combee.core.prompt import FENCE_WARNING, as_fields, as_items, cache_key, entry_tokens, fence
 from combee.core.relevance import Subject, nearest_entries
 from combee_schemas.base import Holds, is_blank
@@ -347,10 +348,12 @@ def _shown(base: Playbook, subjects: Iterable[Subject], scope: int) -> Playbook:
     )
 
 
-def _curate(base: Playbook, shown: Playbook, settings: PlanSettings, items: str) -> Prompt:
+def _curate(base: Playbook, part: Playbook, settings: PlanSettings, items: str) -> Prompt:
     _, instructions, scoped, schema = WORDING[settings.prompts]
-    standing = _standing(base, settings.playbook_tokens)
-    playbook = "\n".join(ace_lines(shown, counters=False))
+    standing = _standing(probation.shown(base), settings.playbook_tokens)
+    active = probation.shown(part)
+    playbook = "\n".join(ace_lines(active, counters=False))
+    proposed = _unsupported(part, settings.prompts, grows=part is base)
     prompt = Prompt(
         system=f"{instructions}\n{standing}",
         user=items,
@@ -358,17 +361,36 @@ def _curate(base: Playbook, shown: Playbook, settings: PlanSettings, items: str)
         reply_schema=schema,
         optional=frozenset({"reasoning", "dropped", "known"}),
     )
-    if shown is base:
-        fenced = fence("playbook", [playbook], grows=True)
-        key = cache_key(instructions, playbook)
-        return replace(prompt, system=f"{instructions}\n{fenced}\n{standing}", cache_key=key)
-    told = scoped.format(others=len(base.entries) - len(shown.entries))
+    if part is base:
+        parts = [instructions, fence("playbook", [playbook], grows=True), *proposed, standing]
+        return replace(prompt, system="\n".join(parts), cache_key=cache_key(instructions, playbook))
+    told = scoped.format(others=len(probation.shown(base).entries) - len(active.entries))
+    parts = [told, fence("playbook", [playbook]), *proposed, items]
     return replace(
         prompt,
-        user=f"{told}\n{fence('playbook', [playbook])}\n{items}",
+        user="\n".join(parts),
         cache_key=cache_key(instructions, ""),
-        entry_ids=tuple(entry.id for entry in shown.entries),
+        entry_ids=tuple(entry.id for entry in part.entries),
     )
+
+
+PROPOSED = {
+    "full": """Agents are not shown these entries until more items support them. Where an item says what one of them
+says, UPDATE that one: its id in entry_ids, its content as it is, the item in "sources".""",
+    "small": """Agents are not shown these entries until more items support them. Where an item says what one of them
+says, ADD it again in the same words, with the item in "sources".""",
+}
+
+
+def _unsupported(base: Playbook, prompts: Prompts, *, grows: bool) -> Iterator[str]:
+    """Yield what a curator is told of entries that are only proposed; nothing where there are none.
+
+    What rests on guesses alone is not worth its tokens: where it is true, it is said again, and code sees that.
+    """
+    proposed = tuple(entry for entry in base.entries if not probation.is_active(entry) and entry.support)
+    if proposed:
+        yield PROPOSED[prompts]
+        yield fence("proposed", (ace_entry(entry, counters=False) for entry in proposed), grows=grows)
 
 
 def _standing(base: Playbook, budget_tokens: int) -> str:
@@ -396,7 +418,7 @@ ANSWER_SCHEMA: dict[str, Any] = {
 
 def answer_prompt(playbook: Playbook, question: str) -> Prompt:
     """Ask an agent (ACE: generator) one question with the playbook before it."""
-    lines = ace_lines(playbook, counters=False)
+    lines = ace_lines(probation.shown(playbook), counters=False)
     return Prompt(
         system=f"{ANSWER}\n{fence('playbook', lines, grows=True)}",
         user=fence("task", [question]),

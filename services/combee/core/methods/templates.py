@@ -41,15 +41,25 @@ PROPOSALS = (
 """Fixed for ever: another input would look like other templates."""
 
 
-def templates_hash(method: Method, prompts: Prompts = "full", *, is_scoped: bool = False) -> str:
-    """Return the SHA-256 of the prompts that a method writes for the fixed input, worded for such models."""
+def templates_hash(
+    method: Method, prompts: Prompts = "full", *, is_scoped: bool = False, probation: bool = False
+) -> str:
+    """Return the SHA-256 of the prompts that a method writes for the fixed input, worded for such models.
+
+    ``probation``: prompts may hold entries that are only proposed.
+    """
+    whole = shaped(method, PlanSettings(prompts=prompts))
     method = shaped(method, PlanSettings(prompts=prompts, scope=int(is_scoped)))
     playbook = PLAYBOOK.model_copy(update={"entries": (ENTRY, OTHER_ENTRY)}) if is_scoped else PLAYBOOK
-    written = (
+    written: tuple[Prompt | None, ...] = (
         method.reflect_prompt(TRACE, (ENTRY,)),
         method.aggregate_prompt(playbook, (REFLECTION, REFLECTION)),
         method.combine_prompt(playbook, PROPOSALS),
     )
+    if probation:
+        pending = ENTRY.model_copy(update={"state": "proposed"})
+        playbook = PLAYBOOK.model_copy(update={"entries": (ENTRY, pending)})
+        written += (whole.aggregate_prompt(playbook, (REFLECTION,)),)
     said = [_described(prompt) if prompt else None for prompt in written]
     return sha256(json.dumps(said, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 

@@ -5,10 +5,11 @@ Pure, so that history replayed gives the same snapshots.
 
 from collections.abc import Iterable, Sequence
 
-from combee.core.playbook import components, entries
+from combee.core.playbook import components, entries, probation
 from combee.core.playbook.draft import Draft
 from combee_schemas.base import Holds
-from combee_schemas.playbook import Entry, Playbook
+from combee_schemas.plan import Probation
+from combee_schemas.playbook import Entry, EntryState, Playbook
 from combee_schemas.scan import Echo, Known, Operation, Seen
 
 Changed = tuple[Draft, tuple[str, ...], tuple[Entry, ...]]
@@ -42,8 +43,14 @@ def applied(
     revoked: Sequence[str] = (),
     echoes: Iterable[Echo] = (),
     known: Iterable[Known] = (),
+    policy: Probation | None = None,
 ) -> Changed:
-    """Apply operations made for a playbook that ``holds`` this; on another kind they are dropped, and recorded."""
+    """Apply operations made for a playbook that ``holds`` this; on another kind they are dropped, and recorded.
+
+    ``policy`` is that of a batch's plan; None: a person's change, which is active at once. Components are never on
+    probation.
+    """
+    seen = tuple(seen)
     kind = holds_after(base, holds)
     usable = operations if kind == holds else ()
     if kind == "components":
@@ -52,9 +59,29 @@ def applied(
         )
         sections, remaining = components.finish(draft)
     else:
-        draft = entries.apply_operations(base, usable, seen, revoked=revoked, echoes=echoes, known=known)
+        born: EntryState = "active" if policy is None or probation.is_off(policy) else probation.PROPOSED
+        draft = entries.apply_operations(
+            base, usable, seen, revoked=revoked, echoes=echoes, known=known, born=born
+        )
+        if policy is not None:
+            _review(base, draft, seen, policy)
         sections, remaining = entries.finish(base, draft, budget_tokens)
     if kind != holds:
         for operation in operations:
             draft.note("dropped", "", f"{operation.kind}: made for {holds}, and the playbook holds {kind}")
     return draft, sections, remaining
+
+
+def _review(base: Playbook, draft: Draft, seen: Iterable[Seen], policy: Probation) -> None:
+    """Let a draft take over what becomes of proposed entries."""
+    after = tuple(draft.entries.values())
+    names = {reflection.reflection_id: reflection.source.name for reflection in seen if reflection.source}
+    supported = {entry.id: draft.support.on(entry.id) for entry in after}
+    found = probation.review(base.entries, after, supported, names, policy)
+    for entry in found.entries:
+        draft.put(entry)
+    for change in found.changes:
+        draft.note(change.kind, change.entry_id, change.detail)
+        if change.kind == "expire":
+            draft.landing.evict(change.entry_id)
+            draft.drop(change.entry_id)

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from combee.core.formats.render import section_order
+from combee.core.playbook.probation import shown
 from combee_schemas.base import Value
 from combee_schemas.playbook import ChangeKind, Entry, Playbook
 
@@ -13,6 +14,8 @@ CHANGE_WORDS: Mapping[str, str] = {
     "merge": "merged",
     "remove": "removed",
     "evict": "evicted",
+    "promote": "promoted",
+    "expire": "expired",
     "duplicate": "repeated",
     "echo": "echoed",
     "conflict": "in conflict",
@@ -91,10 +94,13 @@ class Comparison(Value):
 
 
 def compare(before: Playbook, after: Playbook, between: Iterable[Playbook] = ()) -> Comparison:
-    """Return what ``after`` says otherwise than ``before``; entries are told apart by their ids.
+    """Return what ``after`` tells agents otherwise than ``before``; entries are told apart by their ids.
+
+    What is only proposed agents are not shown: once promoted, it is added.
 
     The versions ``between`` the two say how entries left that ``after`` itself did not take.
     """
+    before, after = shown(before), shown(after)
     versions = (*between, after) if after.version > before.version else ()
     how = {
         change.entry_id: change.kind for made in versions for change in made.changes if change.kind in LEAVING

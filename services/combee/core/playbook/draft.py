@@ -9,10 +9,19 @@ from dataclasses import dataclass, field
 
 from combee.core.playbook.conflicts import contest
 from combee.core.playbook.operations import TARGETS, union
+from combee.core.playbook.probation import activated
 from combee.core.playbook.retention import Landed, Landing
 from combee.core.playbook.sections import same_section, slug
 from combee.core.playbook.similarity import Index
-from combee_schemas.playbook import ACE_SECTIONS, SOURCES_KEPT, Change, ChangeKind, Entry, Playbook
+from combee_schemas.playbook import (
+    ACE_SECTIONS,
+    SOURCES_KEPT,
+    Change,
+    ChangeKind,
+    Entry,
+    EntryState,
+    Playbook,
+)
 from combee_schemas.scan import Echo, Known, Operation, Seen
 
 MAX_DETAIL_CHARS = 300
@@ -31,9 +40,13 @@ class Draft:
     """The playbook's own come first."""
     changes: list[Change] = field(default_factory=list)
     landing: Landing = field(default_factory=Landing)
+    support: Landing = field(default_factory=Landing)
+    """The same without evidence that is a guess."""
     _index: Index = field(default_factory=Index)
     _reworded: dict[str, None] = field(default_factory=dict)
     """Entries whose content is new in this version."""
+    born: EntryState = "active"
+    """The state of entries that are added."""
 
     @classmethod
     def of(cls, base: Playbook) -> "Draft":
@@ -110,7 +123,10 @@ def rest_on(entry: Entry, evidence: Sequence[str], version: int) -> Entry:
 
 
 def united(kept: Entry, twins: Iterable[Entry]) -> Entry:
-    """Return ``kept`` with the counters and the evidence of others; evidence both have counts once."""
+    """Return ``kept`` with the counters and the evidence of others; evidence both have counts once.
+
+    It is active if one of them is: agents are shown already what it says.
+    """
     for twin in twins:
         shared = len(set(kept.evidence) & set(twin.evidence))
         kept = kept.model_copy(
@@ -120,9 +136,11 @@ def united(kept: Entry, twins: Iterable[Entry]) -> Entry:
                 "evidence_count": kept.evidence_count + twin.evidence_count - shared,
                 "evidence": union(kept.evidence, twin.evidence),
                 "sources": union(twin.sources, kept.sources)[-SOURCES_KEPT:],
+                "support": union(kept.support, twin.support),
             }
         )
-    return kept
+        kept = activated(kept) if twin.state == "active" else kept
+    return activated(kept) if kept.state == "active" else kept
 
 
 def drafted(
@@ -134,6 +152,7 @@ def drafted(
     revoked: Sequence[str] = (),
     echoes: Iterable[Echo] = (),
     known: Iterable[Known] = (),
+    born: EntryState = "active",
 ) -> Draft:
     """Return a draft after ``base`` in which tags are counted, and to which ``apply`` applied what can be applied.
 
@@ -141,6 +160,7 @@ def drafted(
     Of several operations on one entry the one with the newest evidence wins.
     """
     draft = Draft.of(base)
+    draft.born = born
     revoked_ids = frozenset(revoked)
     seen = [reflection for reflection in seen if reflection.reflection_id not in revoked_ids]
     _count(draft, (reflection for reflection in seen if reflection.ok))
@@ -156,6 +176,7 @@ def drafted(
         done = len(draft.changes)
         apply(draft, operation)
         draft.landing.take(draft.changes[done:], operation.evidence)
+        draft.support.take(draft.changes[done:], set(operation.evidence).difference(operation.guessed))
     return draft
 
 
@@ -182,6 +203,7 @@ def _note_echoes(draft: Draft, echoes: Iterable[Echo], revoked_ids: frozenset[st
 
 def _strengthen_known(draft: Draft, known: Iterable[Known], revoked_ids: frozenset[str]) -> None:
     """Let entries rest on reflections that say the same by the model's word; their texts stay."""
+    known = tuple(known)
     for entry_id, evidence in _by_entry(known, revoked_ids):
         entry = draft.entries.get(entry_id)
         if entry is None:
@@ -192,6 +214,13 @@ def _strengthen_known(draft: Draft, known: Iterable[Known], revoked_ids: frozens
             draft.put(rest_on(entry, evidence, draft.version))
             draft.note("duplicate", entry_id, f"{len(evidence)} more reflections say so, by the model's word")
             draft.landing.claim(entry_id, evidence)
+    for entry_id, evidence in _by_entry(map(_sure, known), revoked_ids):
+        draft.support.claim(entry_id, evidence)
+
+
+def _sure(claim: Known) -> Known:
+    sure = tuple(reflection_id for reflection_id in claim.evidence if reflection_id not in claim.guessed)
+    return claim.model_copy(update={"evidence": sure})
 
 
 def _by_entry(

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from combee.core.playbook.operations import union
+from combee.core.playbook.probation import is_active
 from combee.core.playbook.similarity import Index
 from combee_schemas.base import Shown
 from combee_schemas.playbook import RETIRED_KEPT, Entry, Playbook, Retired
@@ -50,10 +51,10 @@ def retired(before: Playbook, entries: Iterable[Entry]) -> tuple[Retired, ...]:
     """Return the last entries that left, when ``entries`` are what follows ``before``.
 
     However they left: removed, merged away, evicted, revoked, rolled back or replaced by an import. What is
-    in the playbook, because a rollback brought it back, say, is not retired.
+    in the playbook, because a rollback brought it back, say, is not retired; nor is what agents were never shown.
     """
     live = {entry.id for entry in entries}
-    left = (Retired(entry_id=entry.id, content=entry.content) for entry in before.entries)
+    left = (Retired(entry_id=entry.id, content=entry.content) for entry in before.entries if is_active(entry))
     return tuple(entry for entry in (*before.retired, *left) if entry.entry_id not in live)[-RETIRED_KEPT:]
 
 

@@ -8,10 +8,14 @@ from collections.abc import Iterable, Sequence
 from combee.core.formats.render import section_order
 from combee.core.playbook.draft import Draft, drafted, rest_on, united
 from combee.core.playbook.operations import normalise, union
+from combee.core.playbook.probation import is_active
 from combee.core.playbook.similarity import same_lesson
 from combee.core.prompt import entry_tokens
-from combee_schemas.playbook import Entry, Playbook
+from combee_schemas.playbook import Entry, EntryState, Playbook
 from combee_schemas.scan import Echo, Known, Operation, OperationKind, Seen
+
+PROPOSED_SHARE = 4
+"""Proposed entries may have this part of the token budget, beside it."""
 
 
 def apply_operations(
@@ -22,13 +26,15 @@ def apply_operations(
     revoked: Sequence[str] = (),
     echoes: Iterable[Echo] = (),
     known: Iterable[Known] = (),
+    born: EntryState = "active",
 ) -> Draft:
     """Return ``base`` with tags counted and operations applied in order; evidence from ``revoked`` never counts.
 
     Operations on entries that vanished are dropped and recorded; an ADD of what is already there
-    strengthens the entry that says it; of several on one entry the one with the newest evidence wins.
+    strengthens the entry that says it; of several on one entry the one with the newest evidence wins. ``born`` is
+    the state of what is added.
     """
-    return drafted(base, operations, seen, _apply, revoked=revoked, echoes=echoes, known=known)
+    return drafted(base, operations, seen, _apply, revoked=revoked, echoes=echoes, known=known, born=born)
 
 
 def finish(base: Playbook, draft: Draft, budget_tokens: int) -> tuple[tuple[str, ...], tuple[Entry, ...]]:
@@ -43,9 +49,19 @@ def finish(base: Playbook, draft: Draft, budget_tokens: int) -> tuple[tuple[str,
 
 
 def evictions(entries: Sequence[Entry], budget_tokens: int) -> tuple[str, ...]:
-    """Return whom to evict so that the rest fits: lowest balance of counters, then least evidence, then oldest."""
+    """Return whom to evict so that the rest fits: lowest balance of counters, then least evidence, then oldest.
+
+    What is only proposed has a share of its own beside the budget: agents do not read it, and a full playbook would
+    never learn anything new if it had to make room for it at once.
+    """
+    shown = [entry for entry in entries if is_active(entry)]
+    proposed = [entry for entry in entries if not is_active(entry)]
+    return *_excess(shown, budget_tokens), *_excess(proposed, budget_tokens // PROPOSED_SHARE)
+
+
+def _excess(entries: Sequence[Entry], budget_tokens: int) -> tuple[str, ...]:
     total = sum(map(entry_tokens, entries))
-    ranked = sorted(entries, key=lambda e: (e.helpful - e.harmful, e.evidence_count, e.updated_version, e.id))
+    ranked = sorted(entries, key=_use)
     out: list[str] = []
     for entry in ranked:
         if total <= budget_tokens:
@@ -53,6 +69,12 @@ def evictions(entries: Sequence[Entry], budget_tokens: int) -> tuple[str, ...]:
         total -= entry_tokens(entry)
         out.append(entry.id)
     return tuple(out)
+
+
+def _use(entry: Entry) -> tuple[int | str, ...]:
+    """Return how useful an entry is; of evidence that is a guess a proposed one has no use."""
+    evidence = entry.evidence_count if is_active(entry) else len(entry.support)
+    return entry.helpful - entry.harmful, evidence, entry.updated_version, entry.id
 
 
 def _apply(draft: Draft, operation: Operation) -> None:
@@ -75,7 +97,13 @@ def _add(draft: Draft, operation: Operation) -> None:
     section = draft.section(operation.section)
     entry_id = draft.free_id(section)
     draft.next_id += 1
-    entry = Entry(id=entry_id, section=section, content=operation.content, created_version=draft.version)
+    entry = Entry(
+        id=entry_id,
+        section=section,
+        content=operation.content,
+        state=draft.born,
+        created_version=draft.version,
+    )
     draft.put(rest_on(entry, operation.evidence, draft.version))
     draft.note("add", entry_id)
 

@@ -81,7 +81,12 @@ def without(entry: Entry, revoked: Collection[str]) -> Entry:
     """Return an entry without ``revoked`` evidence."""
     left = tuple(reflection_id for reflection_id in entry.evidence if reflection_id not in revoked)
     lost = len(entry.evidence) - len(left)
-    update = {"evidence": left, "evidence_count": max(0, entry.evidence_count - lost)}
+    supporting = tuple(reflection_id for reflection_id in entry.support if reflection_id not in revoked)
+    update = {
+        "evidence": left,
+        "evidence_count": max(0, entry.evidence_count - lost),
+        "support": supporting,
+    }
     return entry.model_copy(update=update) if lost else entry
 
 

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from combee.core.playbook.echo import was_shown
 from combee.core.playbook.overlap import Overlap
+from combee.core.playbook.probation import is_active
 from combee.core.playbook.similarity import Index
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import Reflection
@@ -68,7 +69,7 @@ def of_group(
     since = {entry.id: entry.created_version for entry in base.entries}
     said = ((entry_id, reflections[n - 1]) for n, entry_id in claims.items())
     return _counted(
-        (entry_id, reflection.reflection_id, was_shown(entry_id, since[entry_id], reflection.shown))
+        (entry_id, reflection.reflection_id, was_shown(entry_id, since[entry_id], reflection.shown), False)
         for entry_id, reflection in said
     )
 
@@ -79,29 +80,39 @@ def of_combine(
     """Return what a combine's claims are evidence for, and what may be echoes.
 
     Only the group knows which entries an agent was shown, here only the version is known. So a reflection whose
-    agent had a version with the entry is no evidence for it. Neither is one that a proposal named only by a guess.
+    agent had a version with the entry is no evidence for it, unless the entry is only proposed, which no agent is
+    shown. Neither is one that a proposal named only by a guess; where the guess is by its words, it is marked.
     """
-    since = {entry.id: entry.created_version for entry in base.entries}
+    since = {entry.id: max(1, entry.created_version) for entry in base.entries if is_active(entry)}
     proven = {reflection.reflection_id: reflection for reflection in seen if reflection.survived >= level}
     said = (
-        (entry_id, proven[reflection_id])
+        (entry_id, proven[reflection_id], reflection_id in proposals[n - 1].guessed)
         for n, entry_id in claims.items()
         for reflection_id in proposals[n - 1].evidence
         if reflection_id in proven
     )
     return _counted(
-        (entry_id, reflection.reflection_id, max(1, since[entry_id]) <= (reflection.shown_version or 0))
-        for entry_id, reflection in said
+        (
+            entry_id,
+            reflection.reflection_id,
+            entry_id in since and since[entry_id] <= (reflection.shown_version or 0),
+            is_guess,
+        )
+        for entry_id, reflection, is_guess in said
     )
 
 
-def _counted(said: Iterable[tuple[str, str, bool]]) -> tuple[tuple[Known, ...], tuple[Echo, ...]]:
-    """Return evidence and echoes by entry; ``said``: entry, reflection, whether it is an echo."""
-    known: dict[str, dict[str, None]] = defaultdict(dict)
-    echoes: dict[str, dict[str, None]] = defaultdict(dict)
-    for entry_id, reflection_id, is_echo in said:
-        (echoes if is_echo else known)[entry_id][reflection_id] = None
+def _counted(said: Iterable[tuple[str, str, bool, bool]]) -> tuple[tuple[Known, ...], tuple[Echo, ...]]:
+    """Return evidence and echoes by entry; ``said``: entry, reflection, whether it is an echo, whether a guess."""
+    known: dict[str, dict[str, bool]] = defaultdict(dict)
+    echoes: dict[str, dict[str, bool]] = defaultdict(dict)
+    for entry_id, reflection_id, is_echo, is_guess in said:
+        ids = (echoes if is_echo else known)[entry_id]
+        ids[reflection_id] = is_guess and ids.get(reflection_id, True)
     return (
-        tuple(Known(entry_id=entry_id, evidence=tuple(ids)) for entry_id, ids in known.items()),
+        tuple(
+            Known(entry_id=entry_id, evidence=tuple(ids), guessed=tuple(filter(ids.__getitem__, ids)))
+            for entry_id, ids in known.items()
+        ),
         tuple(Echo(entry_id=entry_id, evidence=tuple(ids)) for entry_id, ids in echoes.items()),
     )

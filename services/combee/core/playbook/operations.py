@@ -98,9 +98,10 @@ def _read(item: object, sources: Sources, everything: tuple[str, ...]) -> _Read 
         content=content,
         entry_ids=() if kind == OperationKind.ADD else targets,
         evidence=union(*(sources[n - 1] for n in named)) if named else everything,
+        guessed=() if named or len(sources) <= 1 else everything,
     )
     mentions = named if given else range(1, len(sources) + 1)
-    return _Read(operation, mentions, guessed=not named and len(sources) > 1)
+    return _Read(operation, mentions, guessed=bool(operation.guessed))
 
 
 def _section(name: str) -> str:
@@ -140,11 +141,25 @@ def merge(operations: Iterable[Operation]) -> tuple[Operation, ...]:
     for operation in operations:
         same = (operation.kind, operation.entry_ids, normalise(operation.content))
         if first := merged.get(same):
-            evidence = union(first.evidence, operation.evidence)
-            merged[same] = first.model_copy(update={"evidence": evidence})
+            merged[same] = _united(first, operation)
         else:
             merged[same] = operation
     return tuple(merged.values())
+
+
+def _united(first: Operation, second: Operation) -> Operation:
+    """Return an operation that rests on what both do; what one of them names is no guess."""
+    evidence = union(first.evidence, second.evidence)
+    sure = {*first.evidence}.difference(first.guessed) | {*second.evidence}.difference(second.guessed)
+    guessed = tuple(reflection_id for reflection_id in evidence if reflection_id not in sure)
+    return first.model_copy(update={"evidence": evidence, "guessed": guessed})
+
+
+def with_guesses(operation: Operation, sure: Iterable[frozenset[str]]) -> Operation:
+    """Return an operation whose evidence is a guess but for that of the items that it was made of."""
+    known = frozenset[str]().union(*sure)
+    guessed = tuple(reflection_id for reflection_id in operation.evidence if reflection_id not in known)
+    return operation.model_copy(update={"guessed": guessed})
 
 
 def rests(operations: Iterable[Operation]) -> frozenset[str]:
@@ -161,7 +176,8 @@ def cut_evidence(operations: Sequence[Operation], kept: int) -> tuple[Operation,
         fresh = [reflection_id for reflection_id in operation.evidence if reflection_id not in named]
         named.update(fresh)
         evidence = (*fresh, *known[: max(0, kept - len(fresh))])
-        cut.append(operation.model_copy(update={"evidence": evidence}))
+        guessed = tuple(reflection_id for reflection_id in operation.guessed if reflection_id in evidence)
+        cut.append(operation.model_copy(update={"evidence": evidence, "guessed": guessed}))
     return tuple(cut)
 
 

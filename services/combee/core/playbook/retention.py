@@ -178,6 +178,10 @@ class Landing:
         """Note that an entry had to go."""
         self._on.pop(entry_id, None)
 
+    def on(self, entry_id: str) -> tuple[str, ...]:
+        """Return the reflections that came to rest on an entry, in order of their ids."""
+        return tuple(sorted({reflection_id for reflection_id, _ in self._on.get(entry_id, ())}))
+
     def landed(self, reworded: Collection[str]) -> Landed:
         """Return what the version rests on now; ``reworded`` entries are new or say something new.
 

@@ -5,13 +5,14 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 
-from combee.core.playbook import evidence, retention
+from combee.core.playbook import evidence, probation, retention
 from combee.core.playbook.apply import applied, holds_after
 from combee.core.playbook.components import clash
 from combee.core.playbook.echo import retired
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy, after_batch
 from combee_schemas.codec import CodecError, encode
 from combee_schemas.command import Command
+from combee_schemas.plan import Plan, Probation
 from combee_schemas.playbook import ACE_SECTIONS, EVIDENCE_KEPT, AppliedBatch, Change, Entry, Label, Playbook
 from combee_schemas.scan import Operation, Seen, Update
 
@@ -55,6 +56,7 @@ def after_update(
         revoked=current.revoked,
         echoes=result.echoes,
         known=result.known,
+        policy=_policy(plan),
     )
     holds = holds_after(current, plan.settings.holds)
     audit = retention.audit(result, len(plan.widths), draft.landed())
@@ -101,6 +103,11 @@ def after_update(
     )
 
 
+def _policy(plan: Plan) -> Probation | None:
+    """Return the probation of a batch; a consolidation brings no reflections, so no entry waits longer for it."""
+    return None if plan.reason == "consolidate" else plan.settings.probation or probation.OFF
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Became:
     """What became of one reflection in a version; ``why`` nothing of it is there, where that is so."""
@@ -126,7 +133,7 @@ def became(before: Playbook, update: Update, after: Playbook) -> dict[str, Becam
     )
     applicable = draft.landed()
     for change in after.changes:
-        if change.kind == "evict":
+        if change.kind in {"evict", "expire"}:
             draft.landing.evict(change.entry_id)
     landed, levels = draft.landed(), len(update.plan.widths)
     found: dict[str, Became] = {}
@@ -319,14 +326,25 @@ def _edited(current: Playbook, command: Command, budget_tokens: int) -> Playbook
         budget_tokens=budget_tokens,
         revoked=current.revoked,
     )
+    kept = tuple(entry for entry in entries if _is_by_hand(entry, draft.version))
+    promoted = {entry.id: probation.activated(entry) for entry in kept}
+    says = {entry.id: entry.content for entry in current.entries if entry.id in promoted}
+    # That it says what it said is no change; that it is shown is one.
+    done = (change for change in draft.changes if says.get(change.entry_id) != change.detail)
+    changes = (Change(kind="promote", entry_id=entry_id, detail="by hand") for entry_id in promoted)
     return current.model_copy(
         update={
             "sections": sections,
-            "entries": entries,
+            "entries": tuple(promoted.get(entry.id, entry) for entry in entries),
             "next_id": draft.next_id,
-            "changes": tuple(draft.changes),
+            "changes": (*done, *changes),
         }
     )
+
+
+def _is_by_hand(entry: Entry, version: int) -> bool:
+    """Return whether a proposed entry is one that an edit has changed or named."""
+    return entry.state == probation.PROPOSED and entry.updated_version == version
 
 
 def _revoked(current: Playbook, ids: Sequence[str]) -> Playbook:

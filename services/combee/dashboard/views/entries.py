@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from combee.core.formats.render import section_order
 from combee.core.playbook.comparison import Comparison
+from combee.core.playbook.probation import is_active
 from combee.dashboard.views.rows import Row
 from combee.dashboard.views.wording import Matches, address, matching, title
 from combee_schemas.playbook import Entry, Playbook
@@ -68,6 +69,7 @@ def _base(playbook: Playbook, entry_id: str, section: str, words: str, kind: str
         "sign": SIGNS.get(kind, ""),
         "kind": kind,
         "before": "",
+        "state": "",
         "evidence": None,
         "href": address(playbook.name, playbook.version, entry_id).removeprefix("/"),
     }
@@ -77,6 +79,7 @@ def _row(playbook: Playbook, entry: Entry, kind: str, before: str) -> Row:
     about = f"[{entry.id}] helpful {entry.helpful}, harmful {entry.harmful}"
     return _base(playbook, entry.id, entry.section, entry.content, kind) | {
         "before": before,
+        "state": "" if is_active(entry) else entry.state,
         "about": f"{about}, {kind}" if kind else about,
         "evidence": entry.evidence_count,
     }

@@ -5,6 +5,7 @@ from urllib.parse import quote, urlencode
 
 from combee import clock
 from combee.core.playbook import retention
+from combee.core.playbook.probation import is_active
 from combee.core.prompt import entry_tokens
 from combee_schemas.playbook import Entry
 
@@ -35,7 +36,7 @@ def title(section: str) -> str:
 
 def prompt_tokens(entries: Iterable[Entry]) -> int:
     """Return about how many tokens entries take in an agent's prompt: what the token budget counts."""
-    return sum(map(entry_tokens, entries))
+    return sum(map(entry_tokens, filter(is_active, entries)))
 
 
 def matching(text: str) -> Matches:

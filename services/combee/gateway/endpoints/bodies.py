@@ -43,6 +43,12 @@ class Edit(Asked):
     """The version that it was made of; None: the one in its title, else the newest."""
 
 
+class Keep(Asked):
+    """Show agents entries that are only proposed."""
+
+    entry_ids: list[Id] = Field(min_length=1, max_length=1000)
+
+
 class Import(Asked):
     """Replace the content, or start a playbook."""
 

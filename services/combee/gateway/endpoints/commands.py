@@ -15,7 +15,7 @@ from combee.gateway import playbooks
 from combee.gateway.access.access import allowed, check_touch
 from combee.gateway.access.keys import Caller
 from combee.gateway.context import Context
-from combee.gateway.endpoints.bodies import Asked, Edit, Import, Promote, Revoke, Rollback
+from combee.gateway.endpoints.bodies import Asked, Edit, Import, Keep, Promote, Revoke, Rollback
 from combee.gateway.names import Name
 from combee.gateway.problems import BODY, Refusal, problems, unavailable
 from combee.gateway.store import commands_of
@@ -69,6 +69,12 @@ class Endpoints:
         """Change entries; refused if an entry that changed here has changed meanwhile."""
         return await self._carried_out(
             call, body, lambda to: to.edit(call.name, body.text, body.version, command_id=body.command_id)
+        )
+
+    async def keep(self, call: Given, body: Keep) -> Sent:
+        """Show agents entries that are only proposed, however few reflections support them."""
+        return await self._carried_out(
+            call, body, lambda to: to.keep(call.name, body.entry_ids, command_id=body.command_id)
         )
 
     async def import_(self, call: Given, body: Import) -> Sent:
@@ -150,6 +156,7 @@ def router(context: Context) -> APIRouter:
         ("promote", commands.promote),
         ("rollback", commands.rollback),
         ("edit", commands.edit),
+        ("keep", commands.keep),
         ("import", commands.import_),
         ("revoke", commands.revoke),
         ("delete", commands.delete),

@@ -17,11 +17,12 @@ from starlette.types import Receive, Scope, Send
 
 from combee.core.commands import is_deleted
 from combee.core.formats.files import Format
+from combee.core.playbook.probation import shown
 from combee.gateway import playbooks
 from combee.gateway.access.access import allowed, check_touch
 from combee.gateway.access.keys import Caller
 from combee.gateway.context import Context
-from combee.gateway.endpoints.reading import playbook_text
+from combee.gateway.endpoints.reading import State, playbook_text
 from combee.gateway.names import Name
 from combee.gateway.problems import Refusal, busy, problems
 from combee.gateway.values import DeletedEvent, LabelEvent, VersionEvent
@@ -43,7 +44,7 @@ class Events:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._settings = context.settings.gateway
-        self._written: OrderedDict[tuple[str, int, str], bytes] = OrderedDict()
+        self._written: OrderedDict[tuple[str, int, str, str], bytes] = OrderedDict()
         self._open: Counter[str] = Counter()
 
     @property
@@ -56,6 +57,7 @@ class Events:
         caller: Annotated[Caller, Depends(allowed("playbooks:read"))],
         name: Name,
         form: Annotated[Format, Query(alias="format", description="of the playbook in the events")] = "json",
+        state: State = "active",
         last_event_id: Annotated[
             str | None,
             Header(
@@ -70,7 +72,9 @@ class Events:
         if self._open[caller.name] >= self._settings.gateway_streams:
             raise busy("too many event streams of this key are open")
         return _Stream(
-            self._counted(caller.name, self._follow(name, form, await self._position(name, last_event_id))),
+            self._counted(
+                caller.name, self._follow(name, form, state, await self._position(name, last_event_id))
+            ),
             ping=self._settings.gateway_heartbeat_s,
             send_timeout=self._settings.gateway_send_timeout_s,
         )
@@ -87,12 +91,14 @@ class Events:
         older = [place for known, place in places.items() if known <= version]
         return max(older, default=-1)
 
-    async def _follow(self, name: str, form: Format, position: int | None) -> AsyncGenerator[bytes, None]:
+    async def _follow(
+        self, name: str, form: Format, state: State, position: int | None
+    ) -> AsyncGenerator[bytes, None]:
         feed, labels = self._context.feed, dict[str, int]()
         latest = self._context.playbooks.latest(name)
         if position is None and latest.version:
             position = latest.history_offset
-            yield self._event(latest, form)
+            yield self._event(latest, form, state)
         if position is None:
             position = await feed.start(name)
         while not self._context.stopping.is_set():
@@ -100,7 +106,7 @@ class Events:
             async with aclosing(feed.after(name, position)) as versions:
                 async for version in versions:
                     position = version.history_offset
-                    yield self._event(version, form)
+                    yield self._event(version, form, state)
             for event in self._moved(name, labels):
                 yield event
             await feed.changed.wait(seen, self._settings.gateway_heartbeat_s)
@@ -117,11 +123,11 @@ class Events:
         labels.update(now)
         return [_encoded("label", label) for label in moved]
 
-    def _event(self, version: Playbook, form: Format) -> bytes:
+    def _event(self, version: Playbook, form: Format, state: State) -> bytes:
         """Return one version as an event, written once for all streams."""
-        key = (version.name, version.version, form)
+        key = (version.name, version.version, form, state)
         if key not in self._written:
-            self._written[key] = _event(version, form)
+            self._written[key] = _event(version, form, state)
             while len(self._written) > EVENTS_KEPT:
                 self._written.popitem(last=False)
         return self._written[key]
@@ -149,7 +155,7 @@ class _Stream(EventSourceResponse):
             logger.info("stream_dropped", reason="the client took nothing for too long")
 
 
-def _event(version: Playbook, form: Format) -> bytes:
+def _event(version: Playbook, form: Format, state: State) -> bytes:
     place = f"{version.version}@{version.history_offset}"
     if is_deleted(version):
         return _encoded("deleted", DeletedEvent(name=version.name, version=version.version), place)
@@ -157,7 +163,8 @@ def _event(version: Playbook, form: Format) -> bytes:
         name=version.name, version=version.version, format=form, created_at_ms=version.created_at_ms
     )
     try:
-        said = {"playbook": version} if form == "json" else {"text": playbook_text(version, form)}
+        whole = version if state == "all" else shown(version)
+        said = {"playbook": whole} if form == "json" else {"text": playbook_text(version, form, state)}
     except Refusal:  # this version has no room in the format; the client learns that it exists
         said = {}
     return _encoded("version", about.model_copy(update=said), place)

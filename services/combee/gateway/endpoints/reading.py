@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from http import HTTPStatus
 from itertools import islice
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Header, Query, Response
 
@@ -29,6 +29,10 @@ FEW = 100
 
 Reader = Annotated[Caller, Depends(allowed("playbooks:read"))]
 Version = Annotated[int, Query(ge=0, le=2**31, description="0 is the empty version that all start from")]
+State = Annotated[
+    Literal["active", "all"],
+    Query(description="the entries that agents are shown, or those only proposed too"),
+]
 IfNoneMatch = Annotated[str | None, Header(description="ETags that the client has already")]
 
 
@@ -65,16 +69,17 @@ class Reading:
         version: Annotated[int | None, Query(ge=1, le=2**31)] = None,
         label: Annotated[LabelName | None, Query(description="such as `production`, or `latest`")] = None,
         form: Annotated[Format, Query(alias="format")] = "json",
+        state: State = "active",
         if_none_match: IfNoneMatch = None,
     ) -> Response:
         """Return one version of a playbook, the newest by default; with its ETag, only if it is another one."""
         playbook = await playbooks.find_version(self._context, caller, name, version, label)
-        etag = tag(playbook, form)
+        etag = tag(playbook, form, state)
         headers = {"ETag": etag, "Cache-Control": "no-cache", "Combee-Version": str(playbook.version)}
         if matches(if_none_match, etag):
             return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
         return Response(
-            playbook_text(playbook, form), headers=headers, media_type=MEDIA_TYPES.get(form, JSON)
+            playbook_text(playbook, form, state), headers=headers, media_type=MEDIA_TYPES.get(form, JSON)
         )
 
     async def versions(
@@ -109,9 +114,9 @@ class Reading:
         return compare(before, after)
 
 
-def tag(playbook: Playbook, form: Format) -> str:
+def tag(playbook: Playbook, form: Format, state: State = "active") -> str:
     """Return the ETag of one version in one format; it names the bytes, so that nothing has to be written for it."""
-    parts = (playbook.name, playbook.version, playbook.created_at_ms, form)
+    parts = (playbook.name, playbook.version, playbook.created_at_ms, form, state)
     return f'"{playbook.version}-{digest("etag", *parts).hex()}"'
 
 
@@ -121,8 +126,8 @@ def matches(if_none_match: str | None, etag: str) -> bool:
     return etag in given or "*" in given
 
 
-def playbook_text(playbook: Playbook, form: Format) -> str:
-    """Return a playbook as text.
+def playbook_text(playbook: Playbook, form: Format, state: State = "active") -> str:
+    """Return a playbook as text; ``state`` says which of its entries.
 
     Raises
     ------
@@ -130,7 +135,7 @@ def playbook_text(playbook: Playbook, form: Format) -> str:
         If the format has no room for it.
     """
     try:
-        return write_playbook(playbook, form)
+        return write_playbook(playbook, form, everything=state == "all")
     except ValueError as error:
         raise Refusal(HTTPStatus.CONFLICT, f"{playbook.name} cannot be written as {form}: {error}") from error
 

@@ -7,7 +7,7 @@ from typing import Any
 _OPENS = re.compile(r"<(?P<name>[\w -]+) (?P<mark>[0-9a-f]{6,64})>\s*")
 _ITEM = re.compile(r"(?:item|record|reflection|proposal) #?(?P<n>\d{1,6})[.:]?\s*", re.IGNORECASE)
 _FIELD = re.compile(r"(?P<name>[A-Za-z][\w ]{0,40}):(?: (?P<text>.*))?")
-_LEARNED = frozenset({"playbook", "entries", "curr_param", "instruction"})
+_LEARNED = frozenset({"playbook", "entries", "proposed", "curr_param", "instruction"})
 """What stands in these is what agents have learned, line by line, whatever it looks like."""
 _WHOLE = frozenset({"task", "question"})
 """What stands in these is one text, whatever it looks like: questions hold lines such as ``Options: …``."""

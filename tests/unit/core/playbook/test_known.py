@@ -123,6 +123,10 @@ def test_who_says_an_entry_word_for_word_needs_no_models_word() -> None:
 # ---- evidence or echo
 
 
+def proposed(*evidence: str, guessed: tuple[str, ...] = ()) -> Operation:
+    return Operation(kind=OperationKind.ADD, content="x", evidence=evidence, guessed=guessed)
+
+
 def reflection(name: str, *shown: str, version: int = 6) -> Reflection:
     return Reflection(
         reflection_id=name, playbook="p", shown=Shown(version=version, entry_ids=shown) if shown else None
@@ -144,7 +148,7 @@ def test_of_a_group_what_an_agent_was_not_shown_is_evidence_and_what_it_was_is_a
 
 
 def test_of_a_combine_what_an_agent_may_have_been_shown_is_no_evidence() -> None:
-    proposal = Operation(kind=OperationKind.ADD, content="x", evidence=("a", "b", "c", "d", "guessed"))
+    proposal = proposed("a", "b", "c", "d", "guessed")
     seen = [
         Seen(reflection_id="a", offset=0, survived=1, shown_version=3),
         Seen(reflection_id="b", offset=0, survived=1, shown_version=2),
@@ -156,3 +160,19 @@ def test_of_a_combine_what_an_agent_may_have_been_shown_is_no_evidence() -> None
         (Known(entry_id="e-00001", evidence=("b", "c", "d")),),
         (Echo(entry_id="e-00001", evidence=("a",)),),
     )
+
+
+def test_of_a_combine_what_only_a_guess_by_words_names_is_marked() -> None:
+    seen = [Seen(reflection_id=name, offset=0, survived=1) for name in "abc"]
+    proposals = [proposed("a", "b", "c", guessed=("b", "c")), proposed("c")]
+    assert of_combine(BASE, {1: "e-00001", 2: "e-00001"}, proposals, seen, 1)[0] == (
+        Known(entry_id="e-00001", evidence=("a", "b", "c"), guessed=("b",)),
+    )
+
+
+def test_of_a_combine_nothing_echoes_an_entry_that_is_only_proposed() -> None:
+    entry = BASE.entries[0].model_copy(update={"state": "proposed"})
+    base = BASE.model_copy(update={"entries": (entry,)})
+    seen = [Seen(reflection_id="a", offset=0, survived=1, shown_version=7)]
+    known = (Known(entry_id="e-00001", evidence=("a",)),)
+    assert of_combine(base, {1: "e-00001"}, [proposed("a")], seen, 1) == (known, ())

@@ -1,0 +1,167 @@
+"""Probation: a learned entry is *proposed*, and not shown to agents, until enough reflections support it; pure.
+
+A reflection supports an entry if a model named it for what the entry says. Evidence that is a guess does not count:
+an operation that names no item rests on all that its call read. What a person writes is active at once.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from combee.core.playbook.nearness import Nearness
+from combee.core.playbook.operations import union
+from combee_schemas.plan import Probation
+from combee_schemas.playbook import EVIDENCE_KEPT, Change, Entry, EntryState, Playbook
+
+PROPOSED: EntryState = "proposed"
+OFF = Probation(reflections=1)
+
+
+def is_off(policy: Probation) -> bool:
+    """Return whether one reflection suffices: then nothing is ever only proposed."""
+    return policy.reflections == policy.sources == 1
+
+
+def is_active(entry: Entry) -> bool:
+    """Return whether agents are shown an entry."""
+    return entry.state == "active"
+
+
+def shown(playbook: Playbook) -> Playbook:
+    """Return a playbook as agents are shown it: without entries that are only proposed."""
+    if all(map(is_active, playbook.entries)):
+        return playbook
+    return playbook.model_copy(update={"entries": tuple(filter(is_active, playbook.entries))})
+
+
+def activated(entry: Entry) -> Entry:
+    """Return an entry as agents are shown it from now on."""
+    return entry.model_copy(update={"state": "active", "support": (), "unsupported_batches": 0})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Review:
+    """What a batch means for entries that are new or were proposed."""
+
+    entries: tuple[Entry, ...] = ()
+    """Those of which something is another now."""
+    changes: tuple[Change, ...] = ()
+    """Promotions, and those that leave."""
+
+
+def review(
+    before: Iterable[Entry],
+    after: Sequence[Entry],
+    supported: Mapping[str, Iterable[str]],
+    names: Mapping[str, str],
+    policy: Probation,
+) -> Review:
+    """Return what becomes of proposed entries after a batch, given those before it and those its operations left.
+
+    ``supported`` are the reflections of the batch that support an entry, by its id; ``names`` the sources of
+    reflections that have one. Where probation is off everything becomes active.
+    """
+    pending = [entry for entry in after if entry.state == PROPOSED]
+    if is_off(policy):
+        changes = (Change(kind="promote", entry_id=entry.id, detail="probation is off") for entry in pending)
+        return Review(entries=tuple(map(activated, pending)), changes=tuple(changes))
+    known = {entry.id for entry in before}
+    candidates = [_Candidate.of(entry, supported.get(entry.id, ()), names, known) for entry in pending]
+    return _Reviewer(policy, {entry.id: entry.content for entry in after}, candidates).review()
+
+
+@dataclass(slots=True, kw_only=True)
+class _Candidate:
+    """An entry that is new or proposed, and what supports it."""
+
+    entry: Entry
+    is_new: bool
+    support: tuple[str, ...]
+    sources: frozenset[str]
+    gained: bool
+    """Whether this batch supports it."""
+    promoted: bool = False
+    taken: tuple[str, ...] = ()
+    """Support of its near-duplicates that counted."""
+
+    @classmethod
+    def of(
+        cls, entry: Entry, fresh: Iterable[str], names: Mapping[str, str], known: Collection[str]
+    ) -> "_Candidate":
+        fresh = tuple(fresh)
+        return cls(
+            entry=entry,
+            is_new=entry.id not in known,
+            support=union(entry.support, fresh),
+            sources=frozenset(entry.sources).union(names[each] for each in fresh if each in names),
+            gained=bool(fresh),
+        )
+
+
+@dataclass(slots=True)
+class _Reviewer:
+    """Decides on all candidates of one version: alone first, then with their near-duplicates."""
+
+    policy: Probation
+    contents: Mapping[str, str]
+    candidates: Sequence[_Candidate]
+
+    def review(self) -> Review:
+        for candidate in self.candidates:
+            candidate.promoted = self._suffices([candidate])
+        # The best supported speaks for its near-duplicates; of equals the older one.
+        undecided = [candidate for candidate in self.candidates if not candidate.promoted]
+        nearness = Nearness(self.contents if undecided else {})
+        for candidate in sorted(undecided, key=lambda candidate: -len(candidate.support)):
+            self._judge_together(candidate, tuple(nearness.near(candidate.entry.id)))
+        entries, changes = [], []
+        for candidate in self.candidates:
+            entry, change = self._outcome(candidate)
+            entries += [entry] if entry != candidate.entry else []
+            changes += [change] if change else []
+        return Review(entries=tuple(entries), changes=tuple(changes))
+
+    def _suffices(self, together: Sequence[_Candidate]) -> bool:
+        support = union(*(candidate.support for candidate in together))
+        sources = frozenset[str]().union(*(candidate.sources for candidate in together))
+        # All reflections without a source are one.
+        return len(support) >= self.policy.reflections and max(1, len(sources)) >= self.policy.sources
+
+    def _judge_together(self, candidate: _Candidate, near: Collection[str]) -> None:
+        """Promote an entry if it and its near-duplicates have what it takes, unless one of them is active."""
+        others = [other for other in self.candidates if other.entry.id in near and not other.promoted]
+        if not others or len(others) < len(near):
+            return
+        for other in others:
+            other.gained |= candidate.gained
+        if self._suffices([candidate, *others]):
+            candidate.promoted = True
+            candidate.taken = union(*(other.support for other in others))
+
+    def _outcome(self, candidate: _Candidate) -> tuple[Entry, Change | None]:
+        entry = candidate.entry
+        if candidate.promoted:
+            return self._promoted(candidate)
+        waited = 0 if candidate.gained or candidate.is_new else entry.unsupported_batches + 1
+        update: dict[str, object] = {
+            "state": PROPOSED,
+            "support": candidate.support[-EVIDENCE_KEPT:],
+            "unsupported_batches": waited,
+        }
+        expired = Change(
+            kind="expire",
+            entry_id=entry.id,
+            detail=f"{len(candidate.support)} of {self.policy.reflections} reflections support it: {entry.content}",
+        )
+        return entry.model_copy(update=update), expired if waited >= self.policy.batches else None
+
+    def _promoted(self, candidate: _Candidate) -> tuple[Entry, Change | None]:
+        """Return the entry, active and resting on what counted; one that is new and has it all is just added."""
+        entry = activated(candidate.entry)
+        fresh = [each for each in candidate.taken if each not in entry.evidence]
+        update = {"evidence": (*entry.evidence, *fresh), "evidence_count": entry.evidence_count + len(fresh)}
+        if candidate.is_new and not candidate.taken:
+            return entry, None
+        count = len(union(candidate.support, candidate.taken))
+        together = ", near-duplicates counted" if candidate.taken else ""
+        change = Change(kind="promote", entry_id=entry.id, detail=f"{count} reflections support it{together}")
+        return entry.model_copy(update=update), change

@@ -1,0 +1,417 @@
+"""Probation: what is proposed, what promotes it, what lets it expire; and that nothing else follows from it."""
+
+from collections.abc import Iterable, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from combee.core import commands
+from combee.core.formats.files import write_playbook
+from combee.core.playbook import versions
+from combee.core.playbook.comparison import compare
+from combee.core.playbook.entries import PROPOSED_SHARE, evictions
+from combee.core.playbook.nearness import Nearness
+from combee.core.playbook.operations import merge
+from combee.core.playbook.probation import is_active, shown
+from combee.core.playbook.versions import empty
+from combee.core.prompt import entry_tokens
+from combee_schemas.base import Source
+from combee_schemas.plan import CloseReason, Plan, PlanSettings, Probation
+from combee_schemas.playbook import Entry, Playbook
+from combee_schemas.scan import Known, NodeResult, Operation, OperationKind, Seen, Update
+from support.playbooks import (
+    ADD,
+    FORMULAS,
+    MERGE,
+    PLENTY,
+    UPDATE,
+    after_command,
+    changes,
+    command,
+    entry,
+    get,
+    op,
+)
+
+TWO = Probation(reflections=2, batches=3)
+RULE = "Gross margin is gross profit divided by revenue, in percent with 2 decimals, rounded half up"
+NEAR = "The gross margin is gross profit divided by revenue in percent with 2 decimals, and rounded half up"
+OTHER = "Days of inventory are inventory over cost of goods per day"
+
+
+def seen(reflection_id: str, source: str = "") -> Seen:
+    return Seen(reflection_id=reflection_id, offset=0, source=Source(name=source) if source else None)
+
+
+def after_batch(
+    current: Playbook,
+    *operations: Operation,
+    policy: Probation | None = TWO,
+    seen_: tuple[Seen, ...] = (),
+    known: Sequence[Known] = (),
+    budget: int = PLENTY,
+    reason: CloseReason = "size",
+) -> Playbook:
+    """Return the version that a batch of these operations makes."""
+    sequence = current.batch_sequence + 1
+    plan = Plan(
+        batch_id=f"b-{sequence}",
+        playbook="p",
+        sequence=sequence,
+        settings=PlanSettings(probation=policy),
+        widths=(1,),
+        base_version=current.version,
+        reflections=1,
+        reason=reason,
+    )
+    result = NodeResult(status="ok", operations=operations, seen=seen_, known=tuple(known))
+    update = Update(plan=plan, node_id="n", result=result)
+    return versions.after_update(current, update, budget_tokens=budget, now_ms=0)
+
+
+def batches(*each: Sequence[Operation], policy: Probation | None = TWO) -> Playbook:
+    current = empty("p")
+    for operations in each:
+        current = after_batch(current, *operations, policy=policy)
+    return current
+
+
+def add(content: str, *evidence: str, guessed: tuple[str, ...] = ()) -> Operation:
+    return op(ADD, content, evidence=evidence, guessed=guessed)
+
+
+def only(playbook: Playbook) -> Entry:
+    (entry,) = playbook.entries
+    return entry
+
+
+def states(playbook: Playbook) -> dict[str, str]:
+    return {kept.content: kept.state for kept in playbook.entries}
+
+
+# ---- promotion
+
+
+def test_one_reflection_proposes_and_a_second_one_promotes() -> None:
+    first = batches([add(RULE, "r-1")])
+    assert (only(first).state, only(first).support, changes(first)) == (
+        "proposed",
+        ("r-1",),
+        [("add", "calc-00001")],
+    )
+    assert shown(first).entries == ()
+    second = after_batch(first, add(RULE, "r-2"))
+    assert (only(second).state, only(second).support) == ("active", ())
+    assert only(second).evidence == ("r-1", "r-2")
+    assert changes(second) == [("duplicate", "calc-00001"), ("promote", "calc-00001")]
+    assert second.changes[-1].detail == "2 reflections support it"
+
+
+def test_what_two_reflections_support_at_once_is_simply_added() -> None:
+    made = batches([add(RULE, "r-1", "r-2")])
+    assert (only(made).state, changes(made)) == ("active", [("add", "calc-00001")])
+
+
+def test_one_reflection_in_two_operations_is_one() -> None:
+    assert only(batches([add(RULE, "r-1"), add(f"{RULE}.", "r-1")])).state == "proposed"
+    assert only(batches([add(RULE, "r-1")], [add(RULE, "r-1")])).state == "proposed"
+
+
+def test_evidence_that_is_a_guess_does_not_promote() -> None:
+    made = batches([add(RULE, "r-1", "r-2", "r-3", guessed=("r-1", "r-2", "r-3"))])
+    assert (only(made).state, only(made).support, len(only(made).evidence)) == ("proposed", (), 3)
+    sure = after_batch(made, add(RULE, "r-1"))
+    assert only(sure).state == "proposed"
+    assert only(after_batch(sure, add(RULE, "r-2"))).state == "active"
+
+
+def test_who_says_what_an_entry_has_already_supports_it() -> None:
+    first = batches([add(RULE, "r-1")])
+    (entry_id,) = (entry.id for entry in first.entries)
+    second = after_batch(first, known=[Known(entry_id=entry_id, evidence=("r-2",))])
+    assert (only(second).state, only(second).evidence) == ("active", ("r-1", "r-2"))
+    assert changes(second) == [("duplicate", entry_id), ("promote", entry_id)]
+
+
+def test_a_claim_that_rests_on_a_guess_supports_nothing() -> None:
+    first = batches([add(RULE, "r-1")])
+    (entry_id,) = (entry.id for entry in first.entries)
+    second = after_batch(first, known=[Known(entry_id=entry_id, evidence=("r-2",), guessed=("r-2",))])
+    assert (only(second).state, only(second).support, only(second).evidence) == (
+        "proposed",
+        ("r-1",),
+        ("r-1", "r-2"),
+    )
+
+
+def test_what_one_of_two_operations_names_is_no_guess() -> None:
+    guess, named = add(RULE, "r-1", "r-2", guessed=("r-1", "r-2")), add(RULE, "r-2")
+    for order in ((guess, named), (named, guess)):
+        assert merge(order)[0].guessed == ("r-1",)
+
+
+def test_a_correction_of_a_proposed_entry_supports_it() -> None:
+    first = batches([add(RULE, "r-1")])
+    assert only(after_batch(first, op(UPDATE, "else", "calc-00001", evidence=("r-2",)))).state == "active"
+
+
+def test_sources_count_where_they_are_asked_for() -> None:
+    policy = Probation(reflections=2, sources=2)
+    mine = tuple(seen(f"r-{n}", "mine") for n in (1, 2, 3))
+    one_source = after_batch(empty("p"), add(RULE, "r-1", "r-2"), policy=policy, seen_=mine[:2])
+    nameless = after_batch(empty("p"), add(RULE, "r-1", "r-2"), policy=policy)
+    assert only(one_source).state == only(nameless).state == "proposed"
+    other = after_batch(one_source, add(RULE, "r-4"), policy=policy, seen_=(seen("r-4", "yours"),))
+    assert only(other).state == "active"
+
+
+@pytest.mark.parametrize("policy", [None, Probation(reflections=1)])
+def test_where_probation_ends_everything_is_shown(policy: Probation | None) -> None:
+    ended = after_batch(batches([add(RULE, "r-1")]), policy=policy)
+    assert (only(ended).state, changes(ended)) == ("active", [("promote", "calc-00001")])
+
+
+# ---- near-duplicates
+
+
+def test_near_duplicates_are_counted_together_and_the_older_one_is_promoted() -> None:
+    made = batches([add(RULE, "r-1"), add(OTHER, "r-2")], [add(NEAR, "r-3")])
+    assert states(made) == {RULE: "active", OTHER: "proposed", NEAR: "proposed"}
+    assert get(made, "calc-00001").evidence == ("r-1", "r-3")
+    assert made.changes[-1].detail == "2 reflections support it, near-duplicates counted"
+
+
+def test_beside_an_active_near_duplicate_an_entry_counts_alone() -> None:
+    made = batches([add(RULE, "r-1", "r-2")], [add(NEAR, "r-3")], [add(f"So {NEAR}", "r-4")])
+    assert [kept.state for kept in made.entries] == ["active", "proposed", "proposed"]
+    assert states(after_batch(made, add(NEAR, "r-5")))[NEAR] == "active"
+
+
+TERMS = ["gross", "margin", "profit", "revenue", "percent", "half", "up", "2", "not"]
+NEAR_TEXTS = st.lists(st.sampled_from(TERMS), min_size=1).map(" ".join)
+
+
+@given(st.lists(NEAR_TEXTS, min_size=2, max_size=8, unique=True))
+def test_who_is_near_is_found_from_both_sides(contents: list[str]) -> None:
+    entries = {str(n): content for n, content in enumerate(contents)}
+    nearness = Nearness(entries)
+    pairs = {(one, other) for one in entries for other in nearness.near(one)}
+    assert pairs == {(other, one) for one, other in pairs}
+
+
+def test_entries_without_a_rare_word_in_common_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    weigh, count, weighings = Nearness._weight, 300, 0
+
+    def counted(self: Nearness, words: Iterable[str]) -> float:
+        nonlocal weighings
+        weighings += 1
+        return weigh(self, words)
+
+    monkeypatch.setattr(Nearness, "_weight", counted)
+    nearness = Nearness({str(n): f"lesson word{n}x again{n}x" for n in range(count)})
+    assert [other for n in range(count) for other in nearness.near(str(n))] == []
+    assert weighings == count
+
+
+@pytest.mark.parametrize(
+    "other", [RULE.replace("2 decimals", "3 decimals"), RULE.replace("is gross", "is not gross"), OTHER]
+)
+def test_other_figures_a_negation_or_other_words_are_no_near_duplicate(other: str) -> None:
+    made = batches([add(RULE, "r-1"), add(other, "r-2")])
+    assert [kept.state for kept in made.entries] == ["proposed", "proposed"]
+
+
+# ---- expiry
+
+
+def test_what_nothing_supports_expires_and_is_recorded() -> None:
+    made = batches([add(RULE, "r-1")], [], [])
+    assert only(made).unsupported_batches == 2
+    gone = after_batch(made)
+    assert gone.entries == ()
+    assert changes(gone) == [("expire", "calc-00001")]
+    assert gone.changes[0].detail.startswith("1 of 2 reflections support it: Gross margin")
+    assert gone.retired == ()
+
+
+def test_support_and_that_of_a_near_duplicate_begin_the_wait_anew() -> None:
+    three = Probation(reflections=3, batches=3)
+    made = batches([add(RULE, "r-1")], [], [], [add(RULE, "r-2")], policy=three)
+    assert only(made).unsupported_batches == 0
+    kept = batches([add(RULE, "r-1")], [], [], [add(NEAR, "r-2")], policy=three)
+    assert [each.unsupported_batches for each in kept.entries] == [0, 0]
+
+
+def test_a_consolidation_is_no_batch_without_support_and_asks_about_what_agents_are_shown() -> None:
+    current = batches([add(RULE, "r-1"), add(NEAR + ".", "r-2", "r-3"), add(OTHER, "r-4")], policy=None)
+    states = ("proposed", "active", "proposed")
+    entries = (
+        entry.model_copy(update={"state": state})
+        for entry, state in zip(current.entries, states, strict=True)
+    )
+    current = current.model_copy(update={"entries": tuple(entries)})
+    assert commands.consolidate(current, None) is None
+    after = current
+    for _ in range(TWO.batches):
+        after = after_batch(after, reason="consolidate")
+    assert after.entries == current.entries
+
+
+def test_a_version_of_a_person_is_no_batch_without_support() -> None:
+    first = batches([add(RULE, "r-1")])
+    edited = after_command(command("edit", operations=(op(ADD, OTHER),)), first)
+    assert get(edited, "calc-00001").unsupported_batches == 0
+
+
+# ---- what else may happen to an entry
+
+
+def test_what_was_active_stays_so_when_it_is_merged() -> None:
+    made = batches([add(RULE, "r-1", "r-2")], [add(OTHER, "r-3")])
+    merged = after_batch(made, op(MERGE, "both", "calc-00002", "calc-00001", evidence=("r-4",)))
+    assert (only(merged).state, only(merged).id) == ("active", "calc-00002")
+
+
+def test_what_a_person_writes_is_active_at_once_and_says_so() -> None:
+    first = batches([add(RULE, "r-1")])
+    edited = after_command(command("edit", operations=(op(ADD, RULE), op(ADD, OTHER))), first)
+    assert set(states(edited).values()) == {"active"}
+    assert [change.kind for change in edited.changes] == ["duplicate", "add", "promote"]
+    assert edited.changes[-1].detail == "by hand"
+    imported = after_command(command("import", entries=(entry("calc-00009", RULE),)), first)
+    assert states(imported) == {RULE: "active"}
+
+
+def test_a_person_may_keep_what_is_only_proposed() -> None:
+    first = batches([add(RULE, "r-1"), add(OTHER, "r-2")])
+    kept = commands.keep(first, ["calc-00002"], None)
+    assert kept is not None
+    made = after_command(kept, first)
+    assert states(made) == {RULE: "proposed", OTHER: "active"}
+    assert changes(made) == [("promote", "calc-00002")]
+    assert commands.keep(made, ["calc-00002"], None) is None
+    with pytest.raises(commands.RefusedError, match="has no entry calc-00077"):
+        commands.keep(made, ["calc-00077"], None)
+
+
+def test_an_edit_of_what_agents_are_shown_leaves_the_rest_alone() -> None:
+    made = batches([add(RULE, "r-1", "r-2")], [add(OTHER, "r-3")])
+    text = write_playbook(made, "md").replace("Gross margin", "The gross margin")
+    edit = commands.edit(made, made.version, made, text, None)
+    assert edit is not None
+    assert [operation.entry_ids for operation in edit.operations] == [("calc-00001",)]
+    assert OTHER in states(after_command(edit, made))
+
+
+def test_a_rollback_carries_states_as_they_were() -> None:
+    first = batches([add(RULE, "r-1")], [])
+    second = after_batch(first, add(RULE, "r-2"))
+    back = after_command(command("rollback", version=first.version), second, first)
+    assert (only(back).state, only(back).support, only(back).unsupported_batches) == ("proposed", ("r-1",), 1)
+
+
+def test_a_revocation_takes_support_back() -> None:
+    three = Probation(reflections=3)
+    made = batches([add(RULE, "r-1")], [add(RULE, "r-2")], policy=three)
+    revoked = after_command(command("revoke", reflection_ids=("r-1",)), made)
+    assert (only(revoked).support, only(revoked).state) == (("r-2",), "proposed")
+    assert only(after_batch(revoked, add(RULE, "r-3"), policy=three)).state == "proposed"
+
+
+def test_a_proposed_entry_takes_no_room_from_those_that_are_shown() -> None:
+    line = entry("calc-00001", RULE)
+    room = entry_tokens(line)
+    others = [entry(f"calc-{n:05d}", RULE, state="proposed", evidence_count=n) for n in (2, 3)]
+    assert evictions([line, *others], room * PROPOSED_SHARE) == ("calc-00002",)
+    assert evictions([line, *others], room) == ("calc-00002", "calc-00003")
+
+
+def test_components_are_never_on_probation() -> None:
+    update = add(RULE, "r-1")
+    current = empty("p").model_copy(update={"holds": "components", "entries": (entry("calc-1", "x"),)})
+    plan = PlanSettings(probation=TWO, holds="components", method="gepa")
+    batch = Plan(
+        batch_id="b", playbook="p", sequence=1, settings=plan, widths=(1,), base_version=0, reflections=1
+    )
+    result = NodeResult(status="ok", operations=(update,))
+    made = versions.after_update(
+        current, Update(plan=batch, node_id="n", result=result), budget_tokens=PLENTY, now_ms=0
+    )
+    assert states(made) == {RULE: "active"}
+
+
+# ---- what agents are shown
+
+
+def test_texts_have_what_agents_are_shown_unless_everything_is_wanted() -> None:
+    made = batches([add(RULE, "r-1", "r-2"), add(OTHER, "r-3")])
+    for form in ("ace", "md", "json", "kayba", "skill"):
+        assert OTHER not in write_playbook(made, form)
+        assert OTHER in write_playbook(made, form, everything=True)
+
+
+def test_a_promoted_entry_is_new_to_agents() -> None:
+    first = batches([add(RULE, "r-1")])
+    second = after_batch(first, add(RULE, "r-2"))
+    assert compare(empty("p"), first).added == ()
+    assert [added.id for added in compare(first, second).added] == ["calc-00001"]
+
+
+# ---- properties
+
+WORDS = ("alpha", "beta", "gamma", "delta", "epsilon")
+RULES = tuple(f"{word} {word}ic {word}ism {number}" for number, word in enumerate(WORDS))
+operations = st.lists(
+    st.builds(
+        lambda content, evidence: add(content, *evidence),
+        st.sampled_from(RULES),
+        st.lists(st.sampled_from([f"r-{n}" for n in range(9)]), min_size=1, max_size=2, unique=True),
+    ),
+    max_size=4,
+)
+histories = st.lists(operations, max_size=6)
+LASTING = Probation(reflections=2, batches=99)
+
+
+def by_content(playbook: Playbook) -> dict[str, set[str]]:
+    return {kept.content: set(kept.evidence) for kept in playbook.entries}
+
+
+@given(histories)
+def test_no_reflections_evidence_is_lost_by_probation(history: list[list[Operation]]) -> None:
+    assert by_content(batches(*history, policy=LASTING)) == by_content(batches(*history, policy=None))
+
+
+@given(histories)
+def test_states_follow_from_evidence_alone(history: list[list[Operation]]) -> None:
+    made = batches(*history, policy=LASTING)
+    assert {kept.id: is_active(kept) for kept in made.entries} == {
+        kept.id: len(kept.evidence) >= LASTING.reflections for kept in made.entries
+    }
+
+
+@given(histories)
+def test_one_reflection_equals_off(history: list[list[Operation]]) -> None:
+    def told(policy: Probation | None) -> list[object]:
+        current, found = empty("p"), list[object]()
+        for batch in history:
+            current = after_batch(current, *batch, policy=policy)
+            found.append((current.entries, current.changes, current.next_id))
+        return found
+
+    assert told(Probation(reflections=1)) == told(None)
+
+
+def test_the_kind_of_an_operation_decides_nothing() -> None:
+    added = batches([add(RULE, "r-1")])
+    same = Operation(
+        kind=OperationKind.UPDATE,
+        section=FORMULAS,
+        content=RULE,
+        entry_ids=("calc-00001",),
+        evidence=("r-2",),
+    )
+    assert (
+        only(after_batch(added, same)).state == only(after_batch(added, add(RULE, "r-2"))).state == "active"
+    )
