@@ -13,6 +13,7 @@ from combee.core.formats.render import ace_entry, ace_id, ace_lines, section_ord
 from combee.core.methods.method import DEFAULTS, Answer, Sources
 from combee.core.playbook import operations as ops
 from combee.core.playbook import probation
+from combee.core.playbook.clusters import mostly_harmful
 from combee.core.prompt import FENCE_WARNING, as_fields, as_items, cache_key, entry_tokens, fence
 from combee.core.relevance import Subject, nearest_entries
 from combee_schemas.base import Holds, is_blank
@@ -30,6 +31,8 @@ MAX_FIELD_CHARS = 8_000
 """A reflection's five texts together stay well below the record's cap."""
 MOST_TAGS = 20
 """Of one reflection's tags so many are told to the curator."""
+MOST_HARMFUL = 20
+"""Of mostly harmful entries so many are named to the curator."""
 TOUCHED = 3
 """So many entries a proposal touches that names none: the nearest is not always the one that says the same."""
 TAGS = frozenset({"helpful", "harmful", "neutral"})
@@ -353,7 +356,7 @@ def _curate(base: Playbook, part: Playbook, settings: PlanSettings, items: str) 
     standing = _standing(probation.shown(base), settings.playbook_tokens)
     active = probation.shown(part)
     playbook = "\n".join(ace_lines(active, counters=False))
-    proposed = _unsupported(part, settings.prompts, grows=part is base)
+    marked = (*_unsupported(part, settings.prompts, grows=part is base), *_harmful(active, settings.prompts))
     prompt = Prompt(
         system=f"{instructions}\n{standing}",
         user=items,
@@ -362,10 +365,10 @@ def _curate(base: Playbook, part: Playbook, settings: PlanSettings, items: str) 
         optional=frozenset({"reasoning", "dropped", "known"}),
     )
     if part is base:
-        parts = [instructions, fence("playbook", [playbook], grows=True), *proposed, standing]
+        parts = [instructions, fence("playbook", [playbook], grows=True), *marked, standing]
         return replace(prompt, system="\n".join(parts), cache_key=cache_key(instructions, playbook))
     told = scoped.format(others=len(probation.shown(base).entries) - len(active.entries))
-    parts = [told, fence("playbook", [playbook]), *proposed, items]
+    parts = [told, fence("playbook", [playbook]), *marked, items]
     return replace(
         prompt,
         user="\n".join(parts),
@@ -391,6 +394,14 @@ def _unsupported(base: Playbook, prompts: Prompts, *, grows: bool) -> Iterator[s
     if proposed:
         yield PROPOSED[prompts]
         yield fence("proposed", (ace_entry(entry, counters=False) for entry in proposed), grows=grows)
+
+
+def _harmful(playbook: Playbook, prompts: Prompts) -> Iterator[str]:
+    """Yield which entries are proposed for removal; a small model only adds."""
+    ids = [ace_id(entry.id) for entry in playbook.entries if mostly_harmful(entry)][:MOST_HARMFUL]
+    if ids and prompts == "full":
+        listed = ", ".join(ids)
+        yield f"Runs found these entries mostly harmful: {listed}. REMOVE or UPDATE each, unless an item needs it."
 
 
 def _standing(base: Playbook, budget_tokens: int) -> str:

@@ -228,6 +228,19 @@ def test_a_curator_is_told_task_tags_counters_and_what_is_left_of_the_budget() -
     assert "\ncounters: misc-00002 so far 0 helpful, 0 harmful\n" in combine.user
 
 
+def test_mostly_harmful_entries_are_proposed_for_removal_except_to_small_models() -> None:
+    entries = (PLAYBOOK.entries[0].model_copy(update={"helpful": 1, "harmful": 3}), *PLAYBOOK.entries[1:])
+    bad = PLAYBOOK.model_copy(update={"entries": entries})
+    marked = "mostly harmful: calc-00001. REMOVE or UPDATE"
+    assert marked in ace.aggregate_prompt(bad, REFLECTIONS).system
+    assert marked in ace.combine_prompt(bad, PROPOSALS).system
+    assert "mostly harmful" not in ace.aggregate_prompt(PLAYBOOK, REFLECTIONS).system
+    assert (
+        "mostly harmful"
+        not in ace.aggregate_prompt(bad, REFLECTIONS, settings=PlanSettings(prompts="small")).system
+    )
+
+
 def test_a_prompt_shows_the_sections_of_the_playbook_and_ace_s() -> None:
     own = PLAYBOOK.model_copy(update={"sections": ("general", "APIs TO USE"), "entries": ()})
     system = ace.aggregate_prompt(own, []).system
