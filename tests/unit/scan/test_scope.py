@@ -6,8 +6,12 @@ from typing import Any
 
 import pytest
 
+from combee.core.methods import ace
+from combee.core.playbook.versions import empty
 from combee_schemas import topics
 from combee_schemas.model import Prompt, request_hash
+from combee_schemas.plan import PlanSettings
+from combee_schemas.playbook import Entry
 from combee_schemas.reflection import BulletTag
 from combee_schemas.scan import NodeResult, Partial, Update
 from support import ledger
@@ -170,3 +174,17 @@ async def test_the_same_batch_is_asked_about_with_the_same_bytes() -> None:
     first, second = await scoped_batch(), await scoped_batch()
     assert [groups(first), root(first)] == [groups(second), root(second)]
     assert [one.requests for one in groups(first)] == [one.requests for one in groups(second)]
+
+
+def test_a_scoped_call_reads_proposed_entries_apart() -> None:
+    kept = Entry(id="calc-00001", section="calc", content="lesson one")
+    pending = kept.model_copy(update={"id": "calc-00002", "state": "proposed", "support": ("r",)})
+    guessed = pending.model_copy(update={"id": "calc-00003", "support": ()})
+    other = kept.model_copy(update={"id": "calc-00004", "content": "nothing of it"})
+    base = empty("p").model_copy(update={"entries": (kept, pending, guessed, other)})
+    given = [reflection(1, key_insight="lesson one")]
+    prompt = ace.aggregate_prompt(base, given, settings=PlanSettings(scope=3))
+    playbook, proposed = prompt.user.split("<proposed ")
+    assert (NAMED.findall(playbook), NAMED.findall(proposed)) == (["calc-00001"], ["calc-00002"])
+    assert prompt.entry_ids == ("calc-00001", "calc-00002")
+    assert "it has 1 others that are not shown" in playbook

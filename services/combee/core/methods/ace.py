@@ -373,7 +373,7 @@ def _curate(base: Playbook, part: Playbook, settings: PlanSettings, items: str) 
         prompt,
         user="\n".join(parts),
         cache_key=cache_key(instructions, ""),
-        entry_ids=tuple(entry.id for entry in part.entries),
+        entry_ids=tuple(entry.id for entry in part.entries if _is_read(entry)),
     )
 
 
@@ -390,7 +390,7 @@ def _unsupported(base: Playbook, prompts: Prompts, *, grows: bool) -> Iterator[s
 
     What rests on guesses alone is not worth its tokens: where it is true, it is said again, and code sees that.
     """
-    proposed = tuple(entry for entry in base.entries if not probation.is_active(entry) and entry.support)
+    proposed = tuple(entry for entry in filter(_is_read, base.entries) if not probation.is_active(entry))
     if proposed:
         yield PROPOSED[prompts]
         yield fence("proposed", (ace_entry(entry, counters=False) for entry in proposed), grows=grows)
@@ -402,6 +402,11 @@ def _harmful(playbook: Playbook, prompts: Prompts) -> Iterator[str]:
     if ids and prompts == "full":
         listed = ", ".join(ids)
         yield f"Runs found these entries mostly harmful: {listed}. REMOVE or UPDATE each, unless an item needs it."
+
+
+def _is_read(entry: Entry) -> bool:
+    """Return whether curators are told of an entry: it is active, or something supports it."""
+    return probation.is_active(entry) or bool(entry.support)
 
 
 def _standing(base: Playbook, budget_tokens: int) -> str:

@@ -235,10 +235,8 @@ def test_mostly_harmful_entries_are_proposed_for_removal_except_to_small_models(
     assert marked in ace.aggregate_prompt(bad, REFLECTIONS).system
     assert marked in ace.combine_prompt(bad, PROPOSALS).system
     assert "mostly harmful" not in ace.aggregate_prompt(PLAYBOOK, REFLECTIONS).system
-    assert (
-        "mostly harmful"
-        not in ace.aggregate_prompt(bad, REFLECTIONS, settings=PlanSettings(prompts="small")).system
-    )
+    small = PlanSettings(prompts="small")
+    assert "mostly harmful" not in ace.aggregate_prompt(bad, REFLECTIONS, settings=small).system
 
 
 def test_a_prompt_shows_the_sections_of_the_playbook_and_ace_s() -> None:
