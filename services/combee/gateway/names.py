@@ -18,6 +18,7 @@ ENDINGS = (
     "events",
     "flush",
     "import",
+    "keep",
     "promote",
     "revoke",
     "rollback",
