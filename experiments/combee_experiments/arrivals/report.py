@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from combee_experiments.running.cells import Measured
 from combee_experiments.running.paired import difference
-from combee_experiments.running.report import Panel, Report, Series, Table, Verdict
+from combee_experiments.running.report import Panel, Report, Table, Verdict, series_by
 
 FIXED = "fixed 40"
 LESSONS = 1.0
@@ -90,15 +90,6 @@ def _panel(name: str, measured: Measured) -> Panel:
         title=name,
         x="reflections an hour",
         y="staleness, s",
-        series=tuple(
-            Series(
-                name=arm,
-                points=tuple(
-                    (float(rate), measured.where(arm, per_hour=rate).spread("stale_s"))
-                    for rate in measured.values("per_hour")
-                ),
-            )
-            for arm in measured.arms()
-        ),
+        series=series_by(measured, "per_hour", "stale_s"),
         log_x=True,
     )

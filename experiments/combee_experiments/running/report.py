@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from combee_experiments.running.cells import Spread
+from combee_experiments.running.cells import Measured, Spread
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +41,20 @@ class Series:
     points: tuple[tuple[float, Spread], ...]
     style: Literal["line", "paper", "points"] = "line"
     """``paper`` is drawn dashed: figures that were not measured here."""
+
+
+def series_by(measured: Measured, parameter: str, number: str) -> tuple[Series, ...]:
+    """Return a line per arm: one number over the values of a parameter."""
+    return tuple(
+        Series(
+            name=arm,
+            points=tuple(
+                (float(value), measured.where(arm, **{parameter: value}).spread(number))
+                for value in measured.where(arm).values(parameter)
+            ),
+        )
+        for arm in measured.arms()
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

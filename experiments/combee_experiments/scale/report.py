@@ -5,7 +5,7 @@ from itertools import product
 
 from combee_experiments.arms.learning import BUDGET_TOKENS
 from combee_experiments.running.cells import Measured
-from combee_experiments.running.report import Panel, Report, Series, Table, Verdict
+from combee_experiments.running.report import Panel, Report, Table, Verdict, series_by
 from combee_experiments.running.setup import Setup
 
 POINTS = 5.0
@@ -50,15 +50,10 @@ def _panel(setup: Setup, measured: Measured, family: str, told: str, number: str
         title=family,
         x="reflections in the batch",
         y=f"{told}, {setup.concurrency} calls at once" if number == "seconds" else told,
-        series=tuple(_series(measured.where(arm), number) for arm in measured.arms()),
+        series=series_by(measured, "reflections", number),
         log_x=True,
         log_y=number == "seconds",
     )
-
-
-def _series(measured: Measured, number: str) -> Series:
-    places = ((float(size), measured.where(reflections=size)) for size in measured.values("reflections"))
-    return Series(name=measured.arms()[0], points=tuple((at, found.spread(number)) for at, found in places))
 
 
 def _table(family: str, measured: Measured) -> Table:

@@ -11,7 +11,7 @@ from combee_experiments.arms.arms import ADAPTIVE, PRODUCT
 from combee_experiments.arms.material import measure_updates
 from combee_experiments.running.cells import Cell, Measured, Numbers
 from combee_experiments.running.paired import difference
-from combee_experiments.running.report import Panel, Report, Series, Table, Verdict
+from combee_experiments.running.report import Panel, Report, Table, Verdict, series_by
 from combee_experiments.running.setup import Setup
 
 SIZES = (4, 5, 6, 8)
@@ -115,14 +115,5 @@ def _panel(name: str, measured: Measured) -> Panel:
         title=name,
         x="reflections in a batch",
         y="lessons kept",
-        series=tuple(
-            Series(
-                name=arm,
-                points=tuple(
-                    (float(size), measured.where(arm, batch_size=size).spread("lessons"))
-                    for size in measured.values("batch_size")
-                ),
-            )
-            for arm in measured.arms()
-        ),
+        series=series_by(measured, "batch_size", "lessons"),
     )

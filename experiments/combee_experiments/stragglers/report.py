@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from math import sqrt
 from statistics import fmean, stdev
 
-from combee_experiments.running.cells import Measured
+from combee_experiments.running.cells import Measured, Value
 from combee_experiments.running.report import Panel, Report, Series, Table, Verdict
 
 CHOICE, TIMES, LESSONS = "choice", "times", "lessons"
@@ -62,27 +62,30 @@ def _ratio(measured: Measured, name: str, arm: str = ON, than: str = PLAIN) -> f
     return measured.where(arm).spread(name).mean / measured.where(than).spread(name).mean
 
 
-def _times(measured: Measured) -> Table:
-    rows = []
+def _by_times(measured: Measured) -> Iterator[tuple[Value, str, Measured, Measured]]:
+    """Yield each distribution of times and each arm, with what was measured under those times, and by that arm."""
     for kind in measured.values("times"):
-        found = measured.where(times=kind)
-        for arm in found.arms():
-            own = found.where(arm)
-            rows.append(
-                (
-                    str(kind),
-                    arm,
-                    f"{own.spread('mean_s').mean:.2f}",
-                    f"{_ratio(found, 'mean_s', arm):.2f} ×",
-                    f"{own.spread('p95_s').mean:.2f}",
-                    f"{_ratio(found, 'p95_s', arm):.2f} ×",
-                    f"{own.spread('planned').mean:,.0f}",
-                    f"{own.spread('begun').mean:,.0f}",
-                    f"{own.spread('counted').mean:,.0f}",
-                    f"{own.spread('hedges').mean:.1f}",
-                    f"{own.spread('left_out').mean:.1f}",
-                )
-            )
+        alike = measured.where(times=kind)
+        yield from ((kind, arm, alike, alike.where(arm)) for arm in alike.arms())
+
+
+def _times(measured: Measured) -> Table:
+    rows = [
+        (
+            str(kind),
+            arm,
+            f"{own.spread('mean_s').mean:.2f}",
+            f"{_ratio(alike, 'mean_s', arm):.2f} ×",
+            f"{own.spread('p95_s').mean:.2f}",
+            f"{_ratio(alike, 'p95_s', arm):.2f} ×",
+            f"{own.spread('planned').mean:,.0f}",
+            f"{own.spread('begun').mean:,.0f}",
+            f"{own.spread('counted').mean:,.0f}",
+            f"{own.spread('hedges').mean:.1f}",
+            f"{own.spread('left_out').mean:.1f}",
+        )
+        for kind, arm, alike, own in _by_times(measured)
+    ]
     columns = (
         *("times", "arm", "mean", "of plain", "p95", "of plain"),
         *("calls planned", "begun", "counted", "hedges", "left out"),
@@ -91,21 +94,17 @@ def _times(measured: Measured) -> Table:
 
 
 def _choice(measured: Measured) -> Table:
-    rows = []
-    for kind in measured.values("times"):
-        found = measured.where(times=kind)
-        for arm in found.arms():
-            own = found.where(arm)
-            rows.append(
-                (
-                    str(kind),
-                    arm,
-                    f"{_ratio(found, 'mean_s', arm, ALL):.2f} ×",
-                    f"{_ratio(found, 'p95_s', arm, ALL):.2f} ×",
-                    f"{own.spread('left_out').mean:.2f}",
-                    f"{own.spread('hedges').mean:.2f}",
-                )
-            )
+    rows = [
+        (
+            str(kind),
+            arm,
+            f"{_ratio(alike, 'mean_s', arm, ALL):.2f} ×",
+            f"{_ratio(alike, 'p95_s', arm, ALL):.2f} ×",
+            f"{own.spread('left_out').mean:.2f}",
+            f"{own.spread('hedges').mean:.2f}",
+        )
+        for kind, arm, alike, own in _by_times(measured)
+    ]
     columns = ("times", "rule", "mean", "p95", "groups left out per batch", "hedges per batch")
     note = (
         "Drawn times alone. A group is late at so many medians of its siblings; quantiles are of the combine."

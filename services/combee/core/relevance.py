@@ -95,6 +95,11 @@ def nearest_entries(entries: Sequence[Entry], subjects: Sequence[Subject], k: in
     return tuple(entry for entry in entries if entry.id in kept)
 
 
+def rarity(having: int, count: int) -> float:
+    """Return BM25's weight of a word that ``having`` of ``count`` texts have: nearly 0 where all have it."""
+    return log(1 + (count - having + 0.5) / (having + 0.5))
+
+
 class _Bags:
     """Entries as bags of words, to be compared with one text after the other."""
 
@@ -115,10 +120,10 @@ class _Bags:
         scores = dict.fromkeys(self._lengths, 0.0)
         for word in sorted(wanted & self._having.keys()):
             having = self._having[word]
-            rarity = log(1 + (len(self._lengths) - len(having) + 0.5) / (len(having) + 0.5))
+            rare = rarity(len(having), len(self._lengths))
             for entry_id, count in having:
                 length = SATURATION * (1 - LENGTH + LENGTH * self._lengths[entry_id] / self._mean)
-                scores[entry_id] += rarity * count * (SATURATION + 1) / (count + length)
+                scores[entry_id] += rare * count * (SATURATION + 1) / (count + length)
         return scores
 
 

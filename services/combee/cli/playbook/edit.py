@@ -49,10 +49,7 @@ def consolidate(
         counts = {"before": len(before.entries), "entries": len(made.entries)}
         print_json({"name": name, "version": made.version, **counts, "changed": change.changed})
         return
-    print_version(made, changed=change.changed)
-    if change.changed:
-        for text in diff_lines(made):
-            output().print(text, markup=False, soft_wrap=True)
+    _print_changes(change)
 
 
 def edit(
@@ -94,8 +91,12 @@ def _print(change: Change, *, as_json: bool) -> None:
         changes = [each.model_dump(mode="json") for each in made.changes] if change.changed else []
         print_json({"name": made.name, **counts, "diff": changes})
         return
-    print_version(made, changed=change.changed)
-    for line in diff_lines(made) if change.changed else ():
+    _print_changes(change)
+
+
+def _print_changes(change: Change) -> None:
+    print_version(change.playbook, changed=change.changed)
+    for line in diff_lines(change.playbook) if change.changed else ():
         output().print(line, markup=False, soft_wrap=True)
 
 

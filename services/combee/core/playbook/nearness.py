@@ -10,6 +10,7 @@ from functools import lru_cache
 from math import log
 
 from combee.core.playbook.wording import wording
+from combee.core.relevance import rarity
 
 NEAR = 0.75
 """The share of their words that near-duplicates have in common. Of 50 quantities that are reported much alike no two
@@ -78,9 +79,7 @@ class Relatedness:
         return (at for at in places if self._rarity(words & self._bags[at]) >= least)
 
     def _rarity(self, words: Iterable[str]) -> float:
-        """Return the sum of BM25's measure, under which a word that all items have weighs next to nothing."""
-        counts = (max(1, self._having[word]) for word in sorted(words))
-        return sum(log(1 + (self._count - having + 0.5) / (having + 0.5)) for having in counts)
+        return sum(rarity(max(1, self._having[word]), self._count) for word in sorted(words))
 
 
 @lru_cache(4_096)

@@ -6,9 +6,9 @@ of letters takes any two sentences of one frame for the same (`benchmarks/simila
 
 from collections import Counter
 from collections.abc import Iterable
-from math import log
 
 from combee.core.playbook.wording import wording
+from combee.core.relevance import rarity
 from combee_schemas.playbook import Entry
 
 _STOP_WORDS = (
@@ -53,9 +53,7 @@ class Overlap:
         return self._words[entry_id]
 
     def _weight(self, words: Iterable[str]) -> float:
-        count = len(self._words)
-        found = (self._having[word] for word in sorted(words))
-        return sum(log(1 + (count - having + 0.5) / (having + 0.5)) for having in found)
+        return sum(rarity(self._having[word], len(self._words)) for word in sorted(words))
 
 
 def _words(text: str) -> frozenset[str]:
