@@ -15,6 +15,7 @@ from combee_schemas.command import Command
 from combee_schemas.control import BatchSize
 from combee_schemas.dead_letter import DeadLetter, HeldBack, Resolution
 from combee_schemas.digests import spread
+from combee_schemas.evaluation import Evaluation
 from combee_schemas.playbook import Label, Playbook, deleted_key, label_key
 from combee_schemas.records import Outgoing, Record
 from combee_schemas.reflection import Reflection
@@ -257,6 +258,17 @@ BATCH_SIZES = Topic(
     read_by=("shuffle", "control", "gateway"),
     extra=SMALL_SEGMENTS,
 )
+EVALUATIONS = Topic(
+    name="evaluations",
+    key="what was asked",
+    message=Evaluation,
+    key_from=lambda evaluation: evaluation.asked,
+    spread="single",
+    cleanup="compact",
+    written_by=("cli",),
+    read_by=("cli",),
+    extra=SMALL_SEGMENTS,
+)
 
 
 def _dead_letters(message: type[M], key: str, key_from: Callable[[M], str]) -> Topic[M]:
@@ -289,5 +301,6 @@ TOPICS: tuple[AnyTopic, ...] = (
     LABELS,
     COMMANDS,
     BATCH_SIZES,
+    EVALUATIONS,
     DEAD_LETTERS,
 )

@@ -26,7 +26,10 @@ from support.terminal import terminal
 HEADING = re.compile(r"^#{2,3} (.+)$", re.MULTILINE)
 OWN = "a deployment of its own"
 GUIDE = ROOT / "docs" / "guide"
-WALKS = {"README": (ROOT / "README.md",), "guide": (GUIDE / "getting-started.md", GUIDE / "playbooks.md")}
+WALKS = {
+    "README": (ROOT / "README.md",),
+    "guide": (GUIDE / "getting-started.md", GUIDE / "playbooks.md", GUIDE / "evaluation.md"),
+}
 """Pages whose commands are typed one after the other into one shell."""
 PAGES = (*(page for pages in WALKS.values() for page in pages), GUIDE / "model.md", GUIDE / "cluster.md")
 MODEL, SERVER, BROKERS = "openai/gpt-4.1-mini", "http://127.0.0.1:8000/v1", "kafka-1:9092,kafka-2:9092"

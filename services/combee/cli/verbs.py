@@ -42,6 +42,10 @@ VERBS = {
         "combee.cli.review",
         "Show what a version says otherwise than a label does, and move the label there if you agree.",
     ),
+    "evaluate": Verb(
+        "combee.cli.evaluate",
+        "Answer held-out questions with a version and score the answers; compare it with another.",
+    ),
     "why": Verb(
         "combee.cli.why",
         "Tell where an entry comes from: its versions, the reflections it rests on, the runs behind them.",

@@ -7,6 +7,7 @@ from pydantic import AliasChoices, ValidationError
 from pydantic_settings import SettingsError as UnparsedError
 
 from combee.settings.batch import BatchSettings
+from combee.settings.evaluation import EvaluationSettings
 from combee.settings.gateway import GatewaySettings
 from combee.settings.group import NAMED_BY, TOML_FILE, Group, SettingsError, file_values, stands_in
 from combee.settings.kafka import KafkaSettings
@@ -26,6 +27,7 @@ class Settings:
     sizing: SizingSettings
     playbook: PlaybookSettings
     spend: SpendSettings
+    evaluation: EvaluationSettings
     gateway: GatewaySettings
     worker: WorkerSettings
 
@@ -42,6 +44,7 @@ GROUPS: dict[str, type[Group]] = {
     "sizing": SizingSettings,
     "playbook": PlaybookSettings,
     "spend": SpendSettings,
+    "evaluation": EvaluationSettings,
     "gateway": GatewaySettings,
     "worker": WorkerSettings,
 }
@@ -59,11 +62,19 @@ def load_settings(**flags: object) -> Settings:
     settings = Settings(**{name: _load(group, given) for name, group in GROUPS.items()})  # type: ignore[arg-type]
     for group, address, secret in SENT_TO:
         _check_address(GROUPS[group], address, secret, given)
+    for group, name in NEVER_IN_A_FOUND_FILE:
+        _check_named(GROUPS[group], name, given)
     return settings
 
 
-SENT_TO = (("model", "base_url", "api_key"), ("kafka", "bootstrap_servers", "sasl_password"))
+SENT_TO = (
+    ("model", "base_url", "api_key"),
+    ("evaluation", "eval_base_url", "eval_api_key"),
+    ("kafka", "bootstrap_servers", "sasl_password"),
+)
 """Group, address and the secret that goes there."""
+NEVER_IN_A_FOUND_FILE = (("evaluation", "eval_function"),)
+"""Group and setting that names code to run."""
 
 
 def _check_address(group: type[Group], address: str, secret: str, given: dict[str, object]) -> None:
@@ -79,6 +90,19 @@ def _check_address(group: type[Group], address: str, secret: str, given: dict[st
         f"{address} stands in the working directory's {TOML_FILE}, and secrets of the environment are not sent where"
         f" that says: set COMBEE_{address.upper()}, or name the file if it is yours: {NAMED_BY}={TOML_FILE}"
     )
+
+
+def _check_named(group: type[Group], name: str, given: dict[str, object]) -> None:
+    """Refuse a setting that only somebody who means it may give, where it merely lies in the working directory."""
+    environment_values = {variable: value for variable, value in environment().items() if value}
+    if environment_values.get(NAMED_BY) or name in given:
+        return
+    names = _names(group, name)
+    if stands_in(names, file_values(None)) and not stands_in(names, environment_values):
+        raise SettingsError(
+            f"{name} stands in the working directory's {TOML_FILE}, and code that this names is not run: set"
+            f" COMBEE_{name.upper()}, or name the file if it is yours: {NAMED_BY}={TOML_FILE}"
+        )
 
 
 def _names(group: type[Group], field: str) -> set[str]:

@@ -41,6 +41,7 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     "scan": SERVICE,
     "publish": {*SERVICE, "evidence"},
     "control": SERVICE,
+    "evaluation": {"core", "history", "ports", "schemas"},
     # What people may ask; whoever lets them ask brings the log.
     "commands": {"core", "evidence", "history", "inspection", "ports", "schemas"},
     # What people and agents touch.
@@ -55,7 +56,15 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     "sim": {"core", "ports", "schemas"},
     # The composition: services from ports and settings, ports from settings, a process from both.
     "wiring": {*SERVICE, "control", "publish", "reflect", "scan", "shuffle"},
-    "backends": {"core", "ports", "settings", "adapters/kafka", "adapters/openai"},
+    "backends": {
+        "core",
+        "evaluation",
+        "ports",
+        "settings",
+        "adapters/http",
+        "adapters/kafka",
+        "adapters/openai",
+    },
     "compose": {
         *("backends", "clock", "inspection", "ports", "settings", "telemetry", "wiring", "worker"),
         *("reflect", "scan", "shuffle", "gateway", "dashboard", "adapters/kafka"),
@@ -73,6 +82,7 @@ MAY_IMPORT: Mapping[str, set[str]] = {
             "commands",
             "compose",
             "core",
+            "evaluation",
             "history",
             "inspection",
             "local",

@@ -80,7 +80,7 @@ def test_what_holds_lineage_is_kept_for_ever() -> None:
 
 def test_compacted_topics_are_small_for_new_subscribers() -> None:
     compacted = [topic for topic in TOPICS if topic.cleanup == "compact"]
-    assert {topic.name for topic in compacted} == {"playbooks", "labels", "batch-sizes"}
+    assert {topic.name for topic in compacted} == {"playbooks", "labels", "batch-sizes", "evaluations"}
     for topic in compacted:
         assert topic.config()["segment.bytes"] == str(16 << 20)
         assert "retention.ms" not in topic.config()
@@ -106,6 +106,7 @@ KEYS = {
     ("labels", "label"): b"support/refunds#production",
     ("commands", "command"): b"support/refunds",
     ("batch-sizes", "batch-size"): b"support/refunds",
+    ("evaluations", "evaluation"): b"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
     ("dead-letters", "dead-letter"): b"reflections",
     ("dead-letters", "resolution"): b"traces",
     ("dead-letters", "held-back"): b"held-back",

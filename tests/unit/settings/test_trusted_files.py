@@ -124,6 +124,7 @@ def lay_about(
         (MODEL.upper().replace("HTTP", "http"), {"OPENAI_API_KEY": KEY}, {"model": "openai/x"}),
         ('OPENAI_BASE_URL = "http://192.0.2.1/v1"\n', {"OPENAI_API_KEY": KEY}, {}),
         (BROKER, {"COMBEE_SASL_PASSWORD": KEY}, {}),
+        ('eval_base_url = "http://192.0.2.1/v1"\n', {"COMBEE_EVAL_API_KEY": KEY}, {}),
     ],
 )
 def test_secrets_of_the_environment_never_go_where_a_file_lying_about_says(
@@ -173,3 +174,17 @@ def test_a_named_settings_file_is_read_instead_and_must_be_there(
     monkeypatch.setenv("COMBEE_CONFIG", "none.toml")
     with pytest.raises(SettingsError, match=r"COMBEE_CONFIG: there is no none\.toml"):
         load_settings()
+
+
+def test_code_is_never_run_that_a_file_lying_about_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lay_about('eval_function = "their.module:f"\n', {}, tmp_path, monkeypatch)
+    with pytest.raises(SettingsError, match=r"code that this names is not run.*COMBEE_CONFIG=combee\.toml"):
+        load_settings()
+    assert load_settings(eval_function="my.module:f").evaluation.eval_function == "my.module:f"
+    monkeypatch.setenv("COMBEE_EVAL_FUNCTION", "own.module:f")
+    assert load_settings().evaluation.eval_function == "own.module:f"
+    monkeypatch.delenv("COMBEE_EVAL_FUNCTION")
+    monkeypatch.setenv("COMBEE_CONFIG", "combee.toml")
+    assert load_settings().evaluation.eval_function == "their.module:f"

@@ -1,4 +1,4 @@
-"""The stand-in as agent: right if and only if the playbook or text before it says how."""
+"""The stand-in as agent, right if and only if the playbook or text before it says how; and as judge of answers."""
 
 from typing import Any
 
@@ -26,6 +26,17 @@ def answer(reading: Reading, knowledge: Knowledge) -> dict[str, Any]:
     if row := knowledge.behind(question):
         return _recalled(reading, row)
     return _reply(UNKNOWN_TASK, [], UNKNOWN)
+
+
+def judge(reading: Reading) -> dict[str, Any]:
+    """Return the judge's reply: an answer is right if it is the right one, white space and case aside."""
+    said = {
+        name: " ".join(str(text).split()).casefold()
+        for part in reading.objects
+        for name, text in part.items()
+    }
+    is_right = said.get("given_answer", "") == said.get("right_answer")
+    return {"reasoning": "The answers are the same." if is_right else "They differ.", "is_right": is_right}
 
 
 def _computed(reading: Reading, asked: Asked) -> dict[str, Any]:

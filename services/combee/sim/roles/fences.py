@@ -9,7 +9,7 @@ _ITEM = re.compile(r"(?:item|record|reflection|proposal) #?(?P<n>\d{1,6})[.:]?\s
 _FIELD = re.compile(r"(?P<name>[A-Za-z][\w ]{0,40}):(?: (?P<text>.*))?")
 _LEARNED = frozenset({"playbook", "entries", "proposed", "curr_param", "instruction"})
 """What stands in these is what agents have learned, line by line, whatever it looks like."""
-_WHOLE = frozenset({"task", "question"})
+_WHOLE = frozenset({"task", "question", "right_answer", "given_answer"})
 """What stands in these is one text, whatever it looks like: questions hold lines such as ``Options: …``."""
 _LISTS = frozenset({"entry_ids"})
 

@@ -16,12 +16,13 @@ from combee.sim.family.lessons import Item, ShownEntry, entries_in
 from combee.sim.roles.fences import unfenced
 from combee_schemas.digests import digest
 
-Role = Literal["agent", "reflector", "aggregator", "summariser", "writer"]
+Role = Literal["agent", "reflector", "aggregator", "summariser", "writer", "judge"]
 _ASKS_FOR: tuple[tuple[str, Role], ...] = (
     ("operations", "aggregator"),
     ("key_insight", "reflector"),
     ("final_answer", "agent"),
     ("summary_lines", "summariser"),
+    ("is_right", "judge"),
 )
 
 

@@ -9,7 +9,7 @@ from combee.core.prompt import estimate_tokens
 from combee.sim.family.knowledge import NOTHING_KNOWN, Knowledge
 from combee.sim.law.law import LAW, Law
 from combee.sim.modes import NO_MODES, Modes
-from combee.sim.roles.agent import answer
+from combee.sim.roles.agent import answer, judge
 from combee.sim.roles.aggregator import aggregate, summarise, write
 from combee.sim.roles.reading import Reading, Role, read
 from combee.sim.roles.reflector import reflect
@@ -72,6 +72,8 @@ def _play(reading: Reading, seed: int, knowledge: Knowledge, law: Law, modes: Mo
             return summarise(_recalled(reading, knowledge), seed, law, modes)
         case "writer":
             return write(_recalled(reading, knowledge), seed, law, modes)
+        case "judge":
+            return judge(reading)
 
 
 def _recalled(reading: Reading, knowledge: Knowledge) -> Reading:

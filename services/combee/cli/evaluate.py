@@ -1,0 +1,234 @@
+"""``combee evaluate``: how many held-out questions a version gets right, and whether it beats another."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.progress import Progress
+
+from combee.backends import answerer, evaluation_model
+from combee.cli.playbook.files import read_text
+from combee.cli.playbook.lookup import resolve_version
+from combee.cli.shared.console import COLUMNS, FAILED, diagnostics, output, print_json, remark
+from combee.cli.shared.log import open_log
+from combee.cli.shared.options import AsJson, BaseUrl, Name, Ref, Servers, Simulated, refs
+from combee.clock import SystemClock
+from combee.core.evaluation.intervals import Interval, paired
+from combee.core.evaluation.questions import Question, read_questions
+from combee.core.evaluation.scoring import SCORERS, bad_pattern
+from combee.evaluation.evaluator import Evaluated, Evaluator
+from combee.local.deployment import beside, deployment
+from combee.local.preflight import model_flag, require_model, stands_in
+from combee.ports import ConfigurationError, LanguageModel
+from combee.settings.loading import Settings, load_settings
+from combee_schemas.playbook import LATEST, Playbook
+
+TOLD = 3
+"""So many questions without an answer are named."""
+NO_QUESTIONS = (
+    "no held-out questions: give --questions FILE, or set COMBEE_EVAL_QUESTIONS (ACE samples, JSON lines)"
+)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command(epilog="Example: combee evaluate support/refunds --against production --questions dev.jsonl")(
+        evaluate
+    )
+
+
+def evaluate(
+    name: Name,
+    version: Ref = LATEST,
+    *,
+    against: Annotated[
+        str | None, typer.Option(help="compare with this version or label", autocompletion=refs)
+    ] = None,
+    questions: Annotated[
+        Path | None, typer.Option(help="held-out ACE samples (JSON lines); never learn from them")
+    ] = None,
+    scorer: Annotated[str | None, typer.Option(help=f"one of {', '.join(SCORERS)}")] = None,
+    model: Annotated[str | None, typer.Option(help="answers; else COMBEE_EVAL_MODEL, COMBEE_MODEL")] = None,
+    base_url: BaseUrl = None,
+    simulated: Simulated = False,
+    stall_timeout: Annotated[
+        float, typer.Option(min=1, help="give up when a question has no answer after this long (s)")
+    ] = 600.0,
+    bootstrap_servers: Servers = None,
+    as_json: AsJson = False,
+) -> None:
+    """Answer held-out questions with a version and score the answers; what was asked before is not paid for again."""
+    flag = model_flag(simulated=simulated, model=model, base_url=base_url)
+    settings = load_settings(
+        eval_questions=questions,
+        eval_scorer=scorer,
+        eval_model=flag,
+        eval_base_url=base_url,
+        bootstrap_servers=bootstrap_servers,
+    )
+    settings = _where(settings)
+    asked = _questions(settings)
+    job = _Job(
+        settings=settings,
+        simulated=_stand_in(settings, simulated=simulated),
+        questions=asked,
+        stall_s=stall_timeout,
+    )
+    results = asyncio.run(_evaluate(job, name, [ref for ref in (version, against) if ref is not None]))
+    verdict = paired(results[0].points, results[1].points) if against else None
+    if as_json:
+        print_json(as_document(results, verdict))
+    else:
+        for line in lines(results, verdict):
+            output().print(line, markup=False, soft_wrap=True)
+    for result in results:
+        for trouble in result.troubles[:TOLD]:
+            remark(f"version {result.version}: no answer, which counts as wrong: {trouble}")
+        if result.stopped:
+            remark(f"version {result.version}: {result.unasked} questions were not asked: {result.stopped}")
+    if any(result.stopped for result in results):
+        raise typer.Exit(FAILED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Job:
+    """What is asked, and of whom."""
+
+    settings: Settings
+    simulated: LanguageModel | None
+    questions: list[Question]
+    stall_s: float
+
+
+def _where(settings: Settings) -> Settings:
+    """Return the settings with the model of the deployment that runs here, where none is configured."""
+    running = deployment(settings)
+    return beside(running, settings) if running else settings
+
+
+def _stand_in(settings: Settings, *, simulated: bool) -> LanguageModel | None:
+    """Return a stand-in where one is asked for and none runs; it knows the questions' rows by the file."""
+    if settings.evaluation.answers != "model":
+        return None
+    model = evaluation_model(settings)
+    if not stands_in(model, simulated=simulated):
+        require_model(model)
+        return None
+    from combee.sim.family.knowledge import read_knowledge  # noqa: PLC0415 - only for a simulation
+    from combee.sim.inprocess import SimulatedModel  # noqa: PLC0415 - the same
+
+    file = settings.evaluation.eval_questions
+    assert file is not None  # noqa: S101 - the questions were read from it
+    remark("the answers are simulated")
+    return SimulatedModel(knowledge=read_knowledge(file))
+
+
+def _questions(settings: Settings) -> list[Question]:
+    file = settings.evaluation.eval_questions
+    if file is None:
+        raise ConfigurationError(NO_QUESTIONS)
+    rejected: list[str] = []
+    questions = read_questions(
+        read_text(str(file)).splitlines(), lambda line, why: rejected.append(f"{file}:{line}: {why}")
+    )
+    if settings.evaluation.eval_scorer == "regex":
+        rejected += [why for question in questions if (why := bad_pattern(question))]
+    if rejected:
+        raise ConfigurationError(
+            f"{len(rejected)} lines are no questions, and a score over the others would be another exam's:"
+            f" {'; '.join(rejected[:TOLD])}"
+        )
+    if not questions:
+        raise ConfigurationError(f"{file} is empty: nothing to ask")
+    return questions
+
+
+async def _evaluate(job: _Job, name: str, versions: list[str]) -> list[Evaluated]:
+    settings = job.settings
+    model = evaluation_model(settings)
+    caps = replace(
+        settings.spend.policy(model.model),
+        daily_tokens=settings.evaluation.eval_daily_tokens,
+        daily_cost=settings.evaluation.eval_daily_cost,
+    )
+    async with open_log(settings) as (log, _), answerer(settings, job.simulated) as who:
+        evaluator = Evaluator(
+            log,
+            who,
+            SystemClock(),
+            concurrency=model.llm_concurrency,
+            caps=caps,
+            stall_s=job.stall_s,
+        )
+        results: list[Evaluated] = []
+        for ref in versions:
+            playbook: Playbook = await resolve_version(log, name, ref)
+            with _progress(f"version {playbook.version}") as show:
+                results.append(await evaluator.evaluate(playbook, job.questions, show))
+        return results
+
+
+@contextmanager
+def _progress(what: str) -> Iterator[Any]:
+    console = diagnostics()
+    with Progress(*COLUMNS, console=console, transient=True, disable=not console.is_terminal) as progress:
+        bar = progress.add_task(what)
+        yield lambda done, total: progress.update(bar, completed=done, total=total)
+
+
+def as_document(results: list[Evaluated], difference: Interval | None) -> dict[str, Any]:
+    """Return the stable shape of ``evaluate --json``."""
+    first, *others = [
+        {
+            "version": result.version,
+            **_interval(result.score, "score"),
+            "questions": result.score.n,
+            "known": result.known,
+            "unasked": result.unasked,
+            "without_answer": len(result.troubles),
+            "model_calls": result.usage.calls,
+            "tokens": result.usage.tokens(),
+            "cost": round(result.cost, 6),
+        }
+        for result in results
+    ]
+    compared = {"against": others[0], **_interval(difference, "difference")} if difference else {}
+    verdict = {"verdict": verdict_of(difference)} if difference else {}
+    return {"name": results[0].playbook, **first, **compared, **verdict}
+
+
+def _interval(interval: Interval, name: str) -> dict[str, float]:
+    return {
+        name: round(interval.mean, 6),
+        f"{name}_low": round(interval.low, 6),
+        f"{name}_high": round(interval.high, 6),
+    }
+
+
+def verdict_of(difference: Interval) -> str:
+    """Return what a difference says, in a word or two."""
+    if not difference.is_significant:
+        return "no difference shown"
+    return "better" if difference.mean > 0 else "worse"
+
+
+def lines(results: list[Evaluated], difference: Interval | None) -> Iterator[str]:
+    """Yield the result for people."""
+    for result in results:
+        paid = result.usage.tokens_in + result.usage.tokens_out
+        asked = len(result.points) - result.known
+        yield (
+            f"{result.playbook} version {result.version}: {result.score} of {result.score.n} questions right;"
+            f" {asked} answered now, {result.known} known; {paid:,} tokens"
+            + (f", {result.cost:,.4f} in money" if result.cost else "")
+        )
+    if difference is not None:
+        ours, theirs = (result.version for result in results)
+        yield (
+            f"version {ours} − version {theirs}: {difference} on {difference.n} questions:"
+            f" {verdict_of(difference)} (95 %)"
+        )

@@ -1,0 +1,1 @@
+"""What a playbook is worth: held-out questions, scorers, intervals; pure."""

@@ -1,0 +1,68 @@
+"""95 % confidence intervals of scores: of one version, and of the difference between two on the same questions.
+
+Both hold for small sets and near 0 and 1, where the textbook's mean ± 1.96 standard errors does not.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import sqrt
+
+from combee.core.evaluation.scoring import Points
+
+Z = 1.959963984540054
+"""Of the normal distribution: 95 % lie within."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """An estimate and where the truth lies with 95 % confidence."""
+
+    mean: float
+    low: float
+    high: float
+    n: int
+    """Questions that it rests on."""
+
+    @property
+    def is_significant(self) -> bool:
+        """Whether 0 is outside: of a difference, whether there is one."""
+        return self.low > 0 or self.high < 0
+
+    def __str__(self) -> str:
+        return f"{self.mean:.3f} ({self.low:.3f} to {self.high:.3f})"
+
+
+def share(points: Mapping[str, Points]) -> Interval:
+    """Return the share of places answered right: Wilson's interval (JASA 22, 1927) over the questions.
+
+    The places of one question (labels) are not independent, so that its questions count and not its places. A share
+    varies at most as much as right and wrong do: the interval is rather too wide.
+    """
+    n, places = len(points), sum(worth.places for worth in points.values())
+    if not places:
+        return Interval(mean=0.0, low=0.0, high=1.0, n=0)
+    mean = sum(worth.right for worth in points.values()) / places
+    centre = (mean + Z**2 / (2 * n)) / (1 + Z**2 / n)
+    half = Z / (1 + Z**2 / n) * sqrt(mean * (1 - mean) / n + Z**2 / (4 * n**2))
+    return Interval(mean=mean, low=max(0.0, centre - half), high=min(1.0, centre + half), n=n)
+
+
+def paired(ours: Mapping[str, Points], theirs: Mapping[str, Points]) -> Interval:
+    """Return ours − theirs over the questions that both answered.
+
+    The interval is Agresti and Min's (Statistics in Medicine 24, 2005): as if two more pairs had been seen, half a
+    one won, half a one lost, one even. So ten even pairs do not read as certainty.
+    """
+    both = sorted(ours.keys() & theirs.keys())
+    places = sum(ours[question].places for question in both)
+    if not places:
+        return Interval(mean=0.0, low=-1.0, high=1.0, n=0)
+    n, each = len(both), places / len(both)
+    differences = [(ours[question].right - theirs[question].right) / each for question in both]
+    mean, seen = sum(differences) / n, n + 2
+    centre = sum(differences) / seen
+    squares = sum(difference**2 for difference in differences) + 1
+    half = Z * sqrt(max(0.0, squares / seen - centre**2) / seen)
+    return Interval(
+        mean=mean, low=max(-1.0, min(mean, centre - half)), high=min(1.0, max(mean, centre + half)), n=n
+    )

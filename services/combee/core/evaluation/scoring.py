@@ -1,0 +1,90 @@
+"""Scorers: what an answer is worth beside the right one. Nothing of either is ever evaluated as code."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from combee.core.evaluation.questions import Question
+from combee.core.formats import ace_protocol
+from combee.core.prompt import FENCE_WARNING, fence
+from combee_schemas.model import Prompt
+
+ScorerName = Literal["ace", "exact", "regex", "judge"]
+"""ace: by the rules of ACE's data, other questions as numbers or text; exact: the same text; regex: the right answer
+is a pattern; judge: a model says whether it is right."""
+SCORERS: tuple[ScorerName, ...] = get_args(ScorerName)
+MOST_SEARCHED = 2_000
+"""Characters of an answer that a pattern is looked for in: a bad pattern takes long on a long text."""
+
+JUDGE = f"""You are the judge of an exam. You get a question, the right answer and the answer that was given. Say
+whether the given answer says the same as the right one; how it is worded does not matter, figures and names do.
+{FENCE_WARNING}
+Answer with one JSON object: {{"reasoning": "...", "is_right": true}}"""
+JUDGEMENT_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"reasoning": {"type": "string"}, "is_right": {"type": "boolean"}},
+    "required": ["reasoning", "is_right"],
+    "additionalProperties": False,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Points:
+    """What an answer was worth."""
+
+    right: float
+    places: int = 1
+    """Out of so many: one, or one per label."""
+
+
+def none_of(question: Question) -> Points:
+    """Return what no answer is worth."""
+    return Points(right=0, places=len(question.target.split(",")) if question.kind == "finer" else 1)
+
+
+def bad_pattern(question: Question) -> str:
+    """Return why a question's right answer is no pattern; empty if it is one."""
+    try:
+        re.compile(question.target)
+    except re.error as error:
+        return f"{question.target!r} is no regular expression: {error}"
+    return ""
+
+
+def score(scorer: Literal["ace", "exact", "regex"], answer: str, question: Question) -> Points:
+    """Judge an answer without a model."""
+    if scorer == "ace":
+        judged = ace_protocol.score(question.kind, answer, question.target)
+        return Points(right=judged.right, places=judged.asked)
+    if scorer == "exact":
+        is_right = answer.strip() == question.target.strip()
+    else:
+        is_right = re.search(question.target, answer[:MOST_SEARCHED]) is not None
+    return Points(right=int(is_right))
+
+
+def judge_prompt(question: Question, answer: str) -> Prompt:
+    """Ask a model whether an answer is right."""
+    parts = (("question", question.text), ("right_answer", question.target), ("given_answer", answer))
+    return Prompt(
+        system=JUDGE,
+        user="\n".join(fence(name, [text]) for name, text in parts),
+        reply_name="judgement",
+        reply_schema=JUDGEMENT_SCHEMA,
+        optional=frozenset({"reasoning"}),
+    )
+
+
+def read_judgement(body: Mapping[str, Any]) -> Points:
+    """Return what a judge said.
+
+    Raises
+    ------
+    ValueError
+        If it said neither yes nor no.
+    """
+    is_right = body.get("is_right")
+    if not isinstance(is_right, bool):
+        raise ValueError("the judge's reply says neither true nor false")  # noqa: TRY004 - a model's text
+    return Points(right=int(is_right))

@@ -1,0 +1,48 @@
+"""Settings of evaluation: who answers the held-out questions, how answers are scored, what it may cost."""
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, SecretStr
+
+from combee.core.evaluation.scoring import ScorerName
+from combee.settings.group import Group
+
+
+class EvaluationSettings(Group):
+    """How ``combee evaluate`` judges a playbook; without a model of its own it asks that of the services."""
+
+    eval_questions: Path | None = Field(
+        None, description="held-out ACE samples (JSON lines): never learn from them"
+    )
+    eval_scorer: ScorerName = Field("ace", description="how an answer is scored")
+    eval_model: str | None = Field(None, description="answers the questions; unset: COMBEE_MODEL")
+    eval_base_url: str | None = Field(None, description="its server; unset: COMBEE_BASE_URL")
+    eval_api_key: SecretStr | None = Field(
+        None, description="its key; unset: COMBEE_API_KEY. Environment only"
+    )
+    eval_judge: str | None = Field(
+        None, description="the model of the scorer `judge`; unset: the one that answers"
+    )
+    eval_function: str | None = Field(
+        None,
+        pattern=r"^[\w.]+:[\w.]+$",
+        description="scores instead of a model: `package.module:function`, called with the playbook's text and the"
+        " question. Environment or flag only",
+    )
+    eval_endpoint: str | None = Field(
+        None, pattern=r"^https?://", description="scores instead of a model: gets the same by POST as JSON"
+    )
+    eval_daily_tokens: int | None = Field(
+        None, ge=1, description="cap of evaluations per playbook and day (tokens)"
+    )
+    eval_daily_cost: float | None = Field(
+        None, gt=0, allow_inf_nan=False, description="cap of evaluations per playbook and day (money)"
+    )
+
+    @property
+    def answers(self) -> Literal["function", "endpoint", "model"]:
+        """Who answers."""
+        if self.eval_function:
+            return "function"
+        return "endpoint" if self.eval_endpoint else "model"

@@ -1,0 +1,56 @@
+"""An endpoint that scores: what it is sent, and what it may say."""
+
+import json
+
+import httpx
+import pytest
+
+from combee.adapters.http.scorer import MOST_REPLY, EndpointScorer
+from combee.ports import CombeeError, PoisonError, TransientError
+
+QUESTION = {"id": "q-1", "question": "2 + 2?", "target": "4"}
+
+
+async def scored(reply: httpx.Response, sent: list[httpx.Request] | None = None) -> float:
+    def answer(request: httpx.Request) -> httpx.Response:
+        if sent is not None:
+            sent.append(request)
+        return reply
+
+    scorer = EndpointScorer(
+        "http://user:secret@scores.test:8080/v1?key=secret",
+        timeout_s=5,
+        transport=httpx.MockTransport(answer),
+    )
+    try:
+        return await scorer("[a-1] add them", QUESTION)
+    finally:
+        await scorer.close()
+
+
+async def test_it_is_sent_the_playbook_and_the_question_and_says_a_number() -> None:
+    sent: list[httpx.Request] = []
+    assert await scored(httpx.Response(200, json={"score": 0.5, "more": "ignored"}), sent) == 0.5
+    assert json.loads(sent[0].content) == {"playbook": "[a-1] add them", "question": QUESTION}
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind", "says"),
+    [
+        (httpx.Response(503), TransientError, "answers 503"),
+        (httpx.Response(404), TransientError, "answers 404"),
+        (httpx.Response(200, text="<html>"), PoisonError, 'not {"score": number}'),
+        (httpx.Response(200, json=[1]), PoisonError, 'not {"score": number}'),
+        (httpx.Response(200, json={"score": None}), PoisonError, 'not {"score": number}'),
+        (httpx.Response(200, text="[" * 60_000), PoisonError, 'not {"score": number}'),
+        (httpx.Response(200, content=b" " * (MOST_REPLY + 1)), PoisonError, "longer than"),
+    ],
+)
+async def test_anything_else_is_an_error_that_names_the_address_but_no_secret(
+    reply: httpx.Response, kind: type[CombeeError], says: str
+) -> None:
+    with pytest.raises(kind) as refused:
+        await scored(reply)
+    assert says in str(refused.value)
+    assert "http://scores.test:8080/v1" in str(refused.value)
+    assert "secret" not in str(refused.value)

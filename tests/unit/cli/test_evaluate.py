@@ -1,0 +1,89 @@
+"""``combee evaluate`` on a log that services have written."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from combee_schemas import topics
+from support import ledger
+from support.deployment import Deployment
+from support.ledger import NAME
+from support.reading import learned_from, run, run_json
+
+FUNCTION = "support.evaluation:counted"
+"""A playbook's score is its number of lines, over 100."""
+
+
+@pytest.fixture
+def learned(monkeypatch: pytest.MonkeyPatch) -> Deployment:
+    return learned_from(monkeypatch)
+
+
+@pytest.fixture
+def exam(tmp_path: Path) -> Path:
+    path = tmp_path / "dev.jsonl"
+    samples = [{"context": "", "question": f"What is {n} + {n}?", "target": str(2 * n)} for n in range(30)]
+    path.write_text("".join(json.dumps(sample) + "\n" for sample in samples))
+    return path
+
+
+def test_a_version_is_scored_and_compared_with_another(
+    learned: Deployment, exam: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COMBEE_EVAL_FUNCTION", FUNCTION)
+    found = run_json("evaluate", NAME, "--against", "1", "--questions", str(exam))
+    assert (found["name"], found["version"], found["against"]["version"]) == (NAME, 2, 1)
+    assert (found["questions"], found["known"], found["model_calls"]) == (30, 0, 0)
+    assert found["score_low"] < found["score"] < found["score_high"]
+    assert found["difference"] == pytest.approx(found["score"] - found["against"]["score"])
+    assert found["verdict"] in {"better", "no difference shown"}
+    again = run("evaluate", NAME, "2", "--against", "1", "--questions", str(exam))
+    assert again.exit_code == 0
+    assert "0 answered now, 30 known" in again.stdout
+    assert "version 2 − version 1" in again.stdout
+    assert len(ledger.records(learned.log, topics.EVALUATIONS)) == 60
+
+
+@pytest.mark.usefixtures("learned")
+def test_a_stand_in_says_that_its_answers_are_simulated(exam: Path) -> None:
+    told = run("evaluate", NAME, "--questions", str(exam), "--simulated")
+    assert told.exit_code == 0
+    assert "the answers are simulated" in told.stderr
+    assert "of 30 questions right" in told.stdout
+
+
+@pytest.mark.usefixtures("learned")
+@pytest.mark.parametrize(
+    ("content", "options", "says"),
+    [
+        (None, (), "give --questions FILE, or set COMBEE_EVAL_QUESTIONS"),
+        ("", ("--simulated",), "is empty: nothing to ask"),
+        ('{"key_insight": "x"}\nno json\n', ("--simulated",), "2 lines are no questions"),
+        (
+            '{"question": "a?", "target": "(b"}\n',
+            ("--simulated", "--scorer", "regex"),
+            "no regular expression",
+        ),
+        ('{"question": "a?", "target": "b"}\n', (), "no model is configured"),
+        ('{"question": "a?", "target": "b"}\n', ("--scorer", "guess"), "COMBEE_EVAL_SCORER"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused_with_the_remedy(
+    content: str | None, options: tuple[str, ...], says: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "dev.jsonl"
+    if content is not None:
+        file.write_text(content)
+        options = ("--questions", str(file), *options)
+    told = run("evaluate", NAME, *options)
+    assert told.exit_code == 2
+    assert says in told.stderr
+
+
+@pytest.mark.usefixtures("learned")
+def test_a_cap_ends_with_1_and_says_what_was_not_asked(exam: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COMBEE_EVAL_DAILY_TOKENS", "1")
+    told = run("evaluate", NAME, "--questions", str(exam), "--simulated")
+    assert told.exit_code == 1
+    assert "questions were not asked: the cap of evaluations is reached" in told.stderr
