@@ -29,6 +29,8 @@ def is_blank(texts: Iterable[str]) -> bool:
 
 Sha256 = Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{64})?$")]
 """In hexadecimal; empty where it is unknown."""
+RequestHash = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+"""SHA-256 in hexadecimal of what a model, or another answerer, was asked."""
 
 
 class Value(BaseModel):
@@ -68,6 +70,10 @@ class Usage(Value):
     """Calls made beside a slow one; the tokens of the one that lost are those of the one that won, an estimate."""
     left_out: int = 0
     """Of ``calls``: those of nodes that a combine did not wait for; their tokens are their siblings', an estimate."""
+    reused: int = 0
+    """Of ``calls``: those of a replay that were answered from the record, and not paid for."""
+    reused_tokens: int = 0
+    """Of ``tokens_in`` and ``tokens_out``: theirs."""
 
     def tokens(self) -> dict[str, int]:
         """Return the tokens read, those of them that were cached, and those written, by their names in JSON."""

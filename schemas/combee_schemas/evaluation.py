@@ -1,10 +1,10 @@
 """Evaluation: one question of a held-out set, answered with a playbook before the answerer, and its score."""
 
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
-from pydantic import Field, StringConstraints
+from pydantic import Field
 
-from combee_schemas.base import Id, Message, PlaybookName, Usage
+from combee_schemas.base import Id, Message, PlaybookName, RequestHash, Usage
 
 MOST_ANSWER = 2_000
 
@@ -18,7 +18,7 @@ class Evaluation(Message):
 
     type: ClassVar[str] = "evaluation"
 
-    asked: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+    asked: RequestHash
     playbook: PlaybookName
     version: int = Field(ge=0)
     """The first version that was asked about with this content."""

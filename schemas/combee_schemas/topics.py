@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar
 
+from combee_schemas.answer import Answer
 from combee_schemas.base import Message
 from combee_schemas.batch import Batch
 from combee_schemas.codec import CodecError, decode, encode
@@ -195,6 +196,16 @@ def _partials(level: int) -> Topic[Partial]:
 PARTIALS = tuple(_partials(level) for level in range(1, MAX_LEVELS))
 SCAN: tuple[AnyTopic, ...] = (GROUPS, *PARTIALS)
 """By level."""
+ANSWERS = Topic(
+    name="answers",
+    key="hash of the request",
+    message=Answer,
+    key_from=lambda answer: answer.request,
+    spread="scan",
+    retention_ms=30 * DAY_MS,  # as long as reflections: what can be replayed need not be asked again
+    written_by=("scan",),
+    read_by=("replay",),
+)
 UPDATES = Topic(
     name="updates",
     key="playbook",
@@ -295,6 +306,7 @@ TOPICS: tuple[AnyTopic, ...] = (
     REFLECTIONS,
     BATCHES,
     *SCAN,
+    ANSWERS,
     UPDATES,
     PLAYBOOKS,
     HISTORY,

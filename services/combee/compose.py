@@ -2,8 +2,9 @@
 
 import asyncio
 import tempfile
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import structlog
@@ -16,6 +17,7 @@ from combee.inspection.lag import INPUTS, Lags
 from combee.ports import Clock, ConfigurationError, LanguageModel, Log
 from combee.reflect.handler import ReflectHandler
 from combee.scan.handler import ScanHandler
+from combee.scan.recorded import HashOf, RecordedAnswers, RecordedModel
 from combee.settings.loading import Settings
 from combee.telemetry.telemetry import Telemetry
 from combee.worker.dead_letter_limiter import DeadLetterLimiter
@@ -58,15 +60,42 @@ async def _reflect(worker: Worker) -> None:
 
 
 async def _scan(worker: Worker) -> None:
-    await _ask(worker, wiring.build_scan)
+    async with _recorded_answers(worker) as known:
+        await _ask(
+            worker,
+            wiring.build_scan,
+            lambda model, hash_of: RecordedModel(model, hash_of, worker.log, worker.clock, known=known),
+        )
 
 
-async def _ask(worker: Worker, build: BuildHandler) -> None:
-    """Run a service that asks a model; the model is watched, counted and wrapped."""
+@asynccontextmanager
+async def _recorded_answers(worker: Worker) -> AsyncIterator[RecordedAnswers | None]:
+    """Yield the answers that need not be paid for again; None where there are none to look for."""
+    prefix = worker.settings.model.answers_from
+    if prefix is None:
+        yield None
+        return
+    log = KafkaLog(replace(connection(worker.settings, worker.bootstrap_servers), prefix=prefix))
+    try:
+        yield RecordedAnswers(log)
+    finally:
+        await log.close()
+
+
+def _unrecorded(model: LanguageModel, _hash_of: HashOf) -> LanguageModel:
+    return model
+
+
+async def _ask(
+    worker: Worker,
+    build: BuildHandler,
+    record: Callable[[LanguageModel, HashOf], LanguageModel] = _unrecorded,
+) -> None:
+    """Run a service that asks a model; the model is watched, counted, recorded and wrapped."""
     settings, telemetry = worker.settings, worker.telemetry
     watched = language_model(settings.model, telemetry.called)
     telemetry.watch_model(watched)
-    model = worker.wrap_model(telemetry.counted_model(watched))
+    model = worker.wrap_model(record(telemetry.counted_model(watched), watched.request))
     limiter = telemetry.limiter(settings.worker)
     handler = build(worker.log, model, worker.clock, limiter)
     telemetry.watch(handler.playbooks.view)

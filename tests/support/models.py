@@ -105,6 +105,9 @@ class ModelClient:
         self._server = server
         self._draining = False
 
+    def request(self, prompt: Prompt) -> str:
+        return request_hash((), {"system": prompt.system, "user": prompt.user})
+
     async def ask(self, prompt: Prompt, *, priority: int = 0) -> Reply:  # noqa: ARG002 - fixed by the port
         if self._draining:
             raise DrainingError("draining")

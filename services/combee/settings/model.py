@@ -23,4 +23,9 @@ class ModelSettings(Group):
     llm_concurrency: int = Field(8, ge=1, description="model calls at once per worker")
     requests_per_minute: int | None = Field(None, ge=1, description="rate limit per worker")
     tokens_per_minute: int | None = Field(None, ge=1, description="rate limit per worker")
+    answers_from: str | None = Field(
+        None,
+        pattern=r"^[A-Za-z0-9._-]{1,80}$",
+        description="answers recorded under this topic prefix are used again; 'combee replay' sets it",
+    )
     max_output_tokens: int | None = Field(None, ge=1, description="asked of the model per call")

@@ -48,6 +48,10 @@ class SimulatedModel:
         self.calls = 0
         self._draining = False
 
+    def request(self, prompt: Prompt) -> str:
+        """Return the SHA-256 of the request that a prompt becomes."""
+        return request_hash((), as_request(prompt))
+
     async def ask(self, prompt: Prompt, *, priority: int = 0) -> Reply:
         """Return the stand-in's reply."""
         del priority

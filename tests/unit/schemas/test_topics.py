@@ -100,6 +100,7 @@ KEYS = {
     ("scan.1", "partial"): b"n-2",
     ("scan.2", "partial"): b"n-2",
     ("scan.3", "partial"): b"n-2",
+    ("answers", "answer"): b"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
     ("updates", "update"): b"support/refunds",
     ("playbooks", "playbook"): b"support/refunds",
     ("history", "playbook"): b"support/refunds",

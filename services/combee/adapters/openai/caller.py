@@ -84,6 +84,11 @@ class Caller:
         self._on_call = on_call
         self._dropped: dict[str, frozenset[str]] = {}
 
+    def request_hash(self, prompt: Prompt, messages: Sequence[Message]) -> str:
+        """Return the hash of what would be sent now, with the options that the server is known to take."""
+        dropped = self._dropped.get(prompt.reply_name, frozenset())
+        return request_hash(messages, request(self._options, prompt, dropped))
+
     async def answer(self, question: Question) -> Answer:
         """Return the server's answer; a call that waits to be retried holds no slot."""
         waits = RetryWaits(self._policy)

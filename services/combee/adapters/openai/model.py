@@ -98,6 +98,10 @@ class OpenAIModel:
         """Why the server refuses for good (key, quota, name), with the remedy; None while it does not."""
         return self._health.trouble if self._health.permanent else None
 
+    def request(self, prompt: Prompt) -> str:
+        """Return the SHA-256 of the request that a prompt becomes; a re-ask is another one."""
+        return self._caller.request_hash(prompt, _first(prompt))
+
     async def ask(self, prompt: Prompt, *, priority: int = 0) -> Reply:
         """Return a usable reply; a higher priority gets a free slot first.
 

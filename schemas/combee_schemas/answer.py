@@ -1,0 +1,20 @@
+"""Answer: what a model said to one request, kept so that a replay need not pay for it again."""
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from combee_schemas.base import Message, RequestHash, Usage
+
+
+class Answer(Message):
+    """A usable reply, under the hash of the request that it answers."""
+
+    type: ClassVar[str] = "answer"
+
+    request: RequestHash
+    """SHA-256 of the whole request: model, messages, schema and options."""
+    reply: str
+    """The parsed reply, as JSON."""
+    usage: Usage = Usage()
+    answered_at_ms: int = Field(0, ge=0)
