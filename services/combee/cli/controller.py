@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,6 +10,7 @@ import typer
 from combee.cli.shared.console import clean, output, print_json
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, Name, Servers
+from combee.cli.shared.plotting import library, new_figure, save_figure
 from combee.clock import moment
 from combee.core.sizing.plateau import EPOCH, PowerLaw, epoch_s, fitted
 from combee.history import newest_playbooks, whole
@@ -22,7 +22,6 @@ from combee_schemas.control import BatchSize
 STEPS = 40
 COLUMNS, ROWS = 72, 18
 TITLE = "seconds per {:,} reflections, by batch size"
-NO_LIBRARY = "this picture needs {}: pip install 'combee[experiments]'"
 
 
 def register(app: typer.Typer) -> None:
@@ -96,13 +95,6 @@ def _print(stands: BatchSize, law: PowerLaw | None) -> None:
 # ---- pictures
 
 
-def _library(name: str) -> Any:
-    try:
-        return import_module(name)
-    except ImportError as error:
-        raise FatalError(NO_LIBRARY.format(name.partition(".")[0])) from error
-
-
 def _points(stands: BatchSize) -> tuple[list[int], list[float]]:
     sizes = [observation.batch_size for observation in stands.observations]
     return sizes, [
@@ -124,7 +116,7 @@ def draw(stands: BatchSize, law: PowerLaw | None) -> str:
     FatalError
         If plotext is not installed.
     """
-    plot = _library("plotext")
+    plot = library("plotext")
     plot.clear_figure()
     plot.theme("clear")
     plot.plotsize(COLUMNS, ROWS)
@@ -145,11 +137,7 @@ def drawn(stands: BatchSize, law: PowerLaw | None, path: Path) -> None:
     FatalError
         If matplotlib is not installed, or the file cannot be written.
     """
-    backend, figure = (
-        _library("matplotlib.backends.backend_agg"),
-        _library("matplotlib.figure").Figure(figsize=(7, 4.5)),
-    )
-    backend.FigureCanvasAgg(figure)
+    figure = new_figure(7, 4.5)
     axes = figure.add_subplot()
     sizes, seconds = _points(stands)
     axes.scatter(sizes, seconds, color="black", zorder=3, label="measured")
@@ -161,7 +149,4 @@ def drawn(stands: BatchSize, law: PowerLaw | None, path: Path) -> None:
     # Linear: that the curve flattens is the point.
     axes.set(title=title, xlabel="batch size", ylabel="seconds", ylim=(0, None))
     axes.legend()
-    try:
-        figure.savefig(path, dpi=110, format="png")
-    except OSError as error:
-        raise FatalError(f"{path} cannot be written: {error.strerror}") from error
+    save_figure(figure, path)

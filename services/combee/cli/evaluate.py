@@ -71,10 +71,10 @@ def evaluate(
         bootstrap_servers=bootstrap_servers,
     )
     settings = _where(settings)
-    asked = _questions(settings)
+    asked = held_out(settings)
     job = _Job(
         settings=settings,
-        simulated=_stand_in(settings, simulated=simulated),
+        simulated=stand_in(settings, simulated=simulated),
         questions=asked,
         stall_s=stall_timeout,
     )
@@ -110,7 +110,7 @@ def _where(settings: Settings) -> Settings:
     return beside(running, settings) if running else settings
 
 
-def _stand_in(settings: Settings, *, simulated: bool) -> LanguageModel | None:
+def stand_in(settings: Settings, *, simulated: bool) -> LanguageModel | None:
     """Return a stand-in where one is asked for and none runs; it knows the questions' rows by the file."""
     if settings.evaluation.answers != "model":
         return None
@@ -127,7 +127,8 @@ def _stand_in(settings: Settings, *, simulated: bool) -> LanguageModel | None:
     return SimulatedModel(knowledge=read_knowledge(file))
 
 
-def _questions(settings: Settings) -> list[Question]:
+def held_out(settings: Settings) -> list[Question]:
+    """Return the configured questions; a file that holds anything else is refused."""
     file = settings.evaluation.eval_questions
     if file is None:
         raise ConfigurationError(NO_QUESTIONS)

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
+from combee.cli.replay.recorded import again
 from combee.core.batching.plan import same_plan
 from combee.core.identity import content_id
 from combee.history import History, messages, newest_snapshots, partition_of
 from combee.inspection.tracker import StalledError
-from combee.ports import FatalError, Log, Outgoing, Record
+from combee.ports import FatalError, Log, Record
 from combee_schemas import topics
 from combee_schemas.base import Message
 from combee_schemas.batch import Batch
@@ -121,7 +122,7 @@ class Replay:
         original = self._batches[sequence]
         records = await self._members(original)
         since = dict(await self._target.ends(topics.BATCHES.name))
-        offsets = await self._target.produce(*map(_again, records)) if records else ()
+        offsets = await self._target.produce(*map(again, records)) if records else ()
         update = self._updates.get(sequence)
         command = Command(
             command_id=original.plan.command_id or f"replay-{sequence}",
@@ -170,7 +171,7 @@ class Replay:
         records = await self._source.read_at(source, [step.command_offset])
         if step.command_offset not in records:
             raise FatalError(f"the command behind version {step.version} has expired: it cannot be replayed")
-        await self._target.produce(_again(records[step.command_offset]))
+        await self._target.produce(again(records[step.command_offset]))
 
     async def _all(self, topic: Topic[M]) -> list[M]:
         return [message async for message in messages(self._source, topic, self._name)]
@@ -206,7 +207,3 @@ def _step(version: Playbook) -> Step:
 
 def _is_version(number: int, playbook: Playbook) -> bool:
     return playbook.version == number
-
-
-def _again(record: Record) -> Outgoing:
-    return Outgoing(topic=record.topic, key=record.key, value=record.value, headers=record.headers)

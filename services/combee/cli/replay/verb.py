@@ -3,20 +3,28 @@
 import asyncio
 import re
 import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 from rich.progress import Progress
 
 from combee.backends import connection, create_topics, opened
+from combee.cli.evaluate import held_out, stand_in
+from combee.cli.replay.recorded import Range
 from combee.cli.replay.replaying import Replay, Replayed
-from combee.cli.shared.console import COLUMNS, FAILED, diagnostics, output, print_json
+from combee.cli.replay.report import OFF_POLICY, plot, table
+from combee.cli.replay.variants import Job, replay_variants
+from combee.cli.shared.console import COLUMNS, FAILED, diagnostics, failure, output, print_json, remark
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, Name, Servers
+from combee.cli.shared.plotting import library
+from combee.core.replaying.selection import Selection
+from combee.core.replaying.variant import Variant, parse
 from combee.local.deployment import beside, deployment
 from combee.local.preflight import check, model_flag, stands_in
 from combee.local.stack import StackOptions, stack
@@ -28,6 +36,9 @@ from combee_schemas.batch import Batch
 
 PREFIX = re.compile(r"[A-Za-z0-9._-]{1,80}")
 NO_CAP = 10**15
+FAR_MS = 1 << 53
+VARIANTS = "Variants"
+T = TypeVar("T")
 
 
 def register(app: typer.Typer) -> None:
@@ -55,15 +66,88 @@ def replay(
         bool, typer.Option("--simulated", help="with --ask: the stand-in model (a simulation)")
     ] = False,
     model: Annotated[str | None, typer.Option(help="with --ask: such as openai/gpt-4.1-mini")] = None,
+    variant: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="NAME:key=value,…: replay so, too, and compare; may be repeated", rich_help_panel=VARIANTS
+        ),
+    ] = None,
+    seeds: Annotated[
+        int, typer.Option(min=1, max=100, help="shuffle each variant so often anew", rich_help_panel=VARIANTS)
+    ] = 1,
+    without: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="leave out source:NAME, id:ID or text:WORDS; may be repeated", rich_help_panel=VARIANTS
+        ),
+    ] = None,
+    from_version: Annotated[
+        int | None, typer.Option(min=1, help="begin with this version, not empty", rich_help_panel=VARIANTS)
+    ] = None,
+    versions: Annotated[
+        str | None, typer.Option(help="only what made these: FIRST..LAST", rich_help_panel=VARIANTS)
+    ] = None,
+    offsets: Annotated[
+        str | None, typer.Option(help="only these reflections: FIRST..END", rich_help_panel=VARIANTS)
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option(help="only what came from then on (ISO 8601, UTC)", rich_help_panel=VARIANTS)
+    ] = None,
+    until: Annotated[str | None, typer.Option(help="only what came before", rich_help_panel=VARIANTS)] = None,
+    questions: Annotated[
+        Path | None,
+        typer.Option(help="score every result on these held-out samples", rich_help_panel=VARIANTS),
+    ] = None,
+    sim_option: Annotated[
+        list[str] | None,
+        typer.Option(help="with --simulated: an option of 'sim serve'", rich_help_panel=VARIANTS),
+    ] = None,
+    plot_file: Annotated[
+        Path | None,
+        typer.Option("--plot", help="draw the results (needs matplotlib)", rich_help_panel=VARIANTS),
+    ] = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="do not ask about the cost", rich_help_panel=VARIANTS)
+    ] = False,
     timeout: Annotated[float, typer.Option(min=0, help="give up when a step takes so long (s)")] = 120.0,
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Give a copy the same input; exit 1 if it is planned otherwise, or says otherwise on the same answers."""
+    """Give a copy the same input; exit 1 if it is planned otherwise, or says otherwise on the same answers.
+
+    With --variant: learn from it with other settings, or without a part of it, and compare.
+    """
     flag = model_flag(simulated=simulated, model=model)
-    settings = load_settings(bootstrap_servers=bootstrap_servers, model=flag)
+    settings = load_settings(bootstrap_servers=bootstrap_servers, model=flag, eval_questions=questions)
     if to == settings.kafka.topic_prefix:
         raise typer.BadParameter("--to names the prefix to replay from: choose another")
+    given = (without, from_version, versions, offsets, since, until, questions, sim_option, plot_file)
+    if not variant and any(given):
+        raise typer.BadParameter(
+            "ranges, --without, --questions and --plot are for variants: add --variant NAME"
+        )
+    if variant:
+        if flag is None:
+            settings = beside(deployment(settings), settings)
+        bounds = {"versions": versions, "offsets": offsets, "since": since, "until": until}
+        job = Job(
+            name=name,
+            settings=settings,
+            to=to,
+            range=_range(**bounds),
+            variants=_variants(variant),
+            seeds=range(seeds),
+            without=[_parsed(Selection.parse, rule) for rule in without or ()],
+            base=from_version,
+            simulated=stands_in(settings.model, simulated=simulated),
+            sim_options=sim_option or (),
+            questions=held_out(settings) if questions else (),
+            simulated_answers=stand_in(settings, simulated=simulated) if questions else None,
+            timeout_s=timeout,
+            agreed=yes,
+        )
+        _compare(job, plot_file, as_json=as_json)
+        return
     if flag is None:
         settings = beside(deployment(settings), settings)
     elif not ask:
@@ -87,6 +171,69 @@ def replay(
         output().print(_summary(name, to, replayed), markup=False, soft_wrap=True)
     if differs:
         raise typer.Exit(FAILED)
+
+
+def _compare(job: Job, plot_file: Path | None, *, as_json: bool) -> None:
+    if plot_file is not None:
+        library("matplotlib.figure")
+    rows = asyncio.run(replay_variants(job))
+    if rows is None:
+        raise failure("nothing was asked; --yes does not ask", FAILED)
+    if plot_file is not None:
+        plot(rows, plot_file)
+    if as_json:
+        print_json(
+            {"playbook": job.name, "from": job.settings.kafka.topic_prefix, "runs": rows, "note": OFF_POLICY}
+        )
+        return
+    output().print(table(rows))
+    remark(OFF_POLICY)
+
+
+def _variants(given: Sequence[str]) -> list[Variant]:
+    variants = [_parsed(parse, text) for text in given]
+    names = [variant.name for variant in variants]
+    if len(set(names)) < len(names):
+        raise typer.BadParameter("two variants of one name: their results would be mixed")
+    for variant in variants:
+        for rule in variant.without:
+            _parsed(Selection.parse, rule)
+    return variants
+
+
+def _range(*, versions: str | None, offsets: str | None, since: str | None, until: str | None) -> Range:
+    times = None
+    if since or until:
+        times = (_time_ms(since) if since else 0, _time_ms(until) if until else FAR_MS)
+    return Range(
+        versions=_bounds(versions, "--versions") if versions else None,
+        offsets=_bounds(offsets, "--offsets") if offsets else None,
+        times_ms=times,
+    )
+
+
+def _bounds(text: str, option: str) -> tuple[int, int]:
+    first, dots, last = text.partition("..")
+    if not (dots and first.isdigit() and last.isdigit() and int(first) <= int(last)):
+        raise typer.BadParameter(f"{option} is FIRST..LAST, such as 3..17, and not {text!r}")
+    return int(first), int(last)
+
+
+def _time_ms(text: str) -> int:
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise typer.BadParameter(
+            f"{text!r} is no time: write it as 2026-01-31 or 2026-01-31T15:00"
+        ) from error
+    return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def _parsed(read: Callable[[str], T], text: str) -> T:
+    try:
+        return read(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
 
 
 def _summary(name: str, to: str, replayed: Replayed) -> str:

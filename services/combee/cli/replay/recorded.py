@@ -1,0 +1,141 @@
+"""What a playbook was learned from, as far as it is retained: the input of variants."""
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+
+from combee.clock import moment
+from combee.core.replaying.selection import Selection
+from combee.core.replaying.steps import Arrival
+from combee.history import History, messages, partition_of
+from combee.ports import FatalError, Log, Outgoing, Record
+from combee_schemas import topics
+from combee_schemas.batch import Batch
+from combee_schemas.playbook import Playbook
+
+AT_ONCE = 500
+"""Records that are read in one go."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Range:
+    """Which part of a history: everything, unless bounds are given; all of them hold."""
+
+    versions: tuple[int, int] | None = None
+    """First and last, both included."""
+    offsets: tuple[int, int] | None = None
+    """Of ``reflections``; the last is excluded."""
+    times_ms: tuple[int, int] | None = None
+    """When reflections came; the last is excluded."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Recording:
+    """The reflections that counted in a range, the versions they made, and what stood before them."""
+
+    arrivals: list[Arrival] = field(default_factory=list)
+    batches: dict[int, Batch] = field(default_factory=dict)
+    """By sequence."""
+    versions: list[Playbook] = field(default_factory=list)
+    """Those of the range's batches; only the last has its entries."""
+    commands: int = 0
+    """Versions in between that people made: a variant does not repeat them."""
+
+
+async def recording(log: Log, name: str, wanted: Range, without: Sequence[Selection] = ()) -> Recording:
+    """Return what a range holds; ``without`` leaves reflections out.
+
+    Raises
+    ------
+    FatalError
+        If there is nothing in it, or some of it has expired.
+    """
+    read = Recording()
+    last: Playbook | None = None
+    made_by_people: list[int] = []
+    async for version in History(log).between(name, 0):
+        if wanted.versions and not wanted.versions[0] <= version.version <= wanted.versions[1]:
+            continue
+        if version.origin != "batch":
+            made_by_people.append(version.version)
+            last = version
+            continue
+        read.versions.append(version.model_copy(update={"entries": (), "changes": ()}))
+        last = version
+    if last is None:
+        raise FatalError(
+            f"{name} has no version in that range; 'combee playbook show {name} --history' lists them"
+        )
+    made = {version.batch_sequence for version in read.versions}
+    async for batch in messages(log, topics.BATCHES, name):
+        if batch.plan.sequence in made:
+            read.batches.setdefault(batch.plan.sequence, batch)
+    read.commands = len(made_by_people)
+    await _arrivals(log, name, wanted, without, read)
+    if not read.arrivals:
+        raise FatalError(f"no reflection that counted for {name} is in that range")
+    kept = {arrival.sequence for arrival in read.arrivals}
+    read.versions = [version for version in read.versions if version.batch_sequence in kept]
+    if read.versions and last.version >= read.versions[-1].version:
+        end = await History(log).exactly(name, read.versions[-1].version)
+        read.versions[-1] = end or read.versions[-1]
+    return read
+
+
+async def _arrivals(
+    log: Log, name: str, wanted: Range, without: Sequence[Selection], read: Recording
+) -> None:
+    source = await partition_of(log, topics.REFLECTIONS, name)
+    places = {
+        member.offset: (member.reflection_id, sequence)
+        for sequence, batch in read.batches.items()
+        for member in batch.members
+        if not wanted.offsets or wanted.offsets[0] <= member.offset < wanted.offsets[1]
+    }
+    first = (await log.beginnings(topics.REFLECTIONS.name))[source.partition]
+    expired = sum(offset < first for offset in places)
+    if expired and not wanted.times_ms:
+        raise FatalError(await _expired(log, name, first, expired))
+    async for record in records_at(log, name, [offset for offset in sorted(places) if offset >= first]):
+        reflection = topics.REFLECTIONS.read_or_none(record)
+        if reflection is None or any(rule.matches(reflection) for rule in without):
+            continue
+        if wanted.times_ms and not wanted.times_ms[0] <= record.timestamp_ms < wanted.times_ms[1]:
+            continue
+        reflection_id, sequence = places[record.offset]
+        read.arrivals.append(
+            Arrival(
+                offset=record.offset,
+                reflection_id=reflection_id,
+                at_ms=record.timestamp_ms,
+                size=len(record.value or b""),
+                sequence=sequence,
+            )
+        )
+
+
+async def _expired(log: Log, name: str, first: int, count: int) -> str:
+    source = await partition_of(log, topics.REFLECTIONS, name)
+    since = ""
+    async with aclosing(log.read(source, first)) as records:
+        async for record in records:
+            since = f", from {moment(record.timestamp_ms)} UTC"
+            break
+    return (
+        f"{count} reflections of that range have expired: they are kept from offset {first} on{since}. Choose a later"
+        f" range (--since, --versions), or restore an archive that has them"
+    )
+
+
+async def records_at(log: Log, name: str, offsets: Sequence[int]) -> AsyncGenerator[Record, None]:
+    """Yield a playbook's reflections at these ascending offsets."""
+    source = await partition_of(log, topics.REFLECTIONS, name)
+    for start in range(0, len(offsets), AT_ONCE):
+        records = await log.read_at(source, offsets[start : start + AT_ONCE])
+        for offset in sorted(records):
+            yield records[offset]
+
+
+def again(record: Record) -> Outgoing:
+    """Return a record as it is written a second time, elsewhere."""
+    return Outgoing(topic=record.topic, key=record.key, value=record.value, headers=record.headers)

@@ -1,0 +1,167 @@
+"""One variant with one seed, under a topic prefix of its own: fed step by step, resumed where it was stopped."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+
+from combee.cli.replay.recorded import again, records_at
+from combee.clock import SystemClock
+from combee.commands.log_store import LogStore
+from combee.commands.playbook import Commands
+from combee.core.replaying.steps import Arrival
+from combee.core.replaying.variant import Variant
+from combee.history import History, messages, newest_playbook, partition_of
+from combee.inspection.tracker import StalledError
+from combee.ports import FatalError, Log
+from combee_schemas import topics
+from combee_schemas.playbook import Playbook
+
+ISSUER = "replay"
+
+
+@dataclass(slots=True, kw_only=True)
+class Done:
+    """What one run came to."""
+
+    variant: Variant
+    seed: int
+    prefix: str
+    batches: list[tuple[Arrival, ...]]
+    versions: list[Playbook] = field(default_factory=list)
+    """Without their entries."""
+    newest: Playbook | None = None
+    seconds: dict[int, float] = field(default_factory=dict)
+    """What each batch took from its closing to its version, by its place."""
+
+
+class VariantRun:
+    """Feeds a shadow of one playbook and waits for what comes of it."""
+
+    def __init__(self, source: Log, target: Log, name: str, *, timeout_s: float) -> None:
+        self._source = source
+        self._target = target
+        self._name = name
+        self._timeout_s = timeout_s
+
+    async def run(
+        self,
+        done: Done,
+        base: Playbook | None,
+        on_step: Callable[[int, int], None] = lambda _done, _total: None,
+    ) -> Done:
+        """Do what is not done yet.
+
+        Raises
+        ------
+        FatalError
+            If the prefix holds something else.
+        StalledError
+            If nothing comes of a step.
+        """
+        await self._begin(base)
+        published = await self._published(done.batches)
+        applied = await self._applied()
+        for place, batch in enumerate(done.batches):
+            on_step(place, len(done.batches))
+            if batch[-1].reflection_id in applied:
+                continue
+            ends = dict(await self._target.ends(topics.HISTORY.name))
+            through = await self._publish(batch, published)
+            commands = Commands(self._target, LogStore(self._target), SystemClock(), issued_by=ISSUER)
+            decision = await commands.flush(self._name, through)
+            if decision.command is not None:
+                await commands.send(decision.command)
+            await self._wait_for(batch, ends)
+        on_step(len(done.batches), len(done.batches))
+        await self._read(done)
+        return done
+
+    async def _begin(self, base: Playbook | None) -> None:
+        """Give the shadow the version that it begins with; twice is once."""
+        newest = await newest_playbook(self._target, self._name)
+        if newest is not None or base is None:
+            return
+        commands = Commands(self._target, LogStore(self._target), SystemClock(), issued_by=ISSUER)
+        decision = await commands.import_(self._name, base, "json", command_id=f"replay-base-{base.version}")
+        if decision.command is not None:
+            made = await commands.outcome(await commands.send(decision.command), self._timeout_s)
+            if made is None:
+                raise StalledError(f"version {base.version} was not imported within {self._timeout_s:g} s")
+
+    async def _published(self, batches: Sequence[Sequence[Arrival]]) -> dict[str, int]:
+        """Return the offsets of what is there already; anything else there is another replay's."""
+        wanted = {arrival.reflection_id for batch in batches for arrival in batch}
+        there: dict[str, int] = {}
+        source = await partition_of(self._target, topics.REFLECTIONS, self._name)
+        async with aclosing(self._target.read(source, 0)) as records:
+            async for record in records:
+                for reflection in topics.REFLECTIONS.under(self._name, [record]):
+                    if reflection.reflection_id not in wanted:
+                        raise FatalError(
+                            f"its prefix holds reflections that this replay does not have"
+                            f" ({reflection.reflection_id}): choose another --to"
+                        )
+                    there.setdefault(reflection.reflection_id, record.offset)
+        return there
+
+    async def _applied(self) -> set[str]:
+        sequences = {
+            version.batch_sequence
+            async for version in History(self._target).between(self._name, 0)
+            if version.origin == "batch"
+        }
+        return {
+            member.reflection_id
+            async for batch in messages(self._target, topics.BATCHES, self._name)
+            if batch.plan.sequence in sequences
+            for member in batch.members
+        }
+
+    async def _publish(self, batch: Sequence[Arrival], published: dict[str, int]) -> int:
+        missing = [arrival.offset for arrival in batch if arrival.reflection_id not in published]
+        ids = {arrival.offset: arrival.reflection_id for arrival in batch}
+        records = [record async for record in records_at(self._source, self._name, missing)]
+        if len(records) < len(missing):
+            raise FatalError(f"{len(missing) - len(records)} reflections have expired meanwhile")
+        offsets = await self._target.produce(*map(again, records)) if records else ()
+        published |= {ids[record.offset]: offset for record, offset in zip(records, offsets, strict=True)}
+        return max(published[arrival.reflection_id] for arrival in batch)
+
+    async def _wait_for(self, batch: Sequence[Arrival], since: dict[int, int]) -> None:
+        """Wait until a version has the last of a batch."""
+        last = batch[-1].reflection_id
+        try:
+            async with (
+                asyncio.timeout(self._timeout_s),
+                aclosing(self._target.follow(topics.HISTORY.name, since)) as changes,
+            ):
+                async for records in changes:
+                    fresh = [
+                        version
+                        for record in records or ()
+                        for version in topics.HISTORY.under(self._name, [record])
+                    ]
+                    if fresh and last in await self._applied():
+                        return
+        except TimeoutError as error:
+            raise StalledError(
+                f"no version of the replay within {self._timeout_s:g} s; --timeout waits longer, and the same command"
+                " goes on from here"
+            ) from error
+
+    async def _read(self, done: Done) -> None:
+        places = {
+            arrival.reflection_id: place for place, batch in enumerate(done.batches) for arrival in batch
+        }
+        place_of: dict[int, int] = {}
+        async for manifest in messages(self._target, topics.BATCHES, self._name):
+            if manifest.members:
+                place_of.setdefault(manifest.plan.sequence, places[manifest.members[-1].reflection_id])
+        async for version in History(self._target).between(self._name, 0):
+            if version.origin == "batch" and version.batch:
+                done.versions.append(version.model_copy(update={"entries": (), "changes": ()}))
+                took = (version.created_at_ms - version.batch.plan.closed_at_ms) / 1000
+                place = place_of.get(version.batch_sequence, -1)
+                done.seconds[place] = done.seconds.get(place, 0.0) + max(0.0, took)
+            done.newest = version

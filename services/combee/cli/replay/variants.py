@@ -1,0 +1,289 @@
+"""``combee replay --variant …``: what would have been learned with other settings, or without some of the input."""
+
+import tempfile
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rich.progress import Progress, TaskID
+
+from combee.backends import answerer, connection, create_topics, opened
+from combee.cli.playbook.lookup import find_version
+from combee.cli.replay.recorded import Range, Recording, recording
+from combee.cli.replay.report import Row, as_row
+from combee.cli.replay.variant_run import Done, VariantRun
+from combee.cli.shared.console import COLUMNS, confirmed, diagnostics, remark
+from combee.cli.shared.log import open_log
+from combee.clock import SystemClock
+from combee.core.evaluation.questions import Question
+from combee.core.playbook.spend import UNCAPPED
+from combee.core.replaying.outcome import spent
+from combee.core.replaying.selection import Selection
+from combee.core.replaying.steps import (
+    Arrival,
+    Estimate,
+    as_batched,
+    closed_at_ms,
+    cut_anew,
+    estimate,
+    median_staleness_s,
+)
+from combee.core.replaying.variant import Variant
+from combee.evaluation.evaluator import Evaluated, Evaluator
+from combee.local.preflight import check
+from combee.local.stack import StackOptions, stack
+from combee.ports import FatalError, LanguageModel, Log
+from combee.settings.loading import Settings, load_settings
+from combee.settings.methods import as_configured, plan_settings
+from combee_schemas import topics
+from combee_schemas.playbook import Playbook
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What is asked for."""
+
+    name: str
+    settings: Settings
+    to: str
+    range: Range
+    variants: Sequence[Variant]
+    seeds: Sequence[int]
+    without: Sequence[Selection]
+    """Left out of every variant."""
+    base: int | None
+    """The version that variants begin with; None: an empty playbook."""
+    simulated: bool
+    sim_options: Sequence[str]
+    questions: Sequence[Question]
+    simulated_answers: LanguageModel | None
+    timeout_s: float
+    agreed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Run:
+    """One variant with one seed, planned."""
+
+    variant: Variant
+    seed: int
+    settings: Settings
+    batches: list[tuple[Arrival, ...]]
+    estimate: Estimate
+
+    @property
+    def size_and_wait(self) -> dict[str, Any]:
+        batch = self.settings.batch
+        return {"batch_size": batch.batch_size, "max_wait_s": batch.max_wait_s}
+
+
+async def replay_variants(job: Job) -> list[dict[str, Any]] | None:
+    """Return a row for the original and for each run; None if the user does not agree to the cost.
+
+    Raises
+    ------
+    FatalError
+        If there is nothing to replay, it has expired, or a run cannot go on.
+    """
+    async with open_log(job.settings) as (log, servers):
+        original = await recording(log, job.name, job.range)
+        base = await find_version(log, job.name, job.base) if job.base else None
+        runs = [run async for run in _planned(job, log, original)]
+        if not _agreed(job, original, runs):
+            return None
+        if not job.simulated:
+            for run in runs:
+                await check(run.settings, simulated=False)
+        rows: list[Row] = []
+        with Progress(*COLUMNS, console=diagnostics(), transient=True) as bars:
+            for number, run in enumerate(runs, 1):
+                what = f"{run.variant.name}, seed {run.seed} ({number} of {len(runs)})"
+                bar = bars.add_task(what, total=len(run.batches))
+                done = await _run(job, log, servers, run, base, partial(_show, bars, bar))
+                bars.remove_task(bar)
+                rows.append(_row(run, done))
+        rows.insert(0, await _original(log, job, original))
+        if job.questions:
+            rows = await _scored(job, log, servers, rows)
+    return [as_row(row, rows[0]) for row in rows]
+
+
+def _show(bars: Progress, bar: TaskID, done: int, total: int) -> None:
+    bars.update(bar, completed=done, total=total)
+
+
+# ---- before anything is asked
+
+
+async def _planned(job: Job, log: Log, original: Recording) -> AsyncIterator[_Run]:
+    layout = await _layout(log)
+    last = original.batches[max(original.batches)].plan.settings
+    usage, now = spent(original.versions), as_configured(last)
+    budget = {"playbook_tokens": last.playbook_tokens} if last.playbook_tokens else {}
+    for variant in job.variants:
+        rules = [*job.without, *map(Selection.parse, variant.without)]
+        arrivals = (await recording(log, job.name, job.range, rules)).arrivals if rules else original.arrivals
+        for seed in job.seeds:
+            salt = {"salt": f"replay-{seed}"} if seed else {}
+            flags = {**now, **budget, **salt, **variant.settings}
+            settings = load_settings(
+                **{"bootstrap_servers": job.settings.kafka.bootstrap_servers, **_model(job.settings), **flags}
+            )
+            largest = max(
+                settings.batch.batch_size, *(len(batch.members) for batch in original.batches.values())
+            )
+            cut = (
+                cut_anew(arrivals, batch_size=settings.batch.batch_size, max_wait_s=settings.batch.max_wait_s)
+                if variant.cuts_anew
+                else as_batched(arrivals)
+            )
+            shape = plan_settings(settings.batch, settings.playbook.playbook_tokens)
+            reuses = not (job.sim_options or variant.simulation)
+            yield _Run(
+                variant=variant,
+                seed=seed,
+                batches=cut,
+                estimate=estimate(cut, shape, usage),
+                settings=replace(
+                    settings,
+                    kafka=settings.kafka.model_copy(
+                        update={**layout, "topic_prefix": f"{job.to}-{variant.name}-{seed}"}
+                    ),
+                    # Only the replay closes windows.
+                    batch=settings.batch.model_copy(
+                        update={"batch_size": min(2000, largest + 1), "max_wait_s": 1e9}
+                    ),
+                    model=settings.model.model_copy(
+                        update={"answers_from": job.settings.kafka.topic_prefix} if reuses else {}
+                    ),
+                    spend=settings.spend.model_copy(update={"daily_tokens": None, "daily_cost": None}),
+                ),
+            )
+
+
+async def _layout(log: Log) -> dict[str, int]:
+    return {
+        "partitions": await log.partitions(topics.REFLECTIONS.name),
+        "scan_partitions": await log.partitions(topics.SCAN[0].name),
+    }
+
+
+def _model(settings: Settings) -> dict[str, Any]:
+    """Return the model of the deployment that runs here, or of the flags."""
+    model = settings.model
+    return {"model": model.model, "base_url": model.base_url, "api_key": model.api_key}
+
+
+def _agreed(job: Job, original: Recording, runs: Sequence[_Run]) -> bool:
+    """Say what it costs at most, and ask."""
+    total = sum((run.estimate for run in runs), Estimate())
+    policy = replace(job.settings.spend.policy(job.settings.model.model), daily_tokens=None, daily_cost=None)
+    cost = policy.cost(total)
+    money = f", {cost:,.2f} in money" if cost else ""
+    remark(
+        f"{len(runs)} runs of {len(original.arrivals):,} reflections: about {total.calls:,} model calls,"
+        f" {total.tokens_in:,} tokens read and {total.tokens_out:,} written{money}; what is recorded costs nothing"
+    )
+    if original.commands:
+        remark(f"{original.commands} versions of that range were made by people: variants do not repeat them")
+    return job.agreed or confirmed("go on?")
+
+
+# ---- the runs
+
+
+async def _run(job: Job, log: Log, servers: str, run: _Run, base: Playbook | None, show: Any) -> Done:
+    connected = connection(run.settings, servers)
+    await create_topics(run.settings, connected)
+    done = Done(
+        variant=run.variant, seed=run.seed, prefix=run.settings.kafka.topic_prefix, batches=run.batches
+    )
+    async with opened(run.settings, servers) as target, _services(job, run, servers):
+        return await VariantRun(log, target, job.name, timeout_s=job.timeout_s).run(done, base, show)
+
+
+@asynccontextmanager
+async def _services(job: Job, run: _Run, servers: str) -> AsyncIterator[None]:
+    own = [f"--{name}={value}" for name, value in run.variant.simulation.items()]
+    with tempfile.TemporaryDirectory(prefix="combee-replay-") as folder:
+        options = StackOptions(
+            settings=run.settings,
+            bootstrap_servers=servers,
+            folder=Path(folder),
+            simulated=job.simulated,
+            sim_arguments=(*(f"--{option}" for option in job.sim_options), *own),
+            roles=("publish", "scan", "shuffle"),
+        )
+        async with stack(options):
+            yield
+
+
+def _row(run: _Run, done: Done) -> Row:
+    if done.newest is None:
+        raise FatalError(f"{run.variant.name} made no version")
+    closed = [
+        closed_at_ms(batch, **run.size_and_wait) if run.variant.cuts_anew else max(one.at_ms for one in batch)
+        for batch in run.batches
+    ]
+    return Row(
+        variant=run.variant.name,
+        seed=run.seed,
+        prefix=done.prefix,
+        versions=done.versions,
+        newest=done.newest,
+        staleness_s=median_staleness_s(run.batches, closed, done.seconds),
+        seconds=sum(done.seconds.values()),
+        evaluated=None,
+    )
+
+
+async def _original(log: Log, job: Job, original: Recording) -> Row:
+    last = original.versions[-1]
+    made = {version.batch_sequence: version for version in original.versions}
+    waited = sorted(
+        (made[arrival.sequence].created_at_ms - arrival.at_ms) / 1000
+        for arrival in original.arrivals
+        if arrival.sequence in made
+    )
+    took = [
+        (version.created_at_ms - version.batch.plan.closed_at_ms) / 1000
+        for version in original.versions
+        if version.batch
+    ]
+    return Row(
+        variant="original",
+        seed=None,
+        prefix=job.settings.kafka.topic_prefix,
+        versions=original.versions,
+        newest=await find_version(log, job.name, last.version),
+        staleness_s=waited[len(waited) // 2],
+        seconds=sum(took),
+        evaluated=None,
+    )
+
+
+# ---- what it is worth
+
+
+async def _scored(job: Job, log: Log, servers: str, rows: Sequence[Row]) -> list[Row]:
+    """Ask the held-out questions; scores are kept under the first run's prefix, none is written to the original."""
+    settings = job.settings
+    layout = {**await _layout(log), "topic_prefix": rows[1].prefix}
+    home = replace(settings, kafka=settings.kafka.model_copy(update=layout))
+    caps = replace(
+        settings.spend.policy(settings.model.model) if settings.model.model else UNCAPPED,
+        daily_tokens=settings.evaluation.eval_daily_tokens,
+        daily_cost=settings.evaluation.eval_daily_cost,
+    )
+    async with opened(home, servers) as kept, answerer(settings, job.simulated_answers) as who:
+        evaluator = Evaluator(kept, who, SystemClock(), caps=caps, known_in=[log], stall_s=job.timeout_s)
+        scored: list[Row] = []
+        for row in rows:
+            evaluated: Evaluated = await evaluator.evaluate(row.newest, job.questions)
+            if evaluated.stopped:
+                raise FatalError(evaluated.stopped)
+            scored.append(replace(row, evaluated=evaluated))
+        return scored

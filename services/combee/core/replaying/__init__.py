@@ -1,0 +1,1 @@
+"""What would have been learned otherwise: ranges, variants, and what came of them; pure."""

@@ -1,0 +1,112 @@
+"""From what was learned from to the batches of a replay; and what they will cost at most."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from combee.core.batching.shape import plan_shape
+from combee_schemas.base import Usage
+from combee_schemas.plan import PlanSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrival:
+    """A reflection that counted: where it stands, when it came, how large it is, in which batch it was."""
+
+    offset: int
+    reflection_id: str
+    at_ms: int
+    size: int
+    sequence: int
+
+
+def as_batched(arrivals: Iterable[Arrival]) -> list[tuple[Arrival, ...]]:
+    """Return the batches that there were, without what was left out."""
+    batches: dict[int, list[Arrival]] = {}
+    for arrival in arrivals:
+        batches.setdefault(arrival.sequence, []).append(arrival)
+    return [tuple(batches[sequence]) for sequence in sorted(batches)]
+
+
+def cut_anew(arrivals: Iterable[Arrival], *, batch_size: int, max_wait_s: float) -> list[tuple[Arrival, ...]]:
+    """Return the batches of windows that close when they are full, or ``max_wait_s`` after their first arrival."""
+    batches: list[tuple[Arrival, ...]] = []
+    window: list[Arrival] = []
+    for arrival in sorted(arrivals, key=lambda one: one.offset):
+        if window and arrival.at_ms > window[0].at_ms + max_wait_s * 1000:
+            batches.append(tuple(window))
+            window = []
+        window.append(arrival)
+        if len(window) == batch_size:
+            batches.append(tuple(window))
+            window = []
+    return [*batches, tuple(window)] if window else batches
+
+
+def closed_at_ms(batch: Sequence[Arrival], *, batch_size: int, max_wait_s: float) -> float:
+    """Return when the window of a batch would have closed."""
+    last = max(arrival.at_ms for arrival in batch)
+    full = len(batch) >= batch_size
+    return last if full else max(last, min(arrival.at_ms for arrival in batch) + max_wait_s * 1000)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """What a replay costs if no answer is found recorded."""
+
+    calls: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    cached_tokens: int = 0
+
+    def __add__(self, other: "Estimate") -> "Estimate":
+        return Estimate(
+            calls=self.calls + other.calls,
+            tokens_in=self.tokens_in + other.tokens_in,
+            tokens_out=self.tokens_out + other.tokens_out,
+            cached_tokens=self.cached_tokens + other.cached_tokens,
+        )
+
+
+def estimate(batches: Sequence[Sequence[Arrival]], settings: PlanSettings, before: Usage) -> Estimate:
+    """Return what batches cost under these settings, at the tokens that a call took ``before``."""
+    calls = sum(_calls(batch, settings) for batch in batches)
+    each = max(1, before.calls)
+    return Estimate(
+        calls=calls,
+        tokens_in=calls * before.tokens_in // each,
+        tokens_out=calls * before.tokens_out // each,
+        cached_tokens=calls * before.cached_tokens // each,
+    )
+
+
+def _calls(batch: Sequence[Arrival], settings: PlanSettings) -> int:
+    shape = plan_shape(
+        [arrival.size for arrival in batch],
+        0,
+        copies=settings.copies,
+        fan_in=settings.fan_in,
+        max_levels=settings.max_levels,
+        group_bytes=settings.group_bytes,
+        aggregate_tokens=settings.aggregate_tokens,
+        small_batches=settings.small_batches,
+    )
+    return sum(shape.widths)
+
+
+def median_staleness_s(
+    batches: Sequence[Sequence[Arrival]], closed: Sequence[float], seconds: Mapping[int, float]
+) -> float | None:
+    """Return the median time from a reflection's arrival to the version that has it.
+
+    ``closed``: when each batch's window closes (ms); ``seconds``: what each batch took, by its place. A batch waits
+    for the one before.
+    """
+    waited: list[float] = []
+    free_ms = 0.0
+    for place, batch in enumerate(batches):
+        if place not in seconds:
+            continue
+        free_ms = max(free_ms, closed[place]) + seconds[place] * 1000
+        waited += ((free_ms - arrival.at_ms) / 1000 for arrival in batch)
+    waited.sort()
+    return waited[len(waited) // 2] if waited else None

@@ -1,0 +1,79 @@
+"""Variants: what a replay does otherwise, as the command line writes it."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+SETTINGS = (
+    *(
+        "model",
+        "base_url",
+        "batch_size",
+        "max_wait_s",
+        "copies",
+        "method",
+        "prompts",
+        "scope",
+        "carry",
+        "fan_in",
+    ),
+    *(
+        "max_levels",
+        "aggregate_tokens",
+        "small_batches",
+        "stragglers",
+        "probation",
+        "playbook_tokens",
+        "salt",
+    ),
+)
+"""Settings that a variant may change: whatever shapes batches, prompts, trees and playbooks."""
+SIMULATION = "sim."
+"""Before an option of the stand-in, such as ``sim.law=lessons_only``."""
+WITHOUT = "without"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,30}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """One way to replay."""
+
+    name: str
+    settings: Mapping[str, str] = field(default_factory=dict)
+    simulation: Mapping[str, str] = field(default_factory=dict)
+    without: Sequence[str] = ()
+
+    @property
+    def cuts_anew(self) -> bool:
+        """Whether windows close otherwise than they did."""
+        return bool({"batch_size", "max_wait_s"} & self.settings.keys())
+
+
+def parse(text: str) -> Variant:
+    """Read ``NAME`` or ``NAME:key=value,key=value``; ``without`` may come several times.
+
+    Raises
+    ------
+    ValueError
+        If it cannot be read; the message says what is known.
+    """
+    name, _, rest = text.partition(":")
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"{name!r} is no name of a variant: letters, digits, _ and -, such as more:copies=3")
+    settings: dict[str, str] = {}
+    simulation: dict[str, str] = {}
+    without: list[str] = []
+    for change in filter(None, rest.split(",")):
+        key, given, value = (part.strip() for part in change.partition("="))
+        if not given:
+            raise ValueError(f"{name}: {change!r} is no key=value")
+        if key == WITHOUT:
+            without.append(value)
+        elif key.startswith(SIMULATION):
+            simulation[key.removeprefix(SIMULATION)] = value
+        elif key in SETTINGS:
+            settings[key] = value
+        else:
+            known = ", ".join((*SETTINGS, WITHOUT, "sim.OPTION"))
+            raise ValueError(f"{name}: {key!r} is nothing that a variant changes; known are {known}")
+    return Variant(name=name, settings=settings, simulation=simulation, without=tuple(without))
