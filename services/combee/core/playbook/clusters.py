@@ -4,7 +4,6 @@ Code alone merges only what is the same lesson word for word (`combee.core.playb
 goes to the model, a cluster at a time, and only what it answers about one cluster is applied.
 """
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 
@@ -78,13 +77,8 @@ def _alike(entries: Sequence[Entry], near: Mapping[str, Iterable[str]]) -> Itera
 def _pairs(entries: Sequence[Entry]) -> dict[tuple[str, str], float]:
     """Return pairs that are alike, ids in order. Entries without a rare word in common are not compared."""
     overlap = Overlap(entries)
-    most = max(RARE, len(entries) // 20)
-    having: dict[str, list[str]] = defaultdict(list)
-    for entry in entries:
-        for word in overlap.words(entry.id):
-            if overlap.having(word) <= most:
-                having[word].append(entry.id)
-    candidates = {pair for ids in having.values() for pair in combinations(sorted(ids), 2)}
+    together = overlap.sharing(max(RARE, len(entries) // 20))
+    candidates = {pair for ids in together for pair in combinations(sorted(ids), 2)}
     shares = ((pair, overlap.shared(*pair)) for pair in sorted(candidates))
     return {pair: share for pair, share in shares if share >= ALIKE}
 
