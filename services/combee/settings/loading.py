@@ -62,7 +62,11 @@ def load_settings(**flags: object) -> Settings:
     return settings
 
 
-SENT_TO = (("model", "base_url", "api_key"), ("kafka", "bootstrap_servers", "sasl_password"))
+SENT_TO = (
+    ("model", "base_url", "api_key"),
+    ("model", "embedding_base_url", "embedding_api_key"),
+    ("kafka", "bootstrap_servers", "sasl_password"),
+)
 """Group, address and the secret that goes there."""
 
 

@@ -261,7 +261,7 @@ def test_the_command_line_says_what_became_of_which_entry(monkeypatch: pytest.Mo
     assert f"{NAME} version 2: 2 entries; from a consolidation, batch 2" in out
     assert "- merged misc-0000" in out
     assert run_json("playbook", "consolidate", NAME) == {
-        "name": NAME, "version": 2, "before": 2, "entries": 2, "changed": False,
+        "name": NAME, "version": 2, "before": 2, "entries": 2, "changed": False, "diff": [],
     }  # fmt: skip
 
 

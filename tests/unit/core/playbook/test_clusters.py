@@ -65,7 +65,7 @@ def test_an_entry_that_is_mostly_harmful_is_asked_about_alone_and_first() -> Non
 
 
 def test_what_other_means_found_near_is_alike() -> None:
-    near = {"e-00001": ["e-00003", "gone"], "e-00002": ["e-00002"]}
+    near = {("e-00001", "e-00003"): 0.9, ("e-00001", "gone"): 1.0}
     assert ids(clusters(entries(*OTHERS), ROOM, near)) == [("alike", ("e-00001", "e-00003"))]
 
 
