@@ -135,7 +135,7 @@ def read_vectors(
     listed = body.get("data")
     if not listed and isinstance(body.get("error"), Mapping):
         raise classify(_disguised(body["error"], shown))
-    places = [each for each in (listed if isinstance(listed, list) else ()) if isinstance(each, dict)]
+    places = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
     by_place = {each.get("index", n): each.get("embedding") for n, each in enumerate(places)}
     vectors = [vector for n in range(len(texts)) if _is_vector(vector := by_place.get(n))]
     if len(vectors) < len(texts):
@@ -153,8 +153,9 @@ def read_vectors(
 
 
 def _is_vector(value: object) -> TypeGuard[list[float]]:
-    is_list = isinstance(value, list) and len(value) > 0
-    return is_list and all(isinstance(part, int | float) and isfinite(part) for part in value)
+    if not isinstance(value, list) or not value:
+        return False
+    return all(isinstance(part, int | float) and isfinite(part) for part in value)
 
 
 def listed_models(content: bytes) -> frozenset[str]:
