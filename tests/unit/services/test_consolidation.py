@@ -284,11 +284,12 @@ async def test_a_playbook_that_has_grown_is_consolidated_by_itself_and_once() ->
         assert (batch_of(made).plan.automatic, made.consolidated_version) == (True, 1)
         assert made_by(made) == "automatic consolidation"
         assert len(made.entries) == 2
-        await deployment.log.produce(*(outgoing(reflection(n)) for n in range(10, 13)))
-        await deployment.until(lambda: len(ledger.versions(deployment.log)) > 2)
+        known = (reflection(n, key_insight=FEE) for n in range(10, 13))
+        await deployment.log.produce(*map(outgoing, known))
+        await deployment.until(lambda: ledger.applied(deployment.log) == 6)
         await deployment.until(lambda: not ledger.behind(deployment.log))
-    (command,) = {batch.plan.command_id for batch in ledger.batches(deployment.log) if batch.plan.automatic}
-    assert command in ledger.latest(deployment.log).commands
+    (only,) = (batch for batch in ledger.batches(deployment.log) if batch.plan.automatic)
+    assert only.plan.command_id in ledger.latest(deployment.log).commands
     assert (await audit(deployment.log)).good
 
 

@@ -79,7 +79,7 @@ def test_loopback_is_told_from_the_world(url: str, loopback: bool) -> None:  # n
 
 def embedding(name: str, **given: str | None) -> tuple[str, str, str]:
     nothing = dict.fromkeys(("base_url", "api_key", "model", "model_url", "model_key"))
-    return resolve_embedding(name, **{**nothing, **given})  # type: ignore[arg-type]
+    return resolve_embedding(name, **{**nothing, **given})
 
 
 @pytest.mark.parametrize(
@@ -101,5 +101,5 @@ def test_embeddings_are_the_models_servers_business_and_its_key_goes_nowhere_els
 
 
 def test_an_embedding_model_that_cannot_be_asked_is_named_with_its_settings() -> None:
-    with pytest.raises(FatalError, match="COMBEE_EMBEDDING_MODEL=openai/small .*COMBEE_EMBEDDING_API_KEY"):
+    with pytest.raises(FatalError, match=r"COMBEE_EMBEDDING_MODEL=openai/small .*COMBEE_EMBEDDING_API_KEY"):
         embedding("openai/small", model="ollama/llama3", model_key="k")

@@ -138,7 +138,7 @@ def grown_by(count: int, since: int, **fields: object) -> Playbook:
         for n in range(1, count + 1)
     ]
     known = {"name": "p", "version": count, "entries": tuple(added), "consolidated_version": since}
-    return Playbook(**(known | fields))  # type: ignore[arg-type]
+    return Playbook(**(known | fields))
 
 
 @pytest.mark.parametrize(
