@@ -26,7 +26,7 @@ from combee_schemas.command import Command
 from combee_schemas.model import Prompt
 from combee_schemas.plan import Plan
 from combee_schemas.playbook import Playbook
-from combee_schemas.scan import NodeResult, Update
+from combee_schemas.scan import NodeResult, Operation, OperationKind, Update
 from support import ledger
 from support.deployment import ROLES, Deployment
 from support.failpoints.points import CrashError, CrashFailpoint
@@ -307,6 +307,21 @@ async def test_one_that_found_nothing_is_not_tried_again_until_there_is_somethin
     # What "Read." adds is not worth a call; a consolidation without clusters makes none.
     assert [batch.plan.base_version for batch in (first, second)] == [1, 4]
     assert not any(map(is_consolidation, deployment.model.prompts))
+
+
+async def test_while_one_is_under_way_a_new_version_calls_for_no_other() -> None:
+    deployment = await learned(budget_tokens=BUDGET)
+    both = {"consolidate_above": 0.5, "max_inflight_batches": 3}
+    deployment.settings = deployment.settings.model_copy(update=both)
+    added = Operation(kind=OperationKind.ADD, content=REWORDED[0])
+    edit = Command(command_id="e", playbook=NAME, kind="edit", operations=(added,))
+    async with deployment.running(["shuffle", "publish"]):
+        await deployment.until(lambda: len(ledger.batches(deployment.log)) == 2)
+        await deployment.log.produce(outgoing(edit), *(outgoing(reflection(n)) for n in range(10, 13)))
+        await deployment.until(lambda: ledger.latest(deployment.log).version == 2)
+        await deployment.log.produce(*(outgoing(reflection(n)) for n in range(20, 23)))
+        await deployment.until(lambda: len(ledger.batches(deployment.log)) == 4)
+    assert [batch.plan.automatic for batch in ledger.batches(deployment.log)] == [False, True, False, False]
 
 
 async def test_a_person_who_asks_for_what_happens_by_itself_gets_that() -> None:
