@@ -68,19 +68,17 @@ def markdown(results: Results) -> str:
 def _section(name: str, found: Mapping[str, Any], shared: Mapping[str, str]) -> str:
     rows = [Row(**{key: value for key, value in one.items() if key != "met"}) for one in found["rows"]]
     told = {key: value for key, value in found["machine"].items() if key not in shared}
-    judged = any(row.bar is not None for row in rows)
-    lines, before = [["figure", "median", "bar"]], ""
+    lines, before = list[str](), ""
     for row in rows:
         _, median, spread, _, bar, verdict = cells(row)
         group, _, rest = row.name.partition(": ")
         figure = f"… {rest}" if rest and group == before else row.name
         value = f"{median} ({spread})" if row.runs > 1 else median.rstrip()
-        lines.append([figure, value, f"{bar}: {verdict}" if bar else ""])
+        judged = f", bar {bar}: {verdict if row.met else f'**{verdict}**'}" if bar else ""
+        lines.append(f"- {figure}: {value}{judged}")
         before = group
-    first, *others = [f"| {' | '.join(line)} |" for line in lines]
-    table = [first, "|---|---|---|", *others] if judged else [f"- {line[0]}: {line[1]}" for line in lines[1:]]
     head = _told({**told, "runs": str(max(row.runs for row in rows))})
-    return "\n".join([f"**{name}** ({head})", "", *table, ""])
+    return "\n".join([f"**{name}** ({head})", "", *lines, ""])
 
 
 def _told(machine: Mapping[str, str]) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from rapidfuzz import fuzz
 
+from combee.core.embeddings import near_pairs
 from combee.core.formats.render import parse_ace
 from combee.core.playbook.clusters import clusters
 from combee.core.playbook.entries import apply_operations, finish
@@ -19,10 +20,12 @@ from combee.core.playbook.overlap import Overlap
 from combee.core.playbook.similarity import same_lesson
 from combee.core.playbook.versions import empty
 from combee.core.playbook.wording import wording
+from combee.sim.embeddings import vector
 from combee.sim.family.conventions import possible
 from combee.sim.family.family import lessons
 from combee.sim.family.insights import insight
 from combee.sim.family.quantities import QUANTITIES
+from combee.sim.family.wordings import all_wordings
 from combee_schemas.playbook import ACE_SECTIONS, Entry
 from combee_schemas.scan import Operation, OperationKind
 
@@ -137,6 +140,8 @@ def main() -> int:
     print()
     _clusters(folder)
     print()
+    _wordings()
+    print()
     _speed()
     return 0
 
@@ -197,6 +202,31 @@ def _clusters(folder: Path) -> None:
         ]
         sizes = [len(cluster.entry_ids) for cluster in clusters(entries, 10**9)]
         print(f"| {name} | {len(sizes)} | {sum(sizes)} | {max(sizes, default=0)} |")
+
+
+def _wordings() -> None:
+    """Print how many entries a lesson has left when clusters found so are merged; the embeddings are simulated."""
+    print(
+        "| lessons, six wordings each | entries | left, by words alone | left, with embeddings (simulated) |"
+    )
+    print("|---|---|---|---|")
+    told = [(n, text) for n, lesson in enumerate(lessons()) for text in all_wordings(lesson)]
+    lesson_of = {f"e-{at:05d}": n for at, (n, _) in enumerate(told)}
+    entries = [
+        Entry(id=entry_id, section=ACE_SECTIONS[0], content=text)
+        for entry_id, (_, text) in zip(lesson_of, told, strict=True)
+    ]
+    near = near_pairs({entry.id: vector(entry.content) for entry in entries}, 0.85)
+    left = []
+    for pairs in ({}, near):
+        asked = clusters(entries, 10**9, pairs)
+        # A right answer merges what is one lesson in a cluster, and nothing else.
+        merged = sum(
+            len(cluster.entry_ids) - len({lesson_of[entry_id] for entry_id in cluster.entry_ids})
+            for cluster in asked
+        )
+        left.append(f"{len(entries) - merged} ({(len(entries) - merged) / len(lessons()):.2f} per lesson)")
+    print(f"| {len(lessons())} | {len(entries)} | {left[0]} | {left[1]} |")
 
 
 def _alike(limit: int) -> Callable[[str, str], bool]:

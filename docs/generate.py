@@ -2,11 +2,12 @@
 
 # ruff: noqa: INP001 - a script, not a package
 
+import itertools
 import json
 import re
 import sys
 import typing
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from types import UnionType
@@ -303,7 +304,8 @@ PROMPTS_HEAD = f"""# Prompts
 {MARK}
 
 What each role is really sent for the first three runs of `examples/runs.jsonl`, with a playbook of two entries before
-them. Reflections, operations and texts in them are the stand-in's. How prompts are made:
+them. Reflections, operations and texts in them are the stand-in's. ⟨A line like this⟩ stands for lines that an
+earlier prompt on this page shows and that are sent here as they are there. How prompts are made:
 [methods](../guide/methods.md#prompts); why they look like this:
 [decision 0015](../design/adr/0015-marked-fences.md). Code: `core/methods/ace.py`, `core/methods/gepa.py`,
 `core/prompt.py`.
@@ -316,6 +318,13 @@ Estimated at four characters a token, for the first of these runs (a curator's: 
 | prompt | tokens |
 |---|---|
 """
+Part = tuple[str, str, str]
+"""The section, the part's name, its text."""
+SYSTEM = "system part"
+FEWEST_WORDS = 25
+"""Fewer repeated words than these are said again."""
+BREAK = "\f"
+"""No line of a prompt: what follows it does not continue what stands before it."""
 PLAYBOOK = "support/refunds"
 RUNS = 3
 BUDGET: int = PlaybookSettings.model_fields["playbook_tokens"].default
@@ -363,7 +372,6 @@ def prompts_page() -> str:
         for operation in gepa.read(text, _reply(gepa.aggregate_prompt(text, part)), [("r",)]).operations
     ]
     parts = [
-        PROMPTS_HEAD,
         *_role("Reflector", *(ace.reflect_prompt(trace, LEARNED) for trace in traces)),
         *_role("Curator of a group", group),
         *_role("Curator that combines", combine),
@@ -376,17 +384,68 @@ def prompts_page() -> str:
         *_role("GEPA: a group's call", gepa.aggregate_prompt(text, records)),
         *_role("GEPA: a combine", gepa.combine_prompt(text, versions)),
         *_role("Agent", *(ace.answer_prompt(base, trace.task) for trace in traces)),
-        _tokens(traces[0], reflections, _proposals(group, reflections)),
     ]
-    return "\n".join(parts)
+    tokens = _tokens(traces[0], reflections, _proposals(group, reflections))
+    return "\n".join([PROMPTS_HEAD, *_shown(parts), tokens])
 
 
-def _role(title: str, *prompts: Prompt) -> Iterator[str]:
-    """Yield a section with the system part, which all of these prompts share, and each user part."""
-    yield f"## {title}\n\nThe system part:\n\n```text\n{prompts[0].system}\n```\n"
+def _role(title: str, *prompts: Prompt) -> Iterator[Part]:
+    """Yield the system part, which all of these prompts share, and each user part."""
+    yield title, SYSTEM, prompts[0].system
     for number, prompt in enumerate(prompts, 1):
-        of = f" of run {number}" if len(prompts) > 1 else ""
-        yield f"The user part{of}:\n\n```text\n{prompt.user}\n```\n"
+        yield title, f"user part of run {number}" if len(prompts) > 1 else "user part", prompt.user
+
+
+def _shown(parts: Iterable[Part]) -> Iterator[str]:
+    """Yield each part as text; lines that an earlier part shows are named instead."""
+    earlier: dict[str, str] = {}
+    visible: dict[str, list[str]] = {}
+    for title, name, text in parts:
+        place = f"{title}, {name}"
+        heading = f"## {title}\n\n" if name == SYSTEM else ""
+        if text in earlier:
+            yield f"{heading}The {name} is that of *{earlier[text]}*.\n"
+            continue
+        lines, visible[place] = _folded(text.splitlines(), visible)
+        earlier[text] = place
+        block = "\n".join(lines)
+        yield f"{heading}The {name}:\n\n```text\n{block}\n```\n"
+
+
+def _folded(lines: Sequence[str], visible: Mapping[str, Sequence[str]]) -> tuple[list[str], list[str]]:
+    """Return the lines with repeats named, and those that are visible here for the first time."""
+    folded, fresh = list[str](), list[str]()
+    at = 0
+    while at < len(lines):
+        count, place = max(
+            ((_repeated(lines[at:], others), place) for place, others in visible.items()),
+            key=lambda found: found[0],
+            default=(0, ""),
+        )
+        run = list(lines[at : at + count])
+        while run and not run[-1]:
+            run.pop()
+        if not lines[at] or len(" ".join(run).split()) < FEWEST_WORDS:
+            folded.append(lines[at])
+            fresh.append(lines[at])
+            at += 1
+            continue
+        first, last = " ".join(run[0].split()[:5]), " ".join(run[-1].split()[-5:])
+        folded.append(f"⟨{place}: from “{first}” to “{last}”⟩")
+        fresh.append(BREAK)
+        at += len(run)
+    return folded, fresh
+
+
+def _repeated(lines: Sequence[str], others: Sequence[str]) -> int:
+    """Return how many of the first lines stand somewhere in other lines, one after the other."""
+    starts = (others[start:] for start, line in enumerate(others) if line == lines[0])
+    return max((_alike(lines, rest) for rest in starts), default=0)
+
+
+def _alike(lines: Sequence[str], others: Sequence[str]) -> int:
+    pairs = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(lines, others, strict=False))
+    return sum(1 for _ in pairs)
 
 
 def _reply(prompt: Prompt) -> Any:

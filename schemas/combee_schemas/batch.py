@@ -41,6 +41,8 @@ class Batch(Message):
     members: tuple[Member, ...]
     clusters: tuple[Cluster, ...] = ()
     """Of a consolidation, which has no members: what the model is asked about."""
+    embeddings: str = ""
+    """Of a consolidation: the model whose embeddings were compared, too, or why none were; empty: none is set."""
     dropped: tuple[Member, ...] = ()
     """Repeats that were recognised while this window was open; the last 1000 of them."""
     copies: int

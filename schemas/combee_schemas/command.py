@@ -3,6 +3,7 @@
 from typing import ClassVar, Literal
 
 from combee_schemas.base import Holds, Id, Message, PlaybookName
+from combee_schemas.batch import Cluster
 from combee_schemas.playbook import Entry
 from combee_schemas.scan import Operation
 
@@ -39,6 +40,8 @@ class Command(Message):
     base_version: int = 0
     """What an edit was made on; 0: whatever there is."""
     reflection_ids: tuple[str, ...] = ()
+    clusters: tuple[Cluster, ...] | None = None
+    """Of a replay's consolidation: what the recorded one asked about."""
     issued_at_ms: int = 0
     issued_by: str = ""
     """Who says to have asked: ``key:NAME`` of the gateway, ``user:NAME@HOST`` of the command line."""

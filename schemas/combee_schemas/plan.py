@@ -109,12 +109,14 @@ class Plan(Value):
     """Reflections that stayed in the window: with them, arrivals can be counted from manifests alone."""
     reason: CloseReason = "size"
     command_id: str = ""
-    """Of a consolidation: the command that asked for it."""
+    """Of a consolidation: the command that asked for it, or would have."""
+    automatic: bool = False
+    """Of a consolidation: nobody asked, the playbook had grown."""
     left_out: tuple[int, ...] | None = None
     """In a replay: the root's children that it leaves out, as recorded; None: time decides."""
     outcomes: Outcomes = Outcomes()
     reflect_usage: Usage = Usage()
-    """What the members' reflections cost."""
+    """What the members' reflections cost; of a consolidation, the embeddings of entries."""
     closed_at_ms: int = 0
 
     @property

@@ -189,6 +189,8 @@ class Playbook(Message):
     command_offset: int = -1
     commands: tuple[str, ...] = ()
     """The last command ids executed, newest last."""
+    consolidated_version: int = 0
+    """The version that the last consolidation asked about, also if it changed nothing; 0: there was none."""
     issued_by: str = ""
     """Who asked for this version (``Command.issued_by``); empty: a batch."""
     revoked: tuple[str, ...] = ()

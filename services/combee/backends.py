@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from combee.adapters.kafka import KafkaAdmin, KafkaLog
 from combee.adapters.kafka.connection import Connection, security_options
+from combee.adapters.openai.names import resolve_embedding
 from combee.core import layout
 from combee.evaluation.answering import Answerer, FunctionAnswerer, ModelAnswerer, loaded_function
 from combee.ports import ConfigurationError, LanguageModel, OnModelCall
@@ -15,6 +16,7 @@ from combee.settings.loading import Settings
 from combee.settings.model import ModelSettings
 
 if TYPE_CHECKING:
+    from combee.adapters.openai.embedder import OpenAIEmbedder
     from combee.adapters.openai.model import OpenAIModel
 
 NO_MODEL = (
@@ -63,6 +65,43 @@ def language_model(settings: ModelSettings, on_call: OnModelCall = lambda _call:
         tokens_per_minute=settings.tokens_per_minute,
         max_output_tokens=settings.max_output_tokens,
         on_call=on_call,
+    )
+
+
+def embedder(settings: ModelSettings, on_call: OnModelCall = lambda _call: None) -> "OpenAIEmbedder | None":
+    """Return the configured embedding model, if one is.
+
+    Raises
+    ------
+    ConfigurationError
+        If it cannot be asked.
+    """
+    from combee.adapters.openai.embedder import OpenAIEmbedder  # noqa: PLC0415 - as above
+
+    if settings.embedding_model is None:
+        return None
+    name, url, key = embedding_address(settings)
+    return OpenAIEmbedder(
+        model=name, base_url=url, api_key=key, timeout_s=settings.model_timeout_s, on_call=on_call
+    )
+
+
+def embedding_address(settings: ModelSettings) -> tuple[str, str, str]:
+    """Return the name, the base URL and the key of the embedding model that is configured.
+
+    Raises
+    ------
+    ConfigurationError
+        If it cannot be asked.
+    """
+    own, models = settings.embedding_api_key, settings.api_key
+    return resolve_embedding(
+        settings.embedding_model or "",
+        base_url=settings.embedding_base_url,
+        api_key=own.get_secret_value() if own else None,
+        model=settings.model,
+        model_url=settings.base_url,
+        model_key=models.get_secret_value() if models else None,
     )
 
 

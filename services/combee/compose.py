@@ -11,7 +11,7 @@ import structlog
 
 from combee import wiring
 from combee.adapters.kafka import KafkaLog, Reachability
-from combee.backends import check_topics, connection, language_model
+from combee.backends import check_topics, connection, embedder, language_model
 from combee.clock import SystemClock
 from combee.inspection.lag import INPUTS, Lags
 from combee.ports import Clock, ConfigurationError, LanguageModel, Log
@@ -19,6 +19,7 @@ from combee.reflect.handler import ReflectHandler
 from combee.scan.handler import ScanHandler
 from combee.scan.recorded import HashOf, RecordedAnswers, RecordedModel
 from combee.settings.loading import Settings
+from combee.shuffle.neighbours import Neighbours
 from combee.telemetry.telemetry import Telemetry
 from combee.worker.dead_letter_limiter import DeadLetterLimiter
 from combee.worker.retry import OutageMonitor
@@ -123,9 +124,18 @@ async def _shuffle(worker: Worker) -> None:
     # Under a supervisor the folder lies in its own, which goes even after a kill -9 of this process.
     supervised = settings.worker.ready_file.parent if settings.worker.ready_file else None
     with tempfile.TemporaryDirectory(prefix="combee-shuffle-", dir=supervised) as folder:
-        budget = settings.playbook.playbook_tokens
+        embeds = embedder(settings.model, telemetry.called)
         shuffler = wiring.build_shuffle(
-            worker.log, worker.clock, settings.batch, spending, budget_tokens=budget
+            worker.log,
+            worker.clock,
+            settings.batch,
+            spending,
+            budget_tokens=settings.playbook.playbook_tokens,
+            neighbours=Neighbours(
+                embeds,
+                model=settings.model.embedding_model or "",
+                similarity=settings.model.embedding_similarity,
+            ),
         )
         telemetry.watch(shuffler.playbooks.view, shuffler.sizes, in_flight=shuffler.in_flight)
         servers = worker.bootstrap_servers
@@ -133,7 +143,11 @@ async def _shuffle(worker: Worker) -> None:
         app = faust_app.build_app(settings.kafka, servers, settings.worker.slot, Path(folder), security)
         prefix = settings.kafka.topic_prefix
         delivery = faust_app.session(app, shuffler, prefix, worker.stop, telemetry.on_turn)
-        await wiring.run_shuffle(shuffler, delivery)
+        try:
+            await wiring.run_shuffle(shuffler, delivery)
+        finally:
+            if embeds:
+                await embeds.close()
 
 
 async def _publish(worker: Worker) -> None:

@@ -5,7 +5,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from combee_schemas.base import Usage
+from combee_schemas.base import NOTHING_SPENT, Usage
 from combee_schemas.errors import (
     CombeeError,
     ConfigurationError,  # noqa: F401 - the errors of the log belong to its protocols; they stand in the schemas
@@ -152,6 +152,24 @@ class LanguageModel(Protocol):
 
     def drain(self) -> None:
         """Start no further call: whatever has no reply under way raises DrainingError."""
+
+    async def close(self) -> None:
+        """Drop connections."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Embedded:
+    """Vectors in the order of their texts, and what they cost."""
+
+    vectors: Sequence[Sequence[float]]
+    usage: Usage = NOTHING_SPENT
+
+
+class Embedder(Protocol):
+    """Turns texts into vectors that have nearly one direction where two texts say the same."""
+
+    async def embed(self, texts: Sequence[str]) -> Embedded:
+        """Return a vector for each text. TransientError, PoisonError: there are none; go on without them."""
 
     async def close(self) -> None:
         """Drop connections."""

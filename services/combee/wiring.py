@@ -18,6 +18,7 @@ from combee.reflect.handler import ReflectHandler
 from combee.scan.handler import ScanHandler
 from combee.settings.batch import BatchSettings
 from combee.settings.methods import reflecting_method
+from combee.shuffle.neighbours import Neighbours
 from combee.shuffle.shuffler import Shuffler
 from combee.worker.dead_letter_limiter import DeadLetterLimiter
 from combee.worker.loop import Loop
@@ -101,14 +102,16 @@ def build_shuffle(
     spending: SpendPolicy = UNCAPPED,
     *,
     budget_tokens: int = 0,
+    neighbours: Neighbours | None = None,
 ) -> Shuffler:
-    """Return the shuffle service; its manifests name the playbook's budget."""
-    return Shuffler(log, clock, batch, spending, budget_tokens=budget_tokens)
+    """Return the shuffle service; its manifests name the playbook's budget, and what ``neighbours`` found."""
+    return Shuffler(log, clock, batch, spending, budget_tokens=budget_tokens, neighbours=neighbours)
 
 
 async def run_shuffle(shuffler: Shuffler, delivery: Coroutine[Any, Any, None]) -> None:
     """Run the shuffle service with what delivers its records: a Faust app, or ``delivery_without_faust``."""
-    await together(delivery, shuffler.playbooks.view.run(), shuffler.sizes.run())
+    views = (shuffler.playbooks.view.run(), shuffler.sizes.run())
+    await together(delivery, *views, shuffler.neighbours.run())
 
 
 async def delivery_without_faust(

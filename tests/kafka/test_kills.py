@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from combee.local.stack import SIMULATED_EMBEDDING
 from support.broker import Broker
 from support.faults.kills import survives_kills
 
@@ -15,3 +16,27 @@ async def test_killed_services_lose_and_double_nothing(
     await survives_kills(
         kafka.bootstrap_servers, topic_prefix, tmp_path, target="all", kills=2, seed=1, inflight=1
     )
+
+
+@pytest.mark.timeout(180)
+async def test_each_growth_of_a_playbook_is_consolidated_once_whoever_is_killed(
+    kafka: Broker, topic_prefix: str, tmp_path: Path
+) -> None:
+    batches = await survives_kills(
+        kafka.bootstrap_servers,
+        topic_prefix,
+        tmp_path,
+        target="all",
+        kills=2,
+        seed=2,
+        batch_size=20,
+        consolidate_above=0.2,
+        playbook_tokens=2_000,
+        embedding_model="any",
+    )
+    automatic = [batch for batch in batches if batch.plan.automatic]
+    assert automatic
+    assert {batch.plan.reason for batch in automatic} == {"consolidate"}
+    bases = [batch.plan.base_version for batch in automatic]
+    assert len(set(bases)) == len(bases)
+    assert {batch.embeddings for batch in automatic} == {SIMULATED_EMBEDDING}

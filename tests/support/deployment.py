@@ -9,8 +9,9 @@ from typing import Any
 from combee import wiring
 from combee.adapters.memory import MemoryLog
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
-from combee.ports import Log
+from combee.ports import Embedder, Log
 from combee.settings.batch import BatchSettings
+from combee.shuffle.neighbours import Neighbours
 from combee.shuffle.shuffler import Shuffler
 from support.clock import ManualClock
 from support.failpoints.points import CrashFailpoint
@@ -38,6 +39,7 @@ class Deployment:
         partitions: int = 2,
         budget_tokens: int = 16_000,
         spending: SpendPolicy = UNCAPPED,
+        embedder: Embedder | None = None,
         **batch: Any,
     ) -> None:
         self.clock = ManualClock()
@@ -47,6 +49,7 @@ class Deployment:
         self.settings = settings_of(**{"batch_size": 10, "small_batches": "paper", **batch})
         self.budget_tokens = budget_tokens
         self.spending = spending
+        self.embedder = embedder
         self.partitions = partitions
         self.shuffler: Shuffler | None = None
         self.accesses = {role: Accesses(role) for role in ROLES}
@@ -107,7 +110,12 @@ class Deployment:
                 await publisher.session(stop, wiring.no_hook)
             case "shuffle":
                 self.shuffler = wiring.build_shuffle(
-                    log, self.clock, self.settings, self.spending, budget_tokens=self.budget_tokens
+                    log,
+                    self.clock,
+                    self.settings,
+                    self.spending,
+                    budget_tokens=self.budget_tokens,
+                    neighbours=Neighbours(self.embedder, model="embedding", similarity=0.85),
                 )
                 partitions = range(self.partitions)
                 delivery = wiring.delivery_without_faust(log, self.shuffler, partitions)

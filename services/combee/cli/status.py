@@ -13,7 +13,7 @@ from combee.cli.shared.options import AsJson, Servers
 from combee.clock import SystemClock, moment
 from combee.core.playbook.retention import in_playbook, is_losing, losing, percent
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
-from combee.core.playbook.versions import empty
+from combee.core.playbook.versions import empty, made_by
 from combee.history import newest_snapshots, whole
 from combee.inspection.batches import newest_batches
 from combee.inspection.dead_letters import held_back
@@ -83,6 +83,7 @@ async def _playbooks(log: Log, default_size: int, spending: SpendPolicy) -> list
             {
                 "name": name,
                 "version": playbook.version,
+                "made_by": made_by(playbook),
                 "entries": len(playbook.entries),
                 "batch_size": size,
                 "in_flight": in_flight,
@@ -116,11 +117,11 @@ def _print(state: dict[str, Any]) -> None:
     for name, facts in state["topics"].items():
         sizes.add_row(name, str(facts["records"]), str(facts["partitions"]))
     playbooks = Table(
-        *("playbook", "version", "entries", "batch size", "batches in flight", "tokens today"),
+        *("playbook", "version", "made by", "entries", "batch size", "batches in flight", "tokens today"),
         *("retention", "lost"),
         box=None,
     )
-    counts = ("name", "version", "entries", "batch_size", "in_flight")
+    counts = ("name", "version", "made_by", "entries", "batch_size", "in_flight")
     for row in state["playbooks"]:
         playbooks.add_row(
             *(str(row[name]) for name in counts),

@@ -85,11 +85,13 @@ class Store(Protocol):
 class Commands:
     """The verbs, on behalf of somebody."""
 
-    def __init__(self, log: Log, store: Store, clock: Clock, *, issued_by: str) -> None:
+    def __init__(self, log: Log, store: Store, clock: Clock, *, issued_by: str, embeds: bool = False) -> None:
         self._log = log
         self._store = store
         self._clock = clock
         self._issued_by = issued_by
+        self._embeds = embeds
+        """Whether shuffle has an embedding model, as far as this process knows."""
 
     # ---- decided
 
@@ -156,7 +158,7 @@ class Commands:
     async def consolidate(self, name: str, *, command_id: str | None = None) -> Decision:
         """Let the model merge entries that are alike and judge those that are mostly harmful."""
         current = await self._store.newest(name)
-        return _decision(current, decide.consolidate(current, command_id))
+        return _decision(current, decide.consolidate(current, command_id, embeds=self._embeds))
 
     async def flush(self, name: str, newest: int, *, command_id: str | None = None) -> Decision:
         """Close the window up to ``newest``, the offset of the last reflection seen."""

@@ -7,10 +7,13 @@ from combee_schemas.base import Message
 
 LEFT_OUT_ENDINGS = (
     *("offset", "_ms", "seconds", "retries", "waiting", "spend", "cached_tokens"),
-    *("hedges", "left_out"),
+    *("hedges", "left_out", "automatic", "embeddings"),
 )
-"""Timings, what they decide (what waited, which day it is) and places in the log; the rest follows from the input."""
-ADDED_LATER = frozenset({"support", "unsupported_batches", "guessed", "clusters", "command_id"})
+"""Timings, what they decide (what waited, which day it is), who asked and places in the log; the rest follows from
+the input."""
+ADDED_LATER = frozenset(
+    {"support", "unsupported_batches", "guessed", "clusters", "command_id", "consolidated_version"}
+)
 """Fields that there were not always: empty they are left out, so that older hashes still hold."""
 
 

@@ -254,8 +254,10 @@ def flush(current: Playbook, newest: int, again: int | None, command_id: str | N
     return _command("flush", current, command_id or own, through_offset=through)
 
 
-def consolidate(current: Playbook, command_id: str | None) -> Command | None:
+def consolidate(current: Playbook, command_id: str | None, *, embeds: bool = False) -> Command | None:
     """Ask the model to merge entries that are alike and to judge harmful ones; nothing is to be done without any.
+
+    ``embeds``: embeddings may find some that their words do not show.
 
     Raises
     ------
@@ -267,8 +269,13 @@ def consolidate(current: Playbook, command_id: str | None) -> Command | None:
         return None
     if current.holds != "entries":
         raise RefusedError("conflict", f"{current.name} holds {current.holds}: only entries are consolidated")
-    if not clusters(shown(current).entries, ANY_SIZE):
-        return None
+    entries = shown(current).entries
+    may_find = embeds and len(entries) > 1
+    return consolidation(current, command_id) if may_find or clusters(entries, ANY_SIZE) else None
+
+
+def consolidation(current: Playbook, command_id: str | None = None) -> Command:
+    """Return the command to consolidate a playbook as it stands; given twice, and by itself, it has one effect."""
     return _command("consolidate", current, command_id or _own("consolidate", current))
 
 

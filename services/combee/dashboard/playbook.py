@@ -4,7 +4,7 @@ from nicegui import ui
 
 from combee.core.playbook.comparison import Comparison, compare
 from combee.core.playbook.retention import fates_text
-from combee.core.playbook.versions import empty
+from combee.core.playbook.versions import empty, made_by
 from combee.dashboard.actions import Actions
 from combee.dashboard.admin import Admin
 from combee.dashboard.evidence import open_evidence
@@ -206,12 +206,12 @@ def _counted(listed: EntryList, playbook: Playbook, *, is_filtered: bool, only: 
 def _about(version: Playbook) -> str:
     batch = kept = ""
     if version.batch and version.origin == "batch":
-        what = f"of {version.reflections} reflections" if version.reflections else "that consolidates entries"
-        batch = f", batch {version.batch_sequence} {what}"
+        what = f" of {version.reflections} reflections" if version.reflections else ""
+        batch = f", batch {version.batch_sequence}{what}"
         audit = version.batch.audit
         kept = f", retention {percent(version.batch.retention[-1])}" if version.batch.retention else ""
         kept += f" ({fates_text(audit[-1])})" if audit else ""
     by = f" by {version.issued_by}" if version.issued_by else ""
     when = moment(version.created_at_ms)
     count = f"{len(version.entries)} {'entry' if len(version.entries) == 1 else 'entries'}"
-    return f"{when} UTC, from {version.origin}{by}{batch}, {count}{kept}"
+    return f"{when} UTC, from {made_by(version)}{by}{batch}, {count}{kept}"

@@ -58,4 +58,5 @@ class ContextStore:
 
 def commands_of(context: Context, issued_by: str) -> Commands:
     """Return the commands on behalf of somebody, who has been allowed to give them."""
-    return Commands(context.log, ContextStore(context), context.clock, issued_by=issued_by)
+    embeds = context.settings.model.embedding_model is not None
+    return Commands(context.log, ContextStore(context), context.clock, issued_by=issued_by, embeds=embeds)

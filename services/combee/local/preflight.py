@@ -3,7 +3,7 @@
 import tempfile
 
 from combee.adapters.openai.names import resolve_model
-from combee.backends import NO_MODEL
+from combee.backends import NO_MODEL, embedding_address
 from combee.local.extras import pip_install, without
 from combee.local.ports import require_port
 from combee.local.stack_file import data_dir
@@ -49,6 +49,8 @@ async def check(settings: Settings, *, simulated: bool, gateway: bool = False) -
     require_extras(*(["embedded"] if embedded else []), *(["sim"] if simulated else []))
     if not simulated:
         require_model(settings.model)
+        if settings.model.embedding_model:
+            embedding_address(settings.model)
     if gateway:
         require_port(settings.gateway.gateway_host, settings.gateway.gateway_port, GATEWAY_REMEDY)
     if not simulated:

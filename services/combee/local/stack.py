@@ -14,6 +14,8 @@ from combee.ports import FatalError
 from combee.settings.loading import Settings, environment
 from combee.settings.methods import configured_method
 
+SIMULATED_EMBEDDING = "simulated-embedding"
+"""The embedding model of the stand-in."""
 READY_TIMEOUT_S = 60.0
 STOP_MARGIN_S = 10.0
 
@@ -48,7 +50,7 @@ def child_environment(options: StackOptions) -> dict[str, str]:
     )
     for group in groups:
         values |= group.model_dump(
-            exclude={"sasl_password", "api_key", "gateway_keys"}
+            exclude={"sasl_password", "api_key", "embedding_api_key", "gateway_keys"}
         )  # secrets stay where they are
     values |= {"bootstrap_servers": options.bootstrap_servers, "log_level": settings.worker.log_level}
     named = {f"COMBEE_{name.upper()}": _text(value) for name, value in values.items() if value is not None}
@@ -116,10 +118,14 @@ async def _stand_in(supervisor: Supervisor, options: StackOptions) -> dict[str, 
     url = ready.read_text().strip()
     if not url:
         raise FatalError("the stand-in model gave no address")
+    # Nothing goes to another server: the stand-in has embeddings, too.
+    embeddings = {"COMBEE_EMBEDDING_BASE_URL": url, "COMBEE_EMBEDDING_API_KEY": "simulated"}
+    embeddings |= {"COMBEE_EMBEDDING_MODEL": SIMULATED_EMBEDDING}
     return {
         "COMBEE_MODEL": "simulated",
         "COMBEE_BASE_URL": url,
         "COMBEE_API_KEY": "simulated",
+        **(embeddings if options.settings.model.embedding_model else {}),
     }
 
 

@@ -11,7 +11,7 @@ from combee.core.playbook import known
 from combee.core.playbook import operations as ops
 from combee.core.playbook.clusters import within
 from combee.core.playbook.echo import without_echoes
-from combee.core.playbook.nearness import Relatedness
+from combee.core.playbook.overlap import Relatedness
 from combee.core.shortening import shorter_reflection
 from combee.ports import LanguageModel, PoisonError, PromptTooLongError
 from combee.scan.outcome import SKIPPED, SPLIT, audited, reasons, spent

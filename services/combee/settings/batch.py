@@ -57,6 +57,13 @@ class BatchSettings(Group):
         description="of a larger playbook a curator reads so many entries, the nearest to its items; 0: all of them"
         " (entries)",
     )
+    consolidate_above: float = Field(
+        0,
+        ge=0,
+        le=1,
+        description="consolidate a playbook by itself above this share of its token budget, whenever a tenth of the"
+        " budget has been added since the last time; 0: only when asked",
+    )
     fan_in: int = Field(32, ge=2, description="children per node above level 0")
     max_levels: int = Field(4, ge=2, le=4, description="levels of the scan tree at most")
     max_wait_s: float = Field(30, gt=0, description="an unfilled window closes after this (s)")

@@ -70,6 +70,7 @@ def load_settings(**flags: object) -> Settings:
 SENT_TO = (
     ("model", "base_url", "api_key"),
     ("evaluation", "eval_base_url", "eval_api_key"),
+    ("model", "embedding_base_url", "embedding_api_key"),
     ("kafka", "bootstrap_servers", "sasl_password"),
 )
 """Group, address and the secret that goes there."""

@@ -19,6 +19,20 @@ class ModelSettings(Group):
         validation_alias=AliasChoices("COMBEE_API_KEY", "OPENAI_API_KEY"),
         description="environment only",
     )
+    embedding_model: str | None = Field(
+        None,
+        description="consolidations also find near-duplicates by this model's embeddings, such as"
+        " openai/text-embedding-3-small; empty: by their words alone",
+    )
+    embedding_base_url: str | None = Field(
+        None, description="its OpenAI-compatible server; empty: the model's"
+    )
+    embedding_api_key: SecretStr | None = Field(
+        None, description="environment only; empty: the model's, if the server is the model's, too"
+    )
+    embedding_similarity: float = Field(
+        0.85, gt=0, le=1, description="cosine similarity from which two entries go to the model as alike"
+    )
     model_timeout_s: float = Field(120, gt=0, description="one model call (s)")
     llm_concurrency: int = Field(8, ge=1, description="model calls at once per worker")
     requests_per_minute: int | None = Field(None, ge=1, description="rate limit per worker")

@@ -10,8 +10,9 @@ import structlog
 
 from combee.core.batching import plan
 from combee.core.batching.window import Close, Waiting, WindowPolicy, due
+from combee.core.commands import consolidation
 from combee.core.playbook import probation
-from combee.core.playbook.clusters import clusters
+from combee.core.playbook.clusters import clusters, has_grown
 from combee.core.playbook.spend import bounded, total
 from combee.ports import Clock, Log, Outgoing, TopicPartition, Transaction
 from combee.settings.batch import BatchSettings
@@ -19,11 +20,13 @@ from combee.settings.methods import configured_method
 from combee.shuffle import partition
 from combee.shuffle.gates import MethodGate, SpendGate
 from combee.shuffle.manifests import InFlight
+from combee.shuffle.neighbours import NOTHING, Neighbours
 from combee.shuffle.partition import GROUP, REFLECTIONS, PartitionState
 from combee.worker.views import Playbooks, View
 from combee_schemas import topics
 from combee_schemas.base import Usage
 from combee_schemas.batch import Batch, Member
+from combee_schemas.command import Command
 from combee_schemas.control import BatchSize
 from combee_schemas.plan import PlanSettings
 from combee_schemas.playbook import Playbook
@@ -50,6 +53,7 @@ class Closer:
         playbooks: Playbooks,
         sizes: View[BatchSize],
         spend_gate: SpendGate,
+        neighbours: Neighbours,
     ) -> None:
         self._log = log
         self._clock = clock
@@ -60,6 +64,7 @@ class Closer:
         self._method_gate = MethodGate(configured_method(settings).HOLDS, settings.method, playbooks)
         self._pulse_at = float("-inf")
         self._settings_of_plans = settings_of_plans
+        self._neighbours = neighbours
 
     def _policy(self, playbook: str) -> WindowPolicy:
         decided = self._sizes.get(playbook)
@@ -71,21 +76,14 @@ class Closer:
         )
 
     def _due(self, state: PartitionState, playbook: str) -> Close | None:
-        in_flight = state.manifests.count_in_flight(playbook)
-        if in_flight >= self._spend_gate.at_once(playbook, self._settings.max_inflight_batches):
-            return None
-        policy = self._policy(playbook)
         close = due(
             state.window(playbook),
-            policy,
+            self._policy(playbook),
             now=self._clock.monotonic(),
             newest_offset=state.seen[REFLECTIONS],
         )
-        if close and self._method_gate.blocks(playbook):
-            return None
-        if close and self._spend_gate.blocks(playbook, in_flight=in_flight, batch_size=policy.batch_size):
-            return None
-        return close
+        # Asked last: a gate logs what it keeps waiting.
+        return close if close and self._may_go(state, playbook) else None
 
     def hungry(self, state: PartitionState) -> dict[str, int]:
         """Return the full windows that have less than a batch in memory, and how many offsets they may read again."""
@@ -110,8 +108,11 @@ class Closer:
     async def close_due(self, state: PartitionState) -> None:
         """Close every window that is due; re-emit what is overdue; commit what only needs committing."""
         state.settle_flushes()
-        for offset in sorted(state.consolidations):
-            await self._consolidate(state, offset)
+        for _, command in sorted(state.consolidations.items()):
+            if await self._consolidate(state, command):
+                state.settle_consolidation(command)
+        for name in sorted(state.grown):
+            await self._consolidate_grown(state, name)
         for name in list(state.windows):
             while close := self._due(state, name):
                 await self._close(state, name, close)
@@ -152,36 +153,64 @@ class Closer:
             dropped=len(batch.dropped),
         )
 
-    async def _consolidate(self, state: PartitionState, offset: int) -> None:
-        """Cut a batch without reflections, once the playbook may have another batch."""
-        command = state.consolidations[offset]
+    async def _consolidate_grown(self, state: PartitionState, name: str) -> None:
+        """Cut a batch that nobody asked for, if the playbook still has grown so far; then look again when it changes.
+
+        Everything that decides is in the log: who takes over decides the same, and never twice about one growth.
+        """
+        base, budget = self._playbooks.latest(name), self._settings_of_plans.playbook_tokens
+        in_flight = state.manifests.in_flight.get(name, {}).values()
+        is_under_way = any(each.batch.plan.reason == "consolidate" for each in in_flight)
+        is_due = not is_under_way and has_grown(base, self._settings.consolidate_above, budget)
+        if not is_due or await self._consolidate(state, consolidation(base), automatic=True):
+            state.grown.discard(name)
+
+    async def _consolidate(self, state: PartitionState, command: Command, *, automatic: bool = False) -> bool:
+        """Cut a batch without reflections; return whether it is over, or else waits for its turn."""
         name = command.playbook
         base = self._playbooks.latest(name)
-        if not base.entries or base.holds != "entries" or command.command_id in base.commands:
-            del state.consolidations[offset]
-            return
-        in_flight = state.manifests.count_in_flight(name)
-        policy = self._policy(name)
-        if in_flight >= self._spend_gate.at_once(name, self._settings.max_inflight_batches):
-            return
-        if self._method_gate.blocks(name):
-            return
-        if self._spend_gate.blocks(name, in_flight=in_flight, batch_size=policy.batch_size):
-            return
+        is_done = (
+            command.command_id in base.commands or (name, command.command_id) in state.manifests.executed
+        )
+        if is_done or not base.entries or base.holds != "entries":
+            return True
+        if not self._may_go(state, name):
+            return False
+        entries = probation.shown(base).entries
+        found = NOTHING if command.clusters is not None else self._neighbours.of(name, entries)
+        if found is None:
+            return False
+        asked = command.clusters
+        if asked is None:
+            asked = clusters(entries, self._settings.aggregate_tokens or ASKED_TOKENS, found.pairs)
         batch = plan.plan_consolidation(
             name,
             state.manifests.sequences.get(name, 0) + 1,
-            clusters(probation.shown(base).entries, self._settings.aggregate_tokens or ASKED_TOKENS),
+            asked,
             settings=self._settings_of_plans,
             base=_base_of(base),
             command_id=command.command_id,
+            automatic=automatic,
+            embeddings=found.embeddings,
+            usage=found.usage,
             through_offset=state.through(name),
             waiting=len(state.windows.get(name, ())),
             closed_at_ms=self._clock.now_ms(),
         )
         batch = batch.model_copy(update=self._in_flight_fields(state))
-        del state.consolidations[offset]
+        # First: the offsets written with the manifest say that it is over.
+        state.settle_consolidation(command)
         self._cut(state, batch, await self._write(state, batch, {}))
+        return True
+
+    def _may_go(self, state: PartitionState, name: str) -> bool:
+        """Return whether a playbook may have another batch now."""
+        in_flight, batch_size = state.manifests.count_in_flight(name), self.batch_size(name)
+        return not (
+            in_flight >= self._spend_gate.at_once(name, self._settings.max_inflight_batches)
+            or self._method_gate.blocks(name)
+            or self._spend_gate.blocks(name, in_flight=in_flight, batch_size=batch_size)
+        )
 
     def _in_flight_fields(self, state: PartitionState) -> dict[str, int]:
         return {

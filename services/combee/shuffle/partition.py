@@ -38,6 +38,8 @@ class PartitionState:
     """Flush commands that are not fulfilled yet, by offset."""
     consolidations: dict[int, Command] = field(default_factory=dict)
     """Commands to consolidate that have no batch yet, by offset."""
+    grown: set[str] = field(default_factory=set)
+    """Playbooks with a new version: each may have grown enough to be consolidated by itself."""
     logged_flushes: set[int] = field(default_factory=set)
     """Offsets of those that were logged as waiting for a paused playbook."""
     outbox: list[Outgoing] = field(default_factory=list)
@@ -119,6 +121,12 @@ class PartitionState:
         """Remember a consolidation until it has a batch."""
         if (command.playbook, command.command_id) not in self.manifests.executed:
             self.consolidations[record.offset] = command
+
+    def settle_consolidation(self, command: Command) -> None:
+        """Forget a consolidation, however often it was asked for."""
+        for offset, known in list(self.consolidations.items()):
+            if (known.playbook, known.command_id) == (command.playbook, command.command_id):
+                del self.consolidations[offset]
 
     def settle_flushes(self) -> None:
         """Mark windows for flushing as far as the log has been read; forget what is fulfilled."""

@@ -31,6 +31,7 @@ from combee.shuffle.attempts import attempt_of
 from combee.shuffle.closing import Closer
 from combee.shuffle.gates import SpendGate
 from combee.shuffle.manifests import read_manifests
+from combee.shuffle.neighbours import Neighbours
 from combee.shuffle.partition import COMMANDS, GROUP, REFLECTIONS, PartitionState
 from combee.worker.dead_letters import dead_letter
 from combee.worker.views import Playbooks, View
@@ -56,6 +57,7 @@ class Shuffler:
         spending: SpendPolicy = UNCAPPED,
         *,
         budget_tokens: int = 0,
+        neighbours: Neighbours | None = None,
     ) -> None:
         self._log = log
         self._clock = clock
@@ -67,16 +69,25 @@ class Shuffler:
         self.sizes: View[BatchSize] = View(log, topics.BATCH_SIZES)
         spend_gate = SpendGate(spending, self.playbooks, clock)
         planned = plan_settings(settings, budget_tokens)
-        self._closer = Closer(log, clock, settings, planned, self.playbooks, self.sizes, spend_gate)
+        self.neighbours = neighbours or Neighbours()
+        self.neighbours.on_found = self.wake.set
+        self._closer = Closer(
+            log, clock, settings, planned, self.playbooks, self.sizes, spend_gate, self.neighbours
+        )
 
     def _published(self, name: str, playbook: Playbook | None) -> None:
         if playbook is None:
             return
         for state in self._states.values():
             state.manifests.published(name, playbook.batch_sequence)
+            self._may_have_grown(state, name)
         if playbook.usage.calls:
             self._closer.model_heartbeat()
         self.wake.set()
+
+    def _may_have_grown(self, state: PartitionState, name: str) -> None:
+        if self._settings.consolidate_above:
+            state.grown.add(name)
 
     def in_flight(self) -> list[Batch]:
         """Return the batches of these partitions that have no version yet."""
@@ -162,11 +173,14 @@ class Shuffler:
             # Versions that appeared meanwhile have been announced to nobody.
             for playbook in self.playbooks.view.all().values():
                 loaded.manifests.published(playbook.name, playbook.batch_sequence)
+                self._may_have_grown(loaded, playbook.name)
         state = self._states[number]
         async with state.lock:
             for topic, newest in self._news.get(number, {}).items():
                 if newest > state.seen[topic]:
                     await self._catch_up(state, topic)
+            # Every process sees every playbook.
+            state.grown &= {name for name in state.grown if await self._partition(name) == number}
             await self._closer.close_due(state)
             while await self._refill(state):
                 await self._closer.close_due(state)

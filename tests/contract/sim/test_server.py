@@ -15,6 +15,7 @@ from openai import AsyncOpenAI
 from combee.core.methods.ace import aggregate_prompt, answer_prompt, combine_prompt, reflect_prompt
 from combee.core.playbook.versions import empty
 from combee.ports import FatalError
+from combee.sim.embeddings import EMBEDDING
 from combee.sim.family.knowledge import Knowledge, Row
 from combee.sim.inprocess import as_request
 from combee.sim.law.naive import family_traces, task_traces
@@ -104,10 +105,35 @@ async def test_a_server_that_has_the_data_knows_the_formula_behind_a_question() 
     assert "Quick Ratio" not in content(await ask(SimOptions(), request))
 
 
-async def test_the_only_model_is_called_simulated() -> None:
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({"model": EMBEDDING, "input": "a text"}, 200),
+        ({"model": EMBEDDING, "input": ["a text", "another"]}, 200),
+        ({"model": "simulated", "input": "a text"}, 404),
+        ({"model": EMBEDDING}, 400),
+        ({"model": EMBEDDING, "input": [1]}, 400),
+    ],
+)
+async def test_embeddings_are_simulated_deterministic_and_counted(body: dict[str, Any], status: int) -> None:
+    async with direct(SimOptions()) as http:
+        answer, again = [await http.post("/embeddings", json=body) for _ in range(2)]
+        stats = (await http.get("http://simulated/sim/stats")).json()
+        await http.post("http://simulated/sim/faults", json={"down_for_s": 60})
+        down = await http.post("/embeddings", json=body)
+    assert (answer.status_code, answer.json()) == (status, again.json())
+    if status == 200:
+        texts = 1 if isinstance(body["input"], str) else len(body["input"])
+        assert answer.json()["model"] == EMBEDDING
+        assert [len(each["embedding"]) for each in answer.json()["data"]] == [64] * texts
+        assert stats["texts_embedded"] == 2 * texts
+        assert down.status_code == 503
+
+
+async def test_the_models_are_called_simulated() -> None:
     async with direct(SimOptions()) as http:
         listed = (await http.get("/models")).json()["data"]
-        assert [model["id"] for model in listed] == ["simulated"]
+        assert [model["id"] for model in listed] == ["simulated", EMBEDDING]
         other = await http.post("/chat/completions", json=question(1) | {"model": "gpt-9"})
         assert (other.status_code, other.json()["error"]["code"]) == (404, "model_not_found")
         named = await http.post("/chat/completions", json=question(1) | {"model": "openai/simulated"})

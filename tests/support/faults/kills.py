@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
@@ -44,21 +45,23 @@ async def survives_kills(
     seed: int,
     inflight: int = 1,
     count: int = 120,
-) -> None:
+    **settings: object,
+) -> Sequence[Batch]:
     targets = SERVICES if target == "all" else (target,)
     rng = Random(f"{target} {seed}")
     moments = sorted(rng.sample(range(1, int(count * 2.5)), kills))
     new = traces(count, seed)
-    async with running_stack(bootstrap_servers, prefix, folder, max_inflight_batches=inflight) as running:
+    settings["max_inflight_batches"] = inflight
+    async with running_stack(bootstrap_servers, prefix, folder, **settings) as running:  # type: ignore[arg-type]
         async with Tracker(running.log, PLAYBOOK, SystemClock()).running() as tracker:
             await running.log.produce(*map(outgoing, new.values()))
             async with asyncio.TaskGroup() as group:
                 group.create_task(_kill_at(running, tracker, targets, moments))
                 group.create_task(running.learning().settle(tracker, new, stall_s=STALL_S))
-        await _judge(running, count=count, kills=kills)
+        return await _judge(running, count=count, kills=kills)
 
 
-async def _judge(running: Running, *, count: int, kills: int) -> None:
+async def _judge(running: Running, *, count: int, kills: int) -> Sequence[Batch]:
     ledger = await audit(running.log)
     batches = [batch for batch in await running.messages(topics.BATCHES) if isinstance(batch, Batch)]
     versions = [
@@ -74,6 +77,7 @@ async def _judge(running: Running, *, count: int, kills: int) -> None:
     )
     # Only an answer that was on its way into the log at a kill may be asked for again.
     assert running.repeated_answers() <= kills * 2 * running.settings.model.llm_concurrency
+    return batches
 
 
 async def _kill_the_second_of_each(running: Running, tracker: Tracker) -> None:

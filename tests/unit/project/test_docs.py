@@ -40,6 +40,23 @@ def test_a_stale_page_is_named_and_fails_the_check(
     assert generator.main(["--check"]) == 0
 
 
+def test_prompts_that_repeat_an_earlier_one_name_it() -> None:
+    generator = _generator()
+    rules = "\n".join(
+        f"Rule {number}: keep every distinct lesson, one entry for each." for number in range(5)
+    )
+    parts = [
+        ("Curator", "system part", rules),
+        ("Curator", "user part", f"Read this.\n{rules}\nThat is all."),
+    ]
+    first, second, third = generator._shown([*parts, ("Reflector", "system part", rules)])
+
+    assert rules in first
+    assert "Read this.\n⟨Curator, system part: from “Rule 0: keep every distinct” to" in second
+    assert "⟩\nThat is all." in second
+    assert "is that of *Curator, system part*" in third
+
+
 @each_page
 def test_relative_links_resolve(page: Path) -> None:
     broken = []

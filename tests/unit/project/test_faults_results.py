@@ -34,12 +34,22 @@ def test_an_outcome_replaces_the_one_of_the_same_fault_and_seed(tmp_path: Path) 
 
 
 def test_what_differs_between_faults_has_a_column(tmp_path: Path) -> None:
-    results.add(tmp_path, outcome("freeze", 1, lost=1))
+    results.add(tmp_path, outcome("freeze", 1, lost=1, acknowledged=200))
     results.add(tmp_path, outcome("kill", 1))
 
     page = (tmp_path / results.TABLE_FILE).read_text()
     assert "In every row: runs 1, double 0." in page
-    assert "| freeze | 210 | 1 | 0 |" in page
+    assert "| freeze | 200 | 1 |" in page
+
+
+def test_what_most_faults_have_is_said_once(tmp_path: Path) -> None:
+    for fault, extra in (("freeze", 0), ("kill", 3), ("storm", 0)):
+        results.add(tmp_path, outcome(fault, 1, extra_calls=extra))
+
+    page = (tmp_path / results.TABLE_FILE).read_text()
+    assert "Where a cell is empty: acknowledged 210, dead letters 0, extra calls 0." in page
+    assert "| kill |  |  | 0 | 3 |" in page
+    assert "| storm |  |  | 0 |  |" in page
 
 
 def test_writers_at_the_same_time_lose_no_outcome(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """A batch without reflections: asked for by a command, cut by shuffle, asked about by scan, published once."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -11,19 +11,22 @@ from combee.cli.replay.replaying import Replay
 from combee.cli.shared.sending import commands_on
 from combee.core.batching.plan import plan_hash
 from combee.core.commands import RefusedError
-from combee.core.playbook.versions import InapplicableError, after_update, empty
+from combee.core.playbook.versions import InapplicableError, after_update, empty, made_by
 from combee.core.sizing.policy import iteration_of
 from combee.inspection.audit import audit
 from combee.inspection.lineage import lineage
-from combee.ports import PoisonError, PromptTooLongError
+from combee.ports import Embedded, PoisonError, PromptTooLongError, TransientError
+from combee.sim.embeddings import SimulatedEmbedder
+from combee.sim.family.family import lessons
 from combee.sim.family.lessons import entries_in
+from combee.sim.family.wordings import all_wordings
 from combee_schemas import topics
 from combee_schemas.batch import Cluster
 from combee_schemas.command import Command
 from combee_schemas.model import Prompt
 from combee_schemas.plan import Plan
 from combee_schemas.playbook import Playbook
-from combee_schemas.scan import NodeResult, Update
+from combee_schemas.scan import NodeResult, Operation, OperationKind, Update
 from support import ledger
 from support.deployment import ROLES, Deployment
 from support.failpoints.points import CrashError, CrashFailpoint
@@ -37,6 +40,13 @@ PAGE = "Page through all results of the song library until a page is empty, then
 AGAIN = "Before counting songs, page through all the song library's results until an empty page comes."
 FEE = "Refund opened parcels less a restocking fee of 15 %."
 MERGED = "Page through all results of the song library until a page is empty before counting songs."
+
+
+BUDGET = 100
+"""Tokens; the three entries above are about 80."""
+Begun = Callable[[], Awaitable[Deployment]]
+REWORDED = all_wordings(lessons()[0])[0::3]
+"""A lesson in two wordings that share few words."""
 
 
 def is_consolidation(prompt: Prompt) -> bool:
@@ -198,12 +208,18 @@ async def test_a_method_that_would_turn_entries_into_texts_makes_it_wait() -> No
     assert len(ledger.batches(deployment.log)) == 1
 
 
-async def points_of(role: str) -> int:
+async def asked_for() -> Deployment:
+    """Return a deployment in which somebody has asked for a consolidation."""
+    deployment = await learned()
+    await consolidate(deployment)
+    return deployment
+
+
+async def points_of(role: str, begun: Begun) -> int:
     """Return at how many points a service can die while a consolidation goes through it."""
-    failpoint, deployment = CrashFailpoint(), await learned()
+    failpoint, deployment = CrashFailpoint(), await begun()
     others = [other for other in ROLES if other != role]
     async with deployment.running(others), deployment.running([role], failpoint=failpoint):
-        await consolidate(deployment)
         await deployment.until(lambda: over(deployment))
     return len(failpoint.points)
 
@@ -212,15 +228,22 @@ def over(deployment: Deployment) -> bool:
     return len(ledger.versions(deployment.log)) == 2 and not ledger.behind(deployment.log)
 
 
+async def grown() -> Deployment:
+    """Return a deployment whose playbook has grown enough to be consolidated by itself, from now on."""
+    deployment = await learned(budget_tokens=BUDGET, embedder=SimulatedEmbedder())
+    deployment.settings = deployment.settings.model_copy(update={"consolidate_above": 0.5})
+    return deployment
+
+
+@pytest.mark.parametrize("begun", [asked_for, grown])
 @pytest.mark.parametrize("role", ["shuffle", "scan", "publish"])
-async def test_killed_at_any_write_a_consolidation_has_one_effect(role: str) -> None:
-    for at in range(1, await points_of(role) + 1):
-        deployment = await learned()
+async def test_killed_at_any_write_a_consolidation_has_one_effect(role: str, begun: Begun) -> None:
+    for at in range(1, await points_of(role, begun) + 1):
+        deployment = await begun()
         others = [other for other in ROLES if other != role]
         async with deployment.running(others):
             with suppress(CrashError):
                 async with deployment.running([role], failpoint=CrashFailpoint(at)):
-                    await consolidate(deployment)
                     await deployment.until(lambda: over(deployment))  # noqa: B023
             async with deployment.running([role]):
                 await deployment.until(lambda: over(deployment))  # noqa: B023
@@ -250,6 +273,150 @@ def test_a_batch_without_reflections_is_refused_unless_somebody_asked_for_it() -
         after_update(empty("p"), forged, budget_tokens=9, now_ms=0)
 
 
+# ---- by itself
+
+
+async def test_a_playbook_that_has_grown_is_consolidated_by_itself_and_once() -> None:
+    deployment = await grown()
+    async with deployment.running():
+        await deployment.until(lambda: over(deployment))
+        made = ledger.latest(deployment.log)
+        assert (batch_of(made).plan.automatic, made.consolidated_version) == (True, 1)
+        assert made_by(made) == "automatic consolidation"
+        assert len(made.entries) == 2
+        known = (reflection(n, key_insight=FEE) for n in range(10, 13))
+        await deployment.log.produce(*map(outgoing, known))
+        await deployment.until(lambda: ledger.applied(deployment.log) == 6)
+        await deployment.until(lambda: not ledger.behind(deployment.log))
+    (only,) = (batch for batch in ledger.batches(deployment.log) if batch.plan.automatic)
+    assert only.plan.command_id in ledger.latest(deployment.log).commands
+    assert (await audit(deployment.log)).good
+
+
+async def test_one_that_found_nothing_is_not_tried_again_until_there_is_something_new() -> None:
+    deployment = Deployment(batch_size=1, model=ScriptedModel(merging), budget_tokens=2 * BUDGET)
+    deployment.settings = deployment.settings.model_copy(update={"consolidate_above": 0.1})
+    async with deployment.running():
+        for n, text in enumerate((PAGE, "Read.", FEE)):
+            await deployment.log.produce(outgoing(reflection(n, key_insight=text)))
+            await deployment.until(lambda n=n: ledger.applied(deployment.log) == n + 1)  # type: ignore[misc]
+        await deployment.until(lambda: len(ledger.versions(deployment.log)) == 5)
+        await deployment.until(lambda: not ledger.behind(deployment.log))
+    (first, second) = (batch for batch in ledger.batches(deployment.log) if batch.plan.automatic)
+    assert (first.clusters, second.clusters) == ((), ())
+    # What "Read." adds is not worth a call; a consolidation without clusters makes none.
+    assert [batch.plan.base_version for batch in (first, second)] == [1, 4]
+    assert not any(map(is_consolidation, deployment.model.prompts))
+
+
+async def test_while_one_is_under_way_a_new_version_calls_for_no_other() -> None:
+    deployment = await learned(budget_tokens=BUDGET)
+    both = {"consolidate_above": 0.5, "max_inflight_batches": 3}
+    deployment.settings = deployment.settings.model_copy(update=both)
+    added = Operation(kind=OperationKind.ADD, content=REWORDED[0])
+    edit = Command(command_id="e", playbook=NAME, kind="edit", operations=(added,))
+    async with deployment.running(["shuffle", "publish"]):
+        await deployment.until(lambda: len(ledger.batches(deployment.log)) == 2)
+        await deployment.log.produce(outgoing(edit), *(outgoing(reflection(n)) for n in range(10, 13)))
+        await deployment.until(lambda: ledger.latest(deployment.log).version == 2)
+        await deployment.log.produce(*(outgoing(reflection(n)) for n in range(20, 23)))
+        await deployment.until(lambda: len(ledger.batches(deployment.log)) == 4)
+    assert [batch.plan.automatic for batch in ledger.batches(deployment.log)] == [False, True, False, False]
+
+
+async def test_a_person_who_asks_for_what_happens_by_itself_gets_that() -> None:
+    deployment = await grown()
+    command = await consolidate(deployment)
+    async with deployment.running():
+        await deployment.until(lambda: over(deployment))
+    assert command is not None
+    assert command.command_id in ledger.latest(deployment.log).commands
+    assert len(ledger.batches(deployment.log)) == 2
+
+
+async def test_a_replay_repeats_one_that_happened_by_itself() -> None:
+    first = await grown()
+    async with first.running():
+        await first.until(lambda: over(first))
+    second = Deployment(batch_size=3, budget_tokens=BUDGET)
+    replay = Replay(first.log, NAME, recorded=True, timeout_s=5)
+    await replay.read()
+    async with second.running(["publish", "shuffle"]):
+        found = await replay.run(second.log)
+    assert (found.versions, found.plans_differ, found.contents_differ) == (2, [], [])
+
+
+# ---- by embeddings
+
+
+class NoEmbedder(SimulatedEmbedder):
+    async def embed(self, texts: Sequence[str]) -> Embedded:
+        raise TransientError(f"nobody listens for {len(texts)} texts")
+
+
+async def test_embeddings_find_other_words_for_a_lesson_and_what_was_found_is_in_the_manifest() -> None:
+    deployment = Deployment(batch_size=3, model=ScriptedModel(merging), embedder=SimulatedEmbedder())
+    await published(deployment.log, version(NAME, 1, *REWORDED, FEE, batch_sequence=0, origin="import"))
+    assert await consolidate(deployment) is None, "their words alone show nothing"
+    async with deployment.running():
+        command = Command(command_id="c", playbook=NAME, kind="consolidate")
+        await deployment.log.produce(outgoing(command))
+        await deployment.until(lambda: bool(ledger.batches(deployment.log)))
+        await deployment.until(lambda: ledger.latest(deployment.log).version == 2)
+    (batch,) = ledger.batches(deployment.log)
+    assert [len(cluster.entry_ids) for cluster in batch.clusters] == [2]
+    assert batch.embeddings == "embedding"
+    assert batch.plan.reflect_usage.calls == 1
+    made = ledger.latest(deployment.log)
+    assert len(made.entries) == 2
+    assert made.spend.tokens == batch.plan.reflect_usage.tokens_in + batch_of(made).usage.tokens_in
+    again = Deployment(batch_size=3)
+    await published(again.log, version(NAME, 1, *REWORDED, FEE, batch_sequence=0, origin="import"))
+    async with again.running(["shuffle"]):
+        await again.log.produce(outgoing(command.model_copy(update={"clusters": batch.clusters})))
+        await again.until(lambda: bool(ledger.batches(again.log)))
+    (replayed,) = ledger.batches(again.log)
+    assert plan_hash(replayed) == plan_hash(batch), "a replay needs no embeddings"
+
+
+async def test_without_an_answer_near_duplicates_are_found_by_their_words() -> None:
+    deployment = await learned(embedder=NoEmbedder())
+    made = await consolidated(deployment)
+    assert len(made.entries) == 2
+    (_, batch) = ledger.batches(deployment.log)
+    assert batch.embeddings == "none of embedding (nobody listens for 3 texts)"
+
+
+async def test_learning_does_not_wait_for_embeddings() -> None:
+    answer = asyncio.Event()
+
+    class Slow(SimulatedEmbedder):
+        async def embed(self, texts: Sequence[str]) -> Embedded:
+            await answer.wait()
+            return await super().embed(texts)
+
+    deployment = await learned(embedder=Slow())
+    async with deployment.running():
+        await consolidate(deployment)
+        await deployment.log.produce(*(outgoing(reflection(n)) for n in range(10, 13)))
+        await deployment.until(lambda: ledger.applied(deployment.log) == 6)
+        answer.set()
+        await deployment.until(lambda: len(ledger.versions(deployment.log)) == 3)
+    reasons = [batch.plan.reason for batch in ledger.batches(deployment.log)]
+    assert reasons == ["size", "size", "consolidate"]
+    assert (await audit(deployment.log)).good
+
+
+async def test_where_embeddings_may_find_more_both_faces_ask() -> None:
+    deployment = Deployment(partitions=1)
+    await published(deployment.log, version(NAME, 1, *REWORDED))
+    asked_by_line = await commands_on(deployment.log, deployment.clock, embeds=True).consolidate(NAME)
+    assert asked_by_line.command is not None
+    alone = Deployment(partitions=1)
+    await published(alone.log, version(NAME, 1, FEE))
+    assert (await commands_on(alone.log, alone.clock, embeds=True).consolidate(NAME)).command is None
+
+
 # ---- asked for
 
 
@@ -261,7 +428,7 @@ def test_the_command_line_says_what_became_of_which_entry(monkeypatch: pytest.Mo
     assert f"{NAME} version 2: 2 entries; from a consolidation, batch 2" in out
     assert "- merged misc-0000" in out
     assert run_json("playbook", "consolidate", NAME) == {
-        "name": NAME, "version": 2, "before": 2, "entries": 2, "changed": False,
+        "name": NAME, "version": 2, "before": 2, "entries": 2, "changed": False, "diff": [],
     }  # fmt: skip
 
 

@@ -14,7 +14,7 @@ import openai
 from combee.adapters.openai.errors import SHOWN_CHARS, CallFailedError, Refusal, classify, redact
 from combee.adapters.openai.names import is_loopback
 from combee.adapters.openai.retry import retry_after_s
-from combee.adapters.openai.wire import Answer, Message, listed_models, read_answer
+from combee.adapters.openai.wire import Answer, Message, Vectors, listed_models, read_answer, read_vectors
 from combee.ports import CombeeError
 
 GZIP = "gzip"
@@ -105,27 +105,41 @@ class Connection:
             If the prompt is too long for the model.
         """
         started_s = time.monotonic()
-        try:
-            # Inside, time-outs are per read; only this one bounds a server that drips.
-            async with asyncio.timeout(self._timeout_s):
-                # Not chat.completions.create: its walk through a typed body takes a quarter of our time per call.
-                response = await self._client.post(
-                    "/chat/completions",
-                    cast_to=RESPONSE,
-                    body={"messages": list(messages), **parameters},
-                )
-        except openai.APIError as error:
-            # Without its cause: the library's error may quote the key.
-            raise self._translated(error) from None
-        except TimeoutError:
-            raise CallFailedError(f"{self.host} did not answer within {self._timeout_s:g} s") from None
+        content = await self._post("/chat/completions", {"messages": list(messages), **parameters})
         return read_answer(
-            response.content,
+            content,
             max_bytes=self._max_reply_bytes,
             messages=messages,
             seconds=time.monotonic() - started_s,
             shown=self._shown,
         )
+
+    async def embed(self, model: str, texts: Sequence[str]) -> Vectors:
+        """Return the embeddings of some texts.
+
+        Raises
+        ------
+        CallFailedError, RefusedError, PromptTooLongError
+            As for ``ask``.
+        """
+        started_s = time.monotonic()
+        body = {"model": model, "input": list(texts), "encoding_format": "float"}
+        content = await self._post("/embeddings", body)
+        return read_vectors(content, texts=texts, seconds=time.monotonic() - started_s, shown=self._shown)
+
+    async def _post(self, path: str, body: Mapping[str, Any]) -> bytes:
+        try:
+            # Inside, time-outs are per read; only this one bounds a server that drips.
+            async with asyncio.timeout(self._timeout_s):
+                # Not chat.completions.create: its walk through a typed body takes a quarter of our time per call.
+                response = await self._client.post(path, cast_to=RESPONSE, body=body)
+        except openai.APIError as error:
+            # Without its cause: the library's error may quote the key.
+            raise self._translated(error) from None
+        except TimeoutError:
+            raise CallFailedError(f"{self.host} did not answer within {self._timeout_s:g} s") from None
+        content: bytes = response.content
+        return content
 
     async def models(self) -> frozenset[str]:
         """Return the names of the models that the server lists; empty if it lists none, or cannot.

@@ -41,6 +41,41 @@ def resolve_model(model: str, base_url: str | None, api_key: str | None) -> tupl
     return name, url, _usable_key((api_key or "").strip(), required=url == OPENAI_URL)
 
 
+def resolve_embedding(
+    embedding: str,
+    *,
+    base_url: str | None,
+    api_key: str | None,
+    model: str | None,
+    model_url: str | None,
+    model_key: str | None,
+) -> tuple[str, str, str]:
+    """Return the same for an embedding model: its server is the model's, unless an address or a provider is named.
+
+    The model's key goes to the model's server alone.
+
+    Raises
+    ------
+    ConfigurationError
+        As for ``resolve_model``.
+    """
+    of_model = _server(model or "", model_url)
+    named = _PREFIXED.fullmatch(embedding.strip()) and not (model_url or "").strip()
+    url = (base_url or "").strip() or (_server(embedding, None) if named else of_model)
+    try:
+        return resolve_model(embedding, url, api_key or (model_key if url == of_model else None))
+    except ConfigurationError as error:
+        raise ConfigurationError(
+            f"COMBEE_EMBEDDING_MODEL={embedding} cannot be asked: {error}; for embeddings alone set"
+            " COMBEE_EMBEDDING_BASE_URL and COMBEE_EMBEDDING_API_KEY"
+        ) from error
+
+
+def _server(model: str, base_url: str | None) -> str:
+    prefixed = _PREFIXED.fullmatch(model.strip())
+    return (base_url or "").strip() or BASE_URLS[prefixed[1].lower() if prefixed else "openai"]
+
+
 def is_loopback(base_url: str) -> bool:
     """Return whether a URL points at this machine."""
     host = urlsplit(base_url).hostname or ""

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any, TypeGuard
 
 from combee.adapters.openai.errors import CallFailedError, Refusal, RefusedError, classify
@@ -110,6 +111,51 @@ def read_answer(
     text = _text(choice)
     usage = _usage(body.get("usage"), estimate, text)
     return Answer(text=text, finish_reason=str(choice.get("finish_reason") or ""), usage=usage)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vectors:
+    """Embeddings, in the order of their texts."""
+
+    vectors: Sequence[Sequence[float]]
+    usage: Usage
+
+
+def read_vectors(
+    content: bytes, *, texts: Sequence[str], seconds: float, shown: Callable[[str], str]
+) -> Vectors:
+    """Return the embeddings in an HTTP body, one for each text.
+
+    Raises
+    ------
+    CombeeError
+        If the body is an error in disguise, or lacks an embedding.
+    """
+    body = _body(content)
+    listed = body.get("data")
+    if not listed and isinstance(body.get("error"), Mapping):
+        raise classify(_disguised(body["error"], shown))
+    places = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+    by_place = {each.get("index", n): each.get("embedding") for n, each in enumerate(places)}
+    vectors = [vector for n in range(len(texts)) if _is_vector(vector := by_place.get(n))]
+    if len(vectors) < len(texts):
+        raise CallFailedError(
+            f"the model's server answers without {len(texts)} embeddings: check that it serves an embedding model",
+            permanent=True,
+        )
+    estimate = Usage(
+        calls=1, tokens_in=sum(-(-len(text) // CHARS_PER_TOKEN) for text in texts), seconds=seconds
+    )
+    return Vectors(
+        vectors=vectors,
+        usage=_usage(body.get("usage"), estimate, ""),
+    )
+
+
+def _is_vector(value: object) -> TypeGuard[list[float]]:
+    if not isinstance(value, list) or not value:
+        return False
+    return all(isinstance(part, int | float) and isfinite(part) for part in value)
 
 
 def listed_models(content: bytes) -> frozenset[str]:

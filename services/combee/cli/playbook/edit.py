@@ -44,12 +44,7 @@ def consolidate(
         return await commands.consolidate(name, command_id=command_id)
 
     change = asyncio.run(carry_out(name, decide, timeout_s=timeout, servers=bootstrap_servers))
-    made, before = change.playbook, change.decision.current
-    if as_json:
-        counts = {"before": len(before.entries), "entries": len(made.entries)}
-        print_json({"name": name, "version": made.version, **counts, "changed": change.changed})
-        return
-    _print_changes(change)
+    _print(change, as_json=as_json, before=len(change.decision.current.entries))
 
 
 def edit(
@@ -84,17 +79,14 @@ def edit(
     _print(change, as_json=as_json)
 
 
-def _print(change: Change, *, as_json: bool) -> None:
+def _print(change: Change, *, as_json: bool, **more: object) -> None:
+    """Say what a command changed; JSON has ``more`` beside it."""
     made = change.playbook
     if as_json:
-        counts = {"version": made.version, "entries": len(made.entries), "changed": change.changed}
+        counts = {"version": made.version, **more, "entries": len(made.entries), "changed": change.changed}
         changes = [each.model_dump(mode="json") for each in made.changes] if change.changed else []
         print_json({"name": made.name, **counts, "diff": changes})
         return
-    _print_changes(change)
-
-
-def _print_changes(change: Change) -> None:
     print_version(change.playbook, changed=change.changed)
     for line in diff_lines(change.playbook) if change.changed else ():
         output().print(line, markup=False, soft_wrap=True)

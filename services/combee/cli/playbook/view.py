@@ -15,6 +15,7 @@ from combee.core.playbook import retention
 from combee.core.playbook.comparison import CHANGE_WORDS
 from combee.core.playbook.probation import is_active, shown
 from combee.core.playbook.retention import percent
+from combee.core.playbook.versions import made_by
 from combee_schemas.base import NOTHING_SPENT, Usage
 from combee_schemas.plan import Outcomes
 from combee_schemas.playbook import AppliedBatch, Change, Entry, Playbook
@@ -53,6 +54,7 @@ def version_row(playbook: Playbook) -> dict[str, Any]:
     return {
         "version": playbook.version,
         "origin": playbook.origin,
+        "made_by": made_by(playbook),
         "issued_by": playbook.issued_by,
         **_batch_row(playbook, playbook.batch),
         "entries": len(playbook.entries),
@@ -105,12 +107,12 @@ def list_table(rows: list[dict[str, Any]]) -> Table:
 
 def history_table(rows: list[dict[str, Any]]) -> Table:
     """Return the versions of one playbook, oldest first."""
-    made = ("version", "origin", "batch", "reflections", "entries", "changes")
+    made = ("version", "made by", "batch", "reflections", "entries", "changes")
     table = Table(*made, "retention", "calls/planned", "tokens", "time (UTC)", "seconds", "by", box=None)
     for row in rows:
         table.add_row(
             str(row["version"]),
-            row["origin"] + (" (degraded)" if row["degraded"] else ""),
+            row["made_by"] + (" (degraded)" if row["degraded"] else ""),
             str(row["batch_sequence"] or ""),
             str(row["reflections"] or ""),
             str(row["entries"]),
@@ -135,7 +137,7 @@ def changes_text(counts: Mapping[str, int]) -> str:
 def version_title(playbook: Playbook) -> str:
     """Return one version in one line."""
     by = f" by {clean(playbook.issued_by)}" if playbook.issued_by else ""
-    origin = _batch_title(playbook.batch) if playbook.batch else playbook.origin + by
+    origin = _batch_title(playbook, playbook.batch) if playbook.batch else playbook.origin + by
     made = moment(playbook.created_at_ms)
     when = f", {made} UTC" if made else ""
     return (
@@ -149,10 +151,11 @@ def print_version(playbook: Playbook, *, changed: bool) -> None:
     output().print(("" if changed else "unchanged: ") + version_title(playbook), markup=False, soft_wrap=True)
 
 
-def _batch_title(batch: AppliedBatch) -> str:
+def _batch_title(playbook: Playbook, batch: AppliedBatch) -> str:
     plan = batch.plan
     if plan.reason == "consolidate":
-        return f"a consolidation, batch {plan.sequence}{', degraded' if batch.degraded else ''}"
+        article = "an" if plan.automatic else "a"
+        return f"{article} {made_by(playbook)}, batch {plan.sequence}{', degraded' if batch.degraded else ''}"
     stale = (
         f", made on version {plan.base_version}, {plan.staleness} batches earlier" if plan.staleness else ""
     )

@@ -130,6 +130,7 @@ class Replay:
             kind="consolidate" if original.plan.reason == "consolidate" else "flush",
             through_offset=max(offsets, default=-1),
             left_out=update.result.left_out if update else None,
+            clusters=original.clusters if original.plan.reason == "consolidate" else None,
         )
         await self._target.produce(topics.COMMANDS.record(command))
         place, made = await self._next(

@@ -274,7 +274,12 @@ async def _settings(settings: Settings, log: Log, to: str, batches: Sequence[Bat
         "scan_partitions": await log.partitions(topics.SCAN[0].name),
     }
     largest = max((len(batch.members) for batch in batches), default=1)
-    batch = {"batch_size": largest + 1, **(as_configured(batches[-1].plan.settings) if batches else {})}
+    # What was consolidated by itself is a step of the replay like any other.
+    batch = {
+        "batch_size": largest + 1,
+        "consolidate_above": 0,
+        **(as_configured(batches[-1].plan.settings) if batches else {}),
+    }
     budget = batches[-1].plan.settings.playbook_tokens if batches else 0
     limits = {"playbook_tokens": budget} if budget else {}
     caps = {name: NO_CAP for name in ("daily_tokens", "daily_cost") if getattr(settings.spend, name)}

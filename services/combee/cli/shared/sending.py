@@ -31,9 +31,9 @@ def issuer() -> str:
     return f"user:{name}@{socket.gethostname()}"
 
 
-def commands_on(log: Log, clock: Clock) -> Commands:
+def commands_on(log: Log, clock: Clock, *, embeds: bool = False) -> Commands:
     """Return the commands on behalf of who uses the command line."""
-    return Commands(log, LogStore(log), clock, issued_by=issuer())
+    return Commands(log, LogStore(log), clock, issued_by=issuer(), embeds=embeds)
 
 
 def ensure_publisher(settings: Settings, servers: str) -> AbstractAsyncContextManager[None]:
@@ -77,7 +77,7 @@ async def carry_out(
     """
     settings = load_settings(bootstrap_servers=servers)
     async with open_log(settings) as (log, known_servers):
-        commands = commands_on(log, SystemClock())
+        commands = commands_on(log, SystemClock(), embeds=settings.model.embedding_model is not None)
         try:
             decision = await decide(log, commands)
             if (command := decision.command) is None:

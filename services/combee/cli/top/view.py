@@ -166,7 +166,7 @@ def batch(running: LiveBatch, room: Room = ROOMS[0]) -> Iterator[RenderableType]
     )
     why = f"; closed by {running.reason}" if running.reason else ""
     what = (
-        "consolidates entries"
+        f"consolidates entries{', automatically' if running.automatic else ''}"
         if running.reason == "consolidate"
         else f"{running.reflections} reflections{why}"
     )

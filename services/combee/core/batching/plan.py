@@ -113,10 +113,16 @@ def plan_consolidation(
     base: Base,
     command_id: str,
     through_offset: int,
+    automatic: bool = False,
+    embeddings: str = "",
+    usage: Usage = NOTHING_SPENT,
     waiting: int = 0,
     closed_at_ms: int = 0,
 ) -> Batch:
-    """Return the manifest of a batch without reflections: one call is asked about ``clusters`` of entries."""
+    """Return the manifest of a batch without reflections: one call is asked about ``clusters`` of entries.
+
+    ``automatic``: nobody asked; ``embeddings`` tells of those that helped to find clusters, ``usage`` what they cost.
+    """
     plan = Plan(
         batch_id=identity.batch_id(playbook, sequence),
         playbook=playbook,
@@ -131,11 +137,19 @@ def plan_consolidation(
         waiting=waiting,
         reason="consolidate",
         command_id=command_id,
+        automatic=automatic,
+        reflect_usage=usage,
         closed_at_ms=closed_at_ms,
     )
-    seed = identity.batch_seed(playbook, sequence, (), settings.salt)
-    reason = f"one call about {len(clusters)} clusters of entries"
-    batch = Batch(plan=plan, seed=seed, members=(), clusters=tuple(clusters), copies=1, shape_reason=reason)
+    batch = Batch(
+        plan=plan,
+        seed=identity.batch_seed(playbook, sequence, (), settings.salt),
+        members=(),
+        clusters=tuple(clusters),
+        embeddings=embeddings,
+        copies=1,
+        shape_reason=f"one call about {len(clusters)} clusters of entries",
+    )
     return batch.model_copy(update={"plan": plan.model_copy(update={"sha256": plan_hash(batch)})})
 
 

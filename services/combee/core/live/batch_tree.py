@@ -22,7 +22,11 @@ class BatchTree:
 
     def describe(self, manifest: Batch) -> None:
         """Add what only the manifest says."""
-        shape = {"copies": manifest.copies, "shape_reason": manifest.shape_reason}
+        reasons = [
+            manifest.shape_reason,
+            *([f"embeddings: {manifest.embeddings}"] if manifest.embeddings else []),
+        ]
+        shape = {"copies": manifest.copies, "shape_reason": "; ".join(reasons)}
         self._change(self.batch.model_copy(update=shape))
 
     def finish(self, message: Partial | Update, at_ms: int) -> None:
@@ -112,6 +116,7 @@ def _described(plan: Plan) -> LiveBatch:
         method=plan.settings.method,
         widths=plan.widths,
         reason=plan.reason,
+        automatic=plan.automatic,
         closed_at_ms=plan.closed_at_ms,
         reflections=plan.reflections,
     )

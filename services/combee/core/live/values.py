@@ -68,6 +68,8 @@ class LiveBatch(Value):
     """0: its manifest has not been read."""
     widths: tuple[int, ...] = ()
     reason: CloseReason | None = None
+    automatic: bool = False
+    """Of a consolidation: nobody asked for it."""
     shape_reason: str = ""
     closed_at_ms: int = 0
     version: int | None = None

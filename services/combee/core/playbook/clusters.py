@@ -1,17 +1,17 @@
-"""Which entries a consolidation asks about: near-duplicates, and what is mostly harmful; pure.
+"""When a playbook is consolidated without anybody asking, and which entries are asked about; pure.
 
 Code alone merges only what is the same lesson word for word (`combee.core.playbook.similarity`). What is merely alike
-goes to the model, a cluster at a time, and only what it answers about one cluster is applied.
+or mostly harmful goes to the model, a cluster at a time, and only what it answers about one cluster is applied.
 """
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 
 from combee.core.playbook.overlap import Overlap
+from combee.core.playbook.probation import shown
 from combee.core.prompt import entry_tokens
 from combee_schemas.batch import Cluster
-from combee_schemas.playbook import Entry
+from combee_schemas.playbook import Entry, Playbook
 from combee_schemas.scan import Operation, OperationKind
 
 ALIKE = 0.4
@@ -29,17 +29,34 @@ RARE = 12
 """Pairs are looked for among entries that share a word which at most so many have, or a twentieth of all."""
 
 
+GROWN = 0.1
+"""Of the token budget: entries added since the last consolidation, before there is another one by itself.
+
+Whatever the last one found: it is asked again only about a playbook that has got something new.
+"""
+
+
+def has_grown(playbook: Playbook, above: float, budget_tokens: int) -> bool:
+    """Return whether a playbook is to be consolidated by itself; ``above`` is a share of its budget, 0 for never."""
+    if not above or not budget_tokens or playbook.holds != "entries":
+        return False
+    entries = shown(playbook).entries
+    added = [entry for entry in entries if entry.created_version > playbook.consolidated_version]
+    share = sum(map(entry_tokens, entries)) / budget_tokens
+    return share >= above and sum(map(entry_tokens, added)) >= GROWN * budget_tokens
+
+
 def mostly_harmful(entry: Entry) -> bool:
     """Return whether runs found an entry harmful far more often than helpful."""
     return entry.harmful >= HARMFUL_FROM and entry.harmful > HARMFUL_TIMES * entry.helpful
 
 
 def clusters(
-    entries: Sequence[Entry], budget_tokens: int, near: Mapping[str, Iterable[str]] | None = None
+    entries: Sequence[Entry], budget_tokens: int, near: Mapping[tuple[str, str], float] | None = None
 ) -> tuple[Cluster, ...]:
     """Return what a consolidation asks about, as far as it fits ``budget_tokens``; the most alike first.
 
-    ``near`` adds neighbours found by other means: entry id → ids.
+    ``near`` adds pairs found by other means (ids in order), and how much they are alike.
     """
     harmful = [Cluster(why="harmful", entry_ids=(entry.id,)) for entry in entries if mostly_harmful(entry)]
     taken = {entry_id for cluster in harmful for entry_id in cluster.entry_ids}
@@ -54,15 +71,13 @@ def clusters(
     return tuple(kept)
 
 
-def _alike(entries: Sequence[Entry], near: Mapping[str, Iterable[str]]) -> Iterator[Cluster]:
+def _alike(entries: Sequence[Entry], near: Mapping[tuple[str, str], float]) -> Iterator[Cluster]:
     """Yield entries that are alike, the most alike pair's first; in a cluster everyone is like everyone."""
     place = {entry.id: n for n, entry in enumerate(entries)}
-    pairs = _pairs(entries) | {
-        (one, other): 1.0
-        for entry_id, others in near.items()
-        for one, other in (sorted((entry_id, other_id)) for other_id in others)
-        if one != other and one in place and other in place
-    }
+    pairs = _pairs(entries)
+    for pair, share in near.items():
+        if all(entry_id in place for entry_id in pair):
+            pairs[pair] = max(share, pairs.get(pair, 0.0))
     groups: list[set[str]] = []
     of: dict[str, set[str]] = {}
     for (one, other), _ in sorted(pairs.items(), key=lambda pair: (-pair[1], pair[0])):
@@ -78,13 +93,8 @@ def _alike(entries: Sequence[Entry], near: Mapping[str, Iterable[str]]) -> Itera
 def _pairs(entries: Sequence[Entry]) -> dict[tuple[str, str], float]:
     """Return pairs that are alike, ids in order. Entries without a rare word in common are not compared."""
     overlap = Overlap(entries)
-    most = max(RARE, len(entries) // 20)
-    having: dict[str, list[str]] = defaultdict(list)
-    for entry in entries:
-        for word in overlap.words(entry.id):
-            if overlap.having(word) <= most:
-                having[word].append(entry.id)
-    candidates = {pair for ids in having.values() for pair in combinations(sorted(ids), 2)}
+    together = overlap.sharing(max(RARE, len(entries) // 20))
+    candidates = {pair for ids in together for pair in combinations(sorted(ids), 2)}
     shares = ((pair, overlap.shared(*pair)) for pair in sorted(candidates))
     return {pair: share for pair, share in shares if share >= ALIKE}
 

@@ -1,16 +1,29 @@
-"""How much two texts share, rare words counting more; pure.
+"""How much two texts share of their words, the rarer ones counting more; pure.
 
-The weight of a word is BM25's: what most entries say, such as the frame of a formula, weighs next to nothing. A ratio
-of letters takes any two sentences of one frame for the same (`benchmarks/similarity.py`).
+Word for word only: what says the same in other words is found by embeddings or by a model. A ratio of letters takes
+any two sentences of one frame for the same (`benchmarks/similarity.py`).
 """
 
-from collections import Counter
-from collections.abc import Iterable
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from math import log
 
 from combee.core.playbook.wording import wording
 from combee.core.relevance import rarity
 from combee_schemas.playbook import Entry
 
+NEAR = 0.75
+"""The share of their words that near-duplicates have in common. Of 50 quantities that are reported much alike no two
+reach 0.7."""
+RELATED = 1 / 3
+"""The share of a content's words that what it was made of has, at least."""
+Exact = tuple[tuple[str, ...], int]
+"""The numbers of a content, and how many negations it has."""
+Words = frozenset[str]
+_NUMBER = re.compile(r"[-+]?\d[\d.,:eE+-]*")
+_NEGATIONS = frozenset({"not", "no", "none", "neither", "nor"})
 _STOP_WORDS = (
     "about above after all also any are as at be been before being below between both but by can could "
     "did do does each few first for from had has have her here his how if in into is it its itself more "
@@ -19,42 +32,116 @@ _STOP_WORDS = (
     "we were what when where whether which while who whose why will with would you your a an the"
 )
 """Words of grammar: in a playbook of few entries they would look rare."""
+"""Words of grammar: in a playbook of few entries they would look rare."""
 _STOP = frozenset(_STOP_WORDS.split())
 
 
+class _Weights:
+    """How much words weigh: the more, the fewer of some texts have them.
+
+    The weight is BM25's unless another is named: what most texts say, such as the frame of a formula, weighs next to
+    nothing.
+    """
+
+    def __init__(self, texts: Iterable[Words], weigh: Callable[[int, int], float] = rarity) -> None:
+        known = list(texts)
+        self.having = Counter(word for words in known for word in words)
+        self._by_count = lru_cache(maxsize=None)(lambda having: weigh(having, len(known)))
+
+    def of(self, words: Iterable[str]) -> float:
+        """Return what these words weigh together."""
+        return sum(self._by_count(self.having[word]) for word in sorted(words))
+
+
 class Overlap:
-    """The words of some entries and how rare each is among them."""
+    """Compares entries by the words of their contents, words of grammar left out."""
 
     def __init__(self, entries: Iterable[Entry]) -> None:
-        self._words = {entry.id: _words(entry.content) for entry in entries}
-        self._having = Counter(word for words in self._words.values() for word in words)
+        self._words = {entry.id: _words(entry.content) - _STOP for entry in entries}
+        self._weights = _Weights(self._words.values())
 
     def __contains__(self, entry_id: object) -> bool:
         return entry_id in self._words
 
     def contained(self, text: str, entry_id: str) -> float:
         """Return how much of the lighter of the two, a text or an entry, the other says too: 0 … 1."""
-        said, known = _words(text), self._words[entry_id]
-        lighter = min(self._weight(said), self._weight(known))
-        return self._weight(said & known) / lighter if lighter else 0.0
+        said, known = _words(text) - _STOP, self._words[entry_id]
+        lighter = min(self._weights.of(said), self._weights.of(known))
+        return self._weights.of(said & known) / lighter if lighter else 0.0
 
     def shared(self, entry_id: str, other_id: str) -> float:
         """Return how much of what two entries say together both say: 0 … 1."""
         words, others = self._words[entry_id], self._words[other_id]
-        together = self._weight(words | others)
-        return self._weight(words & others) / together if together else 0.0
+        together = self._weights.of(words | others)
+        return self._weights.of(words & others) / together if together else 0.0
 
-    def having(self, word: str) -> int:
-        """Return how many entries have a word."""
-        return self._having[word]
-
-    def words(self, entry_id: str) -> frozenset[str]:
-        """Return the words of an entry."""
-        return self._words[entry_id]
-
-    def _weight(self, words: Iterable[str]) -> float:
-        return sum(rarity(self._having[word], len(self._words)) for word in sorted(words))
+    def sharing(self, most: int) -> Iterator[list[str]]:
+        """Yield the entries that have a word in common which at most ``most`` entries have."""
+        having: dict[str, list[str]] = defaultdict(list)
+        for entry_id, words in self._words.items():
+            for word in words:
+                if self._weights.having[word] <= most:
+                    having[word].append(entry_id)
+        yield from having.values()
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(wording(text).words) - _STOP
+class Nearness:
+    """Finds near-duplicates among the contents of entries, by their ids."""
+
+    def __init__(self, contents: Mapping[str, str]) -> None:
+        words = {entry_id: _words(content) for entry_id, content in contents.items()}
+        self._weights = _Weights(words.values(), lambda having, count: log(1 + count / having))
+        self._words = {entry_id: (said, self._weights.of(said)) for entry_id, said in words.items()}
+        self._exact = {entry_id: _exact(content) for entry_id, content in contents.items()}
+        self._having: dict[tuple[Exact, str], list[str]] = defaultdict(list)
+        for entry_id, said in words.items():
+            for word in said:
+                self._having[self._exact[entry_id], word].append(entry_id)
+
+    def near(self, entry_id: str) -> Iterator[str]:
+        """Yield the entries with the same numbers and negations and nearly the same words."""
+        words, weight = self._words[entry_id]
+        for other in dict.fromkeys(self._candidates(entry_id)):
+            others, other_weight = self._words[other]
+            # Cheap first: what is much longer cannot be near.
+            if other == entry_id or min(weight, other_weight) < NEAR * max(weight, other_weight):
+                continue
+            shared = self._weights.of(words & others)
+            if shared >= NEAR * (weight + other_weight - shared):
+                yield other
+
+    def _candidates(self, entry_id: str) -> Iterator[str]:
+        """Yield the entries that share one of the heaviest words: who has none of them lacks too much."""
+        words, weight = self._words[entry_id]
+        lacking = 0.0
+        for word in sorted(words, key=lambda word: (self._weights.having[word], word)):
+            yield from self._having[self._exact[entry_id], word]
+            lacking += self._weights.of((word,))
+            if lacking > (1 - NEAR) * weight:
+                return
+
+
+class Relatedness:
+    """Tells whether a content can have been made of one of several items, or of none of them."""
+
+    def __init__(self, items: Sequence[str]) -> None:
+        self._words = [_words(item) for item in items]
+        self._weights = _Weights(set(self._words), lambda having, count: rarity(max(1, having), count))
+
+    def related(self, content: str, places: Iterable[int]) -> Iterator[int]:
+        """Yield those of the places whose items have some of the rarer words of a content."""
+        words = _words(content)
+        least = RELATED * self._weights.of(words)
+        return (at for at in places if self._weights.of(words & self._words[at]) >= least)
+
+
+@lru_cache(4_096)
+def _words(content: str) -> Words:
+    return frozenset(wording(content).words)
+
+
+@lru_cache(4_096)
+def _exact(content: str) -> Exact:
+    words = wording(content).words
+    numbers = sorted(word for word in words if _NUMBER.fullmatch(word))
+    return tuple(numbers), sum(word in _NEGATIONS for word in words)

@@ -7,8 +7,8 @@ an operation that names no item rests on all that its call read. What a person w
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from combee.core.playbook.nearness import Nearness
 from combee.core.playbook.operations import union
+from combee.core.playbook.overlap import Nearness
 from combee_schemas.plan import Probation
 from combee_schemas.playbook import EVIDENCE_KEPT, Change, Entry, EntryState, Playbook
 

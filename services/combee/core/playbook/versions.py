@@ -97,6 +97,9 @@ def after_update(
             "commands": remembered(current.commands, plan.command_id)
             if plan.command_id
             else current.commands,
+            "consolidated_version": plan.base_version
+            if plan.reason == "consolidate"
+            else current.consolidated_version,
             "issued_by": "",
             "created_at_ms": now_ms,
         }
@@ -252,6 +255,14 @@ def fitted(version: Playbook) -> Playbook:
 def remembered(commands: tuple[str, ...], command_id: str) -> tuple[str, ...]:
     """Return the ids of the last commands executed, this one included."""
     return (*commands, command_id)[-COMMANDS_REMEMBERED:]
+
+
+def made_by(playbook: Playbook) -> str:
+    """Return what made a version, in words: a batch, a consolidation, or what somebody did."""
+    plan = playbook.batch.plan if playbook.batch else None
+    if plan is None or plan.reason != "consolidate":
+        return playbook.origin
+    return "automatic consolidation" if plan.automatic else "consolidation"
 
 
 def is_executed(current: Playbook | Label, command: Command, offset: int) -> bool:

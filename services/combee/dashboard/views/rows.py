@@ -69,7 +69,9 @@ def headline(batch: LiveBatch) -> str:
     so_far = f"version {batch.version}" if batch.version else f"{done} of {len(batch.nodes)} nodes done"
     why = f", closed by {batch.reason}" if batch.reason else ""
     what = (
-        "consolidates entries" if batch.reason == "consolidate" else f"{batch.reflections} reflections{why}"
+        f"consolidates entries{', automatically' if batch.automatic else ''}"
+        if batch.reason == "consolidate"
+        else f"{batch.reflections} reflections{why}"
     )
     return f"{batch.playbook} · batch {batch.sequence} · {what} · {so_far}"
 

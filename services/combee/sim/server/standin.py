@@ -103,7 +103,9 @@ class StandIn:
         self._calls: Counter[str] = Counter()
         self._outcomes: Counter[str] = Counter()
         self._cache = PrefixCache()
-        self._tokens_in = self._tokens_cached = self._tokens_out = self._in_flight = self._most_in_flight = 0
+        self._texts_embedded = self._tokens_in = self._tokens_cached = self._tokens_out = self._in_flight = (
+            self._most_in_flight
+        ) = 0
 
     def set_faults(self, rates: FaultRates, *, down_for_s: float = 0.0) -> None:
         """Replace all fault rates, and be down from now on for a while."""
@@ -127,8 +129,18 @@ class StandIn:
             started_ms=self._clock.now_ms(),
         )
 
+    @property
+    def is_down(self) -> bool:
+        """Whether every call fails just now."""
+        return self._clock.monotonic() < self._down_until
+
+    def embedded(self, texts: int, tokens: int) -> None:
+        """Count texts that were turned into vectors."""
+        self._texts_embedded += texts
+        self._tokens_in += tokens
+
     def _fate(self, said: Simulated, times_seen: int) -> Outcome:
-        if self._clock.monotonic() < self._down_until:
+        if self.is_down:
             return "down"
         if self.options.context_tokens is not None and said.tokens_in > self.options.context_tokens:
             return "too_long"
@@ -166,6 +178,7 @@ class StandIn:
             "modes": list(self.options.modes.told()),
             "calls": dict(self._calls),
             "outcomes": dict(self._outcomes),
+            "texts_embedded": self._texts_embedded,
             "tokens_in": self._tokens_in,
             "tokens_cached": self._tokens_cached,
             "tokens_out": self._tokens_out,

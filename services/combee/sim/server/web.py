@@ -1,4 +1,4 @@
-"""HTTP around the stand-in: the two OpenAI paths and the loopback admin paths."""
+"""HTTP around the stand-in: the three OpenAI paths and the loopback admin paths."""
 
 import asyncio
 import json
@@ -12,6 +12,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from combee.sim.embeddings import EMBEDDING, embeddings
 from combee.sim.roles.reading import NotAChatError
 from combee.sim.roles.respond import MODEL
 from combee.sim.server.faults import fault_rates
@@ -33,6 +34,7 @@ class Web:
         """Return the application."""
         api = FastAPI(title="Combee's simulated model", openapi_url=None)
         api.add_api_route("/v1/chat/completions", self.chat, methods=["POST"])
+        api.add_api_route("/v1/embeddings", self.embed, methods=["POST"])
         api.add_api_route("/v1/models", self.list_models, methods=["GET"])
         api.add_api_route("/sim/faults", self.set_faults, methods=["POST"])
         api.add_api_route("/sim/stats", self.stats, methods=["GET"])
@@ -42,7 +44,7 @@ class Web:
         """Answer one chat request, or fail as told."""
         try:
             body = _object(await request.body())
-            _refuse_unknown(body)
+            _refuse_unknown(body, MODEL)
             call = self._stand_in.begin(body)
         except NotAChatError as wrong:
             return _reply(HTTPStatus.BAD_REQUEST, error(str(wrong), "invalid_request_error"))
@@ -111,8 +113,23 @@ class Web:
         with_usage = isinstance(asked, dict) and bool(asked.get("include_usage"))
         return StreamingResponse(chunks(whole, with_usage=with_usage), media_type="text/event-stream")
 
+    async def embed(self, request: Request) -> Response:
+        """Answer one embeddings request; while the stand-in is down it fails, too."""
+        try:
+            body = _object(await request.body())
+            _refuse_unknown(body, EMBEDDING)
+            if self._stand_in.is_down:
+                return _reply(HTTPStatus.SERVICE_UNAVAILABLE, error("the model is down", "server_error"))
+            answer = embeddings(body)
+        except ValueError as wrong:
+            return _reply(HTTPStatus.BAD_REQUEST, error(str(wrong), "invalid_request_error"))
+        except LookupError as wrong:
+            return _reply(HTTPStatus.NOT_FOUND, error(str(wrong), "invalid_request_error", "model_not_found"))
+        self._stand_in.embedded(len(answer["data"]), answer["usage"]["prompt_tokens"])
+        return _reply(HTTPStatus.OK, answer)
+
     async def list_models(self) -> Response:
-        """Return the one model."""
+        """Return the model, and the one for embeddings."""
         return _reply(HTTPStatus.OK, models())
 
     async def set_faults(self, request: Request) -> Response:
@@ -167,10 +184,10 @@ def _object(raw: bytes) -> dict[str, Any]:
     return body
 
 
-def _refuse_unknown(body: dict[str, Any]) -> None:
+def _refuse_unknown(body: dict[str, Any], known: str) -> None:
     model = str(body.get("model", ""))
-    if model.rpartition("/")[2] != MODEL:
-        raise LookupError(f"the model {model!r} does not exist here; the only one is {MODEL!r}")
+    if model.rpartition("/")[2] != known:
+        raise LookupError(f"the model {model!r} does not exist here; the only one is {known!r}")
 
 
 def _reply(status: HTTPStatus, body: dict[str, Any], headers: dict[str, str] | None = None) -> Response:

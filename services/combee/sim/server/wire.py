@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from combee.sim.embeddings import EMBEDDING
 from combee.sim.roles.respond import MODEL, Simulated
 from combee.sim.server.standin import Outcome
 
@@ -68,10 +69,13 @@ def _event(said: bytes) -> bytes:
 
 
 def models() -> dict[str, Any]:
-    """Return the list of models: one, and its name says what it is."""
+    """Return the list of models; their names say what they are."""
     return {
         "object": "list",
-        "data": [{"id": MODEL, "object": "model", "created": 0, "owned_by": "simulated"}],
+        "data": [
+            {"id": name, "object": "model", "created": 0, "owned_by": "simulated"}
+            for name in (MODEL, EMBEDDING)
+        ],
     }
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from combee.adapters.openai.names import NO_KEY, OPENAI_URL, is_loopback, resolve_model
+from combee.adapters.openai.names import NO_KEY, OPENAI_URL, is_loopback, resolve_embedding, resolve_model
 from combee.ports import FatalError
 
 OLLAMA = "http://127.0.0.1:11434/v1"
@@ -72,3 +72,34 @@ def test_bad_configuration_is_fatal_and_names_the_remedy(
 )
 def test_loopback_is_told_from_the_world(url: str, loopback: bool) -> None:  # noqa: FBT001 - a table's column
     assert is_loopback(url) is loopback
+
+
+# ---- of embeddings
+
+
+def embedding(name: str, **given: str | None) -> tuple[str, str, str]:
+    nothing = dict.fromkeys(("base_url", "api_key", "model", "model_url", "model_key"))
+    return resolve_embedding(name, **{**nothing, **given})
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "expected"),
+    [
+        ("small", {"model": "gpt", "model_url": VLLM, "model_key": "k"}, ("small", VLLM, "k")),
+        ("nomic", {"model": "ollama/llama3"}, ("nomic", OLLAMA, NO_KEY)),
+        ("openai/small", {"model": "openai/gpt", "model_key": "k"}, ("small", OPENAI_URL, "k")),
+        ("small", {"model": "gpt", "model_key": "k", "api_key": "e"}, ("small", OPENAI_URL, "e")),
+        ("small", {"model": "gpt", "model_key": "k", "base_url": VLLM}, ("small", VLLM, NO_KEY)),
+        ("ollama/nomic", {"model": "openai/gpt", "model_key": "k"}, ("nomic", OLLAMA, NO_KEY)),
+    ],
+    ids=["its server", "its provider", "both named", "own key", "own server", "other provider"],
+)
+def test_embeddings_are_the_models_servers_business_and_its_key_goes_nowhere_else(
+    name: str, given: dict[str, str | None], expected: tuple[str, str, str]
+) -> None:
+    assert embedding(name, **given) == expected
+
+
+def test_an_embedding_model_that_cannot_be_asked_is_named_with_its_settings() -> None:
+    with pytest.raises(FatalError, match=r"COMBEE_EMBEDDING_MODEL=openai/small .*COMBEE_EMBEDDING_API_KEY"):
+        embedding("openai/small", model="ollama/llama3", model_key="k")

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from combee.core.playbook.clusters import MOST_IN_CLUSTER, clusters, mostly_harmful, within
+from combee.core.playbook.clusters import MOST_IN_CLUSTER, clusters, has_grown, mostly_harmful, within
 from combee.core.prompt import entry_tokens
 from combee.sim.family.family import lessons
 from combee_schemas.batch import Cluster
-from combee_schemas.playbook import ACE_SECTIONS, Entry
+from combee_schemas.playbook import ACE_SECTIONS, Entry, Playbook
 from combee_schemas.scan import Operation, OperationKind
 
 ROOM = 10**6
@@ -65,7 +65,7 @@ def test_an_entry_that_is_mostly_harmful_is_asked_about_alone_and_first() -> Non
 
 
 def test_what_other_means_found_near_is_alike() -> None:
-    near = {"e-00001": ["e-00003", "gone"], "e-00002": ["e-00002"]}
+    near = {("e-00001", "e-00003"): 0.9, ("e-00001", "gone"): 1.0}
     assert ids(clusters(entries(*OTHERS), ROOM, near)) == [("alike", ("e-00001", "e-00003"))]
 
 
@@ -122,3 +122,46 @@ def test_everyone_in_a_cluster_is_like_everyone() -> None:
     for cluster in clusters(entries(*chain), ROOM):
         numbers = [int(entry_id[2:]) for entry_id in cluster.entry_ids]
         assert all(abs(one - other) <= 2 for one, other in combinations(numbers, 2))
+
+
+# ---- without anybody asking
+
+BUDGET = 1_000
+LARGE = "word " * 159
+"""Some 200 tokens."""
+
+
+def grown_by(count: int, since: int, **fields: object) -> Playbook:
+    """Return a playbook with an entry per version from 1 on, consolidated last in version ``since``."""
+    added = [
+        Entry(id=f"e-{n:05d}", section=ACE_SECTIONS[0], content=LARGE, created_version=n)
+        for n in range(1, count + 1)
+    ]
+    known = {"name": "p", "version": count, "entries": tuple(added), "consolidated_version": since}
+    return Playbook(**(known | fields))
+
+
+@pytest.mark.parametrize(
+    ("count", "since", "above", "expected"),
+    [
+        (3, 0, 0.5, True),
+        (2, 0, 0.5, False),
+        (3, 3, 0.5, False),
+        (4, 3, 0.5, True),
+        (5, 5, 0.01, False),
+        (3, 0, 0.0, False),
+    ],
+    ids=["above the share", "below it", "nothing new", "something new", "however far above", "off"],
+)
+def test_a_playbook_is_consolidated_by_itself_above_a_share_of_its_budget_once_per_growth(
+    count: int, since: int, above: float, *, expected: bool
+) -> None:
+    assert has_grown(grown_by(count, since), above, BUDGET) is expected
+
+
+def test_what_agents_are_not_shown_and_what_is_no_entry_does_not_count() -> None:
+    book = grown_by(3, 0)
+    proposed = tuple(entry.model_copy(update={"state": "proposed"}) for entry in book.entries)
+    assert not has_grown(book.model_copy(update={"entries": proposed}), 0.5, BUDGET)
+    assert not has_grown(book.model_copy(update={"holds": "components"}), 0.5, BUDGET)
+    assert not has_grown(book, 0.5, 0), "without a budget there is no share"

@@ -11,8 +11,8 @@ from combee.core.formats.files import write_playbook
 from combee.core.playbook import versions
 from combee.core.playbook.comparison import compare
 from combee.core.playbook.entries import PROPOSED_SHARE, evictions
-from combee.core.playbook.nearness import Nearness
 from combee.core.playbook.operations import merge
+from combee.core.playbook.overlap import Nearness, _Weights
 from combee.core.playbook.probation import is_active, shown
 from combee.core.playbook.versions import empty
 from combee.core.prompt import entry_tokens
@@ -201,17 +201,17 @@ def test_who_is_near_is_found_from_both_sides(contents: list[str]) -> None:
 
 
 def test_entries_without_a_rare_word_in_common_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    weigh, count, weighings = Nearness._weight, 300, 0
+    weigh, count, weighings = _Weights.of, 300, 0
 
-    def counted(self: Nearness, words: Iterable[str]) -> float:
+    def counted(self: _Weights, words: Iterable[str]) -> float:
         nonlocal weighings
         weighings += 1
         return weigh(self, words)
 
-    monkeypatch.setattr(Nearness, "_weight", counted)
     nearness = Nearness({str(n): f"lesson word{n}x again{n}x" for n in range(count)})
+    monkeypatch.setattr(_Weights, "of", counted)
     assert [other for n in range(count) for other in nearness.near(str(n))] == []
-    assert weighings == count
+    assert weighings == count, "the one word that decides that nobody can be near"
 
 
 @pytest.mark.parametrize(

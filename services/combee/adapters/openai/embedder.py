@@ -1,0 +1,111 @@
+"""The embedding port on an OpenAI-compatible server: some texts a request, tried again for a while, then given up."""
+
+import time
+from collections.abc import Sequence
+from itertools import islice
+
+import stamina
+
+from combee.adapters.openai.connection import Connection
+from combee.adapters.openai.errors import CallFailedError
+from combee.adapters.openai.names import NO_KEY
+from combee.adapters.openai.retry import RetryPolicy, RetryWaits
+from combee.adapters.openai.wire import Vectors
+from combee.ports import CombeeError, Embedded, ModelCall, OnModelCall
+from combee_schemas.base import Usage
+
+MIB = 1 << 20
+TEXTS = 64
+"""A request's texts at most. At 3,072 dimensions their vectors are about 4 MB of JSON."""
+MAX_REPLY_BYTES = 16 * MIB
+MAX_CHARS = 8_000
+"""Of a longer text the beginning is compared: embedding models read some 8,000 tokens, many only 512."""
+
+
+class OpenAIEmbedder:
+    """The ``Embedder`` port on any OpenAI-compatible server; ``model`` is the name that the server knows."""
+
+    def __init__(
+        self,
+        *,
+        model: str,
+        base_url: str,
+        api_key: str = NO_KEY,
+        timeout_s: float = 30.0,
+        give_up_after_s: float = 20.0,
+        first_wait_s: float = 0.5,
+        on_call: OnModelCall = lambda _call: None,
+    ) -> None:
+        self._name = model
+        self._connection = Connection(
+            base_url=base_url,
+            api_key=api_key,
+            timeout_s=timeout_s,
+            concurrency=1,
+            max_reply_bytes=MAX_REPLY_BYTES,
+        )
+        # What is permanent is not waited for: the caller goes on without embeddings.
+        self._policy = RetryPolicy(
+            first_wait_s=first_wait_s,
+            max_wait_s=give_up_after_s,
+            permanent_wait_s=give_up_after_s,
+            give_up_after_s=give_up_after_s,
+        )
+        self._on_call = on_call
+
+    async def embed(self, texts: Sequence[str]) -> Embedded:
+        """Return a vector for each text.
+
+        Raises
+        ------
+        TransientError, PoisonError
+            If the server gives none.
+        """
+        vectors: list[Sequence[float]] = []
+        usage, rest = Usage(), iter(texts)
+        while batch := [text[:MAX_CHARS] or " " for text in islice(rest, TEXTS)]:
+            answer = await self._tried(batch)
+            vectors += answer.vectors
+            usage += answer.usage
+        return Embedded(vectors=vectors, usage=usage)
+
+    async def _tried(self, texts: Sequence[str]) -> Vectors:
+        waits = RetryWaits(self._policy)
+        async for attempt in stamina.retry_context(
+            on=waits,
+            attempts=None,
+            timeout=None,
+            wait_initial=self._policy.first_wait_s,
+            wait_jitter=self._policy.first_wait_s,
+            wait_max=self._policy.max_wait_s,
+        ):
+            with attempt:
+                try:
+                    return await self._asked(texts, attempt.num)
+                except CallFailedError:
+                    waits.failed_at(time.monotonic())
+                    raise
+        raise AssertionError("stamina ends with a result or an error")
+
+    async def _asked(self, texts: Sequence[str], attempt: int) -> Vectors:
+        began_s = time.monotonic()
+        try:
+            answer = await self._connection.embed(self._name, texts)
+        except CombeeError as error:
+            self._on_call(
+                ModelCall(
+                    outcome="failed" if isinstance(error, CallFailedError) else "refused",
+                    seconds=time.monotonic() - began_s,
+                    attempt=attempt,
+                )
+            )
+            raise
+        usage = answer.usage.model_copy(update={"retries": attempt - 1})
+        self._on_call(
+            ModelCall(outcome="answered", seconds=usage.seconds, attempt=attempt, tokens_in=usage.tokens_in)
+        )
+        return Vectors(vectors=answer.vectors, usage=usage)
+
+    async def close(self) -> None:
+        """Drop connections."""
+        await self._connection.close()

@@ -1,0 +1,124 @@
+"""Entries whose embeddings are near each other: asked for beside the shuffler's work, which never waits for a server.
+
+Shuffle asks because its manifest records the clusters: scan and publish, a replay and whoever takes over go by that.
+A server that gives no embeddings is logged and recorded, and near-duplicates are found by their words alone.
+"""
+
+import asyncio
+from array import array
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+
+import structlog
+
+from combee.core.embeddings import Pair, near_pairs
+from combee.ports import CombeeError, Embedder
+from combee_schemas.base import NOTHING_SPENT, Usage
+from combee_schemas.playbook import Entry
+
+logger = structlog.get_logger()
+
+VECTORS_KEPT = 2_000
+"""Of texts asked about last, by their hash: 25 MB at 3,072 dimensions."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """Pairs of entries that embeddings find alike; ``embeddings`` is the model, or why there are none."""
+
+    pairs: Mapping[Pair, float] = field(default_factory=dict)
+    embeddings: str = ""
+    usage: Usage = NOTHING_SPENT
+    contents: Mapping[str, str] = field(default_factory=dict)
+    """What was compared."""
+
+
+NOTHING = Found()
+
+
+class Neighbours:
+    """Embeds the entries of playbooks that are to be consolidated; without an embedder it finds none, at once."""
+
+    def __init__(
+        self,
+        embedder: Embedder | None = None,
+        *,
+        model: str = "",
+        similarity: float = 1.0,
+    ) -> None:
+        self._embedder = embedder
+        self._model = model
+        self._similarity = similarity
+        self.on_found: Callable[[], None] = lambda: None
+        """Called when there is something to be taken."""
+        self._asked: dict[str, Mapping[str, str]] = {}
+        """Playbook → contents by entry that nobody has compared yet."""
+        self._found: dict[str, Found] = {}
+        self._vectors: OrderedDict[bytes, array[float]] = OrderedDict()
+        self._wake = asyncio.Event()
+
+    def of(self, playbook: str, entries: Sequence[Entry]) -> Found | None:
+        """Return what was found among the entries of a playbook; None: it is asked for, look again when told.
+
+        Entries that came or changed while it was asked for are compared by their words alone: a busy playbook must
+        not wait for ever.
+        """
+        if self._embedder is None or len(entries) < 2:  # noqa: PLR2004 - a pair
+            return NOTHING
+        contents = {entry.id: entry.content for entry in entries}
+        found = self._found.pop(playbook, None)
+        if found is None:
+            self._asked.setdefault(playbook, contents)
+            self._wake.set()
+            return None
+        same = {entry_id for entry_id, content in found.contents.items() if contents.get(entry_id) == content}
+        kept = {pair: share for pair, share in found.pairs.items() if same.issuperset(pair)}
+        return Found(pairs=kept, embeddings=found.embeddings, usage=found.usage)
+
+    async def run(self) -> None:
+        """Ask for what is wanted, for ever."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._asked:
+                playbook, contents = next(iter(self._asked.items()))
+                self._found[playbook] = await self._compared(playbook, contents)
+                del self._asked[playbook]
+                self.on_found()
+
+    async def _compared(self, playbook: str, contents: Mapping[str, str]) -> Found:
+        try:
+            vectors, usage = await self._embedded(contents)
+        except CombeeError as error:
+            reason = str(error)
+            logger.warning(
+                "no_embeddings",
+                playbook=playbook,
+                model=self._model,
+                reason=reason,
+                instead="near-duplicates are found by their words alone",
+            )
+            return Found(embeddings=f"none of {self._model} ({reason})")
+        # In a thread: a large playbook has 100,000 pairs.
+        pairs = await asyncio.to_thread(near_pairs, vectors, self._similarity)
+        return Found(pairs=pairs, embeddings=self._model, usage=usage, contents=contents)
+
+    async def _embedded(self, contents: Mapping[str, str]) -> tuple[dict[str, Sequence[float]], Usage]:
+        """Return a vector for each entry, asking for those of texts that are not known."""
+        assert self._embedder is not None  # noqa: S101 - of() asks for nothing then
+        hashes = {entry_id: sha256(content.encode()).digest() for entry_id, content in contents.items()}
+        vectors = {text: self._vectors[text] for text in hashes.values() if text in self._vectors}
+        new = {text: contents[entry_id] for entry_id, text in hashes.items() if text not in vectors}
+        usage = NOTHING_SPENT
+        if new:
+            embedded = await self._embedder.embed(list(new.values()))
+            usage = embedded.usage
+            vectors |= {text: array("f", vector) for text, vector in zip(new, embedded.vectors, strict=True)}
+        for text, vector in vectors.items():
+            self._vectors[text] = vector
+            self._vectors.move_to_end(text)
+        while len(self._vectors) > VECTORS_KEPT:
+            self._vectors.popitem(last=False)
+        return {entry_id: vectors[text] for entry_id, text in hashes.items()}, usage
