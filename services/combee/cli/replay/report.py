@@ -80,14 +80,19 @@ def _rounded(value: float) -> float:
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> Table:
-    """Return the runs of each variant in one line: means over its seeds."""
+    """Return the runs of each variant in one line: means over its seeds.
+
+    ``new`` to ``lost`` count reflections, ``read`` to ``written`` tokens.
+    """
     is_scored = any("score" in row for row in rows)
     shown = Table(
-        *("variant", "seeds", "entries", "added", "lost", "changed", "new", "known", "dropped", "lost refl."),
-        *("calls", "of them reused", "tokens in", "cached", "out", "seconds", "staleness s"),
+        *("variant", "seeds", "entries", "added", "gone", "changed", "new", "known", "dropped", "lost"),
+        *("calls", "paid", "read", "cached", "written", "seconds", "stale (s)"),
         *(("score", "− original (95 %)") if is_scored else ()),
         box=None,
     )
+    for column in shown.columns:
+        column.no_wrap = True
     for name in dict.fromkeys(row["variant"] for row in rows):
         runs = [row for row in rows if row["variant"] == name]
         cells = [name, "" if runs[0]["seed"] is None else str(len(runs)), *_counts(runs)]
@@ -103,7 +108,7 @@ def _counts(runs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for name in ("new", "known", "dropped", "lost"):
         yield _mean(run["playbook"][name] for run in runs)
     yield _mean(run["model_calls"] for run in runs)
-    yield _mean(run["reused_calls"] for run in runs)
+    yield _mean(run["model_calls"] - run["reused_calls"] for run in runs)
     for name in ("in", "cached", "out"):
         yield _mean(run["tokens"][name] for run in runs)
     for name in ("seconds", "staleness_s"):

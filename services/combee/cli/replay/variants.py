@@ -72,12 +72,9 @@ class _Run:
     seed: int
     settings: Settings
     batches: list[tuple[Arrival, ...]]
+    closed_ms: list[float]
+    """When each batch's window closes, had the reflections come as they came."""
     estimate: Estimate
-
-    @property
-    def size_and_wait(self) -> dict[str, Any]:
-        batch = self.settings.batch
-        return {"batch_size": batch.batch_size, "max_wait_s": batch.max_wait_s}
 
 
 async def replay_variants(job: Job) -> list[dict[str, Any]] | None:
@@ -135,17 +132,20 @@ async def _planned(job: Job, log: Log, original: Recording) -> AsyncIterator[_Ru
             largest = max(
                 settings.batch.batch_size, *(len(batch.members) for batch in original.batches.values())
             )
-            cut = (
-                cut_anew(arrivals, batch_size=settings.batch.batch_size, max_wait_s=settings.batch.max_wait_s)
-                if variant.cuts_anew
-                else as_batched(arrivals)
-            )
+            if variant.cuts_anew:
+                size, wait_s = settings.batch.batch_size, settings.batch.max_wait_s
+                cut = cut_anew(arrivals, batch_size=size, max_wait_s=wait_s)
+                closed = [closed_at_ms(batch, batch_size=size, max_wait_s=wait_s) for batch in cut]
+            else:
+                cut = as_batched(arrivals)
+                closed = [float(original.batches[batch[0].sequence].plan.closed_at_ms) for batch in cut]
             shape = plan_settings(settings.batch, settings.playbook.playbook_tokens)
             reuses = not (job.sim_options or variant.simulation)
             yield _Run(
                 variant=variant,
                 seed=seed,
                 batches=cut,
+                closed_ms=closed,
                 estimate=estimate(cut, shape, usage),
                 settings=replace(
                     settings,
@@ -224,17 +224,13 @@ async def _services(job: Job, run: _Run, servers: str) -> AsyncIterator[None]:
 def _row(run: _Run, done: Done) -> Row:
     if done.newest is None:
         raise FatalError(f"{run.variant.name} made no version")
-    closed = [
-        closed_at_ms(batch, **run.size_and_wait) if run.variant.cuts_anew else max(one.at_ms for one in batch)
-        for batch in run.batches
-    ]
     return Row(
         variant=run.variant.name,
         seed=run.seed,
         prefix=done.prefix,
         versions=done.versions,
         newest=done.newest,
-        staleness_s=median_staleness_s(run.batches, closed, done.seconds),
+        staleness_s=median_staleness_s(run.batches, run.closed_ms, done.seconds),
         seconds=sum(done.seconds.values()),
         evaluated=None,
     )

@@ -1,0 +1,147 @@
+"""``combee replay --variant``: what is refused before anything is asked or written, and one run on the memory log."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from combee.adapters.memory import MemoryLog
+from combee.cli.replay.recorded import Range, recording
+from combee.cli.replay.report import Row, as_row, table
+from combee.cli.replay.variant_run import Done, VariantRun
+from combee.core.replaying.selection import Selection
+from combee.core.replaying.steps import as_batched
+from combee.core.replaying.variant import Variant
+from combee.inspection.tracker import StalledError
+from combee.ports import FatalError
+from combee_schemas import topics
+from support import ledger
+from support.deployment import Deployment
+from support.ledger import NAME, outgoing, reflection
+from support.reading import learned_from, run
+
+pytestmark = pytest.mark.usefixtures("quick_polls")
+SAME = Variant(name="same")
+
+
+@pytest.fixture
+def learned(monkeypatch: pytest.MonkeyPatch) -> Deployment:
+    return learned_from(monkeypatch)
+
+
+@pytest.mark.usefixtures("learned")
+@pytest.mark.parametrize(
+    ("options", "code", "says"),
+    [
+        (("--variant", "a:nope=1"), 2, "is nothing that a variant changes"),
+        (("--variant", "a", "--variant", "a:copies=1"), 2, "two variants of one name"),
+        (("--variant", "a:without=colour"), 2, "selects nothing"),
+        (("--variant", "a", "--without", "colour"), 2, "selects nothing"),
+        (("--variant", "a", "--versions", "9"), 2, "FIRST..LAST"),
+        (("--variant", "a", "--versions", "4..3"), 2, "FIRST..LAST"),
+        (("--variant", "a", "--since", "yesterday"), 2, "is no time"),
+        (("--variant", "a:copies=99", "--simulated"), 2, "COMBEE_COPIES"),
+        (("--versions", "1..2",), 2, "add --variant NAME"),
+        (("--variant", "a", "--versions", "8..9", "--simulated"), 1, "has no version in that range"),
+        (("--variant", "a", "--since", "2038-01-01", "--simulated"), 1, "no reflection that counted"),
+        (("--variant", "a", "--simulated"), 1, "--yes does not ask"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_replayed_is_refused_before_anything_starts(
+    options: tuple[str, ...], code: int, says: str
+) -> None:
+    told = run("replay", NAME, "--to", "elsewhere", *options)
+    assert told.exit_code == code
+    assert says in " ".join((told.stdout + told.stderr).replace("│", " ").split())
+
+
+async def test_a_recording_has_what_counted_in_a_range_less_what_is_left_out(learned: Deployment) -> None:
+    whole = await recording(learned.log, NAME, Range())
+    assert [arrival.reflection_id for arrival in whole.arrivals] == [f"r-{n}" for n in range(20)]
+    second = await recording(learned.log, NAME, Range(versions=(2, 2)))
+    assert {arrival.sequence for arrival in second.arrivals} == {2}
+    some = await recording(learned.log, NAME, Range(offsets=(3, 7)), [Selection("id", "r-4")])
+    assert [arrival.reflection_id for arrival in some.arrivals] == ["r-3", "r-5", "r-6"]
+
+
+async def test_an_expired_range_is_refused_with_the_date_it_begins(learned: Deployment) -> None:
+    partition = await learned.log.partition_for(topics.REFLECTIONS.name, NAME.encode())
+    learned.log._store.partitions(topics.REFLECTIONS.name)[partition].first = 5
+    with pytest.raises(
+        FatalError, match=r"5 reflections .* expired: they are kept from offset 5 on, from 20\d\d-"
+    ):
+        await recording(learned.log, NAME, Range())
+
+
+async def replayed(source: MemoryLog, target: Deployment, done: Done, timeout_s: float = 20) -> Done:
+    async with target.running():
+        return await VariantRun(source, target.log, NAME, timeout_s=timeout_s).run(done, None)
+
+
+def shadow() -> Deployment:
+    return Deployment(batch_size=100, max_wait_s=1e9)
+
+
+async def planned(learned: Deployment) -> Done:
+    batches = as_batched((await recording(learned.log, NAME, Range())).arrivals)
+    return Done(variant=SAME, seed=0, prefix="elsewhere", batches=batches)
+
+
+async def test_a_variant_that_changes_nothing_learns_the_same_and_production_is_only_read(
+    learned: Deployment,
+) -> None:
+    before = {topic.name: dict(await learned.log.ends(topic.name)) for topic in topics.TOPICS}
+    groups = {group: dict(places) for group, places in learned.log._store.committed.items()}
+    target = shadow()
+    done = await replayed(learned.log, target, await planned(learned))
+    original = ledger.latest(learned.log)
+    assert done.newest is not None
+    assert {one.content for one in done.newest.entries} == {one.content for one in original.entries}
+    assert [version.reflections for version in done.versions] == [10, 10]
+    assert {topic.name: dict(await learned.log.ends(topic.name)) for topic in topics.TOPICS} == before
+    assert {group: dict(places) for group, places in learned.log._store.committed.items()} == groups
+
+
+async def test_what_was_stopped_goes_on_where_it_was(learned: Deployment) -> None:
+    target = shadow()
+    done = await planned(learned)
+    half = Done(variant=SAME, seed=0, prefix="elsewhere", batches=done.batches[:1])
+    await replayed(learned.log, target, half)
+    calls = target.model.calls
+    whole = await replayed(learned.log, target, done)
+    again = await replayed(learned.log, target, await planned(learned))
+    assert [version.reflections for version in whole.versions] == [10, 10]
+    assert len(again.versions) == 2
+    assert target.model.calls < 2 * calls + 2, "what was done is not done again"
+    assert len(ledger.batches(target.log)) == 2
+
+
+async def test_a_prefix_that_holds_something_else_is_refused(learned: Deployment) -> None:
+    target = shadow()
+    await target.log.produce(outgoing(reflection(77)))
+    with pytest.raises(FatalError, match=r"r-77.*choose another --to"):
+        await replayed(learned.log, target, await planned(learned))
+
+
+async def test_a_run_without_services_ends_in_time(learned: Deployment) -> None:
+    with pytest.raises(StalledError, match="--timeout waits longer"):
+        await VariantRun(learned.log, shadow().log, NAME, timeout_s=0.1).run(await planned(learned), None)
+
+
+def test_a_row_says_what_came_of_a_run_beside_the_original(learned: Deployment) -> None:
+    versions = ledger.versions(learned.log)
+
+    def row(name: str, seed: int | None) -> Row:
+        newest = versions[-1] if seed is None else versions[0]
+        return Row(
+            variant=name, seed=seed, prefix=name, versions=versions, newest=newest, staleness_s=2.0,
+            seconds=1.0, evaluated=None,
+        )  # fmt: skip
+
+    original = row("original", None)
+    rows: list[Mapping[str, Any]] = [
+        as_row(one, original) for one in (original, row("half", 0), row("half", 1))
+    ]
+    assert rows[0]["entries"] == {"count": 20, "kept": 20, "added": [], "lost": [], "changed": []}
+    assert (rows[1]["entries"]["kept"], len(rows[1]["entries"]["lost"])) == (10, 10)
+    assert table(rows).row_count == 2
