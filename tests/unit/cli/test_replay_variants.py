@@ -41,7 +41,7 @@ def learned(monkeypatch: pytest.MonkeyPatch) -> Deployment:
         (("--variant", "a", "--versions", "4..3"), 2, "FIRST..LAST"),
         (("--variant", "a", "--since", "yesterday"), 2, "is no time"),
         (("--variant", "a:copies=99", "--simulated"), 2, "COMBEE_COPIES"),
-        (("--versions", "1..2",), 2, "add --variant NAME"),
+        (("--versions", "1..2"), 2, "add --variant NAME"),
         (("--variant", "a", "--versions", "8..9", "--simulated"), 1, "has no version in that range"),
         (("--variant", "a", "--since", "2038-01-01", "--simulated"), 1, "no reflection that counted"),
         (("--variant", "a", "--simulated"), 1, "--yes does not ask"),
