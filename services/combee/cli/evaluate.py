@@ -1,8 +1,8 @@
 """``combee evaluate``: how many held-out questions a version gets right, and whether it beats another."""
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,12 +20,13 @@ from combee.clock import SystemClock
 from combee.core.evaluation.intervals import Interval, paired
 from combee.core.evaluation.questions import Question, read_questions
 from combee.core.evaluation.scoring import SCORERS, bad_pattern
+from combee.core.playbook.spend import SpendPolicy
 from combee.evaluation.evaluator import Evaluated, Evaluator
 from combee.local.deployment import beside, deployment
 from combee.local.preflight import model_flag, require_model, stands_in
-from combee.ports import ConfigurationError, LanguageModel
+from combee.ports import ConfigurationError, LanguageModel, Log
 from combee.settings.loading import Settings, load_settings
-from combee_schemas.playbook import LATEST, Playbook
+from combee_schemas.playbook import LATEST
 
 TOLD = 3
 """So many questions without an answer are named."""
@@ -41,6 +42,18 @@ def register(app: typer.Typer) -> None:
     )
 
 
+Questions = Annotated[
+    Path | None, typer.Option(help="held-out ACE samples (JSON lines); never learn from them")
+]
+ScorerName = Annotated[str | None, typer.Option("--scorer", help=f"one of {', '.join(SCORERS)}")]
+EvalModel = Annotated[
+    str | None, typer.Option("--model", help="answers; else COMBEE_EVAL_MODEL, COMBEE_MODEL")
+]
+StallTimeout = Annotated[
+    float, typer.Option(min=1, help="give up when a question has no answer after this long (s)")
+]
+
+
 def evaluate(
     name: Name,
     version: Ref = LATEST,
@@ -48,35 +61,24 @@ def evaluate(
     against: Annotated[
         str | None, typer.Option(help="compare with this version or label", autocompletion=refs)
     ] = None,
-    questions: Annotated[
-        Path | None, typer.Option(help="held-out ACE samples (JSON lines); never learn from them")
-    ] = None,
-    scorer: Annotated[str | None, typer.Option(help=f"one of {', '.join(SCORERS)}")] = None,
-    model: Annotated[str | None, typer.Option(help="answers; else COMBEE_EVAL_MODEL, COMBEE_MODEL")] = None,
+    questions: Questions = None,
+    scorer: ScorerName = None,
+    model: EvalModel = None,
     base_url: BaseUrl = None,
     simulated: Simulated = False,
-    stall_timeout: Annotated[
-        float, typer.Option(min=1, help="give up when a question has no answer after this long (s)")
-    ] = 600.0,
+    stall_timeout: StallTimeout = 600.0,
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
     """Answer held-out questions with a version and score the answers; what was asked before is not paid for again."""
-    flag = model_flag(simulated=simulated, model=model, base_url=base_url)
-    settings = load_settings(
-        eval_questions=questions,
-        eval_scorer=scorer,
-        eval_model=flag,
-        eval_base_url=base_url,
-        bootstrap_servers=bootstrap_servers,
-    )
-    settings = _where(settings)
-    asked = held_out(settings)
-    job = _Job(
-        settings=settings,
-        simulated=stand_in(settings, simulated=simulated),
-        questions=asked,
+    job = job_of(
+        questions=questions,
+        scorer=scorer,
+        model=model,
+        base_url=base_url,
+        simulated=simulated,
         stall_s=stall_timeout,
+        servers=bootstrap_servers,
     )
     results = asyncio.run(_evaluate(job, name, [ref for ref in (version, against) if ref is not None]))
     verdict = paired(results[0].points, results[1].points) if against else None
@@ -95,13 +97,42 @@ def evaluate(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Job:
+class Job:
     """What is asked, and of whom."""
 
     settings: Settings
     simulated: LanguageModel | None
     questions: list[Question]
     stall_s: float
+
+
+def job_of(
+    *,
+    questions: Path | None,
+    scorer: str | None,
+    model: str | None,
+    base_url: str | None,
+    simulated: bool,
+    stall_s: float,
+    servers: str | None,
+) -> Job:
+    """Return what the options of a verb ask for; refused before a broker is looked for."""
+    settings = _where(
+        load_settings(
+            eval_questions=questions,
+            eval_scorer=scorer,
+            eval_model=model_flag(simulated=simulated, model=model, base_url=base_url),
+            eval_base_url=base_url,
+            bootstrap_servers=servers,
+        )
+    )
+    asked = held_out(settings)
+    return Job(
+        settings=settings,
+        simulated=stand_in(settings, simulated=simulated),
+        questions=asked,
+        stall_s=stall_s,
+    )
 
 
 def _where(settings: Settings) -> Settings:
@@ -148,37 +179,50 @@ def held_out(settings: Settings) -> list[Question]:
     return questions
 
 
-async def _evaluate(job: _Job, name: str, versions: list[str]) -> list[Evaluated]:
-    settings = job.settings
-    model = evaluation_model(settings)
-    caps = replace(
-        settings.spend.policy(model.model),
+@asynccontextmanager
+async def evaluating(job: Job) -> AsyncIterator[tuple[Log, Evaluator]]:
+    """Yield the log and who evaluates what is in it."""
+    settings, model = job.settings, evaluation_model(job.settings)
+    async with open_log(settings) as (log, _), answerer(settings, job.simulated) as who:
+        yield (
+            log,
+            Evaluator(
+                log,
+                who,
+                SystemClock(),
+                concurrency=model.llm_concurrency,
+                caps=evaluation_caps(settings),
+                stall_s=job.stall_s,
+            ),
+        )
+
+
+async def _evaluate(job: Job, name: str, versions: list[str]) -> list[Evaluated]:
+    results: list[Evaluated] = []
+    async with evaluating(job) as (log, evaluator):
+        for ref in versions:
+            playbook = await resolve_version(log, name, ref)
+            with progress(f"version {playbook.version}") as show:
+                results.append(await evaluator.evaluate(playbook, job.questions, show))
+    return results
+
+
+def evaluation_caps(settings: Settings) -> SpendPolicy:
+    """Return what evaluations may cost, at the prices of the model that answers."""
+    return replace(
+        settings.spend.policy(evaluation_model(settings).model),
         daily_tokens=settings.evaluation.eval_daily_tokens,
         daily_cost=settings.evaluation.eval_daily_cost,
     )
-    async with open_log(settings) as (log, _), answerer(settings, job.simulated) as who:
-        evaluator = Evaluator(
-            log,
-            who,
-            SystemClock(),
-            concurrency=model.llm_concurrency,
-            caps=caps,
-            stall_s=job.stall_s,
-        )
-        results: list[Evaluated] = []
-        for ref in versions:
-            playbook: Playbook = await resolve_version(log, name, ref)
-            with _progress(f"version {playbook.version}") as show:
-                results.append(await evaluator.evaluate(playbook, job.questions, show))
-        return results
 
 
 @contextmanager
-def _progress(what: str) -> Iterator[Any]:
+def progress(what: str) -> Iterator[Callable[[int, int], None]]:
+    """Show on standard error how many questions are answered."""
     console = diagnostics()
-    with Progress(*COLUMNS, console=console, transient=True, disable=not console.is_terminal) as progress:
-        bar = progress.add_task(what)
-        yield lambda done, total: progress.update(bar, completed=done, total=total)
+    with Progress(*COLUMNS, console=console, transient=True, disable=not console.is_terminal) as bars:
+        bar = bars.add_task(what)
+        yield lambda done, total: bars.update(bar, completed=done, total=total)
 
 
 def as_document(results: list[Evaluated], difference: Interval | None) -> dict[str, Any]:

@@ -44,7 +44,11 @@ VERBS = {
     ),
     "evaluate": Verb(
         "combee.cli.evaluate",
-        "Answer held-out questions with a version and score the answers; compare it with another.",
+        "Answer held-out questions with a version and score the answers; what was asked before is not paid for again.",
+    ),
+    "bisect": Verb(
+        "combee.cli.bisect",
+        "Name the version with which held-out questions are answered worse, and what made it; exit 1 if none is.",
     ),
     "why": Verb(
         "combee.cli.why",

@@ -11,6 +11,7 @@ from typing import Any
 from rich.progress import Progress, TaskID
 
 from combee.backends import answerer, connection, create_topics, opened
+from combee.cli.evaluate import evaluation_caps
 from combee.cli.playbook.lookup import find_version
 from combee.cli.replay.recorded import Range, Recording, recording
 from combee.cli.replay.report import Row, as_row
@@ -19,7 +20,6 @@ from combee.cli.shared.console import COLUMNS, confirmed, diagnostics, remark
 from combee.cli.shared.log import open_log
 from combee.clock import SystemClock
 from combee.core.evaluation.questions import Question
-from combee.core.playbook.spend import UNCAPPED
 from combee.core.replaying.outcome import spent
 from combee.core.replaying.selection import Selection
 from combee.core.replaying.steps import (
@@ -269,11 +269,7 @@ async def _scored(job: Job, log: Log, servers: str, rows: Sequence[Row]) -> list
     settings = job.settings
     layout = {**await _layout(log), "topic_prefix": rows[1].prefix}
     home = replace(settings, kafka=settings.kafka.model_copy(update=layout))
-    caps = replace(
-        settings.spend.policy(settings.model.model) if settings.model.model else UNCAPPED,
-        daily_tokens=settings.evaluation.eval_daily_tokens,
-        daily_cost=settings.evaluation.eval_daily_cost,
-    )
+    caps = evaluation_caps(settings)
     async with opened(home, servers) as kept, answerer(settings, job.simulated_answers) as who:
         evaluator = Evaluator(kept, who, SystemClock(), caps=caps, known_in=[log], stall_s=job.timeout_s)
         scored: list[Row] = []

@@ -1,0 +1,184 @@
+"""``combee bisect``: after which version, batch and reflections a playbook got worse."""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from combee.cli.evaluate import (
+    EvalModel,
+    Job,
+    Questions,
+    ScorerName,
+    StallTimeout,
+    evaluating,
+    job_of,
+    progress,
+)
+from combee.cli.playbook import diff
+from combee.cli.playbook.lookup import find_version, resolve_version
+from combee.cli.shared.console import FAILED, output, print_json, remark
+from combee.cli.shared.options import AsJson, BaseUrl, Name, Servers, Simulated, refs
+from combee.core.playbook.comparison import Comparison
+from combee.core.playbook.versions import empty
+from combee.evaluation.bisecting import Bisected, bisect
+from combee.evaluation.evaluator import Evaluated
+from combee.history import messages
+from combee.ports import FatalError, Log
+from combee_schemas import topics
+from combee_schemas.playbook import LATEST, Playbook
+
+MOST_NAMED = 10
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command(
+        "bisect", epilog="Example: combee bisect support/refunds --good production --questions dev.jsonl"
+    )(bisect_)
+
+
+def bisect_(
+    name: Name,
+    *,
+    good: Annotated[
+        str, typer.Option(help="a version or label that was still good", autocompletion=refs)
+    ] = "1",
+    bad: Annotated[str, typer.Option(help="a later one that is worse", autocompletion=refs)] = LATEST,
+    questions: Questions = None,
+    scorer: ScorerName = None,
+    model: EvalModel = None,
+    base_url: BaseUrl = None,
+    simulated: Simulated = False,
+    stall_timeout: StallTimeout = 600.0,
+    bootstrap_servers: Servers = None,
+    as_json: AsJson = False,
+) -> None:
+    """Name the version with which held-out questions are answered worse, and what made it; exit 1 if none is."""
+    job = job_of(
+        questions=questions,
+        scorer=scorer,
+        model=model,
+        base_url=base_url,
+        simulated=simulated,
+        stall_s=stall_timeout,
+        servers=bootstrap_servers,
+    )
+    culprit = asyncio.run(_bisect(job, name, good, bad))
+    if as_json:
+        print_json(as_document(name, culprit))
+    else:
+        for line in lines(name, culprit):
+            output().print(line, markup=False, soft_wrap=True)
+    if culprit.playbook is None:
+        raise typer.Exit(FAILED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Culprit:
+    """The version after which the score fell, with what is known of it."""
+
+    found: Bisected
+    playbook: Playbook | None = None
+    """Without one the ends do not differ."""
+    comparison: Comparison | None = None
+    reflections: tuple[str, ...] = ()
+    """Of its batch."""
+
+
+async def _bisect(job: Job, name: str, good: str, bad: str) -> Culprit:
+    async with evaluating(job) as (log, evaluator):
+        first, last = await resolve_version(log, name, good), await resolve_version(log, name, bad)
+        if first.version >= last.version:
+            raise FatalError(
+                f"version {first.version} (--good) is not before version {last.version} (--bad): name an older one"
+            )
+
+        async def worth(version: int) -> Evaluated:
+            with progress(f"version {version}") as show:
+                evaluated = await evaluator.evaluate(
+                    await find_version(log, name, version), job.questions, show
+                )
+            if evaluated.stopped:
+                raise FatalError(evaluated.stopped)
+            remark(f"version {version}: {evaluated.score}")
+            return evaluated
+
+        return await _culprit(log, name, await bisect(first.version, last.version, worth))
+
+
+async def _culprit(log: Log, name: str, found: Bisected) -> Culprit:
+    if not found.bad:
+        return Culprit(found=found)
+    made = await find_version(log, name, found.bad)
+    before = await find_version(log, name, found.good) if found.good else empty(name)
+    members: tuple[str, ...] = ()
+    async for batch in messages(log, topics.BATCHES, name):
+        if made.origin == "batch" and batch.plan.sequence == made.batch_sequence:
+            members = tuple(member.reflection_id for member in batch.members)
+    comparison = await diff.compared(log, before, made)
+    return Culprit(found=found, playbook=made, comparison=comparison, reflections=members)
+
+
+def as_document(name: str, culprit: Culprit) -> dict[str, Any]:
+    """Return the stable shape of ``bisect --json``."""
+    found = culprit.found
+    scores = {str(version): round(worth.score.mean, 6) for version, worth in sorted(found.evaluated.items())}
+    ends = {"difference": found.ends.mean, "low": found.ends.low, "high": found.ends.high}
+    shown: dict[str, Any] = {
+        "name": name,
+        "scores": scores,
+        "ends": {key: round(n, 6) for key, n in ends.items()},
+    }
+    if culprit.playbook is None or culprit.comparison is None:
+        return {**shown, "version": None}
+    step = found.step
+    return {
+        **shown,
+        "version": culprit.playbook.version,
+        "origin": culprit.playbook.origin,
+        "batch": culprit.playbook.batch_sequence if culprit.playbook.origin == "batch" else None,
+        "fell_by": {
+            "difference": round(step.mean, 6),
+            "low": round(step.low, 6),
+            "high": round(step.high, 6),
+        },
+        "reflections": list(culprit.reflections),
+        "diff": diff.as_document(culprit.comparison),
+    }
+
+
+def lines(name: str, culprit: Culprit) -> Iterator[str | Text]:
+    """Yield what was found, for people."""
+    found = culprit.found
+    first, last = min(found.evaluated), max(found.evaluated)
+    yield f"version {last} − version {first}: {found.ends} on {found.ends.n} questions"
+    if culprit.playbook is None or culprit.comparison is None:
+        better = (
+            "it is better"
+            if found.ends.is_significant
+            else "no difference is shown: more questions would tell more"
+        )
+        yield f"version {last} is not worse than version {first} ({better})"
+        return
+    made = culprit.playbook
+    by = (
+        f"batch {made.batch_sequence}"
+        if made.origin == "batch"
+        else f"{made.origin} by {made.issued_by or 'somebody'}"
+    )
+    yield f"{name} fell with version {made.version} ({by}): {found.step}, after {len(found.evaluated)} evaluations"
+    if not found.step.is_significant:
+        yield "that step alone is within chance: it fell little by little, or more questions are needed"
+    yield from diff.lines(culprit.comparison)
+    if culprit.reflections:
+        more = (
+            f" and {len(culprit.reflections) - MOST_NAMED} more"
+            if len(culprit.reflections) > MOST_NAMED
+            else ""
+        )
+        yield f"learned from {', '.join(culprit.reflections[:MOST_NAMED])}{more}"
+        yield "'combee why ENTRY' leads from an entry to its reflections, 'combee playbook revoke' takes them back"
