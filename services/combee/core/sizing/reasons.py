@@ -8,6 +8,7 @@ from combee.core.sizing.policy import SizingPolicy
 from combee_schemas.control import BatchSize
 
 CONFIGURED = "configured: COMBEE_BATCH_SIZE"
+STARTING = "the start value, until a batch is applied"
 MEND = "add scan workers, raise COMBEE_LLM_CONCURRENCY or COMBEE_MAX_INFLIGHT_BATCHES"
 
 
