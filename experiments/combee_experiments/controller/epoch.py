@@ -17,8 +17,8 @@ from combee_schemas.reflection import Reflection
 
 MOST = 2_000
 """The largest batch size there is: no window closes by itself."""
-POLICY = SizingPolicy(kind="plateau", configured=5)
-"""The paper's controller with the product's candidates, the smallest first of all."""
+POLICY = SizingPolicy(kind="plateau")
+"""The paper's controller with the product's candidates."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

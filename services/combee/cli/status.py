@@ -1,6 +1,7 @@
 """``combee status``: what is in the topics, how far the services are, which playbooks there are."""
 
 import asyncio
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import typer
@@ -141,15 +142,20 @@ def _print(state: dict[str, Any]) -> None:
         what, until = hold["playbook"] or "what cannot be read", moment(hold["until_ms"])
         text = f"{hold['service']} holds back {what} until {until} UTC: too many dead letters; see 'combee dlq list'"
         console.print(text, style="yellow", soft_wrap=True)
-    for row in state["playbooks"]:
-        sizing = row["sizing"]
-        if sizing and sizing["policy"] != "configured":
-            chosen = f"batches of {row['batch_size']} ({sizing['policy']}, {sizing['phase']})"
-            text = f"{row['name']}: {chosen}: {clean(sizing['reason'])}"
-            console.print(text, markup=False, soft_wrap=True)
+    for line in _decision_lines(state["playbooks"]):
+        console.print(line, markup=False, soft_wrap=True)
     for line in pause_lines(state["playbooks"]):
         console.print(line, style="yellow", soft_wrap=True)
     for row in state["playbooks"]:
         if row["losing"]:
             text = f"warning: {row['name']}: {losing(row['lost'])}"
             console.print(text, style="yellow", soft_wrap=True)
+
+
+def _decision_lines(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
+    """Yield why each batch size that was chosen is what it is."""
+    for row in rows:
+        sizing = row["sizing"]
+        if sizing and sizing["policy"] != "configured":
+            chosen = f"batches of {row['batch_size']} ({sizing['policy']}, {sizing['phase']})"
+            yield f"{row['name']}: {chosen}: {clean(sizing['reason'])}"

@@ -5,7 +5,9 @@ from pydantic import Field
 from combee.settings.group import Group
 from combee_schemas.plan import Prompts, SmallBatches
 
-BATCH_SIZE = "original reflections per batch: of every one, if this is set and COMBEE_BATCH_POLICY is not; else of the first"
+BATCH_SIZE = (
+    "original reflections per batch; fixed where COMBEE_BATCH_POLICY is not set too, else the start value"
+)
 
 
 class BatchSettings(Group):

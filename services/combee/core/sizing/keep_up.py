@@ -60,8 +60,8 @@ class Demand:
         return (1 + self.headroom) / 2 * self.arrivals_per_s + self.drain_per_s
 
 
-MEASURED = 3
-"""Sizes to measure at least: a line through two noisy ones says little of the others."""
+MEASURED = 4
+"""Sizes to measure at least: with three noisy ones sizes turn back three times as often."""
 
 
 def measured_keeps_up(state: BatchSize, policy: SizingPolicy, *, below: int) -> bool:

@@ -152,7 +152,9 @@ def test_the_start_value_stands_until_a_batch_is_applied_and_is_no_measurement(k
     assert decide(None, edited, SizingPolicy(kind=kind, most=30)).batch_size == 30
 
 
-@pytest.mark.parametrize(("kind", "measured"), [("plateau", [5, 10, 20, 40, 80]), ("keep-up", [5, 10, 20])])
+@pytest.mark.parametrize(
+    ("kind", "measured"), [("plateau", [5, 10, 20, 40, 80]), ("keep-up", [5, 10, 20, 40])]
+)
 def test_keep_up_measures_no_candidate_that_is_larger_than_one_that_keeps_up(
     kind: SizingKind, measured: list[int]
 ) -> None:
