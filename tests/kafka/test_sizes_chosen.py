@@ -60,7 +60,8 @@ async def test_by_default_sizes_start_at_40_move_are_told_and_replayed(
             await running.learning().settle(tracker, later, stall_s=STALL_S)
         batches = [one for one in await running.messages(topics.BATCHES) if isinstance(one, Batch)]
         made = await decisions(running)
-    assert [batch.plan.batch_size for batch in batches][:3] == [START, 5, 10]
+    # A window that is full already may close before the next decision arrives.
+    assert list(dict.fromkeys(batch.plan.batch_size for batch in batches))[:3] == [START, 5, 10]
     assert {one.policy for one in made} == {"keep-up"}
 
     status = await combee("status", "--json", data_dir=tmp_path, **env)
