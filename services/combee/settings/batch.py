@@ -5,11 +5,15 @@ from pydantic import Field
 from combee.settings.group import Group
 from combee_schemas.plan import Prompts, SmallBatches
 
+BATCH_SIZE = (
+    "original reflections per batch; fixed where COMBEE_BATCH_POLICY is not set too, else the start value"
+)
+
 
 class BatchSettings(Group):
     """When windows close and how a batch is cut (paper defaults: p = 2, k = ⌊√n⌋)."""
 
-    batch_size: int = Field(40, ge=1, le=2000, description="original reflections per batch")
+    batch_size: int = Field(40, ge=1, le=2000, description=BATCH_SIZE)
     copies: int = Field(2, ge=1, le=8, description="p: copies of each reflection")
     method: str = Field(
         "ace", min_length=1, description="how prompts are written and read: ace, gepa or one installed"
