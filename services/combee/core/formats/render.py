@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 
 from combee.core.formats import text
 from combee.core.formats.lines import Parsed, Reading, is_header, unexpected
@@ -40,6 +41,22 @@ def ace_lines(playbook: Playbook, *, counters: bool | None = None) -> Iterator[s
             if entry.section == section:
                 yield ace_entry(entry, counters=shown)
         yield ""
+
+
+def ace_lines_by_age(playbook: Playbook) -> Iterator[str]:
+    """Yield the ACE text, without counters, in the order in which entries were added; headers come again as needed.
+
+    Whatever section an addition belongs to, it stands last, so all before it stays in a server's prompt cache.
+    Sections without entries are named at the end.
+    """
+    order = section_order(playbook.sections, playbook.entries)
+    places = {section: place for place, section in enumerate(order)}
+    by_age = sorted(playbook.entries, key=lambda entry: (entry.created_version, places[entry.section]))
+    for section, entries in groupby(by_age, key=lambda entry: entry.section):
+        yield _header(section)
+        yield from (ace_entry(entry, counters=False) for entry in entries)
+    used = {entry.section for entry in by_age}
+    yield from (_header(section) for section in order if section not in used)
 
 
 def ace_id(entry_id: str) -> str:

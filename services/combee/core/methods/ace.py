@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from combee.core.formats.render import ace_entry, ace_id, ace_lines, section_order
+from combee.core.formats.render import ace_entry, ace_id, ace_lines, ace_lines_by_age, section_order
 from combee.core.methods.method import DEFAULTS, Answer, Sources
 from combee.core.playbook import operations as ops
 from combee.core.playbook import probation
@@ -63,7 +63,8 @@ agent did not ask whether the parcel was opened.", "correct_approach": "Check th
 "key_insight": "{EXAMPLE}", "bullet_tags": []}}"""
 
 SECTIONS = f"""Sections: use one of the playbook's own headers (##), spelt as it is there, or one of these:
-{"; ".join(ACE_SECTIONS)}. Begin a new one only where none fits."""
+{"; ".join(ACE_SECTIONS)}. Begin a new one only where none fits. Entries stand in the order in which they were
+added, so a header may come again."""
 
 CURATE = f"""You are the curator of a playbook: short entries that help agents with their next tasks. You get numbered
 items and turn them into operations on the playbook.
@@ -355,8 +356,9 @@ def _curate(base: Playbook, part: Playbook, settings: PlanSettings, items: str) 
     _, instructions, scoped, schema = WORDING[settings.prompts]
     standing = _standing(probation.shown(base), settings.playbook_tokens)
     active = probation.shown(part)
-    playbook = "\n".join(ace_lines(active, counters=False))
-    marked = (*_unsupported(part, settings.prompts, grows=part is base), *_harmful(active, settings.prompts))
+    owner = f"{base.name} {settings.salt}" if part is base else ""
+    playbook = fence("playbook", ace_lines_by_age(active), owner=owner)
+    marked = (*_unsupported(part, settings.prompts, owner), *_harmful(active, settings.prompts))
     prompt = Prompt(
         system=f"{instructions}\n{standing}",
         user=items,
@@ -365,10 +367,10 @@ def _curate(base: Playbook, part: Playbook, settings: PlanSettings, items: str) 
         optional=frozenset({"reasoning", "dropped", "known"}),
     )
     if part is base:
-        parts = [instructions, fence("playbook", [playbook], grows=True), *marked, standing]
-        return replace(prompt, system="\n".join(parts), cache_key=cache_key(instructions, playbook))
+        parts = [instructions, playbook, *marked, standing]
+        return replace(prompt, system="\n".join(parts), cache_key=cache_key(instructions, owner))
     told = scoped.format(others=len(probation.shown(base).entries) - len(active.entries))
-    parts = [told, fence("playbook", [playbook]), *marked, items]
+    parts = [told, playbook, *marked, items]
     return replace(
         prompt,
         user="\n".join(parts),
@@ -385,7 +387,7 @@ says, ADD it again in the same words, with the item in "sources".""",
 }
 
 
-def _unsupported(base: Playbook, prompts: Prompts, *, grows: bool) -> Iterator[str]:
+def _unsupported(base: Playbook, prompts: Prompts, owner: str) -> Iterator[str]:
     """Yield what a curator is told of entries that are only proposed; nothing where there are none.
 
     What rests on guesses alone is not worth its tokens: where it is true, it is said again, and code sees that.
@@ -393,7 +395,7 @@ def _unsupported(base: Playbook, prompts: Prompts, *, grows: bool) -> Iterator[s
     proposed = tuple(entry for entry in filter(_is_read, base.entries) if not probation.is_active(entry))
     if proposed:
         yield PROPOSED[prompts]
-        yield fence("proposed", (ace_entry(entry, counters=False) for entry in proposed), grows=grows)
+        yield fence("proposed", (ace_entry(entry, counters=False) for entry in proposed), owner=owner)
 
 
 def _harmful(playbook: Playbook, prompts: Prompts) -> Iterator[str]:
@@ -436,7 +438,7 @@ def answer_prompt(playbook: Playbook, question: str) -> Prompt:
     """Ask an agent (ACE: generator) one question with the playbook before it."""
     lines = ace_lines(probation.shown(playbook), counters=False)
     return Prompt(
-        system=f"{ANSWER}\n{fence('playbook', lines, grows=True)}",
+        system=f"{ANSWER}\n{fence('playbook', lines, owner=playbook.name)}",
         user=fence("task", [question]),
         reply_name="answer",
         reply_schema=ANSWER_SCHEMA,
