@@ -18,6 +18,7 @@ MARKDOWN_COUNTERS = rf"\(\+(?P<helpful>{COUNT}) -(?P<harmful>{COUNT})\)(?: |$)"
 MARKDOWN_ENTRY = re.compile(rf"- `(?P<id>[^`\x00-\x1f\x7f]+)` (?:{MARKDOWN_COUNTERS})?(?P<content>[^\n]*)")
 MARKDOWN_UNSAFE = re.compile(r"[`\x00-\x1f\x7f]")
 INDENT = "  "
+SETTLED_AFTER = 16
 
 
 def section_order(sections: Sequence[str], entries: Iterable[Entry]) -> tuple[str, ...]:
@@ -44,14 +45,18 @@ def ace_lines(playbook: Playbook, *, counters: bool | None = None) -> Iterator[s
 
 
 def ace_lines_by_age(playbook: Playbook) -> Iterator[str]:
-    """Yield the ACE text, without counters, in the order in which entries were added; headers come again as needed.
+    """Yield the ACE text, without counters; what the last versions added is at its end, under its headers again.
 
-    Whatever section an addition belongs to, it stands last, so all before it stays in a server's prompt cache.
+    Whatever section an addition belongs to, all before it stays in a server's prompt cache. Headers that come again
+    cost tokens, so now and then, every ``SETTLED_AFTER`` versions, all entries take their places in their sections.
     Sections without entries are named at the end.
     """
     order = section_order(playbook.sections, playbook.entries)
     places = {section: place for place, section in enumerate(order)}
-    by_age = sorted(playbook.entries, key=lambda entry: (entry.created_version, places[entry.section]))
+    settled = playbook.version - playbook.version % SETTLED_AFTER
+    by_age = sorted(
+        playbook.entries, key=lambda entry: (max(0, entry.created_version - settled), places[entry.section])
+    )
     for section, entries in groupby(by_age, key=lambda entry: entry.section):
         yield _header(section)
         yield from (ace_entry(entry, counters=False) for entry in entries)

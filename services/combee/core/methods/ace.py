@@ -63,8 +63,8 @@ agent did not ask whether the parcel was opened.", "correct_approach": "Check th
 "key_insight": "{EXAMPLE}", "bullet_tags": []}}"""
 
 SECTIONS = f"""Sections: use one of the playbook's own headers (##), spelt as it is there, or one of these:
-{"; ".join(ACE_SECTIONS)}. Begin a new one only where none fits. Entries stand in the order in which they were
-added, so a header may come again."""
+{"; ".join(ACE_SECTIONS)}. Begin a new one only where none fits. What was
+added last stands at the playbook's end, so a header may come again."""
 
 CURATE = f"""You are the curator of a playbook: short entries that help agents with their next tasks. You get numbered
 items and turn them into operations on the playbook.

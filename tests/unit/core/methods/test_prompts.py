@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from combee.core.formats.render import ace_lines
+from combee.core.formats.render import SETTLED_AFTER, ace_lines, ace_lines_by_age
 from combee.core.methods import ace, gepa
 from combee.core.playbook.sections import slug
 from combee.core.prompt import as_fields, as_items, as_line, estimate_tokens, fence, free_mark
@@ -317,7 +317,7 @@ def test_an_addition_to_any_section_leaves_all_entries_in_the_cache(section: str
     new = Entry(id=f"{slug(section)}-00999", section=section, content="An addition.", created_version=4)
     before, after = (
         ace.aggregate_prompt(playbook, REFLECTIONS)
-        for playbook in (base, base.model_copy(update={"entries": (new, *base.entries)}))
+        for playbook in (base, base.model_copy(update={"version": 4, "entries": (new, *base.entries)}))
     )
     assert prefix(before, after) >= max(before.system.index(f"\n[{entry.id}]") for entry in base.entries)
     assert before.cache_key == after.cache_key
@@ -382,6 +382,8 @@ def test_entries_are_told_in_the_order_in_which_they_were_added_and_every_sectio
     assert [line for line in told if line] == [
         *(f"## {new}", "[late-00003] c", f"## {old}", "[old-00001] a", "[late-00002] b", "## never used")
     ], "the playbook's own order is as it was"
+    settled = base.model_copy(update={"version": SETTLED_AFTER})
+    assert list(ace_lines_by_age(settled)) == [line for line in told if line]
 
 
 def test_a_model_sees_no_id_of_a_reflection() -> None:
