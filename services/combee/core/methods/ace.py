@@ -82,15 +82,16 @@ Answer with one JSON object: {{"reasoning": "...", "operations": [{{"type": "ADD
 {DATA_WARNING}"""
 
 CURATE_SMALL = f"""You keep a playbook: short entries that help agents with their next tasks. You get numbered items.
-Write one ADD for each different lesson in them. Rules: items that say the same share one ADD. Leave out what the
-playbook already says and what is vague. "sources" are the numbers of the items an ADD rests on. "dropped" are the
-numbers of the items you leave out.
+Write one ADD for each different lesson in them. Rules: items that say the same share one ADD. "sources" are the
+numbers of the items an ADD rests on. "known" are the items that the playbook already says, each with the id of the
+entry that says it. "dropped" are the numbers of vague items. Every item is in one of the three.
 {SECTIONS}
 {DATA_WARNING}
-Example. The items: "item 1: opened parcels cost a fee of 15 %", "item 2: take 15 % off when it was opened", "item 3:
-be careful". A good answer:
-{{"reasoning": "1 and 2 say the same; 3 is vague.", "operations": [{{"type": "ADD", "section": "OTHERS",
-"content": "{EXAMPLE}", "sources": [1, 2]}}], "dropped": [3]}}"""
+Example. The playbook: "[misc-00007] Look up the order first." The items: "item 1: opened parcels cost a fee of 15 %",
+"item 2: take 15 % off when it was opened", "item 3: be careful", "item 4: begin with the order". A good answer:
+{{"reasoning": "1 and 2 say the same; 3 is vague; misc-00007 says 4.", "operations": [{{"type": "ADD",
+"section": "OTHERS", "content": "{EXAMPLE}",
+"sources": [1, 2]}}], "dropped": [3], "known": [{{"n": 4, "entry_id": "misc-00007"}}]}}"""
 
 AGGREGATE = "These items are reflections on agent runs. Turn them into operations."
 COMBINE = """These items are operations that several curators proposed, each after other reflections of one batch.
@@ -135,6 +136,15 @@ REFLECTION_SCHEMA: dict[str, Any] = {
     "additionalProperties": False,
 }
 _NUMBERS = {"type": "array", "items": {"type": "integer"}}
+_KNOWN = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "properties": {"n": {"type": "integer"}, "entry_id": _STRING},
+        "required": ["n", "entry_id"],
+        "additionalProperties": False,
+    },
+}
 
 
 def _operations_schema(kinds: Sequence[str], **more: Any) -> dict[str, Any]:
@@ -153,31 +163,15 @@ def _operations_schema(kinds: Sequence[str], **more: Any) -> dict[str, Any]:
             "reasoning": _STRING,
             "operations": {"type": "array", "items": operation},
             "dropped": _NUMBERS,
+            "known": _KNOWN,
         },
-        "required": ["reasoning", "operations", "dropped"],
+        "required": ["reasoning", "operations", "dropped", "known"],
         "additionalProperties": False,
     }
 
 
-_KNOWN = {
-    "type": "array",
-    "items": {
-        "type": "object",
-        "properties": {"n": {"type": "integer"}, "entry_id": _STRING},
-        "required": ["n", "entry_id"],
-        "additionalProperties": False,
-    },
-}
-
-
-def _with_known(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of a reply that may also say what entries say already."""
-    properties = {**schema["properties"], "known": _KNOWN}
-    return {**schema, "properties": properties, "required": list(properties)}
-
-
-OPERATIONS_SCHEMA = _with_known(
-    _operations_schema(["ADD", "UPDATE", "MERGE", "REMOVE"], entry_ids={"type": "array", "items": _STRING})
+OPERATIONS_SCHEMA = _operations_schema(
+    ["ADD", "UPDATE", "MERGE", "REMOVE"], entry_ids={"type": "array", "items": _STRING}
 )
 WORDING: Mapping[Prompts, tuple[str, str, str, dict[str, Any]]] = {
     "full": (REFLECT, CURATE, SCOPED, OPERATIONS_SCHEMA),

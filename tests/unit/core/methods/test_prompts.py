@@ -441,6 +441,8 @@ def test_a_small_model_is_asked_for_additions_only_with_one_worked_example() -> 
     prompt = ASKED["small aggregate"]
     kinds = prompt.reply_schema["properties"]["operations"]["items"]["properties"]["type"]["enum"]
     assert kinds == ["ADD"]
+    assert '"known": [{"n": 4, "entry_id"' in prompt.system, "what is known is not lost"
+    assert "known" in prompt.reply_schema["properties"]
     assert prompt.system.count("A good answer:") == ASKED["small reflect"].system.count("A good answer:") == 1
     assert not re.search(r"UPDATE|MERGE|REMOVE", prompt.system)
     assert len(prompt.system) < len(prompts()["aggregate"].system)
