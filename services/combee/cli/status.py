@@ -11,6 +11,7 @@ from combee.cli.shared.console import output, print_json
 from combee.cli.shared.log import brokers, open_log
 from combee.cli.shared.options import AsJson, Servers
 from combee.clock import SystemClock, moment
+from combee.core.playbook.probation import counts, counts_text
 from combee.core.playbook.retention import in_playbook, is_losing, losing, percent
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
 from combee.core.playbook.versions import empty
@@ -83,7 +84,7 @@ async def _playbooks(log: Log, default_size: int, spending: SpendPolicy) -> list
             {
                 "name": name,
                 "version": playbook.version,
-                "entries": len(playbook.entries),
+                **counts(playbook),
                 "batch_size": size,
                 "in_flight": in_flight,
                 **spend_row(playbook, spending, in_flight=in_flight, batch_size=size, now_ms=now_ms),
@@ -120,10 +121,10 @@ def _print(state: dict[str, Any]) -> None:
         *("retention", "lost"),
         box=None,
     )
-    counts = ("name", "version", "entries", "batch_size", "in_flight")
     for row in state["playbooks"]:
         playbooks.add_row(
-            *(str(row[name]) for name in counts),
+            *(row["name"], str(row["version"]), counts_text(row["entries"], row["proposed"])),
+            *(str(row["batch_size"]), str(row["in_flight"])),
             spend_text(row["spend"]),
             *(percent(row[name]) for name in ("retention", "lost")),
         )

@@ -119,7 +119,8 @@ class Metrics:
         age.set_function(lambda: self._age_s(self._batch_closed_ms))
         self._versions = self._counter("combee_versions_total", "Versions published, by origin.", "origin")
         self._hedges = self._counter(
-            "combee_hedged_calls_total", "Calls of published batches that were made a second time, being slow."
+            "combee_hedged_calls_total",
+            "Calls of published batches that were made a second time, being slow.",
         )
         self._batch_seconds = Histogram(
             "combee_batch_seconds",

@@ -74,7 +74,7 @@ def test_status_shows_topics_services_and_playbooks(learned: Deployment) -> None
     assert found["services"] == {
         name: {"lag": 0, "oldest_uncommitted_s": None} for name in ("reflect", "shuffle", "scan", "publish")
     }
-    row = {"name": NAME, "version": 2, "entries": COUNT, "batch_size": 40, "in_flight": 0}
+    row = {"name": NAME, "version": 2, "entries": COUNT, "proposed": 0, "batch_size": 40, "in_flight": 0}
     audit = {"new": COUNT // 2, "known": 0, "dropped": 0, "lost": 0}
     assert plain(found["playbooks"]) == [
         {**row, "retention": 1.0, "lost": 0.0, "losing": False, "audit": audit, **UNSPENT}
@@ -131,7 +131,7 @@ async def test_batches_without_a_version_are_in_flight() -> None:
         await deployment.until(lambda: len(ledger.batches(deployment.log)) == 1)
     assert await newest_batches(deployment.log) == {NAME: 1}
     (row,) = plain((await log_status(deployment.log, 40))["playbooks"])
-    known = {"name": NAME, "version": 0, "entries": 0, "batch_size": 40, "in_flight": 1}
+    known = {"name": NAME, "version": 0, "entries": 0, "proposed": 0, "batch_size": 40, "in_flight": 1}
     assert row == {
         **known,
         "retention": None,
