@@ -1,7 +1,7 @@
 """The ``Log`` port on aiokafka: one idempotent producer, readers as they are needed."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import lru_cache
 from typing import Any
@@ -10,10 +10,11 @@ import aiokafka
 from aiokafka.client import AIOKafkaClient
 from aiokafka.partitioner import murmur2
 
-from combee.adapters.kafka.connection import REQUEST_TIMEOUT_MS, Connection, started
+from combee.adapters.kafka.connection import REQUEST_TIMEOUT_MS, Connection
 from combee.adapters.kafka.consumer import MAX_POLL_RECORDS, KafkaConsumer
 from combee.adapters.kafka.errors import Need, translated
 from combee.adapters.kafka.inflation import bound_inflation
+from combee.adapters.kafka.lifetime import started, stopped
 from combee.adapters.kafka.transactor import TRANSACTION_TIMEOUT_MS, KafkaTransactor, send
 from combee.ports import (
     CombeeError,
@@ -38,21 +39,12 @@ def _hash(key: bytes) -> int:
     return int(murmur2(key) & 0x7FFFFFFF)
 
 
-async def _finished(stopping: Awaitable[None]) -> None:
-    """Stop a client; aiokafka takes a cancellation meanwhile for that of its own task, so it is raised again here."""
-    task = asyncio.current_task()
-    before = task.cancelling() if task else 0
-    await stopping
-    if task is not None and task.cancelling() > before:
-        raise asyncio.CancelledError
-
-
 async def _begun(producer: Any) -> None:
     """Start a producer; one that cannot start keeps no connection."""
     try:
         await started(producer.start())
     except BaseException:
-        await producer.stop()
+        await stopped(producer.stop())
         raise
 
 
@@ -87,12 +79,16 @@ class KafkaLog:
             if self._producer is producer:
                 self._producer = None
                 with suppress(CombeeError), translated("closing the producer"):
-                    await producer.stop()
+                    await stopped(producer.stop())
             raise TransientError(f"writing: the producer begins anew ({error})") from error
 
     async def consumer(self, group: str, topics: Sequence[str], on_assigned: OnAssigned) -> KafkaConsumer:
         consumer = KafkaConsumer(self._connection, group, on_assigned)
-        await consumer.start(topics)
+        try:
+            await consumer.start(topics)
+        except BaseException:
+            await consumer.close()
+            raise
         return consumer
 
     async def transactor(self, name: str) -> KafkaTransactor:
@@ -126,7 +122,7 @@ class KafkaLog:
             reader.assign(theirs)
             yield reader, theirs
         finally:
-            await _finished(reader.stop())
+            await stopped(reader.stop())
 
     async def read(
         self, source: TopicPartition, start: int, end: int | None = None
@@ -219,7 +215,7 @@ class KafkaLog:
                 await started(client.bootstrap())
                 metadata = await client.fetch_all_metadata()
         finally:
-            await _finished(client.close())
+            await stopped(client.close())
         start = self._connection.full("")
         return {
             name.removeprefix(start): len(known)
@@ -261,6 +257,6 @@ class KafkaLog:
 
     async def close(self) -> None:
         if self._producer is not None:
+            producer, self._producer = self._producer, None
             with translated("closing the producer"):
-                await self._producer.stop()
-            self._producer = None
+                await stopped(producer.stop())
