@@ -205,7 +205,7 @@ def version_rows(snapshot: Snapshot, most: int = 8) -> list[Row]:
             "name": name,
             "version": version.version,
             "from": version.origin,
-            "entries": version.entries,
+            "entries": counts_text(version.entries, version.proposed),
             "reflections": version.reflections or "–",
             "retention": percent(version.retention),
             "took": f"{version.seconds:.1f} s" if version.seconds else "–",
