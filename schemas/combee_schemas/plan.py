@@ -52,7 +52,8 @@ class PlanSettings(Value):
     """The root's combine may leave out what is late, and slow calls may be asked a second time."""
     small_batches: SmallBatches = "paper"
     salt: str = ""
-    """Goes into the seed of the shuffle; empty: the seed follows from the members alone."""
+    """Goes into the seed of the shuffle and the mark of the playbook in prompts; empty: they follow from the members
+    and the playbook's name alone."""
     prompts: Prompts = "full"
     playbook_tokens: int = 0
     """The playbook's token budget, which prompts name."""

@@ -12,6 +12,7 @@ from combee.cli.shared.console import clean, output, print_json
 from combee.cli.shared.log import brokers, open_log
 from combee.cli.shared.options import AsJson, Servers
 from combee.clock import SystemClock, moment
+from combee.core.playbook.probation import counts, counts_text
 from combee.core.playbook.retention import in_playbook, is_losing, losing, percent
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
 from combee.core.playbook.versions import empty, made_by
@@ -90,7 +91,7 @@ async def _playbooks(log: Log, default_size: int, spending: SpendPolicy) -> list
                 "name": name,
                 "version": playbook.version,
                 "made_by": made_by(playbook),
-                "entries": len(playbook.entries),
+                **counts(playbook),
                 "batch_size": size,
                 "sizing": decided.model_dump(include=SIZING) if decided else None,
                 "in_flight": in_flight,
@@ -139,7 +140,9 @@ def _print(state: dict[str, Any]) -> None:
     )
     for row in state["playbooks"]:
         playbooks.add_row(
-            *(str(row[name]) for name in ("name", "version", "made_by", "entries", "batch_size")),
+            *(str(row[name]) for name in ("name", "version", "made_by")),
+            counts_text(row["entries"], row["proposed"]),
+            str(row["batch_size"]),
             row["sizing"]["policy"] if row["sizing"] else "start value",
             str(row["in_flight"]),
             spend_text(row["spend"]),

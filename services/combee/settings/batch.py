@@ -68,6 +68,12 @@ class BatchSettings(Group):
         description="consolidate a playbook by itself above this share of its token budget, whenever a tenth of the"
         " budget has been added since the last time; 0: only when asked",
     )
+    salt: str = Field(
+        "",
+        max_length=80,
+        description="any text, in every manifest: another one deals batches anew and marks prompts anew, so who does"
+        " not know it can foresee neither",
+    )
     fan_in: int = Field(32, ge=2, description="children per node above level 0")
     max_levels: int = Field(4, ge=2, le=4, description="levels of the scan tree at most")
     max_wait_s: float = Field(30, gt=0, description="an unfilled window closes after this (s)")

@@ -111,6 +111,7 @@ def plan_settings(settings: BatchSettings, budget_tokens: int = 0) -> PlanSettin
         group_bytes=settings.max_group_bytes,
         aggregate_tokens=settings.aggregate_tokens,
         small_batches=settings.small_batches,
+        salt=settings.salt,
         prompts=settings.prompts,
         playbook_tokens=budget_tokens,
         scope=settings.scope,
@@ -146,5 +147,6 @@ def as_configured(plan: PlanSettings) -> dict[str, object]:
         "prompts": plan.prompts,
         "scope": plan.scope,
         "stragglers": plan.stragglers,
+        "salt": plan.salt,
     }
     return own | settings

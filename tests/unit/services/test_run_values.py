@@ -114,12 +114,13 @@ def test_a_salt_deals_anew_and_is_in_the_hash() -> None:
 
 
 async def test_a_manifest_says_whatever_shapes_prompts_and_tree() -> None:
-    shaping = {"copies": 3, "carry": False, "fan_in": 7, "prompts": "small", "scope": 20}
+    shaping = {"copies": 3, "carry": False, "fan_in": 7, "prompts": "small", "scope": 20, "salt": "s"}
     found = await learned(outgoing(reflection(0)), **shaping)
     settings = ledger.batches(found.log)[0].plan.settings
     assert settings == plan_settings(found.settings, found.budget_tokens)
     assert (settings.copies, settings.carry, settings.fan_in) == (3, False, 7)
     assert (settings.prompts, settings.playbook_tokens, settings.scope) == ("small", found.budget_tokens, 20)
+    assert settings.salt == "s"
     assert settings.templates == templates_hash(ace, "small", is_scoped=True) != templates_hash(ace, "small")
     assert templates_hash(ace, "small") != templates_hash(ace)
     assert found.settings.model_copy(update=as_configured(settings)) == found.settings
