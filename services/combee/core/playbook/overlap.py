@@ -26,7 +26,7 @@ class Overlap:
     """The words of some entries and how rare each is among them."""
 
     def __init__(self, entries: Iterable[Entry]) -> None:
-        self._words = {entry.id: _words(entry.content) for entry in entries}
+        self._words = {entry.id: said_words(entry.content) for entry in entries}
         self._having = Counter(word for words in self._words.values() for word in words)
 
     def __contains__(self, entry_id: object) -> bool:
@@ -34,7 +34,7 @@ class Overlap:
 
     def contained(self, text: str, entry_id: str) -> float:
         """Return how much of the lighter of the two, a text or an entry, the other says too: 0 … 1."""
-        said, known = _words(text), self._words[entry_id]
+        said, known = said_words(text), self._words[entry_id]
         lighter = min(self._weight(said), self._weight(known))
         return self._weight(said & known) / lighter if lighter else 0.0
 
@@ -56,5 +56,6 @@ class Overlap:
         return sum(rarity(self._having[word], len(self._words)) for word in sorted(words))
 
 
-def _words(text: str) -> frozenset[str]:
+def said_words(text: str) -> frozenset[str]:
+    """Return the words of a text that are no grammar."""
     return frozenset(wording(text).words) - _STOP
