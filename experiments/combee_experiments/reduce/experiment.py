@@ -7,7 +7,7 @@ differ above level 0 alone share what the stand-in answers below it: it is asked
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import product
 from random import Random
 
@@ -21,9 +21,9 @@ from combee.sim.law.rules import IN_FORCE, RULES
 from combee.sim.modes import NO_MODES, Modes
 from combee_experiments.arms.arms import ADAPTIVE, PRODUCT, WIDE, Arm
 from combee_experiments.arms.learning import Learnt, iterate
-from combee_experiments.data.generated import filled, quantities, reflections
+from combee_experiments.data.generated import MOST, filled, quantities, reflections
 from combee_experiments.data.samples import PLAYBOOK
-from combee_experiments.reduce.report import EMPTY, LARGE, SINGLE, TODAY, report_on
+from combee_experiments.reduce.report import ALIKE, EMPTY, LARGE, PARAPHRASE, SINGLE, TODAY, report_on
 from combee_experiments.robustness.experiment import MODES
 from combee_experiments.robustness.report import NONE
 from combee_experiments.running.cells import Cell, Measured, Numbers
@@ -72,7 +72,7 @@ ARMS: Mapping[str, Arm] = {
 
 
 def cells(setup: Setup) -> Iterator[Cell]:
-    """Every arm at every size under every rule and mode; on a large playbook the smallest size without modes.
+    """Every arm at every size under every rule and mode; the smallest also on a large playbook and hard data.
 
     Raises
     ------
@@ -84,24 +84,31 @@ def cells(setup: Setup) -> Iterator[Cell]:
             "reduce goes through every counting rule and mode by itself: leave out --law and --mode"
         )
     for size in (size for size in SIZES if setup.samples is None or size <= setup.samples):
-        places = [(EMPTY, mode) for mode in MODES] + ([(LARGE, NONE)] if size == SIZES[0] else [])
+        places = [(EMPTY, mode) for mode in MODES]
+        places += [(LARGE, NONE), (ALIKE, PARAPHRASE)] if size == SIZES[0] else []
         # Arms inside: they share what is asked of level 0.
-        for (begin, mode), seed, law, arm in product(places, _seeds(setup, size), RULES, ARMS):
-            yield Cell.of(arm, seed, reflections=size, playbook=begin, mode=mode, law=law)
+        for (given, mode), seed, law, arm in product(places, _seeds(setup, size), RULES, ARMS):
+            yield Cell.of(arm, seed, reflections=size, given=given, mode=mode, law=law)
 
 
 def _seeds(setup: Setup, size: int) -> Sequence[int]:
     return setup.seeds if size == SIZES[0] else setup.seeds[:FEW]
 
 
+@cache
+def _mixed(count: int) -> tuple[Quantity, ...]:
+    """Return so many quantities of all kinds; the first ones differ in a word and are hard to tell apart."""
+    return tuple(Random(count).sample(quantities(MOST), count))  # noqa: S311 - reproducible, not secret
+
+
 def measure(setup: Setup, cell: Cell) -> Numbers:
     """Learn from one batch; the playbook's budget is lifted, so that all a combine passes on is counted."""
     size, modes = cell.number("reflections"), MODES[cell.text("mode")]
     failing = replace(setup, law=cell.text("law"), modes=modes)
-    asked = quantities(size // EACH)
+    asked = quantities(size // EACH) if cell.text("given") == ALIKE else _mixed(size // EACH)
     said = reflections(asked, size, cell.seed, modes)
     drawing = Random(cell.seed)  # noqa: S311 - reproducible, not secret
-    is_large = cell.text("playbook") == LARGE
+    is_large = cell.text("given") == LARGE
     begin = filled((), START_TOKENS, drawing, but=asked) if is_large else empty(PLAYBOOK)
     learnt = setup.run(_learn(failing, said, begin, ARMS[cell.arm], cell.seed))
     numbers = learnt.numbers()

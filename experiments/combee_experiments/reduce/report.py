@@ -7,7 +7,8 @@ from combee_experiments.running.cells import Measured
 from combee_experiments.running.paired import Difference, difference
 from combee_experiments.running.report import Panel, Report, Table, Verdict, series_by
 
-EMPTY, LARGE = "empty", "14,000 tokens"
+EMPTY, LARGE, ALIKE = "empty playbook", "playbook of 14,000 tokens", "lessons that differ in a word"
+PARAPHRASE = "paraphrase"
 SINGLE, TODAY = "single", "single, carry"
 NO_GAIN = "lessons_only"
 LESS = 0.02
@@ -68,9 +69,9 @@ def report_on(measured: Measured) -> Report:
     """Return what was found."""
     tables = [
         table
-        for begin in measured.values("playbook")
-        for size in measured.where(playbook=begin).values("reflections")
-        for table in _tables(str(begin), int(size), measured.where(playbook=begin, reflections=size))
+        for given in measured.values("given")
+        for size in measured.where(given=given).values("reflections")
+        for table in _tables(str(given), int(size), measured.where(given=given, reflections=size))
     ]
     places = list(_places(measured))
     return Report(
@@ -82,25 +83,25 @@ def report_on(measured: Measured) -> Report:
 
 
 def _places(measured: Measured) -> Iterator[Place]:
-    for begin in measured.values("playbook"):
-        for size in measured.where(playbook=begin).values("reflections"):
-            of_size = measured.where(playbook=begin, reflections=size)
+    for given in measured.values("given"):
+        for size in measured.where(given=given).values("reflections"):
+            of_size = measured.where(given=given, reflections=size)
             for law in of_size.values("law"):
                 for mode in of_size.values("mode"):
-                    told = f"{law}, mode {mode}, n = {int(size):,}" + _on(str(begin))
+                    told = f"{law}, mode {mode}, n = {int(size):,}" + _on(str(given))
                     found = of_size.where(law=law, mode=mode)
                     yield Place(told=told, law=str(law), mode=str(mode), measured=found)
 
 
-def _on(begin: str) -> str:
-    return "" if begin == EMPTY else f", playbook of {begin}"
+def _on(given: str) -> str:
+    return "" if given == EMPTY else f", {given}"
 
 
-def _tables(begin: str, size: int, measured: Measured) -> Iterator[Table]:
+def _tables(given: str, size: int, measured: Measured) -> Iterator[Table]:
     there = max(numbers["lessons_there"] for _, numbers in measured)
     arms = measured.arms()
     places = list(_places(measured))
-    name = f"n = {size:,}{_on(begin)}"
+    name = f"n = {size:,}{_on(given)}"
     yield Table(
         title=f"{name}: lessons kept of {there:.0f}",
         columns=("rule", "mode", *arms),
@@ -186,7 +187,7 @@ def _fewer(arm: str, places: list[Place]) -> Verdict:
     """Decide whether something is won: with paraphrase, fewer entries for a lesson at some size under every rule."""
     best: dict[str, tuple[float, str]] = {}
     for place in places:
-        if place.mode == "paraphrase":
+        if place.mode == PARAPHRASE:
             found = _ratio(place, arm, "wordings_per_lesson"), place.told
             best[place.law] = min(found, best.get(place.law, found))
     ratio, where = max(best.values())
@@ -210,7 +211,7 @@ def _gains(arm: str, places: list[Place]) -> Verdict:
 
 def _panels(measured: Measured) -> Iterator[Panel]:
     for law in measured.values("law"):
-        found = measured.where(law=law, mode="paraphrase", playbook=EMPTY)
+        found = measured.where(law=law, mode=PARAPHRASE, given=EMPTY)
         for told, number in (("lessons kept", "lessons"), ("entries per lesson", "wordings_per_lesson")):
             yield Panel(
                 title=f"{law}, paraphrase",
