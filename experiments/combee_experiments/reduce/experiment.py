@@ -34,11 +34,13 @@ from combee_schemas.model import Prompt, Reply
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import Reflection
 
-SIZES = (100, 400, 2_000)
+SIZES: Mapping[int, int] = {100: 20, 400: 5, 2_000: 3}
+"""Reflections in the batch, and how many seeds at most: where they are many, a lesson is no difference."""
+SMALLEST = min(SIZES)
 EACH = 4
 """Reflections per lesson."""
 FEW = 5
-"""Seeds of the larger sizes, where one lesson is no difference."""
+"""Seeds on a large playbook and on hard data."""
 START_TOKENS = 14_000
 NUMBERS = (
     "seconds",
@@ -84,15 +86,12 @@ def cells(setup: Setup) -> Iterator[Cell]:
             "reduce goes through every counting rule and mode by itself: leave out --law and --mode"
         )
     for size in (size for size in SIZES if setup.samples is None or size <= setup.samples):
-        places = [(EMPTY, mode) for mode in MODES]
-        places += [(LARGE, NONE), (ALIKE, PARAPHRASE)] if size == SIZES[0] else []
-        # Arms inside: they share what is asked of level 0.
-        for (given, mode), seed, law, arm in product(places, _seeds(setup, size), RULES, ARMS):
-            yield Cell.of(arm, seed, reflections=size, given=given, mode=mode, law=law)
-
-
-def _seeds(setup: Setup, size: int) -> Sequence[int]:
-    return setup.seeds if size == SIZES[0] else setup.seeds[:FEW]
+        beside = [(LARGE, NONE), (ALIKE, PARAPHRASE)] if size == SMALLEST else []
+        for given, mode in [*product([EMPTY], MODES), *beside]:
+            seeds = setup.seeds[: SIZES[size] if given == EMPTY else FEW]
+            # Arms inside: they share what is asked of level 0.
+            for seed, law, arm in product(seeds, RULES, ARMS):
+                yield Cell.of(arm, seed, reflections=size, given=given, mode=mode, law=law)
 
 
 @cache
