@@ -74,6 +74,12 @@ class BatchSettings(Group):
         description="any text, in every manifest: another one deals batches anew and marks prompts anew, so who does"
         " not know it can foresee neither",
     )
+    combine_tokens: int = Field(
+        0,
+        ge=0,
+        description="combine proposals by topic, one call for each part of about so many; 0: one call for all of"
+        " them (tokens)",
+    )
     fan_in: int = Field(32, ge=2, description="children per node above level 0")
     max_levels: int = Field(4, ge=2, le=4, description="levels of the scan tree at most")
     max_wait_s: float = Field(30, gt=0, description="an unfilled window closes after this (s)")

@@ -115,6 +115,7 @@ def plan_settings(settings: BatchSettings, budget_tokens: int = 0) -> PlanSettin
         prompts=settings.prompts,
         playbook_tokens=budget_tokens,
         scope=settings.scope,
+        combine_tokens=settings.combine_tokens,
     )
 
 
@@ -146,6 +147,7 @@ def as_configured(plan: PlanSettings) -> dict[str, object]:
         "carry": plan.carry,
         "prompts": plan.prompts,
         "scope": plan.scope,
+        "combine_tokens": plan.combine_tokens,
         "stragglers": plan.stragglers,
         "salt": plan.salt,
     }
