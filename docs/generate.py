@@ -8,8 +8,11 @@ import re
 import sys
 import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
+from random import Random
+from statistics import fmean
 from types import UnionType
 from typing import Any
 
@@ -19,6 +22,7 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import models_json_schema
 from pydantic_core import PydanticUndefined
 
+from combee.core.formats.render import ace_lines, ace_lines_by_age
 from combee.core.methods import ace, gepa
 from combee.core.playbook.operations import read_operations
 from combee.core.playbook.versions import empty
@@ -30,6 +34,7 @@ from combee.settings.loading import GROUPS
 from combee.settings.playbook import PlaybookSettings
 from combee.sim.family.family import lessons
 from combee.sim.inprocess import as_request
+from combee.sim.prefix_cache import PrefixCache
 from combee.sim.roles.respond import respond
 from combee_schemas.base import Message
 from combee_schemas.model import Prompt
@@ -313,7 +318,9 @@ earlier prompt on this page shows and that are sent here as they are there. How 
 TOKENS_HEAD = """## Tokens with a full playbook
 
 Estimated at four characters a token, for the first of these runs (a curator's: for all three), with a playbook of
-{tokens:,} tokens of which the agent was shown everything and does not say what it used.
+{tokens:,} tokens, five entries of any section added in each version. The agent was shown everything and does not say
+what it used. What is cached is simulated (`sim/prefix_cache.py`, the reply's schema included): the mean over the
+{sections} sections that an addition may go to.
 
 | prompt | tokens |
 |---|---|
@@ -473,13 +480,17 @@ def _proposals(group: Prompt, reflections: Sequence[Reflection]) -> Sequence[Ope
 def _full() -> Playbook:
     """Return a playbook that uses up its budget: the stand-in's lessons, again and again for other cases."""
     entries: list[Entry] = []
-    said, left = lessons(), BUDGET
+    said, left, drawing = lessons(), BUDGET, Random(0)  # noqa: S311 - reproducible, not secret
     while left > 0:
         n = len(entries)
         content = f"{said[n % len(said)]} (Case {n + 1}.)"
-        entries.append(Entry(id=f"str-{n + 1:05d}", section=ACE_SECTIONS[0], content=content))
+        section = drawing.choice(ACE_SECTIONS)
+        entries.append(
+            Entry(id=f"misc-{n + 1:05d}", section=section, content=content, created_version=n // 5 + 1)
+        )
         left -= entry_tokens(entries[-1])
-    return empty(PLAYBOOK).model_copy(update={"entries": tuple(entries[:-1])})
+    grown = {"version": entries[-1].created_version, "entries": tuple(entries[:-1])}
+    return empty(PLAYBOOK).model_copy(update=grown)
 
 
 def _tokens(trace: Trace, reflections: Sequence[Reflection], proposals: Sequence[Operation]) -> str:
@@ -498,11 +509,49 @@ def _tokens(trace: Trace, reflections: Sequence[Reflection], proposals: Sequence
         "curator of a group": _size(group),
         "curator that combines": _size(combine),
         "the part that both curators begin with, and that a server reads once": estimate_tokens(group.system),
+        "of the next version's curator of a group, after one addition: read from a server's cache": _cached(
+            full, reflections
+        ),
+        "the same, if entries stood section by section as in the playbook": _cached(
+            full, reflections, by_section=True
+        ),
         f"curator of a group, `COMBEE_SCOPE={SCOPE}`": _size(scoped),
     }
     tokens = sum(map(entry_tokens, full.entries))
-    head = TOKENS_HEAD.format(tokens=tokens)
+    head = TOKENS_HEAD.format(tokens=tokens, sections=len(ACE_SECTIONS))
     return head + "\n".join(f"| {name} | {count:,} |" for name, count in rows.items()) + "\n"
+
+
+def _cached(full: Playbook, reflections: Sequence[Reflection], *, by_section: bool = False) -> int:
+    """Return how many tokens are cached after one addition: the mean over the sections that it may go to."""
+    counts = []
+    for section in ACE_SECTIONS:
+        addition = full.entries[0].model_copy(
+            update={"id": "misc-99999", "section": section, "created_version": full.version + 1}
+        )
+        grown = {"version": full.version + 1, "entries": (*full.entries, addition)}
+        later = full.model_copy(update=grown)
+        cache, (before, after) = (
+            PrefixCache(),
+            (
+                as_request(
+                    _ordered(ace.aggregate_prompt(playbook, reflections), playbook, by_section=by_section)
+                )
+                for playbook in (full, later)
+            ),
+        )
+        cache.answered(before, 0.0)
+        counts.append(cache.cached_tokens(after, 1.0))
+    return round(fmean(counts))
+
+
+def _ordered(prompt: Prompt, playbook: Playbook, *, by_section: bool) -> Prompt:
+    """Return a curator's prompt as it is, or with the playbook in its own order."""
+    if not by_section:
+        return prompt
+    by_age, own = "\n".join(ace_lines_by_age(playbook)), "\n".join(ace_lines(playbook, counters=False))
+    assert by_age in prompt.system  # noqa: S101 - else the figure would be of the prompt as it is
+    return replace(prompt, system=prompt.system.replace(by_age, own))
 
 
 def _size(prompt: Prompt) -> int:

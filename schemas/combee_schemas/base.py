@@ -61,7 +61,7 @@ class Usage(Value):
     retries: int = 0
     re_asks: int = 0
     splits: int = 0
-    """Calls made in halves because the whole was too long for the model."""
+    """Calls beside a node's first: halves of what was too long for the model, topics of a combine."""
     cached_tokens: int = 0
     """Of ``tokens_in``: what the server had in its prompt cache."""
     skips: int = 0

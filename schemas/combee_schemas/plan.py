@@ -52,12 +52,15 @@ class PlanSettings(Value):
     """The root's combine may leave out what is late, and slow calls may be asked a second time."""
     small_batches: SmallBatches = "paper"
     salt: str = ""
-    """Goes into the seed of the shuffle; empty: the seed follows from the members alone."""
+    """Goes into the seed of the shuffle and the mark of the playbook in prompts; empty: they follow from the members
+    and the playbook's name alone."""
     prompts: Prompts = "full"
     playbook_tokens: int = 0
     """The playbook's token budget, which prompts name."""
     scope: int = 0
     """Of a larger playbook a call reads so many entries, the nearest to its items; 0: every call reads all of it."""
+    combine_tokens: int = 0
+    """A combine asks by topic: one call for each part of about so many tokens of proposals; 0: one call for all."""
 
     @model_serializer(mode="wrap")
     def _without_later_defaults(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -70,7 +73,15 @@ class PlanSettings(Value):
         }
 
 
-LATER_NAMES = ("small_batches", "prompts", "playbook_tokens", "stragglers", "probation", "scope")
+LATER_NAMES = (
+    "small_batches",
+    "prompts",
+    "playbook_tokens",
+    "stragglers",
+    "probation",
+    "scope",
+    "combine_tokens",
+)
 LATER_FIELDS = {name: PlanSettings.model_fields[name].default for name in LATER_NAMES}
 
 

@@ -19,6 +19,7 @@ from combee_experiments.controller import epoch as controller_epoch
 from combee_experiments.controller import experiment as controller
 from combee_experiments.data.samples import Data, family
 from combee_experiments.overload import experiment as overload
+from combee_experiments.reduce import experiment as reduce
 from combee_experiments.robustness import experiment as robustness
 from combee_experiments.running.cells import Cell, Measured, Numbers
 from combee_experiments.running.report import Report, Verdict
@@ -53,6 +54,9 @@ def smaller(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scope, "START_TOKENS", 1_500)
     monkeypatch.setattr(arrivals, "RATES", {10_000: 80})
     monkeypatch.setattr(small, "SIZES", (4,))
+    monkeypatch.setattr(reduce, "SIZES", {40: 1})
+    monkeypatch.setattr(reduce, "SMALLEST", 40)
+    monkeypatch.setattr(reduce, "START_TOKENS", 1_500)
 
 
 @pytest.mark.usefixtures("smaller")

@@ -9,12 +9,14 @@ from combee.ports import FatalError
 from support.broker import Broker
 from support.faults.cluster import Scenario, patched, running_cluster
 from support.faults.driver import Driver, items
-from support.faults.injected import zombie
+from support.faults.injected import zombie_with_open_windows
 from support.faults.plugin import Survives
 from support.faults.progress import Progress
 
 pytestmark = pytest.mark.timeout(300)
 IN_TIME_S = 15.0
+WINDOW_S = 20.0
+"""Longer than a batch takes: windows that wait behind one stay open until it is applied."""
 UNFENCED = """
 import os
 from combee.adapters.kafka import log
@@ -42,10 +44,17 @@ async def test_without_fencing_a_zombie_writes_a_batch_twice(
     kafka: Broker, survives: Survives, tmp_path: Path
 ) -> None:
     environment = dict.fromkeys(("shuffle", "shuffle-1"), patched(tmp_path, UNFENCED))
-    fault = zombie("shuffle", 20.0)
+    fault = zombie_with_open_windows(WINDOW_S + 5)
 
     with pytest.raises(AssertionError, match=r"ledger: (batch sequence|double)"):
-        await survives(kafka.bootstrap_servers, "without fencing", fault, replicas=2, environment=environment)
+        await survives(
+            kafka.bootstrap_servers,
+            "without fencing",
+            fault,
+            replicas=2,
+            environment=environment,
+            settings={"max_wait_s": WINDOW_S},
+        )
 
 
 async def exits_in_time(scenario: Scenario) -> bool:

@@ -30,7 +30,8 @@ class Scan:
         self, model: LanguageModel, arm: Arm, base: Playbook, batch: Batch, bodies: Sequence[Reflection]
     ) -> None:
         method = shaped(cast("Method", ace), batch.plan.settings)
-        self._aggregator = Aggregator(model, method, carry=arm.carry)
+        part_tokens = batch.plan.settings.combine_tokens
+        self._aggregator = Aggregator(model, method, carry=arm.carry, part_tokens=part_tokens)
         self._base = base
         self._plan: Plan = batch.plan
         first = batch.members[0].offset

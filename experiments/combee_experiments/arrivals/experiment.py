@@ -25,7 +25,7 @@ from combee_experiments.scoring.lessons import lessons_of
 from combee_schemas.reflection import Reflection
 
 HOUR_S = 3600.0
-RATES = {3: 20, 60: 100, 10_000: 3_000}
+RATES = {3: 20, 60: 100, 1_000: 500, 10_000: 3_000}
 """Reflections an hour → how many of them arrive in a run; the data begin again where they end."""
 SIGMA = 0.5
 MAX_WAIT_S = float(BatchSettings.model_fields["max_wait_s"].default)

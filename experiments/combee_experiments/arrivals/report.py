@@ -8,9 +8,9 @@ from combee_experiments.running.report import Panel, Report, Table, Verdict, ser
 
 FIXED = "fixed 40"
 LESSONS = 1.0
-"""Lessons: the interval of the difference from fixed 40 includes or exceeds minus so many."""
+"""Lessons: all of the interval of the difference from fixed 40 is minus so many or above."""
 STALER = 0.05
-"""Staleness: the interval of the difference includes or is below so large a share of fixed 40's."""
+"""Staleness: all of the interval of the difference is at most so large a share of fixed 40's."""
 LATE_S = 2.0
 """Windows are looked at every second."""
 COLUMNS = (
@@ -78,7 +78,7 @@ def _verdicts(name: str, measured: Measured, max_wait_s: float) -> Iterator[Verd
             yield Verdict(
                 criterion=f"{name}, {arm} at {rate:,} an hour: lessons and staleness no worse than {FIXED},"
                 f" no free window waits longer than {max_wait_s:g} s",
-                met=lessons.high >= -LESSONS and stale.low <= allowed and waited <= max_wait_s + LATE_S,
+                met=lessons.low >= -LESSONS and stale.high <= allowed and waited <= max_wait_s + LATE_S,
                 told=f"lessons {lessons.told()}, staleness {stale.told()} s of"
                 f" {fixed.spread('stale_s').mean:.1f}, longest {waited:.1f} s"
                 f" ({FIXED}: {fixed.spread('waited_most_s').high:.1f})",

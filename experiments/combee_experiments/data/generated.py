@@ -1,15 +1,19 @@
 """As many quantities as an experiment wants, made of parts: the built-in family has only 64. All invented."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 from itertools import product
 from random import Random
 
+from combee.core.playbook.versions import empty
+from combee.core.prompt import entry_tokens
 from combee.sim.family.family import latent, questions
 from combee.sim.family.lessons import key
 from combee.sim.family.quantities import Quantity
 from combee.sim.law.naive import reflections_on, task_traces
 from combee.sim.modes import NO_MODES, Modes
+from combee_experiments.data.samples import PLAYBOOK
+from combee_schemas.playbook import ACE_SECTIONS, Entry, Playbook
 from combee_schemas.reflection import Reflection
 
 SITES = (
@@ -92,3 +96,22 @@ def lessons(asked: Sequence[Quantity], texts: Sequence[str]) -> int:
     """Return how many of the quantities' conventions stand in some texts."""
     held = {key(text) for text in texts}
     return sum(key(latent(one).sentence()) in held for one in asked)
+
+
+def filled(
+    contents: Sequence[str], tokens: int, drawing: Random, *, but: Collection[Quantity] = ()
+) -> Playbook:
+    """Return a playbook of about so many tokens: ``contents`` among conventions of quantities, ``but`` some."""
+    others = [one for one in drawing.sample(quantities(MOST), MOST) if one not in but]
+    entries = [_entry(n, content) for n, content in enumerate(contents, 1)]
+    size = sum(map(entry_tokens, entries))
+    while size < tokens:
+        entries.append(_entry(len(entries) + 1, latent(others.pop()).sentence()))
+        size += entry_tokens(entries[-1])
+    drawing.shuffle(entries)
+    grown = {"version": 1, "entries": tuple(entries), "next_id": len(entries) + 1}
+    return empty(PLAYBOOK).model_copy(update=grown)
+
+
+def _entry(number: int, content: str) -> Entry:
+    return Entry(id=f"calc-{number:05d}", section=ACE_SECTIONS[1], content=content, created_version=1)

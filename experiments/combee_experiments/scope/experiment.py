@@ -9,18 +9,15 @@ from itertools import product
 from random import Random
 
 from combee.core.playbook.spend import MILLION, SpendPolicy
-from combee.core.playbook.versions import empty
-from combee.core.prompt import entry_tokens
 from combee.ports import FatalError, LanguageModel
-from combee.sim.family.family import latent
 from combee.sim.law.rules import IN_FORCE, RULES
 from combee.sim.modes import NO_MODES, Modes, parse_modes
 from combee_experiments.arms.agents import reflect_all
 from combee_experiments.arms.arms import ADAPTIVE, PRODUCT, Arm
 from combee_experiments.arms.learning import iterate
 from combee_experiments.arms.material import reflections
-from combee_experiments.data.generated import MOST, quantities
-from combee_experiments.data.samples import PLAYBOOK, Data, subset
+from combee_experiments.data.generated import filled
+from combee_experiments.data.samples import Data, subset
 from combee_experiments.running.cells import Cell, Measured, Numbers
 from combee_experiments.running.report import Report, joined
 from combee_experiments.running.setup import Setup
@@ -28,7 +25,7 @@ from combee_experiments.scope.report import AGENTS, NONE, PARAPHRASE, WHOLE, rep
 from combee_experiments.scoring.lessons import lessons_of
 from combee_schemas.base import Usage
 from combee_schemas.model import Prompt, Reply
-from combee_schemas.playbook import ACE_SECTIONS, Entry, Playbook
+from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import Reflection
 
 BATCH_SIZE = 40
@@ -97,19 +94,7 @@ def large_playbook(data: Data, known: Sequence[Reflection], seed: int) -> Playbo
     lessons = lessons_of(data)
     said = {name: one.key_insight for one in known for name in lessons.kept([one.key_insight])}
     contents = [said[name] for name in drawing.sample(sorted(said), len(said) // 2)]
-    others = drawing.sample(quantities(MOST), MOST)
-    entries = [_entry(n, content) for n, content in enumerate(contents, 1)]
-    tokens = sum(map(entry_tokens, entries))
-    while tokens < START_TOKENS:
-        entries.append(_entry(len(entries) + 1, latent(others.pop()).sentence()))
-        tokens += entry_tokens(entries[-1])
-    drawing.shuffle(entries)
-    grown = {"version": 1, "entries": tuple(entries), "next_id": len(entries) + 1}
-    return empty(PLAYBOOK).model_copy(update=grown)
-
-
-def _entry(number: int, content: str) -> Entry:
-    return Entry(id=f"calc-{number:05d}", section=ACE_SECTIONS[1], content=content, created_version=1)
+    return filled(contents, START_TOKENS, drawing)
 
 
 class _Metered:

@@ -70,7 +70,7 @@ def evaluate(
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Answer held-out questions with a version and score the answers; what was asked before is not paid for again."""
+    """Answer held-out questions with a version and score the answers; what was asked is not paid for again."""
     job = job_of(
         questions=questions,
         scorer=scorer,

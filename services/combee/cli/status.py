@@ -1,16 +1,18 @@
 """``combee status``: what is in the topics, how far the services are, which playbooks there are."""
 
 import asyncio
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import typer
 from rich.table import Table
 
 from combee.cli.cost import pause_lines, spend_row, spend_text
-from combee.cli.shared.console import output, print_json
+from combee.cli.shared.console import clean, output, print_json
 from combee.cli.shared.log import brokers, open_log
 from combee.cli.shared.options import AsJson, Servers
 from combee.clock import SystemClock, moment
+from combee.core.playbook.probation import counts, counts_text
 from combee.core.playbook.retention import in_playbook, is_losing, losing, percent
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
 from combee.core.playbook.versions import empty, made_by
@@ -21,6 +23,10 @@ from combee.inspection.lag import INPUTS, backlog
 from combee.ports import Log
 from combee.settings.loading import Settings, load_settings
 from combee_schemas import topics
+from combee_schemas.control import BatchSize
+
+SIZING = {"policy", "phase", "reason", "decided_at_ms"}
+"""Of a decision, beside the size."""
 
 
 def register(app: typer.Typer) -> None:
@@ -69,12 +75,13 @@ async def _topics(log: Log) -> dict[str, dict[str, int]]:
 
 async def _playbooks(log: Log, default_size: int, spending: SpendPolicy) -> list[dict[str, object]]:
     playbooks = await newest_snapshots(log)
-    sizes = await _batch_sizes(log)
+    decisions = await _decisions(log)
     newest_batch = await newest_batches(log)
     rows: list[dict[str, object]] = []
     for name in sorted(playbooks.keys() | newest_batch.keys()):
         playbook = playbooks.get(name) or empty(name)
-        size = sizes.get(name, default_size)
+        decided = decisions.get(name)
+        size = decided.batch_size if decided else default_size
         in_flight = max(0, newest_batch.get(name, 0) - playbook.batch_sequence)
         if playbook.origin == "delete" and not in_flight:
             continue
@@ -84,8 +91,9 @@ async def _playbooks(log: Log, default_size: int, spending: SpendPolicy) -> list
                 "name": name,
                 "version": playbook.version,
                 "made_by": made_by(playbook),
-                "entries": len(playbook.entries),
+                **counts(playbook),
                 "batch_size": size,
+                "sizing": decided.model_dump(include=SIZING) if decided else None,
                 "in_flight": in_flight,
                 **spend_row(playbook, spending, in_flight=in_flight, batch_size=size, now_ms=now_ms),
                 "retention": playbook.retention_recent[-1] if playbook.retention_recent else None,
@@ -97,13 +105,13 @@ async def _playbooks(log: Log, default_size: int, spending: SpendPolicy) -> list
     return rows
 
 
-async def _batch_sizes(log: Log) -> dict[str, int]:
-    sizes: dict[str, int] = {}
+async def _decisions(log: Log) -> dict[str, BatchSize]:
+    decisions: dict[str, BatchSize] = {}
     for record in await whole(log, topics.BATCH_SIZES):
         decided = topics.BATCH_SIZES.read_or_none(record)
         if decided is not None:
-            sizes[decided.playbook] = decided.batch_size
-    return sizes
+            decisions[decided.playbook] = decided
+    return decisions
 
 
 def _print(state: dict[str, Any]) -> None:
@@ -117,14 +125,26 @@ def _print(state: dict[str, Any]) -> None:
     for name, facts in state["topics"].items():
         sizes.add_row(name, str(facts["records"]), str(facts["partitions"]))
     playbooks = Table(
-        *("playbook", "version", "made by", "entries", "batch size", "batches in flight", "tokens today"),
+        *(
+            "playbook",
+            "version",
+            "made by",
+            "entries",
+            "batch size",
+            "policy",
+            "batches in flight",
+            "tokens today",
+        ),
         *("retention", "lost"),
         box=None,
     )
-    counts = ("name", "version", "made_by", "entries", "batch_size", "in_flight")
     for row in state["playbooks"]:
         playbooks.add_row(
-            *(str(row[name]) for name in counts),
+            *(str(row[name]) for name in ("name", "version", "made_by")),
+            counts_text(row["entries"], row["proposed"]),
+            str(row["batch_size"]),
+            row["sizing"]["policy"] if row["sizing"] else "start value",
+            str(row["in_flight"]),
             spend_text(row["spend"]),
             *(percent(row[name]) for name in ("retention", "lost")),
         )
@@ -135,9 +155,20 @@ def _print(state: dict[str, Any]) -> None:
         what, until = hold["playbook"] or "what cannot be read", moment(hold["until_ms"])
         text = f"{hold['service']} holds back {what} until {until} UTC: too many dead letters; see 'combee dlq list'"
         console.print(text, style="yellow", soft_wrap=True)
+    for line in _decision_lines(state["playbooks"]):
+        console.print(line, markup=False, soft_wrap=True)
     for line in pause_lines(state["playbooks"]):
         console.print(line, style="yellow", soft_wrap=True)
     for row in state["playbooks"]:
         if row["losing"]:
             text = f"warning: {row['name']}: {losing(row['lost'])}"
             console.print(text, style="yellow", soft_wrap=True)
+
+
+def _decision_lines(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
+    """Yield why each batch size that was chosen is what it is."""
+    for row in rows:
+        sizing = row["sizing"]
+        if sizing and sizing["policy"] != "configured":
+            chosen = f"batches of {row['batch_size']} ({sizing['policy']}, {sizing['phase']})"
+            yield f"{row['name']}: {chosen}: {clean(sizing['reason'])}"

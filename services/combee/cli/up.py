@@ -107,7 +107,8 @@ async def _up(settings: Settings, fronts: tuple[str, ...], *, simulated: bool, s
                     model=settings.model.model or "",
                     base_url=where.get("base_url", settings.model.base_url),
                     workers=supervisor.addresses(),
-                    batch=settings.batch.model_dump(include=set(BATCH_FLAGS)),
+                    batch=settings.batch.model_dump(include=set(BATCH_FLAGS))
+                    | {"batch_size": settings.sizing.fixed_size},
                 )
                 served = (Path(folder) / "gateway.ready").read_text().strip() if fronts else ""
                 for line in banner(deployment, served):

@@ -44,7 +44,7 @@ VERBS = {
     ),
     "evaluate": Verb(
         "combee.cli.evaluate",
-        "Answer held-out questions with a version and score the answers; what was asked before is not paid for again.",
+        "Answer held-out questions with a version and score the answers; what was asked is not paid for again.",
     ),
     "bisect": Verb(
         "combee.cli.bisect",

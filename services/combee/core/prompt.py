@@ -1,7 +1,7 @@
 """Prompts as data: the unchanging part first; untrusted text as it is, between marks that it cannot hold.
 
-A fence is ``<name mark>`` … ``</name mark>``. Its mark is a hash, so whoever wrote the text does not know it, and
-code makes sure that the text does not hold it. The same text has the same mark: a replay is exact to the byte.
+A fence is ``<name mark>`` … ``</name mark>``. Its mark is a hash, and code makes sure that the text does not hold it:
+even who can work it out closes nothing. The same input has the same mark: a replay is exact to the byte.
 """
 
 import json
@@ -61,16 +61,16 @@ def as_items(items: Iterable[Mapping[str, str]]) -> Iterator[str]:
         yield from as_fields(fields)
 
 
-def fence(name: str, lines: Iterable[str], *, grows: bool = False) -> str:
+def fence(name: str, lines: Iterable[str], *, owner: str = "") -> str:
     """Return ``lines`` between a mark that they do not hold; nothing in them closes the fence, however it is spelt.
 
-    Of a text that ``grows`` at its end, such as a playbook, the mark follows from its first line below the headers:
-    what comes later changes nothing before it, so prompt caches hit.
+    Of a text that has versions, such as a playbook, the mark follows from its ``owner``: no version changes what
+    stands before its first change, so prompt caches hit.
     """
     body = "\n".join(lines)
     if "<" in body:
         body = re.sub(rf"<(\s*/\s*{name})", r"<\\\1", body, flags=re.IGNORECASE)
-    mark = free_mark(f"{name}\n{_first_line(body) if grows else body}", body)
+    mark = free_mark(f"{name}\n{owner or body}", body)
     return f"<{name} {mark}>\n{body}\n</{name} {mark}>"
 
 
@@ -81,14 +81,9 @@ def free_mark(seed: str, text: str) -> str:
     return next(mark for mark in marks if mark not in folded)
 
 
-def cache_key(instructions: str, text: str) -> str:
-    """Return the name under which a server may cache prompts that begin with these; it outlives a text's growth."""
-    return f"combee-{_hash(instructions + _first_line(text))[:16]}"
-
-
-def _first_line(text: str) -> str:
-    solid = (line for line in text.splitlines() if line.strip() and not line.startswith("#"))
-    return next(solid, "")
+def cache_key(instructions: str, owner: str) -> str:
+    """Return the name under which a server may cache prompts that begin with these; it outlives a text's versions."""
+    return f"combee-{_hash(instructions + owner)[:16]}"
 
 
 def _hash(text: str) -> str:

@@ -3,6 +3,7 @@
 from nicegui import ui
 
 from combee.core.playbook.comparison import Comparison, compare
+from combee.core.playbook.probation import counts, counts_text
 from combee.core.playbook.retention import fates_text
 from combee.core.playbook.versions import empty, made_by
 from combee.dashboard.actions import Actions
@@ -213,5 +214,6 @@ def _about(version: Playbook) -> str:
         kept += f" ({fates_text(audit[-1])})" if audit else ""
     by = f" by {version.issued_by}" if version.issued_by else ""
     when = moment(version.created_at_ms)
-    count = f"{len(version.entries)} {'entry' if len(version.entries) == 1 else 'entries'}"
+    counted = counts(version)
+    count = f"{counts_text(**counted)} {'entry' if counted['entries'] == 1 else 'entries'}"
     return f"{when} UTC, from {made_by(version)}{by}{batch}, {count}{kept}"

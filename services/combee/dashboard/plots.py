@@ -3,6 +3,7 @@
 from nicegui import ui
 
 from combee.core.live.values import LivePlaybook
+from combee.core.sizing.reasons import STARTING
 from combee.dashboard.pieces import following, heading, unreadable
 from combee.dashboard.views import charts
 from combee.dashboard.views.wording import moment
@@ -43,7 +44,7 @@ def page(context: Context, playbook: str = "") -> None:
         chosen = known.get(str(select.value))
         if chosen is None:
             return
-        reason.text = f"Batch size {chosen.batch_size}: {chosen.batch_size_reason or 'as configured'}"
+        reason.text = f"Batch size {chosen.batch_size}: {chosen.batch_size_reason or STARTING}"
         for name, plot in PLOTS.items():
             drawn[name].options.clear()
             drawn[name].options.update(plot(chosen))
@@ -53,7 +54,7 @@ def page(context: Context, playbook: str = "") -> None:
             lines_shown[:] = lines
             decisions.clear()
             with decisions:
-                for line in lines or ["None yet: sizes are as configured."]:
+                for line in lines or ["None yet."]:
                     ui.label(line).classes("words")
 
     select.on_value_change(show)

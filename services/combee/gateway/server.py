@@ -5,7 +5,7 @@ import contextlib
 import ipaddress
 import resource
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import structlog
@@ -20,6 +20,7 @@ from combee.gateway.access.throttle import SHOWN
 from combee.gateway.app import build
 from combee.gateway.context import Context, context_of
 from combee.ports import FatalError, Log
+from combee.server import STOP_WITHIN_S, Server, bind
 from combee.settings.gateway import GatewaySettings, listed
 from combee.settings.loading import Settings
 from combee.telemetry.telemetry import Telemetry
@@ -27,18 +28,9 @@ from combee.worker.session import unless
 
 logger = structlog.get_logger()
 
-STOP_WITHIN_S = 5.0
-BACKLOG = 1024
+REMEDY = "set COMBEE_GATEWAY_HOST and COMBEE_GATEWAY_PORT"
 CURRENT_S = 60.0
 TURN_S = 1.0
-
-
-class _Server(uvicorn.Server):
-    """uvicorn without its signal handlers: who runs it decides what a signal means."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
 
 
 @contextlib.asynccontextmanager
@@ -55,8 +47,8 @@ async def listening(app: ASGIApp, context: Context) -> AsyncIterator[str]:
     proxies = listed(settings.gateway_proxies)
     connections = Connections(settings, proxies)
     _raise_open_files()
-    with contextlib.closing(_bind(settings.gateway_host, settings.gateway_port)) as bound:
-        server = _Server(
+    with contextlib.closing(bind(settings.gateway_host, settings.gateway_port, REMEDY)) as bound:
+        server = Server(
             uvicorn.Config(
                 app,
                 log_config=None,
@@ -189,22 +181,6 @@ def check_bind(settings: GatewaySettings, keys: Keyring) -> None:
             f"the gateway would be open to everybody who reaches {host}: set COMBEE_GATEWAY_KEYS or"
             " COMBEE_GATEWAY_KEYS_FILE (docs/guide/http.md), or listen on 127.0.0.1"
         )
-
-
-def _bind(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # With the protocol named, asyncio switches Nagle's algorithm off; else each reply waits 40 ms for an ACK.
-    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    try:
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind((host, port))
-        bound.listen(BACKLOG)
-    except OSError as error:
-        bound.close()
-        raise FatalError(
-            f"{host}:{port} cannot be used ({error.strerror}): set COMBEE_GATEWAY_HOST and COMBEE_GATEWAY_PORT"
-        ) from error
-    return bound
 
 
 def address(bound: socket.socket) -> str:

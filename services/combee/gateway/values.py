@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StringConstraints
 
 from combee.core.formats.files import Format
+from combee.core.playbook.probation import counts
 from combee.gateway.problems import Problem
 from combee_schemas.base import PlaybookName, Value
 from combee_schemas.plan import Outcomes
@@ -53,6 +54,8 @@ class Listed(Value):
     name: PlaybookName
     version: int
     entries: int
+    """Those that agents are shown."""
+    proposed: int = 0
     batch_sequence: int
     origin: Origin
     labels: dict[str, int]
@@ -89,6 +92,8 @@ class VersionRow(Value):
     outcomes: Outcomes = Outcomes()
     """What the runs behind the batch came to, as far as their producers said: means of scores, successes."""
     entries: int = 0
+    """Those that agents are shown."""
+    proposed: int = 0
     issued_by: str = ""
     """Who asked for it: `key:NAME`, `user:NAME@HOST`; empty: a batch."""
     changes: dict[str, int]
@@ -191,7 +196,7 @@ def listed(playbook: Playbook, labels: dict[str, Label]) -> Listed:
     return Listed(
         name=playbook.name,
         version=playbook.version,
-        entries=len(playbook.entries),
+        **counts(playbook),
         batch_sequence=playbook.batch_sequence,
         origin=playbook.origin,
         labels={label.label: label.version for label in labels.values()},
@@ -213,7 +218,7 @@ def version_row(playbook: Playbook) -> VersionRow:
         staleness=plan.staleness if plan else 0,
         reflections=playbook.reflections,
         outcomes=plan.outcomes if plan else Outcomes(),
-        entries=len(playbook.entries),
+        **counts(playbook),
         changes=dict(Counter(change.kind for change in playbook.changes)),
         model_calls=playbook.usage.calls,
         tokens=Tokens(

@@ -8,6 +8,7 @@ from typing import TypeVar
 from combee.core.formats.intake import Item, Sample
 from combee.core.formats.items import learned_id, own_id
 from combee.core.identity import fingerprint
+from combee.core.playbook.probation import counts
 from combee.core.playbook.versions import became
 from combee.history import messages, partition_of
 from combee.inspection.tracker import Tracker
@@ -65,7 +66,7 @@ class Report:
         return {
             "playbook": self.playbook.name,
             "version": self.playbook.version,
-            "entries": len(self.playbook.entries),
+            **counts(self.playbook),
             "reflections": {
                 "published": self.published,
                 "applied": self.applied,

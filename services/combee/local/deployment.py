@@ -18,6 +18,7 @@ from combee.settings.loading import Settings
 ANY_KEY = "any"
 WORKER_TIMEOUT_S = 2.0
 BATCH_FLAGS = frozenset({"method", "batch_size", "copies"})
+CHOSEN = "chosen by its controller"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +31,7 @@ class Deployment:
     workers: Mapping[str, str] = field(default_factory=dict)
     """Name → address of its health and metrics."""
     batch: Mapping[str, Any] = field(default_factory=dict)
-    """How its services make batches, as far as verbs have flags for it: ``BATCH_FLAGS``."""
+    """How its services make batches, as far as verbs have flags for it: ``BATCH_FLAGS``; None: no size is fixed."""
 
     @property
     def model_named(self) -> str:
@@ -116,7 +117,7 @@ def beside(
     for name, wanted in batch.items():
         if wanted not in {None, running.batch[name]}:
             raise ConfigurationError(
-                f"'combee up' runs with {name.replace('_', ' ')} {running.batch[name]}, and"
+                f"'combee up' runs with {name.replace('_', ' ')} {running.batch[name] or CHOSEN}, and"
                 f" --{name.replace('_', '-')} {wanted} is another: leave the flag out, or stop 'combee up'"
                 f" and start it with COMBEE_{name.upper()}={wanted}"
             )
@@ -126,7 +127,9 @@ def beside(
     return replace(
         settings,
         model=settings.model.model_copy(update=update),
-        batch=settings.batch.model_copy(update=dict(running.batch)),
+        batch=settings.batch.model_copy(
+            update={name: theirs for name, theirs in running.batch.items() if theirs is not None}
+        ),
     )
 
 

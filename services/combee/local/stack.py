@@ -42,8 +42,8 @@ def child_environment(options: StackOptions) -> dict[str, str]:
     groups = (
         settings.kafka,
         settings.model,
-        settings.batch,
         settings.sizing,
+        settings.batch,  # after it: of the batch size, which both have, shuffle's is what counts
         settings.playbook,
         settings.spend,
         settings.gateway,

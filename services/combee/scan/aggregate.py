@@ -1,10 +1,11 @@
 """One node's work: ask the model for operations and check, complete and count what it answers."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TypeVar
 
+from combee.core.batching.parts import by_topic
 from combee.core.methods import ace, consolidation
 from combee.core.methods.method import Answer, Method
 from combee.core.playbook import known
@@ -14,34 +15,16 @@ from combee.core.playbook.echo import without_echoes
 from combee.core.playbook.overlap import Relatedness
 from combee.core.shortening import shorter_reflection
 from combee.ports import LanguageModel, PoisonError, PromptTooLongError
+from combee.scan.combined import Combined, all_of, passed, united
 from combee.scan.outcome import SKIPPED, SPLIT, audited, reasons, spent
 from combee_schemas.base import NOTHING_SPENT, Shown, Usage
 from combee_schemas.batch import Cluster
 from combee_schemas.model import Prompt, Reply
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import LESSON_FIELDS, Reflection
-from combee_schemas.scan import Echo, GroupMember, Known, NodeResult, NodeStatus, Operation, Partial, Seen
+from combee_schemas.scan import Echo, GroupMember, NodeResult, NodeStatus, Operation, Partial, Seen
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Combined:
-    """What one combine call, or its halves, made of proposals."""
-
-    status: NodeStatus
-    operations: tuple[Operation, ...]
-    sure: frozenset[str]
-    """What the operations rest on because the model said so, or because code passed them on."""
-    known: tuple[Known, ...] = ()
-    echoes: tuple[Echo, ...] = ()
-    dropped: frozenset[str] = frozenset()
-    """What dropped items rest on."""
-    carried: int = 0
-    reason: str = ""
-    usage: Usage = field(default_factory=Usage)
-    requests: tuple[str, ...] = ()
-    scope: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,12 +54,20 @@ class Aggregator:
     """Asks a model with the prompts of one method."""
 
     def __init__(
-        self, model: LanguageModel, method: Method = ace, *, carry: bool = True, note: str = ""
+        self,
+        model: LanguageModel,
+        method: Method = ace,
+        *,
+        carry: bool = True,
+        part_tokens: int = 0,
+        note: str = "",
     ) -> None:
         self._model = model
         self._method = method
         self._carry = carry
         """Whether code passes on what a combine neither used nor dropped by name, as an overloaded model does."""
+        self._part_tokens = part_tokens if method.HOLDS == "entries" else 0
+        """About how many tokens of proposals one call of a combine reads, by topic; 0: all of them."""
         self._note = note
         """A note that every result of a call carries."""
 
@@ -193,7 +184,7 @@ class Aggregator:
             passed = {"status": status, "operations": only, "usage": below.usage + SKIPPED}
             return audited(below.model_copy(update=passed), level, ops.rests(only))
         node = _Node(base=base, level=level, seen=below.seen)
-        own = await self._combine(node, _by_age(chain.from_iterable(proposals), below.seen))
+        own, parts = await self._combine_by_topic(node, tuple(chain.from_iterable(proposals)))
         combined = {
             "status": own.status,
             "reason": reasons((own.reason, below.reason)),
@@ -202,10 +193,22 @@ class Aggregator:
             "known": (*below.known, *own.known),
             "carried": below.carried + own.carried,
             "usage": below.usage + own.usage,
+            "parts": parts,
             "requests": own.requests,
             "scope": own.scope,
         }
         return audited(below.model_copy(update=combined), level, own.sure, own.dropped)
+
+    async def _combine_by_topic(
+        self, node: "_Node", proposals: Sequence[Operation]
+    ) -> tuple[Combined, tuple[tuple[int, ...], ...]]:
+        """Return what becomes of proposals, and which of them each call read, where it was more than one."""
+        parts = by_topic(proposals, self._part_tokens) if self._part_tokens else ()
+        if len(parts) <= 1:
+            return await self._combine(node, _by_age(proposals, node.seen)), ()
+        topics = ([proposals[place] for place in part] for part in parts)
+        combined = await all_of(self._combine(node, _by_age(topic, node.seen)) for topic in topics)
+        return united(self._method, node.base, combined), parts
 
     async def _combine(self, node: "_Node", items: Sequence[Operation]) -> Combined:
         base = node.base
@@ -215,11 +218,11 @@ class Aggregator:
             answer = self._traced(_shown(base, prompt), reply, list(map(_proposal, items)))
         except PromptTooLongError:
             if len(items) > 1:
-                left, right = _halves(items)
-                return self._both(base, await self._combine(node, left), await self._combine(node, right))
-            return _passed(items, "passed", usage=SKIPPED)
+                halves = [await self._combine(node, half) for half in _halves(items)]
+                return united(self._method, base, halves)
+            return passed(items, "passed", usage=SKIPPED)
         except PoisonError as error:
-            return _passed(self._method.merge(base, items), "merged", reason=str(error), usage=spent(error))
+            return passed(self._method.merge(base, items), "merged", reason=str(error), usage=spent(error))
         claims = known.plausible(base, answer.known, [(item.content,) for item in items])
         known_now, echoed = known.of_combine(base, claims, items, node.seen, node.level)
         settled = answer.mentioned | claims.keys()
@@ -237,23 +240,6 @@ class Aggregator:
             usage=reply.usage,
             requests=_request_of(reply),
             scope=prompt.entry_ids or (),
-        )
-
-    def _both(self, base: Playbook, left: Combined, right: Combined) -> Combined:
-        """Return what halves of a combine make together, by code."""
-        merged = "merged" in (left.status, right.status)
-        return Combined(
-            status="merged" if merged else "ok",
-            operations=self._method.merge(base, (*left.operations, *right.operations)),
-            sure=left.sure | right.sure,
-            known=(*left.known, *right.known),
-            echoes=(*left.echoes, *right.echoes),
-            dropped=left.dropped | right.dropped,
-            carried=left.carried + right.carried,
-            reason=reasons((left.reason, right.reason)),
-            usage=left.usage + right.usage + SPLIT,
-            requests=(*left.requests, *right.requests),
-            scope=ops.union(left.scope, right.scope),
         )
 
     def _traced(self, base: Playbook, reply: Reply, items: Sequence[_Item]) -> Answer:
@@ -313,11 +299,6 @@ def _meant(named: Operation, relatedness: Relatedness) -> Iterator[int]:
 
 def _request_of(reply: Reply) -> tuple[str, ...]:
     return (reply.request,) if reply.request else ()
-
-
-def _passed(items: Sequence[Operation], status: NodeStatus, *, usage: Usage, reason: str = "") -> Combined:
-    sure = ops.rests(items)
-    return Combined(status=status, operations=tuple(items), sure=sure, usage=usage, reason=reason)
 
 
 def _by_age(proposals: Iterable[Operation], seen: Sequence[Seen]) -> tuple[Operation, ...]:

@@ -234,7 +234,13 @@ class ScanHandler:
         model = self._model
         if settings.stragglers:
             model = self._watched if stragglers.is_covered(record.plan, level) else self._hedged
-        return Aggregator(model, shaped(named, settings), carry=settings.carry, note=note)
+        return Aggregator(
+            model,
+            shaped(named, settings),
+            carry=settings.carry,
+            part_tokens=settings.combine_tokens,
+            note=note,
+        )
 
     def _difference(self, plan: Plan, method: Method) -> str:
         """Return a note for the result if a batch was planned with other templates than this worker has.

@@ -135,7 +135,7 @@ class PlaybookView:
         if self.snapshot is not None and not self.entries:
             return ""
         text = self.render().rstrip("\n")
-        return f"{INTRODUCTION}\n{fence('playbook', [text], grows=True)}" if text else ""
+        return f"{INTRODUCTION}\n{fence('playbook', [text], owner=self.name)}" if text else ""
 
 
 def rendered(playbook: Playbook, form: Form | None) -> str:

@@ -5,11 +5,15 @@ from pydantic import Field
 from combee.settings.group import Group
 from combee_schemas.plan import Prompts, SmallBatches
 
+BATCH_SIZE = (
+    "original reflections per batch; fixed where COMBEE_BATCH_POLICY is not set too, else the start value"
+)
+
 
 class BatchSettings(Group):
     """When windows close and how a batch is cut (paper defaults: p = 2, k = ⌊√n⌋)."""
 
-    batch_size: int = Field(40, ge=1, le=2000, description="original reflections per batch")
+    batch_size: int = Field(40, ge=1, le=2000, description=BATCH_SIZE)
     copies: int = Field(2, ge=1, le=8, description="p: copies of each reflection")
     method: str = Field(
         "ace", min_length=1, description="how prompts are written and read: ace, gepa or one installed"
@@ -63,6 +67,18 @@ class BatchSettings(Group):
         le=1,
         description="consolidate a playbook by itself above this share of its token budget, whenever a tenth of the"
         " budget has been added since the last time; 0: only when asked",
+    )
+    salt: str = Field(
+        "",
+        max_length=80,
+        description="any text, in every manifest: another one deals batches anew and marks prompts anew, so who does"
+        " not know it can foresee neither",
+    )
+    combine_tokens: int = Field(
+        0,
+        ge=0,
+        description="combine proposals by topic, one call for each part of about so many; 0: one call for all of"
+        " them (tokens)",
     )
     fan_in: int = Field(32, ge=2, description="children per node above level 0")
     max_levels: int = Field(4, ge=2, le=4, description="levels of the scan tree at most")

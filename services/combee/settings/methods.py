@@ -111,9 +111,11 @@ def plan_settings(settings: BatchSettings, budget_tokens: int = 0) -> PlanSettin
         group_bytes=settings.max_group_bytes,
         aggregate_tokens=settings.aggregate_tokens,
         small_batches=settings.small_batches,
+        salt=settings.salt,
         prompts=settings.prompts,
         playbook_tokens=budget_tokens,
         scope=settings.scope,
+        combine_tokens=settings.combine_tokens,
     )
 
 
@@ -145,6 +147,8 @@ def as_configured(plan: PlanSettings) -> dict[str, object]:
         "carry": plan.carry,
         "prompts": plan.prompts,
         "scope": plan.scope,
+        "combine_tokens": plan.combine_tokens,
         "stragglers": plan.stragglers,
+        "salt": plan.salt,
     }
     return own | settings

@@ -1,8 +1,11 @@
 """Settings of the controller."""
 
-from pydantic import Field
+from typing import Any
+
+from pydantic import Field, model_validator
 
 from combee.core.sizing.policy import SizingPolicy
+from combee.settings.batch import BATCH_SIZE
 from combee.settings.group import Group, SettingsError
 from combee_schemas.control import SizingKind
 
@@ -11,9 +14,11 @@ class SizingSettings(Group):
     """How the controller chooses batch sizes."""
 
     batch_policy: SizingKind = Field(
-        "configured", description="how batch sizes are chosen; plateau is the paper's"
+        "keep-up",
+        description="how batch sizes are chosen: `keep-up` with what arrives (at many reflections an hour in more"
+        " model calls), the paper's `plateau`, or `configured`, which is the default where COMBEE_BATCH_SIZE is set",
     )
-    batch_size: int = Field(40, ge=1, le=2000, description="original reflections per batch")
+    batch_size: int = Field(40, ge=1, le=2000, description=BATCH_SIZE)
     batch_candidates: str = Field(
         "5,10,20,40,80", pattern=r"^[1-9]\d{0,3}(,[1-9]\d{0,3})*$", description="batch sizes to profile"
     )
@@ -23,6 +28,17 @@ class SizingSettings(Group):
     )
     beyond_plateau: bool = Field(False, description="keep-up: let COMBEE_BATCH_MAX alone be the limit")
     max_inflight_batches: int = Field(1, ge=1, le=16, description="unpublished batches per playbook")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _set_size_is_fixed(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """Take a batch size that is set, and no policy beside it, as fixed."""
+        return {"batch_policy": "configured", **given} if "batch_size" in given else given
+
+    @property
+    def fixed_size(self) -> int | None:
+        """The size of every batch; None where the controller chooses."""
+        return self.batch_size if self.batch_policy == "configured" else None
 
     def policy(self) -> SizingPolicy:
         """Return the policy.

@@ -118,6 +118,10 @@ class Metrics:
         age = self._gauge("combee_batch_age_seconds", "Time since the oldest of those was closed; 0: none.")
         age.set_function(lambda: self._age_s(self._batch_closed_ms))
         self._versions = self._counter("combee_versions_total", "Versions published, by origin.", "origin")
+        self._hedges = self._counter(
+            "combee_hedged_calls_total",
+            "Calls of published batches that were made a second time, being slow.",
+        )
         self._batch_seconds = Histogram(
             "combee_batch_seconds",
             "From the closing of a batch to its version.",
@@ -197,6 +201,7 @@ class Metrics:
         batch = playbook.batch
         if batch is None:
             return
+        self._hedges.inc(batch.usage.hedges)
         self._batch_seconds.observe(max(0, playbook.created_at_ms - batch.plan.closed_at_ms) / 1000)
         if batch.retention:
             self._retentions.observe(batch.retention[-1])

@@ -64,6 +64,8 @@ async def test_what_is_only_proposed_is_told_on_request() -> None:
             assert "perhaps" not in (await gateway.client.get(f"{PATH}?format={form}")).text
             assert "perhaps" in (await gateway.client.get(f"{PATH}?format={form}&state=all")).text
         assert (await gateway.client.get(f"{PATH}?state=some")).status_code == 422
+        rows = (await gateway.client.get("/v1/playbooks")).json()["playbooks"]
+        assert [(row["entries"], row["proposed"]) for row in rows] == [(1, 1)]
 
 
 async def test_a_client_that_has_it_already_is_told_so() -> None:

@@ -12,8 +12,8 @@ from support.failpoints.points import POINTS
 from support.faults.actions import How, end_processes, freeze, refuse_calls, restart_broker, separate
 from support.faults.brokers import Proxy
 from support.faults.cluster import ROLES
-from support.faults.driver import Driver, items
-from support.faults.run import Fault, Run
+from support.faults.driver import PLAYBOOKS, Driver, items
+from support.faults.run import SETTLE_S, Fault, Run
 
 MAJORITY_DOWN_S = 10.0
 MORE = 30
@@ -58,6 +58,22 @@ def zombie(role: str, seconds: float) -> Fault:
     async def fault(run: Run) -> None:
         await run.reach(run.moments(1)[0])
         await freeze(run, role, seconds)
+
+    return fault
+
+
+def zombie_with_open_windows(seconds: float) -> Fault:
+    """SIGSTOP one of two shuffles while every playbook has an open window, for longer than windows stay open.
+
+    Whichever partitions it owns, it wakes up with a batch to cut that its successor cuts, too.
+    """
+
+    async def fault(run: Run) -> None:
+        assert seconds > run.cluster.settings.batch.max_wait_s
+        await run.progress.until(
+            lambda: run.progress.open_windows == set(PLAYBOOKS), SETTLE_S, "not every window is open"
+        )
+        await freeze(run, "shuffle", seconds)
 
     return fault
 

@@ -27,6 +27,7 @@ class Progress:
         self._changed = asyncio.Condition()
         self.offsets: dict[str, int] = {}
         """Reflection id → its highest offset in ``reflections``."""
+        self.playbook_of: dict[str, str] = {}
         self.batch_of: dict[str, tuple[str, int]] = {}
         self.applied: dict[str, int] = {}
         """Playbook → last batch that has a version."""
@@ -64,6 +65,7 @@ class Progress:
             case Reflection():
                 seen = self.offsets.get(message.reflection_id, -1)
                 self.offsets[message.reflection_id] = max(seen, record.offset)
+                self.playbook_of[message.reflection_id] = message.playbook
             case Batch():
                 self.batch_of |= {
                     m.reflection_id: (message.plan.playbook, message.plan.sequence) for m in message.members
@@ -96,6 +98,15 @@ class Progress:
     def is_applied(self, reflection_id: str) -> bool:
         playbook, sequence = self.batch_of.get(reflection_id, ("", 1))
         return sequence <= self.applied.get(playbook, 0)
+
+    @property
+    def open_windows(self) -> set[str]:
+        """Playbooks with reflections in their windows, and no batch under way that these wait for."""
+        waiting = {self.playbook_of[reflection_id] for reflection_id in self.offsets.keys() - self.batch_of}
+        under_way = {
+            name for name, sequence in self.batch_of.values() if sequence > self.applied.get(name, 0)
+        }
+        return waiting - under_way
 
     @property
     def steps(self) -> int:

@@ -71,6 +71,18 @@ def test_show_tells_of_proposed_entries_and_lists_them_on_request(learned: Deplo
     assert len(run_json("playbook", "show", NAME, "--all")["entries"]) == COUNT
 
 
+def test_lists_count_proposed_entries_apart(learned: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    newest = ledger.latest(learned.log)
+    first, *others = newest.entries
+    entries = (first.model_copy(update={"state": "proposed"}), *others)
+    put(learned, topics.PLAYBOOKS, NAME, encode(newest.model_copy(update={"version": 3, "entries": entries})))
+    for rows in (run_json("playbook", "list"), run_json("status")["playbooks"]):
+        assert [(row["entries"], row["proposed"]) for row in rows] == [(COUNT - 1, 1)]
+    for verb in (("playbook", "list"), ("status",), ("playbook", "show", NAME)):
+        assert f"{COUNT - 1} (+1 proposed)" in run(*verb).stdout
+
+
 def test_show_tells_what_was_retained_and_how_many_calls_were_planned(learned: Deployment) -> None:
     out = run("playbook", "show", NAME).stdout
     assert "retention: 100 % after level 0 → 100 % after level 1 → 100 % in the playbook" in out

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from combee.cli.status import log_status
+from combee.core.sizing import reasons
 from combee.inspection.audit import audit
 from combee.inspection.batches import newest_batches
 from combee.inspection.lag import backlog
@@ -12,6 +13,7 @@ from combee.ports import Outgoing
 from combee_schemas import topics
 from combee_schemas.batch import Batch
 from combee_schemas.codec import encode
+from combee_schemas.control import BatchSize, SizingKind
 from support import ledger
 from support.deployment import Deployment
 from support.flat import flat
@@ -74,7 +76,16 @@ def test_status_shows_topics_services_and_playbooks(learned: Deployment) -> None
     assert found["services"] == {
         name: {"lag": 0, "oldest_uncommitted_s": None} for name in ("reflect", "shuffle", "scan", "publish")
     }
-    row = {"name": NAME, "version": 2, "made_by": "batch", "entries": COUNT, "batch_size": 40, "in_flight": 0}
+    row = {
+        "name": NAME,
+        "version": 2,
+        "made_by": "batch",
+        "entries": COUNT,
+        "proposed": 0,
+        "batch_size": 40,
+        "sizing": None,
+        "in_flight": 0,
+    }
     audit = {"new": COUNT // 2, "known": 0, "dropped": 0, "lost": 0}
     assert plain(found["playbooks"]) == [
         {**row, "retention": 1.0, "lost": 0.0, "losing": False, "audit": audit, **UNSPENT}
@@ -85,6 +96,30 @@ def test_status_shows_topics_services_and_playbooks(learned: Deployment) -> None
 def plain(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return rows without today's date."""
     return [{**row, "spend": {k: v for k, v in row["spend"].items() if k != "day"}} for row in rows]
+
+
+def decide_size(deployment: Deployment, policy: SizingKind, reason: str) -> None:
+    decided = BatchSize(playbook=NAME, batch_size=26, policy=policy, phase="settled", reason=reason)
+    put(deployment, topics.BATCH_SIZES, NAME, encode(decided))
+
+
+def test_status_shows_what_the_controller_decided_and_why(learned: Deployment) -> None:
+    assert "start value" in run("status").stdout
+    why = "2.7 reflections/s arrive; batches of 26 manage 4.2/s"
+    decide_size(learned, "keep-up", why)
+    (row,) = run_json("status")["playbooks"]
+    sizing = {"policy": "keep-up", "phase": "settled", "reason": why, "decided_at_ms": 0}
+    assert (row["batch_size"], row["sizing"]) == (26, sizing)
+    shown = run("status").stdout
+    assert f"{NAME}: batches of 26 (keep-up, settled): {why}" in shown
+    assert "start value" not in shown
+
+
+def test_of_a_size_that_is_configured_status_names_the_policy_alone(learned: Deployment) -> None:
+    decide_size(learned, "configured", reasons.CONFIGURED)
+    shown = run("status").stdout
+    assert "configured" in shown
+    assert reasons.CONFIGURED not in shown
 
 
 def test_only_what_is_lost_is_a_warning(learned: Deployment) -> None:
@@ -131,7 +166,16 @@ async def test_batches_without_a_version_are_in_flight() -> None:
         await deployment.until(lambda: len(ledger.batches(deployment.log)) == 1)
     assert await newest_batches(deployment.log) == {NAME: 1}
     (row,) = plain((await log_status(deployment.log, 40))["playbooks"])
-    known = {"name": NAME, "version": 0, "made_by": "empty", "entries": 0, "batch_size": 40, "in_flight": 1}
+    known = {
+        "name": NAME,
+        "version": 0,
+        "made_by": "empty",
+        "entries": 0,
+        "proposed": 0,
+        "batch_size": 40,
+        "sizing": None,
+        "in_flight": 1,
+    }
     assert row == {
         **known,
         "retention": None,

@@ -97,6 +97,10 @@ def test_the_newest_versions_of_all_playbooks_come_first() -> None:
     )
     listed = rows.version_rows(Snapshot(revision=0, at_ms=0, playbooks=books), most=2)
     assert [(row["name"], row["version"]) for row in listed] == [("a", 2), ("b", 7)]
+    perhaps = LiveVersion(version=3, at_ms=9, entries=4, proposed=2)
+    book = LivePlaybook(name="c", versions=(perhaps,))
+    (row,) = rows.version_rows(Snapshot(revision=0, at_ms=0, playbooks=(book,)))
+    assert row["entries"] == "4 (+2 proposed)"
 
 
 def test_plots_show_what_was_measured_and_money_only_where_there_are_prices() -> None:

@@ -110,6 +110,11 @@ def test_playbooks_are_found_by_name_those_that_changed_last_first_and_their_pro
 
 
 def test_figures_say_at_a_glance_what_there_is_and_what_somebody_should_look_at() -> None:
+    pending = AFTER.entries[0].model_copy(update={"state": "proposed"})
+    perhaps = AFTER.model_copy(update={"entries": (pending, *AFTER.entries[1:])})
+    (row,), _ = playbook_rows([], {"a/x": perhaps}, {})
+    assert row["entries"] == f"{len(AFTER.entries) - 1} (+1 proposed)"
+    assert figures(Snapshot(revision=0, at_ms=0), [perhaps])[1].number == str(len(AFTER.entries) - 1)
     calm = {one.what: (one.number, one.state) for one in figures(Picture(batch_size=4).snapshot(0), [AFTER])}
     assert (calm["playbooks"], calm["lessons"]) == (("1", ""), ("3", ""))
     bad = figures(Snapshot(revision=0, at_ms=0, dead_letters=2), [])

@@ -259,6 +259,14 @@ async def test_learn_never_passes_over_a_flag_that_the_running_deployment_does_n
     assert started == []
 
 
+def test_a_batch_size_is_refused_where_the_running_controller_chooses_sizes(settings: Settings) -> None:
+    choosing = replace(SIMULATED, batch=BATCH | {"batch_size": None})
+    with pytest.raises(ConfigurationError, match="batch size chosen by its controller") as error:
+        beside(choosing, settings, batch_size=40)
+    assert "start it with COMBEE_BATCH_SIZE=40" in str(error.value)
+    assert beside(choosing, settings, batch_size=None).batch == settings.batch
+
+
 async def test_verbs_batch_as_the_running_deployment_does(settings: Settings) -> None:
     assert beside(replace(SIMULATED, batch=BATCH | {"method": "gepa"}), settings).batch.method == "gepa"
 

@@ -128,8 +128,10 @@ class TestCombine:
 
 
 def recognising(prompt: Prompt) -> Mapping[str, Any]:
-    """Say of each reflection that the playbook has its lesson, where it does; add the others."""
+    """Say of each reflection that the playbook has its lesson, where it does and that is asked; add the others."""
     reply = echo(prompt)
+    if "known" not in prompt.reply_schema["properties"]:
+        return reply
     said = {
         line.rpartition("] ")[2]: line[1:].partition("]")[0]
         for line in prompt.system.splitlines()
@@ -143,12 +145,15 @@ def recognising(prompt: Prompt) -> Mapping[str, Any]:
 
 
 @pytest.mark.usefixtures("quick_polls")
+@pytest.mark.parametrize("prompts", ["full", "small"])
 @pytest.mark.parametrize("at_the_combine", [False, True])
-async def test_a_healthy_deployment_loses_nothing_of_what_it_hears_again(at_the_combine: bool) -> None:  # noqa: FBT001
+async def test_a_healthy_deployment_loses_nothing_of_what_it_hears_again(
+    *, at_the_combine: bool, prompts: str
+) -> None:
     def answer(prompt: Prompt) -> Mapping[str, Any]:
         return echo(prompt) if at_the_combine != is_combine(prompt) else recognising(prompt)
 
-    deployment = Deployment(batch_size=9, model=ScriptedModel(answer))
+    deployment = Deployment(batch_size=9, prompts=prompts, model=ScriptedModel(answer))
     async with deployment.running():
         for start in (0, 100):
             given = (

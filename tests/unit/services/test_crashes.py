@@ -6,7 +6,9 @@ from contextlib import suppress
 import pytest
 
 from combee.inspection.audit import audit
+from combee_schemas import topics
 from combee_schemas.command import Command
+from combee_schemas.scan import Update
 from support import ledger
 from support.deployment import ROLES, Deployment
 from support.failpoints.points import CrashError, CrashFailpoint
@@ -22,7 +24,11 @@ FLUSH = Command(command_id="c", playbook=NAME, kind="flush", through_offset=COUN
 
 
 async def loaded(
-    inflight: int = 1, *, stragglers: bool = False, model: ScriptedModel | None = None
+    inflight: int = 1,
+    *,
+    stragglers: bool = False,
+    model: ScriptedModel | None = None,
+    combine_tokens: int = 0,
 ) -> Deployment:
     """Return work for two batches, one after the other, or for three at once; the last is what a flush closes."""
     deployment = Deployment(
@@ -31,6 +37,7 @@ async def loaded(
         fan_in=32 if stragglers else 2,
         max_inflight_batches=inflight,
         stragglers=stragglers,
+        combine_tokens=combine_tokens,
     )
     await deployment.log.produce(*map(outgoing, PUBLISHED[NAME]), outgoing(FLUSH))
     return deployment
@@ -102,6 +109,42 @@ async def test_processes_that_die_again_and_again_still_get_it_done(lifetime: in
                 await deployment.until(lambda: settled(deployment))
     check(deployment)
     assert lives > 1
+
+
+# ---- with combines that ask by topic
+
+
+async def by_topic_and_killed(roles: Sequence[str], at: int | None) -> tuple[Deployment, int]:
+    """Run all services; combines ask by topic, and those of ``roles`` may die once. Return their points."""
+    deployment = await loaded(combine_tokens=60)
+    others = [role for role in ROLES if role not in roles]
+    failpoint = CrashFailpoint(at) if at else CrashFailpoint()
+    async with deployment.running(others):
+        with suppress(CrashError):
+            async with deployment.running(roles, failpoint=failpoint):
+                await deployment.until(lambda: settled(deployment))
+        async with deployment.running(roles):
+            await deployment.until(lambda: settled(deployment))
+    check(deployment)
+    return deployment, len(failpoint.points)
+
+
+@pytest.mark.parametrize("roles", [ROLES, ("scan",)], ids="+".join)
+async def test_a_process_killed_at_any_write_combines_by_topic_as_one_that_lives(
+    roles: Sequence[str],
+) -> None:
+    undisturbed, points = await by_topic_and_killed(roles, None)
+    parts = [update.result.parts for update in ledger.messages(undisturbed.log, topics.UPDATES, Update)]
+    assert len(parts[0]) > 1, "there was one part: this proves nothing"
+    for at in range(1, points + 1, 2):
+        deployment, _ = await by_topic_and_killed(roles, at)
+        report = await audit(deployment.log)
+        assert report.good, report.violations
+        found = {
+            update.plan.sequence: update.result.parts
+            for update in ledger.messages(deployment.log, topics.UPDATES, Update)
+        }
+        assert [found[sequence] for sequence in sorted(found)] == parts, f"killed at point {at}"
 
 
 # ---- with groups that may be left out

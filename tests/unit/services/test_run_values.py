@@ -114,12 +114,22 @@ def test_a_salt_deals_anew_and_is_in_the_hash() -> None:
 
 
 async def test_a_manifest_says_whatever_shapes_prompts_and_tree() -> None:
-    shaping = {"copies": 3, "carry": False, "fan_in": 7, "prompts": "small", "scope": 20}
+    shaping = {
+        "copies": 3,
+        "carry": False,
+        "fan_in": 7,
+        "prompts": "small",
+        "scope": 20,
+        "salt": "s",
+        "combine_tokens": 9,
+    }
     found = await learned(outgoing(reflection(0)), **shaping)
     settings = ledger.batches(found.log)[0].plan.settings
     assert settings == plan_settings(found.settings, found.budget_tokens)
     assert (settings.copies, settings.carry, settings.fan_in) == (3, False, 7)
     assert (settings.prompts, settings.playbook_tokens, settings.scope) == ("small", found.budget_tokens, 20)
+    assert settings.salt == "s"
+    assert settings.combine_tokens == 9
     assert settings.templates == templates_hash(ace, "small", is_scoped=True) != templates_hash(ace, "small")
     assert templates_hash(ace, "small") != templates_hash(ace)
     assert found.settings.model_copy(update=as_configured(settings)) == found.settings
@@ -151,7 +161,7 @@ async def test_a_worker_with_other_templates_says_so_in_the_log_and_in_the_resul
 def test_a_setting_that_came_later_changes_no_manifest_s_hash_at_its_default() -> None:
     """The ledger checks the hash that the writer of a manifest computed, before there was the field."""
     plain = PlanSettings()
-    assert not {"prompts", "playbook_tokens", "scope"} & plain.model_dump().keys()
+    assert not {"prompts", "playbook_tokens", "scope", "combine_tokens"} & plain.model_dump().keys()
     later = planned().model_copy()
     changed = later.plan.model_copy(
         update={"settings": PlanSettings(prompts="small", playbook_tokens=9, scope=9)}

@@ -293,6 +293,12 @@ def test_a_version_tells_its_retention_and_how_long_its_batch_took(rig: Rig) -> 
     assert rig.value("combee_versions_total", origin="import") == 1
 
 
+def test_a_version_tells_how_many_calls_were_made_a_second_time(rig: Rig) -> None:
+    for _ in range(2):
+        rig.metrics.published(changed(version(), usage=Usage(calls=9, hedges=2)))
+    assert rig.value("combee_hedged_calls_total") == 4
+
+
 def test_playbooks_beyond_the_limit_have_no_label_of_their_own(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,8 +11,9 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError, for_code
 
-from combee.adapters.kafka.connection import Connection, started
+from combee.adapters.kafka.connection import Connection
 from combee.adapters.kafka.errors import RIGHTS, translated
+from combee.adapters.kafka.lifetime import started, stopped
 from combee.ports import ConfigurationError, FatalError, TransientError
 
 TOPIC_ALREADY_EXISTS = 36
@@ -40,7 +41,7 @@ async def _client(options: Mapping[str, Any]) -> AsyncIterator[Any]:
             await started(client.start())
         yield client
     finally:
-        await client.close()
+        await stopped(client.close())
 
 
 class KafkaAdmin:

@@ -1,8 +1,7 @@
 """The connection settings of a cluster, and the mapping of our topic names to the broker's."""
 
-import asyncio
 import ssl
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,24 +19,6 @@ broker under way, and new records of partitions that are not part of it wait unt
 METADATA_AGE_MS = 5_000
 """How old metadata may become. A group whose leader does not see a topic for a moment assigns none of its partitions,
 and only fresh metadata mends that. The clients' own 5 minutes are too long."""
-
-
-START_GRACE_S = 2.0
-
-
-async def started(starting: Awaitable[None]) -> None:
-    """Start a client of aiokafka; a start that is cancelled is completed first.
-
-    Otherwise aiokafka would leave its first connection open.
-    """
-    task = asyncio.ensure_future(starting)
-    try:
-        await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait({task}, timeout=START_GRACE_S)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        raise
 
 
 def security_options(

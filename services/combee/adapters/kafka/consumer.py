@@ -7,8 +7,9 @@ import aiokafka
 import aiokafka.errors
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 
-from combee.adapters.kafka.connection import FETCH_WAIT_MS, METADATA_AGE_MS, Connection, started
+from combee.adapters.kafka.connection import FETCH_WAIT_MS, METADATA_AGE_MS, Connection
 from combee.adapters.kafka.errors import translated
+from combee.adapters.kafka.lifetime import started, stopped
 from combee.ports import FatalError, OnAssigned, Record, TopicPartition, TransientError
 
 MAX_POLL_RECORDS = 500
@@ -144,4 +145,4 @@ class KafkaConsumer:
         return [tp for tp in map(self._connection.theirs, sources) if tp in owned]
 
     async def close(self) -> None:
-        await self._consumer.stop()
+        await stopped(self._consumer.stop())

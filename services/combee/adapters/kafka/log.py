@@ -1,7 +1,7 @@
 """The ``Log`` port on aiokafka: one idempotent producer, readers as they are needed."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import lru_cache
 from typing import Any
@@ -10,10 +10,11 @@ import aiokafka
 from aiokafka.client import AIOKafkaClient
 from aiokafka.partitioner import murmur2
 
-from combee.adapters.kafka.connection import REQUEST_TIMEOUT_MS, Connection, started
+from combee.adapters.kafka.connection import REQUEST_TIMEOUT_MS, Connection
 from combee.adapters.kafka.consumer import MAX_POLL_RECORDS, KafkaConsumer
 from combee.adapters.kafka.errors import Need, translated
 from combee.adapters.kafka.inflation import bound_inflation
+from combee.adapters.kafka.lifetime import started, stopped
 from combee.adapters.kafka.transactor import TRANSACTION_TIMEOUT_MS, KafkaTransactor, send
 from combee.ports import (
     CombeeError,
@@ -38,21 +39,12 @@ def _hash(key: bytes) -> int:
     return int(murmur2(key) & 0x7FFFFFFF)
 
 
-async def _finished(stopping: Awaitable[None]) -> None:
-    """Stop a client; aiokafka takes a cancellation meanwhile for that of its own task, so it is raised again here."""
-    task = asyncio.current_task()
-    before = task.cancelling() if task else 0
-    await stopping
-    if task is not None and task.cancelling() > before:
-        raise asyncio.CancelledError
-
-
-async def _begun(producer: Any) -> None:
-    """Start a producer; one that cannot start keeps no connection."""
+async def _begun(client: Any) -> None:
+    """Start a client; one that cannot start is stopped."""
     try:
-        await started(producer.start())
+        await started(client.start())
     except BaseException:
-        await producer.stop()
+        await stopped(client.stop())
         raise
 
 
@@ -64,6 +56,8 @@ class KafkaLog:
         self._connection = connection
         self._producer: Any = None
         self._starting = asyncio.Lock()
+        self._readers: dict[str | None, Any] = {}
+        self._opening = asyncio.Lock()
         self._counts: dict[str, int] = {}
 
     async def _started_producer(self) -> Any:
@@ -87,12 +81,16 @@ class KafkaLog:
             if self._producer is producer:
                 self._producer = None
                 with suppress(CombeeError), translated("closing the producer"):
-                    await producer.stop()
+                    await stopped(producer.stop())
             raise TransientError(f"writing: the producer begins anew ({error})") from error
 
     async def consumer(self, group: str, topics: Sequence[str], on_assigned: OnAssigned) -> KafkaConsumer:
         consumer = KafkaConsumer(self._connection, group, on_assigned)
-        await consumer.start(topics)
+        try:
+            await consumer.start(topics)
+        except BaseException:
+            await consumer.close()
+            raise
         return consumer
 
     async def transactor(self, name: str) -> KafkaTransactor:
@@ -107,11 +105,8 @@ class KafkaLog:
                 await _begun(producer)
         return KafkaTransactor(producer, self._connection)
 
-    @asynccontextmanager
-    async def _reader(
-        self, sources: Iterable[TopicPartition], group: str | None = None
-    ) -> AsyncIterator[tuple[Any, list[Any]]]:
-        reader = aiokafka.AIOKafkaConsumer(
+    def _reader_of(self, group: str | None = None) -> Any:
+        return aiokafka.AIOKafkaConsumer(
             **self._connection.client,
             group_id=self._connection.full(group) if group else None,
             enable_auto_commit=False,
@@ -119,19 +114,24 @@ class KafkaLog:
             isolation_level="read_committed",
             fetch_max_wait_ms=FOLLOW_WAIT_MS,
         )
-        theirs = [self._connection.theirs(tp) for tp in sources]
+
+    @asynccontextmanager
+    async def _reader(self, theirs: Sequence[Any]) -> AsyncIterator[Any]:
+        """Yield a reader of these partitions."""
+        reader = self._reader_of()
         try:
             with translated("reading"):
                 await started(reader.start())
             reader.assign(theirs)
-            yield reader, theirs
+            yield reader
         finally:
-            await _finished(reader.stop())
+            await stopped(reader.stop())
 
     async def read(
         self, source: TopicPartition, start: int, end: int | None = None
     ) -> AsyncGenerator[Record, None]:
-        async with self._reader([source]) as (reader, (tp,)):
+        tp = self._connection.theirs(source)
+        async with self._reader([tp]) as reader:
             with translated(
                 f"reading {source.topic}[{source.partition}]", self._connection.need("Read", source.topic)
             ):
@@ -183,7 +183,8 @@ class KafkaLog:
         self, topic: str, starts: Mapping[int, int] | None = None
     ) -> AsyncGenerator[Sequence[Record] | None, None]:
         need = self._connection.need("Read", topic)
-        async with self._whole(topic) as (reader, theirs):
+        theirs = await self._partitions_of(topic)
+        async with self._reader(theirs) as reader:
             with translated(f"following {topic}", need):
                 ends = await reader.end_offsets(theirs)
             for tp in theirs if starts else ():
@@ -219,7 +220,7 @@ class KafkaLog:
                 await started(client.bootstrap())
                 metadata = await client.fetch_all_metadata()
         finally:
-            await _finished(client.close())
+            await stopped(client.close())
         start = self._connection.full("")
         return {
             name.removeprefix(start): len(known)
@@ -231,36 +232,57 @@ class KafkaLog:
         return _hash(key) % await self.partitions(topic)
 
     async def beginnings(self, topic: str) -> Mapping[int, int]:
-        async with self._whole(topic) as (reader, theirs):
+        async with self._looking(topic) as (reader, theirs):
             return {tp.partition: at for tp, at in (await reader.beginning_offsets(theirs)).items()}
 
     async def ends(self, topic: str) -> Mapping[int, int]:
-        async with self._whole(topic) as (reader, theirs):
+        async with self._looking(topic) as (reader, theirs):
             return {tp.partition: at for tp, at in (await reader.end_offsets(theirs)).items()}
 
     async def offsets_at(self, topic: str, timestamp_ms: int) -> Mapping[int, int]:
-        async with self._whole(topic) as (reader, theirs):
+        async with self._looking(topic) as (reader, theirs):
             offsets = await reader.offsets_for_times(dict.fromkeys(theirs, timestamp_ms))
             ends = await reader.end_offsets(theirs)
             return {tp.partition: offsets[tp].offset if offsets.get(tp) else ends[tp] for tp in theirs}
 
     async def committed(self, group: str, topic: str) -> Mapping[int, int]:
-        async with self._whole(topic, group) as (reader, theirs):
+        async with self._looking(topic, group) as (reader, theirs):
             offsets = {tp.partition: await reader.committed(tp) for tp in theirs}
         return {partition: offset for partition, offset in offsets.items() if offset is not None}
 
     @asynccontextmanager
-    async def _whole(self, topic: str, group: str | None = None) -> AsyncIterator[tuple[Any, list[Any]]]:
-        sources = [
-            TopicPartition(topic=topic, partition=number) for number in range(await self.partitions(topic))
-        ]
-        async with self._reader(sources, group) as (reader, theirs):
-            need = self._connection.need("Describe", topic, group=group or "")
+    async def _looking(self, topic: str, group: str | None = None) -> AsyncIterator[tuple[Any, list[Any]]]:
+        """Yield a reader for offsets, and a topic's partitions; it is kept open, one for each group.
+
+        It is assigned nothing, so it fetches nothing. After an error the next look-up has another one.
+        """
+        theirs = await self._partitions_of(topic)
+        async with self._opening:
+            reader = self._readers.get(group)
+            if reader is None:
+                reader = self._reader_of(group)
+                with translated("looking up offsets"):
+                    await _begun(reader)
+                self._readers[group] = reader
+        need = self._connection.need("Describe", topic, group=group or "")
+        try:
             with translated(f"looking up offsets of {topic}", need):
                 yield reader, theirs
+        except TransientError:
+            if reader in self._readers.values():
+                del self._readers[group]
+                await stopped(reader.stop())
+            raise
+
+    async def _partitions_of(self, topic: str) -> list[Any]:
+        numbers = range(await self.partitions(topic))
+        return [self._connection.theirs(TopicPartition(topic=topic, partition=number)) for number in numbers]
 
     async def close(self) -> None:
+        readers, self._readers = self._readers, {}
+        for reader in readers.values():
+            await stopped(reader.stop())
         if self._producer is not None:
             with translated("closing the producer"):
-                await self._producer.stop()
+                await stopped(self._producer.stop())
             self._producer = None

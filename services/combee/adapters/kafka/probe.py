@@ -15,6 +15,7 @@ from aiokafka.protocol.admin import ApiVersionRequest
 
 from combee.adapters.kafka.connection import Connection
 from combee.adapters.kafka.errors import translated
+from combee.adapters.kafka.lifetime import started, stopped
 from combee.ports import TransientError
 
 LOG_APPEND_TIME = 1
@@ -51,12 +52,12 @@ async def abilities(connection: Connection) -> Abilities:
     client = AIOKafkaClient(**connection.client)
     try:
         with translated("connecting"):
-            await client.bootstrap()
+            await started(client.bootstrap())
             brokers = client.cluster.brokers()
             node = next(iter(brokers)).nodeId
             answer = await client.send(node, ApiVersionRequest())
     finally:
-        await client.close()
+        await stopped(client.close())
     addresses = tuple(sorted(f"{broker.host}:{broker.port}" for broker in brokers))
     return Abilities(addresses=addresses, requests={key: newest for key, _, newest in answer.api_versions})
 
@@ -104,14 +105,14 @@ async def _stamped(connection: Connection, topic: str) -> Skew:
     producer = aiokafka.AIOKafkaProducer(**connection.client, acks="all", linger_ms=0)
     try:
         with translated("writing to compare clocks"):
-            await producer.start()
+            await started(producer.start())
             # The first waits for the leader; the second measures.
             await producer.send_and_wait(topic, b"")
             before_ms = time.time_ns() / 1e6
             written = await producer.send_and_wait(topic, b"")
             after_ms = time.time_ns() / 1e6
     finally:
-        await producer.stop()
+        await stopped(producer.stop())
     if written.timestamp_type != LOG_APPEND_TIME:
         raise TransientError("the broker does not stamp records")
     # The stamp is whole milliseconds, cut off.
@@ -124,7 +125,7 @@ async def _admin(connection: Connection) -> AsyncIterator[Any]:
     admin = AIOKafkaAdminClient(**connection.client)
     try:
         with translated("connecting"):
-            await admin.start()
+            await started(admin.start())
         yield admin
     finally:
-        await admin.close()
+        await stopped(admin.close())

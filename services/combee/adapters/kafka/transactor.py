@@ -7,6 +7,7 @@ from typing import Any
 
 from combee.adapters.kafka.connection import Connection
 from combee.adapters.kafka.errors import translated
+from combee.adapters.kafka.lifetime import stopped
 from combee.ports import FencedError, Outgoing, TopicPartition
 
 TRANSACTION_TIMEOUT_MS = 15_000
@@ -67,4 +68,4 @@ class KafkaTransactor:
 
     async def close(self) -> None:
         with translated("closing a transactional producer"):
-            await self._producer.stop()
+            await stopped(self._producer.stop())

@@ -16,7 +16,7 @@ from combee.cli.shared.options import BaseUrl, Model, Simulated, as_format, chec
 from combee.core.formats.files import Format, natural_form
 from combee.core.formats.intake import Unknown, ignored_text
 from combee.core.formats.items import read_items
-from combee.core.playbook import retention
+from combee.core.playbook import probation, retention
 from combee.local.deployment import beside, deployment
 from combee.local.preflight import model_flag, stands_in
 from combee.ports import ConfigurationError
@@ -148,7 +148,7 @@ def _print(
     if out is None:
         typer.echo(text, nl=False)
     console = Console(stderr=True, highlight=False)
-    console.print(_summary(report), soft_wrap=True)
+    console.print(_summary(report, playbook), soft_wrap=True)
     audit = LevelAudit.model_validate(report["audit"])
     if audit != LevelAudit():
         console.print(f"what they said is {retention.fates_text(audit)}", soft_wrap=True)
@@ -165,9 +165,10 @@ def _left_nothing(reasons: Any) -> Iterator[str]:
         yield f"{len(ids)} left nothing in the playbook: {why} ({', '.join(ids[:NAMED])}{more})"
 
 
-def _summary(report: dict[str, object]) -> str:
+def _summary(report: dict[str, object], playbook: Playbook) -> str:
+    entries = probation.counts_text(**probation.counts(playbook))
     counts = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in _counts(report).items())
     return (
-        f"{report['playbook']} version {report['version']}: {report['entries']} entries; reflections: {counts};"
+        f"{report['playbook']} version {report['version']}: {entries} entries; reflections: {counts};"
         f" {report['batches']} batches, {report['model_calls']} model calls, {report['seconds']} s"
     )

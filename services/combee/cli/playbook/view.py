@@ -13,7 +13,7 @@ from combee.clock import moment
 from combee.core.formats.render import section_order
 from combee.core.playbook import retention
 from combee.core.playbook.comparison import CHANGE_WORDS
-from combee.core.playbook.probation import is_active, shown
+from combee.core.playbook.probation import counts, counts_text, is_active, shown
 from combee.core.playbook.retention import percent
 from combee.core.playbook.versions import made_by
 from combee_schemas.base import NOTHING_SPENT, Usage
@@ -41,7 +41,7 @@ def list_row(playbook: Playbook, labels: dict[str, int]) -> dict[str, Any]:
     return {
         "name": playbook.name,
         "version": playbook.version,
-        "entries": len(playbook.entries),
+        **counts(playbook),
         "batch_sequence": playbook.batch_sequence,
         "origin": playbook.origin,
         "labels": labels,
@@ -57,7 +57,7 @@ def version_row(playbook: Playbook) -> dict[str, Any]:
         "made_by": made_by(playbook),
         "issued_by": playbook.issued_by,
         **_batch_row(playbook, playbook.batch),
-        "entries": len(playbook.entries),
+        **counts(playbook),
         "changes": dict(Counter(change.kind for change in playbook.changes)),
         "created_at_ms": playbook.created_at_ms,
     }
@@ -100,8 +100,11 @@ def list_table(rows: list[dict[str, Any]]) -> Table:
     table = Table("playbook", "version", "entries", "batches", "labels", "changed (UTC)", box=None)
     for row in rows:
         labels = ", ".join(f"{label}→{version}" for label, version in row["labels"].items())
-        counts = (str(row[name]) for name in ("version", "entries", "batch_sequence"))
-        table.add_row(row["name"], *counts, labels, moment(row["created_at_ms"]))
+        version, entries = str(row["version"]), counts_text(row["entries"], row["proposed"])
+        table.add_row(
+            *(row["name"], version, entries, str(row["batch_sequence"]), labels),
+            moment(row["created_at_ms"]),
+        )
     return table
 
 
@@ -115,7 +118,7 @@ def history_table(rows: list[dict[str, Any]]) -> Table:
             row["made_by"] + (" (degraded)" if row["degraded"] else ""),
             str(row["batch_sequence"] or ""),
             str(row["reflections"] or ""),
-            str(row["entries"]),
+            counts_text(row["entries"], row["proposed"]),
             changes_text(row["changes"]),
             percent(row["retention"][-1] if row["retention"] else None),
             f"{row['model_calls']}/{row['planned_calls']}" if row["planned_calls"] else "",
@@ -141,7 +144,7 @@ def version_title(playbook: Playbook) -> str:
     made = moment(playbook.created_at_ms)
     when = f", {made} UTC" if made else ""
     return (
-        f"{playbook.name} version {playbook.version}: {len(playbook.entries)} entries;"
+        f"{playbook.name} version {playbook.version}: {counts_text(**counts(playbook))} entries;"
         f" from {origin}{when}; {changes_text(Counter(change.kind for change in playbook.changes))}"
     )
 
@@ -230,8 +233,7 @@ def _content(entry: Entry) -> Text:
 
 def _hidden(playbook: Playbook) -> Iterator[Text]:
     """Yield how many entries agents are not shown, and how to see them."""
-    count = sum(not is_active(entry) for entry in playbook.entries)
-    if count:
+    if count := counts(playbook)["proposed"]:
         yield Text(f"proposed: {count} entries that agents are not shown yet; --all lists them", style="dim")
 
 

@@ -35,6 +35,7 @@ from combee.core.replaying.variant import Variant
 from combee.evaluation.evaluator import Evaluated, Evaluator
 from combee.local.preflight import check
 from combee.local.stack import StackOptions, stack
+from combee.local.stack_file import sole_stack
 from combee.ports import FatalError, LanguageModel, Log
 from combee.settings.loading import Settings, load_settings
 from combee.settings.methods import as_configured, plan_settings
@@ -217,7 +218,7 @@ async def _services(job: Job, run: _Run, servers: str) -> AsyncIterator[None]:
             sim_arguments=(*(f"--{option}" for option in job.sim_options), *own),
             roles=("publish", "scan", "shuffle"),
         )
-        async with stack(options):
+        async with sole_stack(run.settings, "combee replay", options.folder, tell=remark), stack(options):
             yield
 
 

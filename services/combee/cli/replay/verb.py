@@ -28,6 +28,7 @@ from combee.core.replaying.variant import Variant, parse
 from combee.local.deployment import beside, deployment
 from combee.local.preflight import check, model_flag, stands_in
 from combee.local.stack import StackOptions, stack
+from combee.local.stack_file import sole_stack
 from combee.ports import Log
 from combee.settings.loading import Settings, load_settings
 from combee.settings.methods import as_configured
@@ -257,7 +258,7 @@ async def _replay(
         reading = Replay(log, name, recorded=not ask, timeout_s=timeout_s)
         there = await _settings(settings, log, to, await reading.read())
         await create_topics(there, connection(there, servers))
-        async with opened(there, servers) as target, _services(there, servers, ask=ask, simulated=simulated):
+        async with opened(there, servers) as target, services(there, servers, ask=ask, simulated=simulated):
             console = diagnostics()
             with Progress(*COLUMNS, console=console, transient=True, disable=not console.is_terminal) as bars:
                 bar = bars.add_task("versions", total=None)
@@ -293,7 +294,14 @@ async def _settings(settings: Settings, log: Log, to: str, batches: Sequence[Bat
 
 
 @asynccontextmanager
-async def _services(settings: Settings, servers: str, *, ask: bool, simulated: bool) -> AsyncIterator[None]:
+async def services(settings: Settings, servers: str, *, ask: bool, simulated: bool) -> AsyncIterator[None]:
+    """Run the services that a replay needs; nobody else may run services for its prefix.
+
+    Raises
+    ------
+    ConfigurationError
+        If somebody does.
+    """
     with tempfile.TemporaryDirectory(prefix="combee-replay-") as folder:
         options = StackOptions(
             settings=settings,
@@ -302,5 +310,5 @@ async def _services(settings: Settings, servers: str, *, ask: bool, simulated: b
             simulated=simulated,
             roles=("publish", *(["scan"] if ask else []), "shuffle"),
         )
-        async with stack(options):
+        async with sole_stack(settings, "combee replay", options.folder, tell=remark), stack(options):
             yield

@@ -11,6 +11,7 @@ from rich.tree import Tree
 from combee.cli.shared.console import WIDTH_OF_PIPES, clean, shortened
 from combee.clock import moment
 from combee.core.live.values import LiveBatch, LiveNode, LivePlaybook, Snapshot, Stage, current_batch
+from combee.core.playbook.probation import counts_text
 from combee.core.playbook.retention import percent
 
 BAR, SHORT_BAR = 12, 6
@@ -124,7 +125,7 @@ def playbooks(snapshot: Snapshot, room: Room = ROOMS[0], *, narrow: bool = False
         table.add_row(
             Text(clean(playbook.name)),
             str(playbook.version),
-            *(() if narrow else (str(playbook.entries),)),
+            *(() if narrow else (counts_text(playbook.entries, playbook.proposed),)),
             window(playbook, SHORT_BAR if narrow else BAR),
             percent(playbook.retention),
             *(() if narrow else (percent(playbook.lost),)),
@@ -247,7 +248,7 @@ def versions(
             Text(clean(f"{when}  {name}")),
             str(version.version),
             version.origin,
-            str(version.entries),
+            counts_text(version.entries, version.proposed),
             *(() if narrow else (str(version.reflections or ""),)),
             percent(version.retention),
             f"{version.seconds:.1f}" if version.seconds else "",

@@ -58,6 +58,7 @@ def plan_batch(
         group_bytes=settings.group_bytes,
         aggregate_tokens=settings.aggregate_tokens,
         small_batches=settings.small_batches,
+        part_tokens=settings.combine_tokens if settings.holds == "entries" else 0,
     )
     plan = Plan(
         batch_id=identity.batch_id(playbook, sequence),

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 
 from combee.core.formats import text
 from combee.core.formats.lines import Parsed, Reading, is_header, unexpected
@@ -17,6 +18,7 @@ MARKDOWN_COUNTERS = rf"\(\+(?P<helpful>{COUNT}) -(?P<harmful>{COUNT})\)(?: |$)"
 MARKDOWN_ENTRY = re.compile(rf"- `(?P<id>[^`\x00-\x1f\x7f]+)` (?:{MARKDOWN_COUNTERS})?(?P<content>[^\n]*)")
 MARKDOWN_UNSAFE = re.compile(r"[`\x00-\x1f\x7f]")
 INDENT = "  "
+SETTLED_AFTER = 16
 
 
 def section_order(sections: Sequence[str], entries: Iterable[Entry]) -> tuple[str, ...]:
@@ -40,6 +42,26 @@ def ace_lines(playbook: Playbook, *, counters: bool | None = None) -> Iterator[s
             if entry.section == section:
                 yield ace_entry(entry, counters=shown)
         yield ""
+
+
+def ace_lines_by_age(playbook: Playbook) -> Iterator[str]:
+    """Yield the ACE text, without counters; what the last versions added is at its end, under its headers again.
+
+    Whatever section an addition belongs to, all before it stays in a server's prompt cache. Headers that come again
+    cost tokens, so now and then, every ``SETTLED_AFTER`` versions, all entries take their places in their sections.
+    Sections without entries are named at the end.
+    """
+    order = section_order(playbook.sections, playbook.entries)
+    places = {section: place for place, section in enumerate(order)}
+    settled = playbook.version - playbook.version % SETTLED_AFTER
+    by_age = sorted(
+        playbook.entries, key=lambda entry: (max(0, entry.created_version - settled), places[entry.section])
+    )
+    for section, entries in groupby(by_age, key=lambda entry: entry.section):
+        yield _header(section)
+        yield from (ace_entry(entry, counters=False) for entry in entries)
+    used = {entry.section for entry in by_age}
+    yield from (_header(section) for section in order if section not in used)
 
 
 def ace_id(entry_id: str) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from combee.core.live.values import LivePlaybook, LiveSize, LiveVersion
 from combee.core.live.windows import Windows
+from combee.core.playbook.probation import counts
 from combee.core.playbook.retention import in_playbook
 from combee_schemas.control import BatchSize
 from combee_schemas.playbook import AppliedBatch, Playbook
@@ -51,7 +52,7 @@ class PlaybookSummaries:
             row.newest = row.newest.model_copy(
                 update={
                     "version": playbook.version,
-                    "entries": len(playbook.entries),
+                    **counts(playbook),
                     "retention": _retention(playbook),
                     "retention_recent": playbook.retention_recent,
                     "lost": playbook.lost_recent[-1] if playbook.lost_recent else None,
@@ -122,7 +123,7 @@ def _version(playbook: Playbook) -> LiveVersion:
         version=playbook.version,
         at_ms=playbook.created_at_ms,
         origin=playbook.origin,
-        entries=len(playbook.entries),
+        **counts(playbook),
         retention=_retention(playbook),
         audit=in_playbook(playbook.batch),
     )

@@ -86,6 +86,8 @@ class LiveVersion(Value):
     origin: str = "batch"
     batch_id: str = ""
     entries: int = 0
+    """Those that agents are shown."""
+    proposed: int = 0
     batch_size: int = 0
     reflections: int = 0
     retention: float | None = None
@@ -113,6 +115,8 @@ class LivePlaybook(Value):
     name: str
     version: int = 0
     entries: int = 0
+    """Those that agents are shown."""
+    proposed: int = 0
     waiting: int = 0
     """Reflections in its window; repeats count until the window closes."""
     waiting_since_ms: int | None = None

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from combee.core.formats.render import ace_entry, ace_id, ace_lines, section_order
+from combee.core.formats.render import ace_entry, ace_id, ace_lines, ace_lines_by_age, section_order
 from combee.core.methods.method import DEFAULTS, Answer, Sources
 from combee.core.playbook import operations as ops
 from combee.core.playbook import probation
@@ -63,7 +63,8 @@ agent did not ask whether the parcel was opened.", "correct_approach": "Check th
 "key_insight": "{EXAMPLE}", "bullet_tags": []}}"""
 
 SECTIONS = f"""Sections: use one of the playbook's own headers (##), spelt as it is there, or one of these:
-{"; ".join(ACE_SECTIONS)}. Begin a new one only where none fits."""
+{"; ".join(ACE_SECTIONS)}. Begin a new one only where none fits. What was
+added last stands at the playbook's end, so a header may come again."""
 
 CURATE = f"""You are the curator of a playbook: short entries that help agents with their next tasks. You get numbered
 items and turn them into operations on the playbook.
@@ -81,15 +82,16 @@ Answer with one JSON object: {{"reasoning": "...", "operations": [{{"type": "ADD
 {DATA_WARNING}"""
 
 CURATE_SMALL = f"""You keep a playbook: short entries that help agents with their next tasks. You get numbered items.
-Write one ADD for each different lesson in them. Rules: items that say the same share one ADD. Leave out what the
-playbook already says and what is vague. "sources" are the numbers of the items an ADD rests on. "dropped" are the
-numbers of the items you leave out.
+Write one ADD for each different lesson in them. Rules: items that say the same share one ADD. "sources" are the
+numbers of the items an ADD rests on. "known" are the items that the playbook already says, each with the id of the
+entry that says it. "dropped" are the numbers of vague items. Every item is in one of the three.
 {SECTIONS}
 {DATA_WARNING}
-Example. The items: "item 1: opened parcels cost a fee of 15 %", "item 2: take 15 % off when it was opened", "item 3:
-be careful". A good answer:
-{{"reasoning": "1 and 2 say the same; 3 is vague.", "operations": [{{"type": "ADD", "section": "OTHERS",
-"content": "{EXAMPLE}", "sources": [1, 2]}}], "dropped": [3]}}"""
+Example. The playbook: "[misc-00007] Look up the order first." The items: "item 1: opened parcels cost a fee of 15 %",
+"item 2: take 15 % off when it was opened", "item 3: be careful", "item 4: begin with the order". A good answer:
+{{"reasoning": "1 and 2 say the same; 3 is vague; misc-00007 says 4.", "operations": [{{"type": "ADD",
+"section": "OTHERS", "content": "{EXAMPLE}",
+"sources": [1, 2]}}], "dropped": [3], "known": [{{"n": 4, "entry_id": "misc-00007"}}]}}"""
 
 AGGREGATE = "These items are reflections on agent runs. Turn them into operations."
 COMBINE = """These items are operations that several curators proposed, each after other reflections of one batch.
@@ -134,6 +136,15 @@ REFLECTION_SCHEMA: dict[str, Any] = {
     "additionalProperties": False,
 }
 _NUMBERS = {"type": "array", "items": {"type": "integer"}}
+_KNOWN = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "properties": {"n": {"type": "integer"}, "entry_id": _STRING},
+        "required": ["n", "entry_id"],
+        "additionalProperties": False,
+    },
+}
 
 
 def _operations_schema(kinds: Sequence[str], **more: Any) -> dict[str, Any]:
@@ -152,31 +163,15 @@ def _operations_schema(kinds: Sequence[str], **more: Any) -> dict[str, Any]:
             "reasoning": _STRING,
             "operations": {"type": "array", "items": operation},
             "dropped": _NUMBERS,
+            "known": _KNOWN,
         },
-        "required": ["reasoning", "operations", "dropped"],
+        "required": ["reasoning", "operations", "dropped", "known"],
         "additionalProperties": False,
     }
 
 
-_KNOWN = {
-    "type": "array",
-    "items": {
-        "type": "object",
-        "properties": {"n": {"type": "integer"}, "entry_id": _STRING},
-        "required": ["n", "entry_id"],
-        "additionalProperties": False,
-    },
-}
-
-
-def _with_known(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of a reply that may also say what entries say already."""
-    properties = {**schema["properties"], "known": _KNOWN}
-    return {**schema, "properties": properties, "required": list(properties)}
-
-
-OPERATIONS_SCHEMA = _with_known(
-    _operations_schema(["ADD", "UPDATE", "MERGE", "REMOVE"], entry_ids={"type": "array", "items": _STRING})
+OPERATIONS_SCHEMA = _operations_schema(
+    ["ADD", "UPDATE", "MERGE", "REMOVE"], entry_ids={"type": "array", "items": _STRING}
 )
 WORDING: Mapping[Prompts, tuple[str, str, str, dict[str, Any]]] = {
     "full": (REFLECT, CURATE, SCOPED, OPERATIONS_SCHEMA),
@@ -355,8 +350,9 @@ def _curate(base: Playbook, part: Playbook, settings: PlanSettings, items: str) 
     _, instructions, scoped, schema = WORDING[settings.prompts]
     standing = _standing(probation.shown(base), settings.playbook_tokens)
     active = probation.shown(part)
-    playbook = "\n".join(ace_lines(active, counters=False))
-    marked = (*_unsupported(part, settings.prompts, grows=part is base), *_harmful(active, settings.prompts))
+    owner = f"{base.name} {settings.salt}" if part is base else ""
+    playbook = fence("playbook", ace_lines_by_age(active), owner=owner)
+    marked = (*_unsupported(part, settings.prompts, owner), *_harmful(active, settings.prompts))
     prompt = Prompt(
         system=f"{instructions}\n{standing}",
         user=items,
@@ -365,10 +361,10 @@ def _curate(base: Playbook, part: Playbook, settings: PlanSettings, items: str) 
         optional=frozenset({"reasoning", "dropped", "known"}),
     )
     if part is base:
-        parts = [instructions, fence("playbook", [playbook], grows=True), *marked, standing]
-        return replace(prompt, system="\n".join(parts), cache_key=cache_key(instructions, playbook))
+        parts = [instructions, playbook, *marked, standing]
+        return replace(prompt, system="\n".join(parts), cache_key=cache_key(instructions, owner))
     told = scoped.format(others=len(probation.shown(base).entries) - len(active.entries))
-    parts = [told, fence("playbook", [playbook]), *marked, items]
+    parts = [told, playbook, *marked, items]
     return replace(
         prompt,
         user="\n".join(parts),
@@ -385,7 +381,7 @@ says, ADD it again in the same words, with the item in "sources".""",
 }
 
 
-def _unsupported(base: Playbook, prompts: Prompts, *, grows: bool) -> Iterator[str]:
+def _unsupported(base: Playbook, prompts: Prompts, owner: str) -> Iterator[str]:
     """Yield what a curator is told of entries that are only proposed; nothing where there are none.
 
     What rests on guesses alone is not worth its tokens: where it is true, it is said again, and code sees that.
@@ -393,7 +389,7 @@ def _unsupported(base: Playbook, prompts: Prompts, *, grows: bool) -> Iterator[s
     proposed = tuple(entry for entry in filter(_is_read, base.entries) if not probation.is_active(entry))
     if proposed:
         yield PROPOSED[prompts]
-        yield fence("proposed", (ace_entry(entry, counters=False) for entry in proposed), grows=grows)
+        yield fence("proposed", (ace_entry(entry, counters=False) for entry in proposed), owner=owner)
 
 
 def _harmful(playbook: Playbook, prompts: Prompts) -> Iterator[str]:
@@ -436,7 +432,7 @@ def answer_prompt(playbook: Playbook, question: str) -> Prompt:
     """Ask an agent (ACE: generator) one question with the playbook before it."""
     lines = ace_lines(probation.shown(playbook), counters=False)
     return Prompt(
-        system=f"{ANSWER}\n{fence('playbook', lines, grows=True)}",
+        system=f"{ANSWER}\n{fence('playbook', lines, owner=playbook.name)}",
         user=fence("task", [question]),
         reply_name="answer",
         reply_schema=ANSWER_SCHEMA,

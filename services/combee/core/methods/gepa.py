@@ -151,10 +151,10 @@ def _write(task: str, base: Playbook, data: Iterable[str]) -> Prompt:
     _, entry = component(base)
     current = entry.content if entry else NOTHING_YET
     return Prompt(
-        system=SHARED.replace(CURR_PARAM, fence("curr_param", [current])).rstrip(),
+        system=SHARED.replace(CURR_PARAM, fence("curr_param", [current], owner=base.name)).rstrip(),
         user=task.replace(SIDE_INFO, fence("side_info", data)).rstrip(),
         reply_name="text",
-        cache_key=cache_key(SHARED, current),
+        cache_key=cache_key(SHARED, base.name),
         check=problem,
     )
 
@@ -166,7 +166,7 @@ def answer_prompt(playbook: Playbook, question: str) -> Prompt:
         f"## {entry.section}\n{entry.content}\n" if several else entry.content for entry in playbook.entries
     )
     return Prompt(
-        system=f"{ANSWER}\n{fence(COMPONENT, texts)}",
+        system=f"{ANSWER}\n{fence(COMPONENT, texts, owner=playbook.name)}",
         user=fence("task", [question]),
         reply_name="answer",
         reply_schema=ANSWER_SCHEMA,

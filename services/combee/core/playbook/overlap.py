@@ -57,7 +57,7 @@ class Overlap:
     """Compares entries by the words of their contents, words of grammar left out."""
 
     def __init__(self, entries: Iterable[Entry]) -> None:
-        self._words = {entry.id: _words(entry.content) - _STOP for entry in entries}
+        self._words = {entry.id: said_words(entry.content) for entry in entries}
         self._weights = _Weights(self._words.values())
 
     def __contains__(self, entry_id: object) -> bool:
@@ -65,7 +65,7 @@ class Overlap:
 
     def contained(self, text: str, entry_id: str) -> float:
         """Return how much of the lighter of the two, a text or an entry, the other says too: 0 … 1."""
-        said, known = _words(text) - _STOP, self._words[entry_id]
+        said, known = said_words(text), self._words[entry_id]
         lighter = min(self._weights.of(said), self._weights.of(known))
         return self._weights.of(said & known) / lighter if lighter else 0.0
 
@@ -133,6 +133,11 @@ class Relatedness:
         words = _words(content)
         least = RELATED * self._weights.of(words)
         return (at for at in places if self._weights.of(words & self._words[at]) >= least)
+
+
+def said_words(text: str) -> Words:
+    """Return the words of a text that are no grammar."""
+    return _words(text) - _STOP
 
 
 @lru_cache(4_096)

@@ -6,6 +6,7 @@ an operation that names no item rests on all that its call read. What a person w
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypedDict
 
 from combee.core.playbook.operations import union
 from combee.core.playbook.overlap import Nearness
@@ -31,6 +32,24 @@ def shown(playbook: Playbook) -> Playbook:
     if all(map(is_active, playbook.entries)):
         return playbook
     return playbook.model_copy(update={"entries": tuple(filter(is_active, playbook.entries))})
+
+
+class Counts(TypedDict):
+    """How many entries of a playbook agents are shown, and how many are only proposed."""
+
+    entries: int
+    proposed: int
+
+
+def counts(playbook: Playbook) -> Counts:
+    """Return how many entries a playbook has, for lists."""
+    active = sum(map(is_active, playbook.entries))
+    return {"entries": active, "proposed": len(playbook.entries) - active}
+
+
+def counts_text(entries: int, proposed: int) -> str:
+    """Return such counts for people, for a column of entries."""
+    return f"{entries} (+{proposed} proposed)" if proposed else str(entries)
 
 
 def activated(entry: Entry) -> Entry:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from combee.core.sizing import reasons
-from combee.core.sizing.keep_up import Pipeline, Step, arrivals_after, demand, step
+from combee.core.sizing.keep_up import Pipeline, Step, arrivals_after, demand, measured_keeps_up, step
 from combee.core.sizing.plateau import (
     PATIENCE,
     PowerLaw,
@@ -49,24 +49,28 @@ def _configured(standing: BatchSize | None, seen: Iteration, policy: SizingPolic
 
 
 def _begin(standing: BatchSize | None, seen: Iteration, policy: SizingPolicy) -> BatchSize:
-    fresh = BatchSize(
+    return BatchSize(
         playbook=seen.playbook,
-        batch_size=policy.smallest,
+        batch_size=policy.start,
+        reason=reasons.STARTING,
         policy=policy.kind,
         phase="profiling",
         candidates=policy.candidates,
         sequence=standing.sequence if standing else 0,
     )
-    return fresh.model_copy(update={"reason": reasons.profiling(fresh)})
 
 
 def _profile(state: BatchSize, seen: Iteration, policy: SizingPolicy) -> BatchSize:
-    """Take one candidate after the other, smallest first; give up on one that does not fill."""
+    """Take one candidate after the other, smallest first; give up on one that does not fill.
+
+    Keep-up leaves out candidates that are larger than one that was measured to keep up.
+    """
     candidate, observations = state.batch_size, observed(state, seen)
     is_missed = seen.asked == candidate and observations == state.observations
     state = state.model_copy(update={"observations": observations, "unfilled": state.unfilled + is_missed})
     left = missing(state)
-    if not left or state.unfilled >= PATIENCE:
+    is_enough = policy.kind == "keep-up" and measured_keeps_up(state, policy, below=min(left, default=0))
+    if not left or state.unfilled >= PATIENCE or is_enough:
         return _settle(state, policy)
     return _candidate(state, left[0], reasons.profiling)
 

@@ -4,11 +4,13 @@ import math
 from dataclasses import dataclass
 
 from combee.core.sizing.plateau import EPOCH, PowerLaw
-from combee.core.sizing.policy import Iteration
+from combee.core.sizing.policy import Iteration, SizingPolicy
 from combee_schemas.control import BatchSize
 
 DRAIN = 5
 """Iterations within which a backlog should be gone."""
+FEW = 2
+"""Batches that may wait without being a backlog."""
 SLACK = 2.0
 """Smaller only where this many times what is needed could be managed."""
 CALM = 5
@@ -58,9 +60,25 @@ class Demand:
         return (1 + self.headroom) / 2 * self.arrivals_per_s + self.drain_per_s
 
 
+MEASURED = 4
+"""Sizes to measure at least: with three noisy ones sizes turn back three times as often."""
+
+
+def measured_keeps_up(state: BatchSize, policy: SizingPolicy, *, below: int) -> bool:
+    """Return whether a smaller size than ``below`` was measured to manage what arrives, with its head-room."""
+    if not state.arrivals_per_s or len(state.observations) < MEASURED:
+        return False
+    return any(
+        policy.in_flight * found.batch_size / found.delay_s >= policy.headroom * state.arrivals_per_s
+        and state.waiting <= FEW * found.batch_size
+        for found in state.observations
+        if found.batch_size < below
+    )
+
+
 def demand(pipeline: Pipeline, arrivals_per_s: float, headroom: float, *, waiting: int, size: int) -> Demand:
     """Return the demand on a pipeline with ``waiting`` reflections left behind by a batch of ``size``."""
-    backlog = max(0, waiting - 2 * size)
+    backlog = max(0, waiting - FEW * size)
     drain_s = DRAIN * pipeline.slowness * pipeline.fit.delay_s(size)
     return Demand(arrivals_per_s=arrivals_per_s, drain_per_s=backlog / drain_s, headroom=headroom)
 

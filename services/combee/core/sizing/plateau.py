@@ -94,9 +94,11 @@ def fitted(state: BatchSize) -> PowerLaw | None:
 
 
 def observed(state: BatchSize, seen: Iteration) -> tuple[Observation, ...]:
-    """Return the observations with this one, if it is the first fair one of a candidate."""
-    known = {observation.batch_size for observation in state.observations}
-    if not seen.is_fair or seen.asked not in state.candidates or seen.asked in known:
+    """Return the observations with this one, if it is a fair one of the smallest candidate without any.
+
+    A larger start value is none: the first lessons of a playbook take longer to write than any later ones.
+    """
+    if not seen.is_fair or seen.asked not in missing(state)[:1]:
         return state.observations
     made = Observation(batch_size=seen.asked, delay_s=seen.delay_s)
     return tuple(sorted((*state.observations, made), key=lambda observation: observation.batch_size))

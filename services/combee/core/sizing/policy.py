@@ -12,6 +12,7 @@ class SizingPolicy:
 
     kind: SizingKind = "configured"
     configured: int = 40
+    """The size of every batch, or, where sizes are chosen, of those before the first choice."""
     candidates: tuple[int, ...] = (5, 10, 20, 40, 80)
     """Batch sizes to profile, rising."""
     most: int = 200
@@ -22,6 +23,11 @@ class SizingPolicy:
     """Keep-up: whether ``most`` alone is the limit."""
     in_flight: int = 1
     """Batches that may lack a version at once."""
+
+    @property
+    def start(self) -> int:
+        """The size until something is known."""
+        return min(self.configured, self.most)
 
     @property
     def smallest(self) -> int:

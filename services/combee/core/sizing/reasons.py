@@ -8,6 +8,7 @@ from combee.core.sizing.policy import SizingPolicy
 from combee_schemas.control import BatchSize
 
 CONFIGURED = "configured: COMBEE_BATCH_SIZE"
+STARTING = "the start value, until a batch is applied"
 MEND = "add scan workers, raise COMBEE_LLM_CONCURRENCY or COMBEE_MAX_INFLIGHT_BATCHES"
 
 
@@ -33,7 +34,8 @@ def flattened(state: BatchSize, fit: PowerLaw | None, flat: int, policy: SizingP
         for candidate in state.candidates
         if candidate not in {o.batch_size for o in state.observations}
     ]
-    unfilled = f"; batches of {unmeasured[0]} did not fill" if unmeasured else ""
+    why = "did not fill" if fit is None or policy.kind == "plateau" else "were not measured"
+    unfilled = f"; batches of {unmeasured[0]} {why}" if unmeasured else ""
     if fit is None:
         measured = f"{len(state.observations)} of {len(state.candidates)} candidates measured, two are needed"
         return f"the smallest candidate, {flat}: {measured}{unfilled}"

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from combee.core.live.values import LiveBatch, LiveNode, LivePlaybook, Snapshot, Stage
+from combee.core.playbook.probation import counts, counts_text
 from combee.core.redact import redacted
 from combee.dashboard.views.wording import matching, moment, percent, prompt_tokens
 from combee_schemas.playbook import Playbook, Spend
@@ -124,7 +125,9 @@ def figures(now: Snapshot, playbooks: Iterable[Playbook]) -> list[Figure]:
     in_flight = sum(batch.version is None for batch in now.batches)
     return [
         Figure(number=f"{len(books):,}", what="playbooks", address="/playbooks"),
-        Figure(number=f"{sum(len(book.entries) for book in books):,}", what="lessons", address="/search"),
+        Figure(
+            number=f"{sum(counts(book)['entries'] for book in books):,}", what="lessons", address="/search"
+        ),
         Figure(
             number=f"{sum(playbook.waiting for playbook in now.playbooks):,}",
             what="reflections waiting",
@@ -166,7 +169,7 @@ def _playbook_row(name: str, live: LivePlaybook | None, stored: Playbook | None,
     return {
         "name": name,
         "version": stored.version if stored else 0,
-        "entries": len(stored.entries) if stored else 0,
+        "entries": counts_text(**counts(stored)) if stored else "0",
         "prompt": prompt_tokens(stored.entries) if stored else 0,
         "labels": labels,
         "window": f"{live.waiting} of {live.batch_size}" if live else "–",
@@ -204,7 +207,7 @@ def version_rows(snapshot: Snapshot, most: int = 8) -> list[Row]:
             "name": name,
             "version": version.version,
             "from": version.origin,
-            "entries": version.entries,
+            "entries": counts_text(version.entries, version.proposed),
             "reflections": version.reflections or "–",
             "retention": percent(version.retention),
             "took": f"{version.seconds:.1f} s" if version.seconds else "–",

@@ -6,16 +6,14 @@ import ipaddress
 import signal
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 
 import uvicorn
 
 from combee.ports import Clock, FatalError
+from combee.server import STOP_WITHIN_S, Server, bind
 from combee.sim.server.standin import CallLog, SimOptions, StandIn
 from combee.sim.server.web import Web
-
-STOP_WITHIN_S = 5.0
-BACKLOG = 1024
 
 
 class WallClock:
@@ -26,14 +24,6 @@ class WallClock:
 
     def monotonic(self) -> float:
         return time.monotonic()
-
-
-class _Server(uvicorn.Server):
-    """uvicorn without its signal handlers: who runs it decides what a signal means."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
 
 
 @contextlib.asynccontextmanager
@@ -48,7 +38,7 @@ async def running(options: SimOptions, *, clock: Clock | None = None) -> AsyncIt
     stopping = asyncio.Event()
     with contextlib.closing(_bind(options)) as listening, CallLog(options.call_log) as log:
         stand_in = StandIn(options, clock or WallClock(), log)
-        server = _Server(_config(Web(stand_in, stopping)))
+        server = Server(_config(Web(stand_in, stopping)))
         serving = asyncio.create_task(server.serve(sockets=[listening]))
         host, port = listening.getsockname()[:2]
         try:
@@ -90,16 +80,4 @@ def _config(web: Web) -> uvicorn.Config:
 def _bind(options: SimOptions) -> socket.socket:
     if not ipaddress.ip_address(options.host).is_loopback:
         raise FatalError(f"the stand-in model serves on loopback only, not on {options.host}")
-    family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
-    # With the protocol named, asyncio switches Nagle's algorithm off; else each reply waits 40 ms for an ACK.
-    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((options.host, options.port))
-        listening.listen(BACKLOG)
-    except OSError as error:
-        listening.close()
-        raise FatalError(
-            f"{options.host}:{options.port} cannot be used ({error.strerror}); choose another port"
-        ) from error
-    return listening
+    return bind(options.host, options.port, "choose another port")

@@ -72,15 +72,57 @@ async def _cancelled(looking: asyncio.Task[Any]) -> bool:
     return was_heard
 
 
-async def test_a_look_up_that_is_cancelled_while_its_reader_stops_ends(
+async def test_a_reading_that_is_cancelled_while_its_reader_stops_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     reader = Reader(waits_in="stop")
-    looking = asyncio.ensure_future(_log(reader, monkeypatch).ends(SOURCE.topic))
+    reading = asyncio.ensure_future(_log(reader, monkeypatch).read_at(SOURCE, [1]))
     async with asyncio.timeout(DEADLINE_S):
         await reader.reached.wait()
 
-    assert await _cancelled(looking)
+    assert await _cancelled(reading)
+
+
+class Lookup(Reader):
+    """A consumer of aiokafka that answers questions for offsets until it fails."""
+
+    made: list["Lookup"]
+
+    def __init__(self, **_: Any) -> None:
+        super().__init__(waits_in="nothing")
+        self.fails = False
+        self.is_stopped = False
+        Lookup.made.append(self)
+
+    async def stop(self) -> None:
+        self.is_stopped = True
+
+    async def end_offsets(self, partitions: Any) -> Any:
+        if self.fails:
+            raise errors.KafkaTimeoutError
+        return await super().end_offsets(partitions)
+
+    async def committed(self, _partition: Any) -> int:
+        return 1
+
+
+async def test_look_ups_share_a_client_until_it_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Lookup, "made", [], raising=False)
+    monkeypatch.setattr(aiokafka, "AIOKafkaConsumer", Lookup)
+    log = KafkaLog(Connection(bootstrap_servers="127.0.0.1:1", prefix="t"))
+    monkeypatch.setattr(log, "_counts", {SOURCE.topic: 1})
+    assert [await log.ends(SOURCE.topic) for _ in range(3)] == [{0: 1}] * 3
+    assert await log.beginnings(SOURCE.topic) == {0: 0}
+    assert len(Lookup.made) == 1
+    assert await log.committed("scan", SOURCE.topic) == await log.committed("scan", SOURCE.topic) == {0: 1}
+    assert len(Lookup.made) == 2
+    Lookup.made[0].fails = True
+    with pytest.raises(TransientError):
+        await log.ends(SOURCE.topic)
+    assert await log.ends(SOURCE.topic) == {0: 1}
+    assert [client.is_stopped for client in Lookup.made] == [True, False, False]
+    await log.close()
+    assert all(client.is_stopped for client in Lookup.made)
 
 
 async def test_a_reading_that_is_cancelled_at_the_moment_of_an_answer_ends(

@@ -1,4 +1,5 @@
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -55,6 +56,28 @@ def test_a_window_closes_when_its_oldest_has_waited() -> None:
     waiting = window(0, 1, seen_at=100.0)
     assert closing(waiting, now=129.9) is None
     assert closing(waiting, now=130.0) == Close(count=2, reason="wait")
+
+
+@given(
+    st.lists(st.floats(0, 100), min_size=1, max_size=60).map(sorted),
+    st.lists(st.integers(1, 200), min_size=1, max_size=8),
+    st.floats(0, 60),
+)
+def test_whatever_sizes_the_controller_chooses_none_waits_longer_than_the_longest_wait(
+    seen_at: list[float], sizes: list[int], later: float
+) -> None:
+    left = Window(
+        waiting=[
+            Waiting(member=Member(offset=n, reflection_id=f"r-{n}"), size=1, seen_at=at, body=None)
+            for n, at in enumerate(seen_at)
+        ]
+    )
+    now = seen_at[-1] + later
+    for turn in range(2 * len(seen_at)):  # the size changes from one closing to the next
+        policy = replace(POLICY, batch_size=sizes[turn % len(sizes)], max_span=1_000)
+        if close := due(left, policy, now=now, newest_offset=len(seen_at)):
+            left.take(close.count)
+    assert all(now - item.seen_at < POLICY.max_wait_s for item in left.waiting)
 
 
 def test_the_newest_may_wait_as_long_as_it_likes() -> None:

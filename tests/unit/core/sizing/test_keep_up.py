@@ -51,7 +51,7 @@ def test_once_profiled_a_tenfold_jump_is_answered_within_three_batches_and_taken
     arrivals = list(evenly(jumps(rate, 10)))
     done = run(KEEP_UP, arrivals, power_law(FIRST_S, alpha), late=late, max_wait_s=600)
     before = [one.after for one in done if one.closed_s < 300 / rate]
-    assert (before[-1].batch_size, len(before[-1].observations)) == (5, 5)
+    assert (before[-1].batch_size, before[-1].phase, len(before[-1].observations)) == (5, "settled", 4)
     reached = within_three(done, rate)
     asked = min(10 * rate, capacity_per_s(int(reached.numbers["limit"]), alpha))
     assert capacity_per_s(reached.batch_size, alpha) >= 0.99 * asked

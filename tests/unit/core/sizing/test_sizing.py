@@ -6,10 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from combee.core.playbook.versions import empty
+from combee.core.sizing import reasons
 from combee.core.sizing.decide import decide
 from combee.core.sizing.plateau import fit_power_law, plateau, tau
 from combee.core.sizing.policy import Iteration, SizingPolicy, iteration_of
-from combee_schemas.control import BatchSize
+from combee_schemas.control import BatchSize, SizingKind
 from combee_schemas.playbook import Playbook
 from support.flat import changed, flat
 
@@ -109,12 +110,15 @@ def delay(size: int) -> float:
     return 3.0 * math.pow(size / 5, 0.4)
 
 
-def profiled(policy: SizingPolicy) -> BatchSize:
+def profiled(policy: SizingPolicy, *, every_s: float = 1.0, waiting: int = 0) -> BatchSize:
+    """Return what stands after a profile in which a reflection arrives ``every_s`` seconds."""
     now = decide(None, iteration_of(empty("a")), policy)
-    sequence = 0
+    sequence, closed_s = 0, 1.0
     while now.phase == "profiling":
-        sequence += 1
-        now = decide(now, iteration(sequence, now.batch_size, delay(now.batch_size)), policy)
+        sequence, size = sequence + 1, now.batch_size
+        closed_s += every_s * size
+        at = {"closed_at_ms": round(1000 * closed_s), "waiting": waiting}
+        now = decide(now, iteration(sequence, size, delay(size), **at), policy)
     return now
 
 
@@ -130,6 +134,41 @@ def test_a_batch_cut_before_the_candidate_was_known_is_no_miss() -> None:
     now = decide(None, iteration_of(empty("a")), POLICY)
     after = decide(now, iteration(1, 40, 9.0), POLICY)
     assert (after.batch_size, after.unfilled) == (5, 0)
+    again = decide(after, iteration(2, 40, 9.0), POLICY)
+    assert (again.batch_size, again.unfilled) == (5, 0)
+
+
+@pytest.mark.parametrize("kind", ["plateau", "keep-up"])
+def test_the_start_value_stands_until_a_batch_is_applied_and_is_no_measurement(kind: SizingKind) -> None:
+    policy = SizingPolicy(kind=kind)
+    edited = Iteration(playbook="a", sequence=0, is_batch=False)
+    start = decide(None, edited, policy)
+    assert (start.batch_size, start.phase, start.reason) == (40, "profiling", reasons.STARTING)
+    assert decide(start, edited, policy) == start
+    # The first lessons of a playbook take longer to write than any later ones.
+    first = decide(start, iteration(1, 40, 60.0), policy)
+    assert (first.batch_size, first.observations) == (5, ())
+    assert decide(None, edited, SizingPolicy(kind=kind, configured=60)).batch_size == 60
+    assert decide(None, edited, SizingPolicy(kind=kind, most=30)).batch_size == 30
+
+
+@pytest.mark.parametrize(
+    ("kind", "measured"), [("plateau", [5, 10, 20, 40, 80]), ("keep-up", [5, 10, 20, 40])]
+)
+def test_keep_up_measures_no_candidate_that_is_larger_than_one_that_keeps_up(
+    kind: SizingKind, measured: list[int]
+) -> None:
+    # One reflection a second: batches of 10 manage 2.5.
+    now = profiled(SizingPolicy(kind=kind))
+    assert [one.batch_size for one in now.observations] == measured
+
+
+def test_keep_up_goes_on_measuring_while_a_backlog_waits_or_nothing_manages_what_arrives() -> None:
+    policy = SizingPolicy(kind="keep-up")
+    behind = profiled(policy, waiting=90)
+    assert [one.batch_size for one in behind.observations] == [5, 10, 20, 40, 80]
+    flooded = profiled(policy, every_s=0.1)
+    assert [one.batch_size for one in flooded.observations] == [5, 10, 20, 40, 80]
 
 
 def test_a_candidate_that_does_not_fill_ends_the_profile_with_what_there_is() -> None:
@@ -145,10 +184,10 @@ def test_a_candidate_that_does_not_fill_ends_the_profile_with_what_there_is() ->
 
 def test_what_was_out_of_reach_is_measured_once_windows_fill() -> None:
     now = decide(None, iteration_of(empty("a")), POLICY)
-    for sequence in (1, 2, 3):
-        now = decide(now, iteration(sequence, 5, 3.0, reflections=1, is_fair=False), POLICY)
+    for sequence, asked in enumerate((now.batch_size, 5, 5, 5), 1):
+        now = decide(now, iteration(sequence, asked, 3.0, reflections=1, is_fair=False), POLICY)
     assert (now.phase, now.batch_size) == ("settled", 5)
-    now = decide(now, iteration(4, 5, 3.0, waiting=500), POLICY)
+    now = decide(now, iteration(5, 5, 3.0, waiting=500), POLICY)
     assert now.phase == "profiling"
 
 

@@ -1,0 +1,70 @@
+"""What the calls of one combine made of proposals: a call for all of them, for its halves, or for each topic."""
+
+import asyncio
+from collections.abc import Coroutine, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any, TypeVar
+
+from combee.core.methods.method import Method
+from combee.core.playbook import operations as ops
+from combee.scan.outcome import reasons
+from combee_schemas.base import Usage
+from combee_schemas.playbook import Playbook
+from combee_schemas.scan import Echo, Known, NodeStatus, Operation
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Combined:
+    """What one combine call, or its halves, made of proposals."""
+
+    status: NodeStatus
+    operations: tuple[Operation, ...]
+    sure: frozenset[str]
+    """What the operations rest on because the model said so, or because code passed them on."""
+    known: tuple[Known, ...] = ()
+    echoes: tuple[Echo, ...] = ()
+    dropped: frozenset[str] = frozenset()
+    """What dropped items rest on."""
+    carried: int = 0
+    reason: str = ""
+    usage: Usage = field(default_factory=Usage)
+    requests: tuple[str, ...] = ()
+    scope: tuple[str, ...] = ()
+
+
+def passed(items: Sequence[Operation], status: NodeStatus, *, usage: Usage, reason: str = "") -> Combined:
+    """Return proposals that code passed on without an answer."""
+    sure = ops.rests(items)
+    return Combined(status=status, operations=tuple(items), sure=sure, usage=usage, reason=reason)
+
+
+def united(method: Method, base: Playbook, parts: Sequence[Combined]) -> Combined:
+    """Return what parts of a combine make together, by code."""
+    operations = tuple(chain.from_iterable(part.operations for part in parts))
+    return Combined(
+        status="merged" if any(part.status == "merged" for part in parts) else "ok",
+        operations=method.merge(base, operations),
+        sure=frozenset[str]().union(*(part.sure for part in parts)),
+        known=tuple(chain.from_iterable(part.known for part in parts)),
+        echoes=tuple(chain.from_iterable(part.echoes for part in parts)),
+        dropped=frozenset[str]().union(*(part.dropped for part in parts)),
+        carried=sum(part.carried for part in parts),
+        reason=reasons(part.reason for part in parts),
+        usage=sum((part.usage for part in parts), Usage(splits=len(parts) - 1)),
+        requests=tuple(chain.from_iterable(part.requests for part in parts)),
+        scope=ops.union(*(part.scope for part in parts)),
+    )
+
+
+async def all_of(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Return what all of them return, run at once; the first error ends the others and is raised as it is."""
+    tasks = [asyncio.create_task(part) for part in work]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

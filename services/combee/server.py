@@ -1,0 +1,42 @@
+"""A web server on a socket of this process, for the gateway and the stand-in."""
+
+import contextlib
+import socket
+from collections.abc import Iterator
+
+import uvicorn
+
+from combee.ports import FatalError
+
+STOP_WITHIN_S = 5.0
+BACKLOG = 1024
+
+
+class Server(uvicorn.Server):
+    """uvicorn without its signal handlers: who runs it decides what a signal means."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Capture none."""
+        yield
+
+
+def bind(host: str, port: int, remedy: str) -> socket.socket:
+    """Return a listening socket; ``remedy`` says what to do where it cannot be had.
+
+    Raises
+    ------
+    FatalError
+        If the address cannot be used.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # With the protocol named, asyncio switches Nagle's algorithm off; else each reply waits 40 ms for an ACK.
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((host, port))
+        bound.listen(BACKLOG)
+    except OSError as error:
+        bound.close()
+        raise FatalError(f"{host}:{port} cannot be used ({error.strerror}): {remedy}") from error
+    return bound

@@ -1,0 +1,112 @@
+"""A client of aiokafka whose start is cancelled, or fails, keeps no connection."""
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiokafka
+import pytest
+
+from combee.adapters.kafka.connection import Connection
+from combee.adapters.kafka.log import KafkaLog
+from combee.adapters.kafka.probe import abilities
+from combee.ports import Outgoing, TransientError
+
+DEADLINE_S = 5.0
+API_VERSIONS = 18
+REQUESTS = ((3, 0, 1), (18, 0, 0), (22, 0, 0))
+"""What this broker understands: metadata, versions, producer ids; with their least and newest versions."""
+
+
+class MuteBroker:
+    """A broker that says what it understands, and answers nothing else."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.hung_up = asyncio.Event()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve one connection."""
+        try:
+            while True:
+                (length,) = struct.unpack(">i", await reader.readexactly(4))
+                api_key, _, correlation_id = struct.unpack_from(">hhi", await reader.readexactly(length))
+                if api_key != API_VERSIONS:
+                    self.asked.set()
+                    continue
+                body = struct.pack(">ihi", correlation_id, 0, len(REQUESTS))
+                body += b"".join(struct.pack(">hhh", *request) for request in REQUESTS)
+                writer.write(struct.pack(">i", len(body)) + body)
+        except asyncio.IncompleteReadError:
+            self.hung_up.set()
+        finally:
+            writer.close()
+
+
+@asynccontextmanager
+async def mute_broker() -> AsyncIterator[tuple[MuteBroker, Connection]]:
+    broker = MuteBroker()
+    async with await asyncio.start_server(broker.serve, "127.0.0.1") as server:
+        port = server.sockets[0].getsockname()[1]
+        yield broker, Connection(bootstrap_servers=f"127.0.0.1:{port}", prefix="t")
+
+
+async def on_assigned(_partitions: Any) -> None: ...
+
+
+STARTS: dict[str, Callable[[Connection], Coroutine[Any, Any, Any]]] = {
+    "a look-up": lambda connection: KafkaLog(connection).partitions("batches"),
+    "a producer": lambda connection: KafkaLog(connection).produce(Outgoing(topic="batches", value=b"x")),
+    "a transactor": lambda connection: KafkaLog(connection).transactor("publish-0"),
+    "a group member": lambda connection: KafkaLog(connection).consumer("scan", ["batches"], on_assigned),
+    "a probe": abilities,
+}
+
+
+@pytest.mark.parametrize("start", STARTS.values(), ids=STARTS.keys())
+async def test_a_start_that_is_cancelled_hangs_up(
+    start: Callable[[Connection], Coroutine[Any, Any, Any]],
+) -> None:
+    async with asyncio.timeout(DEADLINE_S), mute_broker() as (broker, connection):
+        starting = asyncio.create_task(start(connection))
+        await broker.asked.wait()
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+        await broker.hung_up.wait()
+
+
+class Member:
+    """A consumer of aiokafka that cannot start, or waits for ever to."""
+
+    def __init__(self, *, fails: bool) -> None:
+        self.fails = fails
+        self.reached = asyncio.Event()
+        self.is_stopped = False
+
+    async def start(self) -> None:
+        self.reached.set()
+        if self.fails:
+            raise aiokafka.errors.KafkaConnectionError
+        await asyncio.get_running_loop().create_future()
+
+    async def stop(self) -> None:
+        self.is_stopped = True
+
+
+@pytest.mark.parametrize("fails", [True, False], ids=["fails", "is cancelled"])
+async def test_a_group_member_whose_start_comes_to_nothing_is_stopped(
+    monkeypatch: pytest.MonkeyPatch, *, fails: bool
+) -> None:
+    member = Member(fails=fails)
+    monkeypatch.setattr(aiokafka, "AIOKafkaConsumer", lambda **_: member)
+    log = KafkaLog(Connection(bootstrap_servers="127.0.0.1:1", prefix="t"))
+    starting = asyncio.create_task(log.consumer("scan", ["batches"], on_assigned))
+    await member.reached.wait()
+    if not fails:
+        starting.cancel()
+    with pytest.raises((TransientError, asyncio.CancelledError)):
+        await starting
+    assert member.is_stopped
