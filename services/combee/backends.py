@@ -10,6 +10,7 @@ from combee.core import layout
 from combee.ports import ConfigurationError, OnModelCall
 from combee.settings.loading import Settings
 from combee.settings.model import ModelSettings
+from combee_schemas.topics import RESTORING
 
 if TYPE_CHECKING:
     from combee.adapters.openai.model import OpenAIModel
@@ -66,9 +67,12 @@ def language_model(settings: ModelSettings, on_call: OnModelCall = lambda _call:
 async def topic_problems(settings: Settings, connected: Connection) -> list[str]:
     """Return what is wrong with the topics, each with its remedy."""
     want = layout.wanted(settings.kafka.partitions, settings.kafka.scan_partitions)
-    have = await KafkaAdmin(connected).describe(wanted.topic.name for wanted in want)
+    admin = KafkaAdmin(connected)
+    have = await admin.describe(wanted.topic.name for wanted in want)
     current = {n: layout.Existing(partitions=t.partitions, config=t.config) for n, t in have.items()}
-    return layout.problems(want, current, settings.kafka.topic_prefix)
+    prefix = settings.kafka.topic_prefix
+    half = [layout.half_restored(prefix)] if await admin.exists(RESTORING.name) else []
+    return half + layout.problems(want, current, prefix)
 
 
 async def create_topics(settings: Settings, connected: Connection) -> list[str]:

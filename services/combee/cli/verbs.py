@@ -62,6 +62,14 @@ VERBS = {
         "combee.cli.replay.verb",
         "Give a copy the same input; exit 1 if it is planned otherwise, or says otherwise on the same answers.",
     ),
+    "archive": Verb(
+        "combee.cli.archive",
+        "Write a playbook, or all of a prefix, to one file; services may run.",
+    ),
+    "restore": Verb(
+        "combee.cli.archive",
+        "Read an archive back into an empty prefix; killed, it goes on when it is run again.",
+    ),
     "ledger": Verb(
         "combee.cli.ledger",
         "Account for all reflections and retained traces; exit 1 if one is lost, counts twice or a rule is broken.",

@@ -34,6 +34,7 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     "settings": {"core", "ports", "schemas"},
     "worker": {"core", "history", "ports", "schemas"},
     "inspection": {"core", "evidence", "history", "ports", "schemas"},
+    "archive": {"core", "inspection", "ports", "schemas"},
     "telemetry": {"clock", "ports", "schemas", "settings", "worker"},
     # The flow.
     "reflect": SERVICE,
@@ -55,7 +56,7 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     "sim": {"core", "ports", "schemas"},
     # The composition: services from ports and settings, ports from settings, a process from both.
     "wiring": {*SERVICE, "control", "publish", "reflect", "scan", "shuffle"},
-    "backends": {"core", "ports", "settings", "adapters/kafka", "adapters/openai"},
+    "backends": {"core", "ports", "schemas", "settings", "adapters/kafka", "adapters/openai"},
     "compose": {
         *("backends", "clock", "inspection", "ports", "settings", "telemetry", "wiring", "worker"),
         *("reflect", "scan", "shuffle", "gateway", "dashboard", "adapters/kafka"),
@@ -68,6 +69,7 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     # No service: those run as processes of their own.
     "cli": {
         *(
+            "archive",
             "backends",
             "clock",
             "commands",

@@ -31,6 +31,7 @@ FOLLOW_WAIT_MS = 500
 answers as soon as there is something, and an idle reader asks twice a second."""
 READ_STALL_S = 30.0
 """A bounded read that gets nothing for this long is given up as transient."""
+SETTLE_AGAIN_S = 0.05
 
 
 @lru_cache(maxsize=10_000)  # it is plain Python, and asked for every reflection
@@ -109,14 +110,17 @@ class KafkaLog:
 
     @asynccontextmanager
     async def _reader(
-        self, sources: Iterable[TopicPartition], group: str | None = None
+        self,
+        sources: Iterable[TopicPartition],
+        group: str | None = None,
+        isolation: str = "read_committed",
     ) -> AsyncIterator[tuple[Any, list[Any]]]:
         reader = aiokafka.AIOKafkaConsumer(
             **self._connection.client,
             group_id=self._connection.full(group) if group else None,
             enable_auto_commit=False,
             auto_offset_reset="earliest",
-            isolation_level="read_committed",
+            isolation_level=isolation,
             fetch_max_wait_ms=FOLLOW_WAIT_MS,
         )
         theirs = [self._connection.theirs(tp) for tp in sources]
@@ -238,6 +242,20 @@ class KafkaLog:
         async with self._whole(topic) as (reader, theirs):
             return {tp.partition: at for tp, at in (await reader.end_offsets(theirs)).items()}
 
+    async def settled(self, topic: str) -> Mapping[int, int]:
+        async with self._whole(topic, isolation="read_uncommitted") as (reader, theirs):
+            ends = {tp.partition: at for tp, at in (await reader.end_offsets(theirs)).items()}
+        async with self._whole(topic) as (reader, theirs):
+            try:
+                async with asyncio.timeout(READ_STALL_S):
+                    while any(
+                        at < ends[tp.partition] for tp, at in (await reader.end_offsets(theirs)).items()
+                    ):
+                        await asyncio.sleep(SETTLE_AGAIN_S)
+            except TimeoutError as error:
+                raise TransientError(f"a transaction on {topic} stays open") from error
+        return ends
+
     async def offsets_at(self, topic: str, timestamp_ms: int) -> Mapping[int, int]:
         async with self._whole(topic) as (reader, theirs):
             offsets = await reader.offsets_for_times(dict.fromkeys(theirs, timestamp_ms))
@@ -250,11 +268,13 @@ class KafkaLog:
         return {partition: offset for partition, offset in offsets.items() if offset is not None}
 
     @asynccontextmanager
-    async def _whole(self, topic: str, group: str | None = None) -> AsyncIterator[tuple[Any, list[Any]]]:
+    async def _whole(
+        self, topic: str, group: str | None = None, isolation: str = "read_committed"
+    ) -> AsyncIterator[tuple[Any, list[Any]]]:
         sources = [
             TopicPartition(topic=topic, partition=number) for number in range(await self.partitions(topic))
         ]
-        async with self._reader(sources, group) as (reader, theirs):
+        async with self._reader(sources, group, isolation) as (reader, theirs):
             need = self._connection.need("Describe", topic, group=group or "")
             with translated(f"looking up offsets of {topic}", need):
                 yield reader, theirs

@@ -1,7 +1,6 @@
 """``combee replay``: what made a playbook, once more under another topic prefix."""
 
 import asyncio
-import re
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -16,7 +15,7 @@ from combee.backends import connection, create_topics, opened
 from combee.cli.replay.replaying import Replay, Replayed
 from combee.cli.shared.console import COLUMNS, FAILED, diagnostics, output, print_json
 from combee.cli.shared.log import open_log
-from combee.cli.shared.options import AsJson, Name, Servers
+from combee.cli.shared.options import AsJson, Name, Servers, checked_prefix
 from combee.local.deployment import beside, deployment
 from combee.local.preflight import check, model_flag, stands_in
 from combee.local.stack import StackOptions, stack
@@ -26,20 +25,12 @@ from combee.settings.methods import as_configured
 from combee_schemas import topics
 from combee_schemas.batch import Batch
 
-PREFIX = re.compile(r"[A-Za-z0-9._-]{1,80}")
 NO_CAP = 10**15
 
 
 def register(app: typer.Typer) -> None:
     """Add the verb."""
     app.command(epilog="Example: combee replay support/refunds --to combee-replay")(replay)
-
-
-def checked_prefix(value: str) -> str:
-    """Return a topic prefix, or refuse it as wrong usage."""
-    if not PREFIX.fullmatch(value):
-        raise typer.BadParameter(f"{value!r} is no topic prefix: letters, digits and . _ - (at most 80)")
-    return value
 
 
 def replay(
