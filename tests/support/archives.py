@@ -62,6 +62,8 @@ class FaultInjectingTopics(MemoryTopics):
         self._failpoint = failpoint
 
     async def create(self, topic: str, partitions: int, replication: int, config: Mapping[str, str]) -> bool:
+        if topic in self._topics:
+            return False
         self._failpoint.reach(f"before creating {topic}")
         made = await super().create(topic, partitions, replication, config)
         self._failpoint.reach(f"after creating {topic}")

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from combee.adapters.memory import MemoryLog
+from combee.archive import restoring
 from combee.archive.restoring import read_contents
 from combee.inspection.audit import audit
 from combee.ports import FatalError, Outgoing, TopicPartition
@@ -18,7 +19,7 @@ from support import ledger
 from support.archives import FaultInjectingTopics, MemoryTopics, archived, contents, ledger_of, restored, said
 from support.clock import ManualClock
 from support.deployment import Deployment
-from support.failpoints.points import CrashError, CrashFailpoint
+from support.failpoints.points import POINTS, CrashError, CrashFailpoint
 from support.failpoints.ports import FaultInjectingLog
 from support.ledger import NAME, lessons
 from support.topic_dump import HALF_DONE, UNTOUCHED, answer, dumped, finished
@@ -74,25 +75,32 @@ async def test_what_was_begun_is_finished_there_without_repeating_anything(
 # ---- killed, and run again
 
 
-async def test_killed_anywhere_and_run_again_it_ends_the_same(archive: Path) -> None:
-    whole = MemoryLog(ManualClock(), partitions=5, scan_partitions=4)
-    await restored(archive, whole)
-    passed = CrashFailpoint()
-    await _restored_with(passed, archive, MemoryLog(ManualClock(), partitions=5, scan_partitions=4))
-    assert len(passed.points) > 30
+async def test_killed_anywhere_and_run_again_it_ends_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(restoring, "WRITTEN_AT_ONCE", 5)
+    source, archive = dumped(ManualClock()), tmp_path / "small"
+    source.expire(TopicPartition(topic=topics.TRACES.name, partition=0), 1)
+    await archived(source, archive, playbook=HALF_DONE)
+    whole, passed = MemoryLog(ManualClock(), partitions=2, scan_partitions=3), CrashFailpoint()
+    await _restored_with(passed, archive, whole)
+    writing = {point for point in POINTS if "ask" not in point and "offset commit" not in point}
+    assert writing - set(passed.points) == {"sent in transaction"}
+    assert "before deleting of traces" in passed.points
+    assert passed.points.count("after produce") >= 4
 
-    for at in range(1, len(passed.points) + 1):
-        target = MemoryLog(ManualClock(), partitions=5, scan_partitions=4)
+    for at, point in enumerate(passed.points, 1):
+        target = MemoryLog(ManualClock(), partitions=2, scan_partitions=3)
         with pytest.raises(CrashError):
             await _restored_with(CrashFailpoint(at), archive, target)
-        if "restoring" in target._store._topics:
-            await _restored_with(CrashFailpoint(), archive, target)
-        else:
-            assert at in {1, len(passed.points)}, "before the mark nothing is there, after it everything"
-            if at == 1:
-                continue
-        assert contents(target) == contents(whole), passed.points[at - 1]
-        assert _committed(target) == _committed(whole)
+        if point == "after deleting restoring":
+            assert contents(target) == contents(whole)
+            continue
+        is_begun = "restoring" in target._store._topics
+        assert is_begun != (point == "before creating restoring"), "no service starts on what is half there"
+        await _restored_with(CrashFailpoint(), archive, target)
+        assert contents(target) == contents(whole), point
+        assert target._store.committed == whole._store.committed, point
         assert "restoring" not in target._store._topics
 
 
@@ -101,13 +109,13 @@ async def _restored_with(failpoint: CrashFailpoint, archive: Path, target: Memor
     await restored(archive, target, log=log, admin=FaultInjectingTopics(target, failpoint))
 
 
-def _committed(log: MemoryLog) -> object:
-    return log._store.committed
-
-
-async def test_killed_twice_between_writing_it_goes_on(archive: Path) -> None:
-    target = MemoryLog(ManualClock(), partitions=3, scan_partitions=2)
-    for at in (8, 9, 10):
+@counted
+async def test_killed_again_and_again_it_goes_on(
+    archive: Path, counts: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(restoring, "WRITTEN_AT_ONCE", 20)
+    target = MemoryLog(ManualClock(), partitions=counts[0], scan_partitions=counts[1])
+    for at in (6, 7, 8, 4):
         with pytest.raises(CrashError):
             await _restored_with(CrashFailpoint(at), archive, target)
     await restored(archive, target)
