@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import BinaryIO, Self
 
 from combee_schemas.archive import (
     DIGEST,
@@ -25,11 +25,9 @@ from combee_schemas.archive import (
     read_record,
     record_body,
 )
-from combee_schemas.base import Message
 from combee_schemas.codec import CodecError, decode, encode
 from combee_schemas.records import Record
 
-M = TypeVar("M", bound=Message)
 UNREADABLE = (CodecError, EOFError, OSError, zlib.error)
 PRIVATE = 0o600
 
@@ -108,7 +106,7 @@ class ArchiveReader:
         self._path = path
         self._hash = sha256()
         try:
-            self._file = gzip.open(path, "rb")
+            self._file = gzip.open(path, "rb")  # noqa: SIM115 - it is one itself
             if self._read(len(MAGIC)) != MAGIC:
                 raise CodecError("it does not begin as one")
             self.header = decode(self._expect(HEADER), ArchiveHeader)
@@ -120,7 +118,7 @@ class ArchiveReader:
         self.sha256 = ""
         """Known as well by then."""
 
-    def __enter__(self) -> "ArchiveReader":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

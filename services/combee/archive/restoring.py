@@ -2,7 +2,7 @@
 
 All places are known before the first record is written (``core/archive/places.py``). So the end of a partition tells
 how far a restore that was killed had come, and a record that lands anywhere else shows that somebody else writes.
-While the topic ``restoring`` is there no service starts. The committed offsets come last, in one transaction.
+While the topic ``restoring`` is there no service starts. The committed offsets come last.
 """
 
 import asyncio
@@ -203,8 +203,8 @@ async def _begin(
     mark = await _mark(log) if begun else None
     if mark is not None and mark.archive != contents.sha256:
         raise FatalError(
-            f"another archive (SHA-256 {mark.archive[:12]}…) has been read into {prefix} in part: go on with that one,"
-            " or choose another prefix (--to)"
+            f"another archive (SHA-256 {mark.archive[:12]}…) has been read into {prefix} in part: go on with that"
+            " one, or choose another prefix (--to)"
         )
     if mark is None:
         await _refuse_filled(log, admin, want, prefix)
@@ -355,7 +355,8 @@ class _Restore:
 
     def _disturbed(self, what: str) -> FatalError:
         return FatalError(
-            f"somebody else writes to {self._prefix} while it is restored ({what}): restore into another prefix (--to)"
+            f"somebody else writes to {self._prefix} while it is restored ({what}): restore into another prefix"
+            " (--to)"
         )
 
 
@@ -373,8 +374,9 @@ async def _finish(log: Log, admin: Topics, places: Places) -> None:
     """Commit what the groups had committed, let expire what had expired, and take the mark away."""
     transactor = await log.transactor(TRANSACTOR)
     try:
-        async with asyncio.timeout(WRITE_S), transactor.transaction() as transaction:
-            for group, offsets in places.positions().items():
+        for group, offsets in places.positions().items():
+            # aiokafka takes one group per transaction; as long as the mark is there nobody reads, so that will do.
+            async with asyncio.timeout(WRITE_S), transactor.transaction() as transaction:
                 await transaction.commit_offsets(group, offsets)
     finally:
         await transactor.close()

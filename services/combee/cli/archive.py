@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from combee.adapters.kafka import KafkaAdmin, KafkaLog
-from combee.archive.restoring import Contents, read_contents, restore as restore_archive
+from combee.archive.restoring import Contents, read_contents
+from combee.archive.restoring import restore as restore_archive
 from combee.archive.writing import Archived, write_archive
 from combee.backends import connection
 from combee.cli.shared.console import output, print_json, reading

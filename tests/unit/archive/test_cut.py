@@ -105,7 +105,9 @@ async def _publish(log: MemoryLog, rng: Random) -> None:
             await log.produce(outgoing(reflection(number, name)))
         newest = max((version.version for version in ledger.versions(log)), default=0)
         if newest and number % 10 == 0:
-            promote = Command(command_id=f"p{number}", playbook=NAME, kind="promote", label="prod", version=newest)
+            promote = Command(
+                command_id=f"p{number}", playbook=NAME, kind="promote", label="prod", version=newest
+            )
             await log.produce(outgoing(promote))
         for _ in range(rng.choice([1, 10, 30])):
             await asyncio.sleep(0)
@@ -120,7 +122,7 @@ ENDS = {topic.name: (10,) for topic in TOPICS}
 def cut(*, version: int = 2, sequence: int = 1, **fields: Any) -> Cut:
     """Return a cut in which the playbook has one version, at offset 9 of the history."""
     made = Cut(ends=ENDS, **fields)
-    newest = Playbook(name=NAME, version=version, batch_sequence=sequence, **{"origin": "batch"})
+    newest = Playbook(name=NAME, version=version, batch_sequence=sequence, origin="batch")
     assert made.holds(topics.HISTORY, at(topics.HISTORY, newest, 9))
     return made
 
@@ -181,7 +183,10 @@ def test_a_snapshot_is_of_the_newest_version_in_the_cut() -> None:
 
 def test_where_history_was_lost_a_snapshot_stands_for_itself() -> None:
     made = Cut(ends=ENDS)
-    snapshots = [Playbook(name=NAME, version=5, history_offset=8), Playbook(name=NAME, version=6, history_offset=10)]
+    snapshots = [
+        Playbook(name=NAME, version=5, history_offset=8),
+        Playbook(name=NAME, version=6, history_offset=10),
+    ]
     assert [made.holds(topics.PLAYBOOKS, at(topics.PLAYBOOKS, one, 0)) for one in snapshots] == [True, False]
     assert made.newest[NAME].version == 5
 
@@ -198,14 +203,25 @@ def test_a_manifest_on_a_version_beyond_is_left_out_with_all_after_it_and_what_n
         False,
         False,
     ]
-    assert [made.holds(topics.UPDATES, at(topics.UPDATES, update(place), 0)) for place in (4, 5)] == [True, False]
-    wrapped = [letter(topics.UPDATES.name, 1, value=topics.UPDATES.record(update(place)).value) for place in (4, 5)]
-    assert [made.holds(topics.DEAD_LETTERS, at(topics.DEAD_LETTERS, one, 0)) for one in wrapped] == [True, False]
+    assert [made.holds(topics.UPDATES, at(topics.UPDATES, update(place), 0)) for place in (4, 5)] == [
+        True,
+        False,
+    ]
+    wrapped = [
+        letter(topics.UPDATES.name, 1, value=topics.UPDATES.record(update(place)).value) for place in (4, 5)
+    ]
+    assert [made.holds(topics.DEAD_LETTERS, at(topics.DEAD_LETTERS, one, 0)) for one in wrapped] == [
+        True,
+        False,
+    ]
 
 
 def test_a_group_without_its_manifest_is_left_out() -> None:
     made = cut()
-    assert [made.holds(topics.GROUPS, at(topics.GROUPS, group(place), 0)) for place in (9, 10)] == [True, False]
+    assert [made.holds(topics.GROUPS, at(topics.GROUPS, group(place), 0)) for place in (9, 10)] == [
+        True,
+        False,
+    ]
 
 
 def test_a_dead_letter_goes_with_the_version_that_had_to_do_without() -> None:
@@ -221,7 +237,10 @@ def test_a_dead_letter_goes_with_the_version_that_had_to_do_without() -> None:
 def test_a_dead_letter_of_a_record_beyond_is_left_out_and_what_was_sent_again_because_of_one() -> None:
     made = cut()
     letters = [letter("scan.1", offset) for offset in (9, 10)]
-    assert [made.holds(topics.DEAD_LETTERS, at(topics.DEAD_LETTERS, one, 0)) for one in letters] == [True, False]
+    assert [made.holds(topics.DEAD_LETTERS, at(topics.DEAD_LETTERS, one, 0)) for one in letters] == [
+        True,
+        False,
+    ]
     for topic in (topics.REFLECTIONS, topics.TRACES, topics.UPDATES):
         again = [
             Record(
@@ -247,7 +266,13 @@ def test_a_decision_whose_record_is_beyond_is_left_out() -> None:
             at(
                 topics.RESOLUTIONS,
                 Resolution.model_validate(
-                    about | {"origin_offset": 1, "decision": "retried", "retry_partition": 0, "retry_offset": offset}
+                    about
+                    | {
+                        "origin_offset": 1,
+                        "decision": "retried",
+                        "retry_partition": 0,
+                        "retry_offset": offset,
+                    }
                 ),
                 0,
             ),

@@ -1,7 +1,6 @@
 """The archive file: what was written is read, and nothing else is taken for it."""
 
 import gzip
-import os
 import stat
 import zlib
 from hashlib import sha256
@@ -111,10 +110,14 @@ def test_a_file_holds_what_was_put_into_it(tmp_path: Path) -> None:
 
 
 def test_of_a_file_that_breaks_off_nothing_stays(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError), whole_file(tmp_path / "a") as file:
-        file.write(b"half")
-        assert not (tmp_path / "a").exists()
-        raise RuntimeError
+    def broken() -> None:
+        with whole_file(tmp_path / "a") as file:
+            file.write(b"half")
+            assert not (tmp_path / "a").exists()
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        broken()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -123,7 +126,7 @@ def test_what_a_killed_writer_left_is_in_nobodys_way(tmp_path: Path) -> None:
     with whole_file(tmp_path / "a") as file:
         file.write(b"whole")
     assert gzip.decompress((tmp_path / "a").read_bytes()) == b"whole"
-    assert os.listdir(tmp_path) == ["a"]
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
 def test_a_file_that_is_there_is_not_written_over(tmp_path: Path) -> None:
@@ -249,4 +252,4 @@ def test_an_archive_of_format_1_is_read_by_every_later_version() -> None:
     contents = read_contents(GOLDEN)
     assert contents.sha256 == "b2a89541bc82856f859fadec58991daa4b78ea37be354c863025caa8e299b6be"
     assert contents.records["reflections"] == 64
-    assert contents.playbooks == {'support/refunds': 7, 'tests/gepa': 1}
+    assert contents.playbooks == {"support/refunds": 7, "tests/gepa": 1}

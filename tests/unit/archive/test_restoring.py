@@ -128,7 +128,7 @@ async def test_killed_again_and_again_it_goes_on(
 async def test_a_prefix_with_records_is_refused_and_stays_as_it_is(archive: Path) -> None:
     target = dumped(ManualClock())
     before = contents(target)
-    with pytest.raises(FatalError, match="not empty.*--to"):
+    with pytest.raises(FatalError, match=r"not empty.*--to"):
         await restored(archive, target)
     assert (contents(target), "restoring" in target._store._topics) == (before, False)
 
@@ -147,7 +147,7 @@ async def test_services_that_run_there_are_named(archive: Path) -> None:
     target = MemoryLog(ManualClock())
     admin = MemoryTopics(target)
     admin.running = 1
-    with pytest.raises(FatalError, match="shuffle.*stop them"):
+    with pytest.raises(FatalError, match=r"shuffle.*stop them"):
         await restored(archive, target, admin=admin)
 
 
@@ -212,7 +212,7 @@ async def test_one_playbook_comes_alone_and_whole(tmp_path: Path, counts: tuple[
     assert (await audit(target)).good
     with pytest.raises(FatalError, match="nothing of a playbook"):
         await archived(source, tmp_path / "none", playbook="tests/none")
-    assert not list(tmp_path.glob("none*"))
+    assert not (tmp_path / "none").exists()
 
 
 async def test_records_are_dated_as_if_no_time_had_passed(archive: Path) -> None:

@@ -248,13 +248,16 @@ class KafkaLog:
         async with self._whole(topic) as (reader, theirs):
             try:
                 async with asyncio.timeout(READ_STALL_S):
-                    while any(
-                        at < ends[tp.partition] for tp, at in (await reader.end_offsets(theirs)).items()
-                    ):
+                    while await self._is_below(reader, theirs, ends):  # noqa: ASYNC110 - Kafka tells nobody
                         await asyncio.sleep(SETTLE_AGAIN_S)
             except TimeoutError as error:
                 raise TransientError(f"a transaction on {topic} stays open") from error
         return ends
+
+    @staticmethod
+    async def _is_below(reader: Any, theirs: list[Any], ends: Mapping[int, int]) -> bool:
+        """Return whether a partition cannot be read up to an end yet."""
+        return any(at < ends[tp.partition] for tp, at in (await reader.end_offsets(theirs)).items())
 
     async def offsets_at(self, topic: str, timestamp_ms: int) -> Mapping[int, int]:
         async with self._whole(topic) as (reader, theirs):

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from combee_schemas.murmur2 import partition_of
 from combee.ports import Clock, FatalError, FencedError, Outgoing, PoisonError, Record, TopicPartition
+from combee_schemas.murmur2 import partition_of
 
 MAX_RECORD_BYTES = 1 << 20
 """Key and value together: Kafka's default limit."""
