@@ -71,7 +71,7 @@ async def topic_problems(settings: Settings, connected: Connection) -> list[str]
     have = await admin.describe(wanted.topic.name for wanted in want)
     current = {n: layout.Existing(partitions=t.partitions, config=t.config) for n, t in have.items()}
     prefix = settings.kafka.topic_prefix
-    half = [layout.half_restored(prefix)] if await admin.exists(RESTORING.name) else []
+    half = [layout.half_restored(prefix)] if RESTORING.name in await admin.names() else []
     return half + layout.problems(want, current, prefix)
 
 

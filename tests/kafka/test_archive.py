@@ -114,16 +114,17 @@ async def test_archived_in_full_swing_it_goes_on_without_loss_or_repeat(
     servers, file = kafka.bootstrap_servers, tmp_path / "archive"
     chosen = {"batch_size": 8, "max_inflight_batches": 2, "latency": "0.05"}
     new = traces(COUNT, seed=3)
-    async with running_stack(servers, topic_prefix, tmp_path / "a", **chosen) as running:  # type: ignore[arg-type]
-        # Within the stack, for it reads the log of the stack.
-        async with Tracker(running.log, PLAYBOOK, SystemClock()).running() as tracker:
-            await running.log.produce(*map(outgoing, new.values()))
-            for number, moment in enumerate((10, 60)):
-                while sum(map(tracker.is_applied, tracker.batch_of)) < moment:
-                    await tracker.change()
-                target = f"{file}-{number}"
-                await run(tmp_path, servers, topic_prefix, "archive", "--prefix", "--to", target)
-            await running.learning().settle(tracker, new, stall_s=STALL_S)
+    async with (
+        running_stack(servers, topic_prefix, tmp_path / "a", **chosen) as running,  # type: ignore[arg-type]
+        Tracker(running.log, PLAYBOOK, SystemClock()).running() as tracker,
+    ):
+        await running.log.produce(*map(outgoing, new.values()))
+        for number, moment in enumerate((10, 60)):
+            while sum(map(tracker.is_applied, tracker.batch_of)) < moment:
+                await tracker.change()
+            target = f"{file}-{number}"
+            await run(tmp_path, servers, topic_prefix, "archive", "--prefix", "--to", target)
+        await running.learning().settle(tracker, new, stall_s=STALL_S)
     for number, partitions in enumerate((12, 2)):
         there = f"{topic_prefix}-{number}"
         layout = ("--to", there, "--partitions", str(partitions))

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +29,8 @@ class MemoryTopics:
         self._topics = log._store._topics
         self.running = 0
 
-    async def exists(self, topic: str) -> bool:
-        return topic in self._topics
+    async def names(self) -> Collection[str]:
+        return self._topics.keys()
 
     async def create(
         self, topic: str, partitions: int, _replication: int, _config: Mapping[str, str]

@@ -6,7 +6,7 @@ While the topic ``restoring`` is there no service starts. The committed offsets 
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -36,8 +36,8 @@ MAP: Mapping[str, AnyTopic] = {topic.name: topic for topic in TOPICS}
 class Topics(Protocol):
     """Administration of the prefix that is restored into."""
 
-    async def exists(self, topic: str) -> bool:
-        """Return whether there is such a topic; asking never creates it."""
+    async def names(self) -> Collection[str]:
+        """Return the topics that there are."""
 
     async def create(self, topic: str, partitions: int, replication: int, config: Mapping[str, str]) -> bool:
         """Create a topic; return False if it was there already."""
@@ -199,15 +199,15 @@ async def _begin(
     clock: Clock,
 ) -> Restoring:
     """Mark the prefix, create its topics, and return the mark; one that is there must be of this archive."""
-    begun = await admin.exists(RESTORING.name)
-    mark = await _mark(log) if begun else None
+    there = await admin.names()
+    mark = await _mark(log) if RESTORING.name in there else None
     if mark is not None and mark.archive != contents.sha256:
         raise FatalError(
             f"another archive (SHA-256 {mark.archive[:12]}…) has been read into {prefix} in part: go on with that"
             " one, or choose another prefix (--to)"
         )
     if mark is None:
-        await _refuse_filled(log, admin, want, prefix)
+        await _refuse_filled(log, [wanted for wanted in want if wanted.topic.name in there], prefix)
         await admin.create(RESTORING.name, 1, replication, RESTORING.config())
         await admin.wait_created({RESTORING.name: 1})
         later_ms = max(0, clock.now_ms() - contents.header.cut_at_ms)
@@ -238,11 +238,10 @@ async def _refuse_other_count(log: Log, wanted: Wanted, prefix: str) -> None:
         )
 
 
-async def _refuse_filled(log: Log, admin: Topics, want: Sequence[Wanted], prefix: str) -> None:
-    for wanted in want:
+async def _refuse_filled(log: Log, there: Sequence[Wanted], prefix: str) -> None:
+    for wanted in there:
         name = wanted.topic.name
-        if not await admin.exists(name):
-            continue
+        await _refuse_other_count(log, wanted, prefix)
         if any((await log.settled(name)).values()):
             raise FatalError(
                 f"{prefix} is not empty: {prefix}.{name} has records, or had some. Choose another prefix (--to)"

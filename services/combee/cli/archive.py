@@ -17,6 +17,7 @@ from combee.cli.shared.log import open_broker, open_log
 from combee.cli.shared.options import AsJson, MaybeName, Servers, checked_prefix
 from combee.clock import SystemClock
 from combee.core.layout import wanted
+from combee.ports import FatalError, TransientError
 from combee.settings.loading import Settings, load_settings
 from combee_schemas.topics import TOPICS
 
@@ -107,7 +108,11 @@ def restore(
         partitions=partitions,
         scan_partitions=scan_partitions,
     )
-    contents = asyncio.run(_restore(settings, file))
+    try:
+        contents = asyncio.run(_restore(settings, file))
+    except (TransientError, TimeoutError) as error:
+        again = "run the same command again: it goes on where it stopped"
+        raise FatalError(f"{error or 'the broker took too long'}; {again}") from error
     kafka = settings.kafka
     _tell(contents, f"restored into {kafka.topic_prefix}:", as_json=as_json)
     if not as_json:

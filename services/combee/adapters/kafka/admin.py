@@ -115,11 +115,13 @@ class KafkaAdmin:
                 + (f" (and on {len(topics) - 1} more)" if len(topics) > 1 else "")
             )
 
-    async def exists(self, topic: str) -> bool:
-        """Return whether there is such a topic, as far as this client may see it; asking never creates it."""
+    async def names(self) -> frozenset[str]:
+        """Return the topics under the prefix, as far as this client may see them; asking creates none."""
+        prefix = self._connection.full("")
         async with _client(self._connection.client) as client:
             with translated("listing topics"):
-                return self._connection.full(topic) in await client.list_topics()
+                known = await client.list_topics()
+        return frozenset(name.removeprefix(prefix) for name in known if name.startswith(prefix))
 
     async def delete(self, topic: str, timeout_s: float = 30.0) -> None:
         """Delete a topic, if there is one, and wait until it is gone."""
