@@ -87,6 +87,8 @@ async def write_archive(
                 )
             firsts = [await log.beginnings(topic.name) for topic in IN_FILE]
             sha256 = writer.finish(tuple(tuple(at for _, at in sorted(first.items())) for first in firsts))
+    except TimeoutError as error:
+        raise TransientError("the broker took too long: nothing was written") from error
     except OSError as error:
         raise FatalError(f"{path} cannot be written: {error.strerror or error}") from error
     records = {topic.name: count for topic, count in zip(IN_FILE, writer.records, strict=True)}

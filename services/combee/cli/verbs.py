@@ -64,11 +64,11 @@ VERBS = {
     ),
     "archive": Verb(
         "combee.cli.archive",
-        "Write a playbook, or all of a prefix, to one file; services may run.",
+        "Write a playbook, or all of a prefix, to one file: a state that all services can go on from; they may run.",
     ),
     "restore": Verb(
-        "combee.cli.archive",
-        "Read an archive back into an empty prefix; killed, it goes on when it is run again.",
+        "combee.cli.restore",
+        "Read an archive back into an empty prefix; run again after a kill, it goes on. Services start afterwards.",
     ),
     "ledger": Verb(
         "combee.cli.ledger",

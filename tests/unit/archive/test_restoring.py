@@ -72,6 +72,24 @@ async def test_what_was_begun_is_finished_there_without_repeating_anything(
     assert (await audit(deployment.log)).good
 
 
+@counted
+async def test_manifests_say_where_the_oldest_without_a_version_stands_now(
+    archive: Path, counts: tuple[int, int]
+) -> None:
+    target = MemoryLog(ManualClock(), partitions=counts[0], scan_partitions=counts[1])
+    await restored(archive, target)
+    under_way = 0
+    for partition in target._store.partitions(topics.BATCHES.name):
+        records = list(partition.records(0, partition.end))
+        manifests = {record.offset: topics.BATCHES.read(record) for record in records}
+        open_at = [at for at, batch in manifests.items() if batch.plan.playbook in {HALF_DONE, UNTOUCHED}]
+        under_way += len(open_at)
+        for at, batch in manifests.items():
+            before = min((offset for offset in open_at if offset < at), default=-1)
+            assert batch.oldest_unpublished_offset == before
+    assert under_way == 2
+
+
 # ---- killed, and run again
 
 
