@@ -12,6 +12,7 @@ import pytest
 from combee.adapters.kafka import KafkaLog
 from combee.backends import check_topics, connection
 from combee.clock import SystemClock
+from combee.core.archive.cut import read
 from combee.core.formats.items import outgoing
 from combee.history import newest_playbooks
 from combee.inspection.audit import audit
@@ -67,9 +68,10 @@ async def said_of(log: KafkaLog) -> dict[str, set[str]]:
     """Return what the topics say that are kept for ever, but for places in the log."""
     return {
         topic.name: {
-            said(topic.read(record))
+            said(message)
             for number in range(await log.partitions(topic.name))
             async for record in log.read(TopicPartition(topic=topic.name, partition=number), 0)
+            if (message := read(topic, record))
         }
         for topic in (topics.HISTORY, topics.BATCHES, topics.UPDATES, topics.REFLECTIONS, topics.TRACES)
     }
