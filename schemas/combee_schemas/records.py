@@ -46,3 +46,5 @@ class Outgoing:
     key: bytes | None = None
     partition: int | None = None
     headers: tuple[tuple[str, bytes | None], ...] = ()
+    timestamp_ms: int | None = None
+    """When it was written first, of a record that is copied; None: now."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar
 
 from combee_schemas.answer import Answer
+from combee_schemas.archive import Restoring
 from combee_schemas.base import Message
 from combee_schemas.batch import Batch
 from combee_schemas.codec import CodecError, decode, encode
@@ -316,3 +317,15 @@ TOPICS: tuple[AnyTopic, ...] = (
     EVALUATIONS,
     DEAD_LETTERS,
 )
+
+RESTORING = Topic(
+    name="restoring",
+    key="the archive's SHA-256",
+    message=Restoring,
+    key_from=lambda restoring: restoring.archive,
+    spread="single",
+    retention_ms=FOR_EVER,
+    written_by=("cli",),
+    read_by=("cli",),
+)
+"""There only while an archive is being read into a prefix: no service starts then, so it is not on the map."""

@@ -14,6 +14,7 @@ from combee.ports import ConfigurationError, LanguageModel, OnModelCall
 from combee.settings.evaluation import EvaluationSettings
 from combee.settings.loading import Settings
 from combee.settings.model import ModelSettings
+from combee_schemas.topics import RESTORING
 
 if TYPE_CHECKING:
     from combee.adapters.openai.embedder import OpenAIEmbedder
@@ -176,9 +177,12 @@ def _called(model: ModelSettings) -> str:
 async def topic_problems(settings: Settings, connected: Connection) -> list[str]:
     """Return what is wrong with the topics, each with its remedy."""
     want = layout.wanted(settings.kafka.partitions, settings.kafka.scan_partitions)
-    have = await KafkaAdmin(connected).describe(wanted.topic.name for wanted in want)
+    admin = KafkaAdmin(connected)
+    have = await admin.describe(wanted.topic.name for wanted in want)
     current = {n: layout.Existing(partitions=t.partitions, config=t.config) for n, t in have.items()}
-    return layout.problems(want, current, settings.kafka.topic_prefix)
+    prefix = settings.kafka.topic_prefix
+    half = [layout.half_restored(prefix)] if RESTORING.name in await admin.names() else []
+    return half + layout.problems(want, current, prefix)
 
 
 async def create_topics(settings: Settings, connected: Connection) -> list[str]:

@@ -126,6 +126,12 @@ class Log(Protocol):
     async def ends(self, topic: str) -> Mapping[int, int]:
         """Return the offset after the last stable record of each partition."""
 
+    async def settled(self, topic: str) -> Mapping[int, int]:
+        """Return the end of each partition as it is now, once no transaction is open before it.
+
+        TransientError: one stays open for longer than a transaction may.
+        """
+
     async def offsets_at(self, topic: str, timestamp_ms: int) -> Mapping[int, int]:
         """Return per partition the first offset at or after this time; the end if there is none."""
 

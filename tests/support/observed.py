@@ -94,6 +94,10 @@ class ObservedLog:
         self._accesses.reads(topic)
         return await self._inner.beginnings(topic)
 
+    async def settled(self, topic: str) -> Mapping[int, int]:
+        self._accesses.reads(topic)
+        return await self._inner.settled(topic)
+
     async def ends(self, topic: str) -> Mapping[int, int]:
         self._accesses.reads(topic)
         return await self._inner.ends(topic)

@@ -70,6 +70,14 @@ VERBS = {
         "combee.cli.replay.verb",
         "Give a copy the same input; exit 1 if it is planned otherwise, or says otherwise on the same answers.",
     ),
+    "archive": Verb(
+        "combee.cli.archive",
+        "Write a playbook, or all of a prefix, to one file: a state that all services can go on from; they may run.",
+    ),
+    "restore": Verb(
+        "combee.cli.restore",
+        "Read an archive back into an empty prefix; run again after a kill, it goes on. Services start afterwards.",
+    ),
     "ledger": Verb(
         "combee.cli.ledger",
         "Account for all reflections and retained traces; exit 1 if one is lost, counts twice or a rule is broken.",

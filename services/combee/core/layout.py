@@ -31,6 +31,14 @@ def wanted(partitions: int, scan_partitions: int) -> tuple[Wanted, ...]:
     return tuple(Wanted(topic=topic, partitions=counts[topic.spread]) for topic in TOPICS)
 
 
+def half_restored(prefix: str) -> str:
+    """Return what is wrong with topics into which an archive has been read in part."""
+    return (
+        f"an archive has been read into {prefix} in part only: run 'combee restore FILE --to {prefix}' again, with"
+        " the same FILE; it goes on where it stopped"
+    )
+
+
 def problems(want: Sequence[Wanted], have: Mapping[str, Existing], prefix: str) -> list[str]:
     """Return what is wrong, each with its remedy; empty if all is well."""
     wrong: list[str] = []

@@ -67,6 +67,7 @@ class CountedLog:
         self.partition_for = inner.partition_for
         self.beginnings = inner.beginnings
         self.ends = inner.ends
+        self.settled = inner.settled
         self.offsets_at = inner.offsets_at
         self.committed = inner.committed
         self.close = inner.close

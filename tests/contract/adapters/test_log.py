@@ -462,3 +462,27 @@ async def test_an_assignment_that_could_not_be_taken_over_is_told_again_before_a
         await consumer.close()
     assert told[0]
     assert told[1] == told[0]
+
+
+# ---- copies
+
+
+async def test_a_copied_record_keeps_its_time(log: Log) -> None:
+    await log.produce(Outgoing(topic=R, partition=0, value=b"v", timestamp_ms=1_700_000_000_000))
+    assert [record.timestamp_ms for record in await whole(log, R0)] == [1_700_000_000_000]
+
+
+async def test_ends_are_settled_once_what_was_open_before_them_is_decided(log: Log) -> None:
+    await log.produce(*numbered(R, [1]))
+    transactor = await log.transactor("t")
+    async with transactor.transaction() as transaction:
+        await transaction.send(*numbered(R, [2]))
+        assert (await log.ends(R))[0] == 1
+        settling = asyncio.create_task(log.settled(R))
+        await asyncio.wait({settling}, timeout=0.5)
+        assert not settling.done()
+    async with asyncio.timeout(DEADLINE_S):
+        ends = await settling
+    assert ends == {0: 2, 1: 0, 2: 0}, "the marker came after the call"
+    assert values(await whole(log, R0, 0, ends[0])) == [b"1", b"2"]
+    await transactor.close()

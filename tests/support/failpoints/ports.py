@@ -105,6 +105,7 @@ class FaultInjectingLog:
         self.partition_for = inner.partition_for
         self.beginnings = inner.beginnings
         self.ends = inner.ends
+        self.settled = inner.settled
         self.offsets_at = inner.offsets_at
         self.committed = inner.committed
         self.read_at = inner.read_at

@@ -35,6 +35,7 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     "settings": {"core", "ports", "schemas"},
     "worker": {"core", "history", "ports", "schemas"},
     "inspection": {"core", "evidence", "history", "ports", "schemas"},
+    "archive": {"core", "inspection", "ports", "schemas"},
     "telemetry": {"clock", "ports", "schemas", "settings", "worker"},
     # The flow.
     "reflect": SERVICE,
@@ -61,6 +62,7 @@ MAY_IMPORT: Mapping[str, set[str]] = {
         "core",
         "evaluation",
         "ports",
+        "schemas",
         "settings",
         "adapters/http",
         "adapters/kafka",
@@ -78,6 +80,7 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     # No service: those run as processes of their own.
     "cli": {
         *(
+            "archive",
             "backends",
             "clock",
             "commands",

@@ -61,6 +61,7 @@ FATES: Mapping[str, str] = {
     "UnusableReplyError": "poison",
     "FatalError": "fatal",
     "ConfigurationError": "fatal",
+    "ArchiveError": "fatal",
     "NewerVersionError": "fatal",
     "SettingsError": "fatal",
     "EmbeddedKafkaError": "fatal",

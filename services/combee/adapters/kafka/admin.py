@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka import TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError, for_code
 
@@ -17,7 +18,9 @@ from combee.adapters.kafka.lifetime import started, stopped
 from combee.ports import ConfigurationError, FatalError, TransientError
 
 TOPIC_ALREADY_EXISTS = 36
+UNKNOWN_TOPIC = 3
 CREATE_TIMEOUT_MS = 10_000
+DELETE_TIMEOUT_MS = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +115,35 @@ class KafkaAdmin:
                 f"looking at the topics: {need.denied(operation, topics[0])}"
                 + (f" (and on {len(topics) - 1} more)" if len(topics) > 1 else "")
             )
+
+    async def names(self) -> frozenset[str]:
+        """Return the topics under the prefix, as far as this client may see them; asking creates none."""
+        prefix = self._connection.full("")
+        async with _client(self._connection.client) as client:
+            with translated("listing topics"):
+                known = await client.list_topics()
+        return frozenset(name.removeprefix(prefix) for name in known if name.startswith(prefix))
+
+    async def delete(self, topic: str, timeout_s: float = 30.0) -> None:
+        """Delete a topic, if there is one, and wait until it is gone."""
+        name = self._connection.full(topic)
+        need = self._connection.need("Delete", topic)
+        async with asyncio.timeout(timeout_s), _client(self._connection.client) as client:
+            with translated(f"deleting {name}", need):
+                answer = await client.delete_topics([name])
+                code = answer.topic_error_codes[0][1]
+                if code not in (0, UNKNOWN_TOPIC):
+                    raise for_code(code)
+                while name in await client.list_topics():  # noqa: ASYNC110 - Kafka tells nobody
+                    await asyncio.sleep(0.05)
+
+    async def delete_before(self, topic: str, offsets: Mapping[int, int]) -> None:
+        """Delete the records of partitions below these offsets, as retention would."""
+        name = self._connection.full(topic)
+        before = {TopicPartition(name, number): RecordsToDelete(at) for number, at in offsets.items()}
+        async with _client(self._connection.client) as client:
+            with translated(f"deleting records of {name}", self._connection.need("Delete", topic)):
+                await client.delete_records(before, timeout_ms=DELETE_TIMEOUT_MS)
 
     async def wait_created(self, topics: Mapping[str, int], timeout_s: float = 30.0) -> None:
         """Wait until the metadata shows a leader for every partition of these topics."""

@@ -27,11 +27,13 @@ from combee.ports import (
     TransientError,
 )
 
+READ_COMMITTED = "read_committed"
 FOLLOW_WAIT_MS = 500
 """What a reader fetches it takes at once, so no fetch leaves a partition out (see ``FETCH_WAIT_MS``): the broker
 answers as soon as there is something, and an idle reader asks twice a second."""
 READ_STALL_S = 30.0
 """A bounded read that gets nothing for this long is given up as transient."""
+SETTLE_AGAIN_S = 0.05
 
 
 @lru_cache(maxsize=10_000)  # it is plain Python, and asked for every reflection
@@ -56,7 +58,7 @@ class KafkaLog:
         self._connection = connection
         self._producer: Any = None
         self._starting = asyncio.Lock()
-        self._readers: dict[str | None, Any] = {}
+        self._readers: dict[tuple[str | None, str], Any] = {}
         self._opening = asyncio.Lock()
         self._counts: dict[str, int] = {}
 
@@ -105,13 +107,13 @@ class KafkaLog:
                 await _begun(producer)
         return KafkaTransactor(producer, self._connection)
 
-    def _reader_of(self, group: str | None = None) -> Any:
+    def _reader_of(self, group: str | None = None, isolation: str = READ_COMMITTED) -> Any:
         return aiokafka.AIOKafkaConsumer(
             **self._connection.client,
             group_id=self._connection.full(group) if group else None,
             enable_auto_commit=False,
             auto_offset_reset="earliest",
-            isolation_level="read_committed",
+            isolation_level=isolation,
             fetch_max_wait_ms=FOLLOW_WAIT_MS,
         )
 
@@ -239,6 +241,23 @@ class KafkaLog:
         async with self._looking(topic) as (reader, theirs):
             return {tp.partition: at for tp, at in (await reader.end_offsets(theirs)).items()}
 
+    async def settled(self, topic: str) -> Mapping[int, int]:
+        async with self._looking(topic, isolation="read_uncommitted") as (reader, theirs):
+            ends = {tp.partition: at for tp, at in (await reader.end_offsets(theirs)).items()}
+        async with self._looking(topic) as (reader, theirs):
+            try:
+                async with asyncio.timeout(READ_STALL_S):
+                    while await self._is_below(reader, theirs, ends):  # noqa: ASYNC110 - Kafka tells nobody
+                        await asyncio.sleep(SETTLE_AGAIN_S)
+            except TimeoutError as error:
+                raise TransientError(f"a transaction on {topic} stays open") from error
+        return ends
+
+    @staticmethod
+    async def _is_below(reader: Any, theirs: list[Any], ends: Mapping[int, int]) -> bool:
+        """Return whether a partition cannot be read up to an end yet."""
+        return any(at < ends[tp.partition] for tp, at in (await reader.end_offsets(theirs)).items())
+
     async def offsets_at(self, topic: str, timestamp_ms: int) -> Mapping[int, int]:
         async with self._looking(topic) as (reader, theirs):
             offsets = await reader.offsets_for_times(dict.fromkeys(theirs, timestamp_ms))
@@ -251,26 +270,28 @@ class KafkaLog:
         return {partition: offset for partition, offset in offsets.items() if offset is not None}
 
     @asynccontextmanager
-    async def _looking(self, topic: str, group: str | None = None) -> AsyncIterator[tuple[Any, list[Any]]]:
-        """Yield a reader for offsets, and a topic's partitions; it is kept open, one for each group.
+    async def _looking(
+        self, topic: str, group: str | None = None, isolation: str = READ_COMMITTED
+    ) -> AsyncIterator[tuple[Any, list[Any]]]:
+        """Yield a reader for offsets, and a topic's partitions; it is kept open, one for each group and isolation.
 
         It is assigned nothing, so it fetches nothing. After an error the next look-up has another one.
         """
         theirs = await self._partitions_of(topic)
         async with self._opening:
-            reader = self._readers.get(group)
+            reader = self._readers.get((group, isolation))
             if reader is None:
-                reader = self._reader_of(group)
+                reader = self._reader_of(group, isolation)
                 with translated("looking up offsets"):
                     await _begun(reader)
-                self._readers[group] = reader
+                self._readers[group, isolation] = reader
         need = self._connection.need("Describe", topic, group=group or "")
         try:
             with translated(f"looking up offsets of {topic}", need):
                 yield reader, theirs
         except TransientError:
             if reader in self._readers.values():
-                del self._readers[group]
+                del self._readers[group, isolation]
                 await stopped(reader.stop())
             raise
 

@@ -24,6 +24,7 @@ async def send(producer: Any, connection: Connection, outgoing: Sequence[Outgoin
                 key=record.key,
                 partition=record.partition,
                 headers=list(record.headers),
+                timestamp_ms=record.timestamp_ms,
             )
             for record in outgoing
         ]

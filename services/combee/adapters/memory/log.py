@@ -4,11 +4,14 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 
 from combee.adapters.memory.consumer import MemoryConsumer
-from combee.adapters.memory.murmur2 import partition_of
 from combee.adapters.memory.store import Partition, Store
 from combee.adapters.memory.transactor import MemoryTransactor
-from combee.ports import Clock, OnAssigned, Outgoing, Record, TopicPartition
+from combee.ports import Clock, OnAssigned, Outgoing, Record, TopicPartition, TransientError
+from combee_schemas.murmur2 import partition_of
 from combee_schemas.topics import TOPICS
+
+SETTLE_S = 5.0
+"""A transaction that stays open for longer was left by a process that is dead."""
 
 
 class MemoryLog:
@@ -74,6 +77,19 @@ class MemoryLog:
 
     async def ends(self, topic: str) -> Mapping[int, int]:
         return {number: partition.stable for number, partition in enumerate(self._store.partitions(topic))}
+
+    async def settled(self, topic: str) -> Mapping[int, int]:
+        ends = {number: partition.end for number, partition in enumerate(self._store.partitions(topic))}
+        try:
+            async with asyncio.timeout(SETTLE_S):
+                while True:
+                    changed = self._store.changed
+                    stable = await self.ends(topic)
+                    if all(stable[number] >= end for number, end in ends.items()):
+                        return ends
+                    await changed.wait()
+        except TimeoutError as error:
+            raise TransientError(f"a transaction on {topic} stays open") from error
 
     async def offsets_at(self, topic: str, timestamp_ms: int) -> Mapping[int, int]:
         return {

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from combee.adapters.memory.murmur2 import partition_of
 from combee.ports import Clock, FatalError, FencedError, Outgoing, PoisonError, Record, TopicPartition
+from combee_schemas.murmur2 import partition_of
 
 MAX_RECORD_BYTES = 1 << 20
 """Key and value together: Kafka's default limit."""
@@ -122,7 +122,7 @@ class Store:
             topic=outgoing.topic,
             partition=number,
             offset=partition.end,
-            timestamp_ms=self._clock.now_ms(),
+            timestamp_ms=self._clock.now_ms() if outgoing.timestamp_ms is None else outgoing.timestamp_ms,
             key=outgoing.key,
             value=outgoing.value,
             headers=outgoing.headers,

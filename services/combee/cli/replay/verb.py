@@ -1,7 +1,6 @@
 """``combee replay``: what made a playbook, once more under another topic prefix."""
 
 import asyncio
-import re
 import tempfile
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -21,7 +20,7 @@ from combee.cli.replay.report import OFF_POLICY, plot, table
 from combee.cli.replay.variants import Job, replay_variants
 from combee.cli.shared.console import COLUMNS, FAILED, diagnostics, failure, output, print_json, remark
 from combee.cli.shared.log import open_log
-from combee.cli.shared.options import AsJson, Name, Servers
+from combee.cli.shared.options import AsJson, Name, Servers, checked_prefix
 from combee.cli.shared.plotting import library
 from combee.core.replaying.selection import Selection
 from combee.core.replaying.variant import Variant, parse
@@ -35,7 +34,6 @@ from combee.settings.methods import as_configured
 from combee_schemas import topics
 from combee_schemas.batch import Batch
 
-PREFIX = re.compile(r"[A-Za-z0-9._-]{1,80}")
 NO_CAP = 10**15
 FAR_MS = 1 << 53
 VARIANTS = "Variants"
@@ -45,13 +43,6 @@ T = TypeVar("T")
 def register(app: typer.Typer) -> None:
     """Add the verb."""
     app.command(epilog="Example: combee replay support/refunds --to combee-replay")(replay)
-
-
-def checked_prefix(value: str) -> str:
-    """Return a topic prefix, or refuse it as wrong usage."""
-    if not PREFIX.fullmatch(value):
-        raise typer.BadParameter(f"{value!r} is no topic prefix: letters, digits and . _ - (at most 80)")
-    return value
 
 
 def replay(

@@ -1,6 +1,7 @@
 """Options that several verbs share, and what a shell offers for them after TAB."""
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from typing import Annotated, Any
@@ -17,6 +18,7 @@ from combee.settings.loading import load_settings
 from combee_schemas.playbook import LATEST
 
 PATIENCE_S = 3.0
+PREFIX = re.compile(r"[A-Za-z0-9._-]{1,80}")
 
 
 def checked_name(value: str) -> str:
@@ -26,6 +28,13 @@ def checked_name(value: str) -> str:
             f"{value!r} is no playbook name: letters, digits and . _ - / (at most 200, the first a letter or"
             f" digit); how about {similar_name(value)!r}?"
         )
+    return value
+
+
+def checked_prefix(value: str) -> str:
+    """Return a topic prefix, or refuse it as wrong usage."""
+    if not PREFIX.fullmatch(value):
+        raise typer.BadParameter(f"{value!r} is no topic prefix: letters, digits and . _ - (at most 80)")
     return value
 
 

@@ -1,5 +1,7 @@
 """Kafka's default partitioner hash, so that a key has the same partition here as there."""
 
+from functools import lru_cache
+
 SEED = 0x9747B28C
 MULTIPLIER = 0x5BD1E995
 MASK = 0xFFFFFFFF
@@ -19,6 +21,11 @@ def murmur2(data: bytes) -> int:
     return mixed ^ mixed >> 15
 
 
+@lru_cache(maxsize=10_000)  # it is plain Python, and an archive asks for every record
+def _hash(key: bytes) -> int:
+    return murmur2(key) & 0x7FFFFFFF
+
+
 def partition_of(key: bytes, partitions: int) -> int:
     """Return the partition of a key, as Kafka's clients choose it."""
-    return (murmur2(key) & 0x7FFFFFFF) % partitions
+    return _hash(key) % partitions

@@ -1,0 +1,208 @@
+"""The archive file: records of topics with all that is needed to read them back elsewhere.
+
+The file is gzip. Unpacked it is ``MAGIC``, then frames: one byte that says which kind, four bytes of length (big
+endian), the body. The frames are the header, the records in the header's order of topics (partitions and offsets
+rising within each), the totals, and the SHA-256 of all bytes before that last frame. docs/reference/archive.md is for
+people and other programs.
+"""
+
+import struct
+from collections.abc import Sequence
+from typing import ClassVar
+
+from pydantic import Field
+
+from combee_schemas.base import KIB, Message, Value
+from combee_schemas.codec import CodecError
+from combee_schemas.errors import FatalError
+from combee_schemas.records import Record
+
+MAGIC = b"combee-archive\n"
+HEADER, RECORD, TOTALS, DIGEST = b"H", b"R", b"T", b"D"
+FRAME = struct.Struct(">cI")
+MOST_FRAME_BYTES = 16 * KIB * KIB
+"""A longer frame is refused before it is read; the largest record of Kafka's default limits has a sixteenth of it."""
+NONE = -1
+"""As a length: there is no key, or no value. As a position: a group has none on this partition."""
+
+_RECORD = struct.Struct(">BIqqiiH")
+_NAME, _LENGTH = struct.Struct(">H"), struct.Struct(">i")
+
+
+class ArchiveError(FatalError):
+    """A file is no archive, not all of one, or was altered."""
+
+
+class TopicContents(Value):
+    """A topic as it was archived."""
+
+    name: str
+    partitions: int = Field(ge=1, le=10_000)
+    config: dict[str, str] = Field(default_factory=dict)
+    """What Combee sets on the broker, as it stood there."""
+    ends: tuple[int, ...]
+    """By partition: no record at or beyond this offset is part of the archive."""
+
+
+class GroupPositions(Value):
+    """How far a consumer group had committed a topic, by partition."""
+
+    group: str
+    topic: str
+    offsets: tuple[int, ...]
+
+
+class ArchiveHeader(Message):
+    """What the file holds; its version is that of the format."""
+
+    type: ClassVar[str] = "archive"
+
+    prefix: str
+    playbook: str = ""
+    """The only playbook in it; empty: all."""
+    topics: tuple[TopicContents, ...]
+    positions: tuple[GroupPositions, ...] = ()
+    messages: dict[str, int] = Field(default_factory=dict)
+    """The newest version of each message type that its writer knew."""
+    cut_at_ms: int
+    written_by: str = ""
+    """The version of Combee."""
+
+
+class ArchiveTotals(Message):
+    """What only the end shows."""
+
+    type: ClassVar[str] = "archive-totals"
+
+    records: tuple[int, ...]
+    """By topic, in the header's order."""
+    firsts: tuple[tuple[int, ...], ...]
+    """By topic and partition: the first offset that was still retained when all had been read."""
+
+
+class Restoring(Message):
+    """In the topic ``restoring``, which is there while an archive is being read into a prefix, and first in it."""
+
+    type: ClassVar[str] = "restoring"
+
+    archive: str
+    """The archive's SHA-256."""
+    later_ms: int = 0
+    """By how much records are dated later than in the archive."""
+
+
+def frame(kind: bytes, body: bytes) -> bytes:
+    """Return a frame.
+
+    Raises
+    ------
+    ArchiveError
+        If no reader would take it.
+    """
+    if len(body) > MOST_FRAME_BYTES:
+        raise ArchiveError(f"a record of {len(body)} bytes cannot be archived, only up to {MOST_FRAME_BYTES}")
+    return FRAME.pack(kind, len(body)) + body
+
+
+def frame_head(raw: bytes) -> tuple[bytes, int]:
+    """Return kind and length of a frame from its first bytes.
+
+    Raises
+    ------
+    CodecError
+        If no frame of ours begins so.
+    """
+    if len(raw) < FRAME.size:
+        raise CodecError("it ends within a frame")
+    kind, length = FRAME.unpack(raw)
+    if kind not in {HEADER, RECORD, TOTALS, DIGEST}:
+        raise CodecError(f"there are no frames of kind {kind!r}")
+    if length > MOST_FRAME_BYTES:
+        raise CodecError(f"a frame of {length} bytes exceeds the limit of {MOST_FRAME_BYTES}")
+    return kind, length
+
+
+def record_body(topic: int, record: Record) -> bytes:
+    """Return a record's frame body; ``topic`` is its topic's number in the header."""
+    key, value = record.key, record.value
+    parts = [
+        _RECORD.pack(
+            topic,
+            record.partition,
+            record.offset,
+            record.timestamp_ms,
+            NONE if key is None else len(key),
+            NONE if value is None else len(value),
+            len(record.headers),
+        ),
+        key or b"",
+        value or b"",
+    ]
+    for name, content in record.headers:
+        raw = name.encode()
+        parts += (
+            _NAME.pack(len(raw)),
+            raw,
+            _LENGTH.pack(NONE if content is None else len(content)),
+            content or b"",
+        )
+    return b"".join(parts)
+
+
+def read_record(body: bytes, topics: Sequence[str]) -> tuple[int, Record]:
+    """Return the number of a record's topic, and the record.
+
+    Raises
+    ------
+    CodecError
+        If it is none.
+    """
+    fields = _Fields(body)
+    topic, partition, offset, timestamp_ms, key_length, value_length, headers = fields.unpack(_RECORD)
+    if topic >= len(topics) or offset < 0:
+        raise CodecError(f"there is no topic {topic}, or no offset {offset}")
+    record = Record(
+        topic=topics[topic],
+        partition=partition,
+        offset=offset,
+        timestamp_ms=timestamp_ms,
+        key=fields.content(key_length),
+        value=fields.content(value_length),
+        headers=tuple(fields.header() for _ in range(headers)),
+    )
+    if fields.rest:
+        raise CodecError(f"{fields.rest} bytes follow a record in its frame")
+    return topic, record
+
+
+class _Fields:
+    """A record's bytes, taken from the front."""
+
+    def __init__(self, raw: bytes) -> None:
+        self._raw = raw
+        self._at = 0
+
+    @property
+    def rest(self) -> int:
+        return len(self._raw) - self._at
+
+    def unpack(self, form: struct.Struct) -> tuple[int, ...]:
+        return form.unpack(self._take(form.size))
+
+    def content(self, length: int) -> bytes | None:
+        return None if length == NONE else self._take(length)
+
+    def header(self) -> tuple[str, bytes | None]:
+        (length,) = self.unpack(_NAME)
+        try:
+            name = self._take(length).decode()
+        except UnicodeDecodeError as error:
+            raise CodecError("the name of a header is no UTF-8") from error
+        (length,) = self.unpack(_LENGTH)
+        return name, self.content(length)
+
+    def _take(self, length: int) -> bytes:
+        if not 0 <= length <= self.rest:
+            raise CodecError("a record ends within a field")
+        self._at += length
+        return self._raw[self._at - length : self._at]

@@ -1,0 +1,1 @@
+"""Archives: topics written to one file, and read back into an empty prefix."""

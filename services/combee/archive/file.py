@@ -1,0 +1,192 @@
+"""The archive as a file: written whole or not at all, read piece by piece, its hash checked at the end."""
+
+import fcntl
+import gzip
+import os
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+from typing import BinaryIO, Self
+
+from combee_schemas.archive import (
+    DIGEST,
+    FRAME,
+    HEADER,
+    MAGIC,
+    RECORD,
+    TOTALS,
+    ArchiveError,
+    ArchiveHeader,
+    ArchiveTotals,
+    frame,
+    frame_head,
+    read_record,
+    record_body,
+)
+from combee_schemas.codec import CodecError, decode, encode
+from combee_schemas.records import Record
+
+UNREADABLE = (CodecError, EOFError, OSError, zlib.error)
+PRIVATE = 0o600
+
+
+class ArchiveWriter:
+    """Writes the frames of one archive."""
+
+    def __init__(self, file: BinaryIO, header: ArchiveHeader) -> None:
+        self._file = file
+        self._hash = sha256()
+        self._numbers = {topic.name: number for number, topic in enumerate(header.topics)}
+        self.records = [0] * len(header.topics)
+        """How many records of each topic are written."""
+        self._put(MAGIC + frame(HEADER, encode(header)))
+
+    def add(self, record: Record) -> None:
+        """Write a record."""
+        number = self._numbers[record.topic]
+        self._put(frame(RECORD, record_body(number, record)))
+        self.records[number] += 1
+
+    def finish(self, firsts: tuple[tuple[int, ...], ...]) -> str:
+        """Write what only the end shows; return the archive's SHA-256."""
+        self._put(frame(TOTALS, encode(ArchiveTotals(records=tuple(self.records), firsts=firsts))))
+        digest = self._hash.copy()
+        self._put(frame(DIGEST, digest.digest()))
+        return digest.hexdigest()
+
+    def _put(self, raw: bytes) -> None:
+        self._hash.update(raw)
+        self._file.write(raw)
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[BinaryIO]:
+    """Yield a compressed file that is at ``path`` once the block ends without an error, on disk; never a part of it.
+
+    Raises
+    ------
+    ArchiveError
+        If there is a file already, or another process is writing it.
+    """
+    if path.exists():
+        raise ArchiveError(f"{path} is there already: choose another name, or remove it first")
+    part = path.with_name(f"{path.name}.part")
+    descriptor = os.open(part, os.O_RDWR | os.O_CREAT, PRIVATE)
+    with os.fdopen(descriptor, "wb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ArchiveError(f"{path} is being written by another process") from error
+        file.truncate()  # what a killed one left
+        try:
+            with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed:
+                yield packed  # type: ignore[misc]  # it has what is needed of a BinaryIO
+            file.flush()
+            os.fsync(file.fileno())
+            part.rename(path)
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+class ArchiveReader:
+    """One reading of an archive: the header at once, then the records, then totals and hash.
+
+    Use it as a context manager. Whatever is wrong with the file is an ``ArchiveError``.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._hash = sha256()
+        try:
+            self._file = gzip.open(path, "rb")  # noqa: SIM115 - it is one itself
+            if self._read(len(MAGIC)) != MAGIC:
+                raise CodecError("it does not begin as one")
+            self.header = decode(self._expect(HEADER), ArchiveHeader)
+            self._check_header()
+        except UNREADABLE as error:
+            raise ArchiveError(f"{path} is no archive of Combee: {_reason(error)}") from error
+        self.totals: ArchiveTotals | None = None
+        """Known once all records have been read."""
+        self.sha256 = ""
+        """Known as well by then."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def records(self) -> Iterator[Record]:
+        """Yield the records; the last one is followed by the check that all of it is there and unaltered."""
+        try:
+            yield from self._records()
+        except UNREADABLE as error:
+            raise ArchiveError(
+                f"{self._path} is cut off or was altered: {_reason(error)}. Use another copy of it"
+            ) from error
+
+    def _check_header(self) -> None:
+        partitions = {topic.name: topic.partitions for topic in self.header.topics}
+        if len(partitions) < len(self.header.topics) or len(partitions) > 1 << 8:
+            raise CodecError("a topic stands in it twice, or there are too many")
+        if any(len(topic.ends) != topic.partitions for topic in self.header.topics):
+            raise CodecError("a topic has not as many ends as partitions")
+        if any(len(group.offsets) != partitions.get(group.topic) for group in self.header.positions):
+            raise CodecError("a group has not as many positions as its topic has partitions")
+
+    def _records(self) -> Iterator[Record]:
+        names = [topic.name for topic in self.header.topics]
+        counts, last = [0] * len(names), (-1, -1, -1)
+        while True:
+            kind, body = self._frame()
+            if kind != RECORD:
+                break
+            number, record = read_record(body, names)
+            place = (number, record.partition, record.offset)
+            if place <= last or record.partition >= self.header.topics[number].partitions:
+                raise CodecError(f"a record of {record.topic} is out of order, or on no partition of it")
+            last = place
+            counts[number] += 1
+            yield record
+        if kind != TOTALS:
+            raise CodecError("the totals are missing")
+        totals = decode(body, ArchiveTotals)
+        if totals.records != tuple(counts):
+            raise CodecError(f"it holds {sum(counts)} records instead of {sum(totals.records)}")
+        if [len(firsts) for firsts in totals.firsts] != [topic.partitions for topic in self.header.topics]:
+            raise CodecError("a topic has not as many first offsets as partitions")
+        digest = self._hash.digest()
+        if self._expect(DIGEST) != digest:
+            raise CodecError("its SHA-256 is another one")
+        if self._file.read(1):
+            raise CodecError("something follows its end")
+        self.totals, self.sha256 = totals, digest.hex()
+
+    def _expect(self, kind: bytes) -> bytes:
+        actual, body = self._frame()
+        if actual != kind:
+            raise CodecError(f"a frame of kind {kind!r} is missing")
+        return body
+
+    def _frame(self) -> tuple[bytes, bytes]:
+        kind, length = frame_head(self._read(FRAME.size))
+        return kind, self._read(length)
+
+    def _read(self, length: int) -> bytes:
+        raw = self._file.read(length)
+        if len(raw) < length:
+            raise CodecError("it ends too early")
+        self._hash.update(raw)
+        return raw
+
+
+def _reason(error: BaseException) -> str:
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__

@@ -1,0 +1,193 @@
+"""A running system is archived, and goes on elsewhere from there: on real Kafka, with the real services."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from combee.adapters.kafka import KafkaLog
+from combee.backends import check_topics, connection
+from combee.clock import SystemClock
+from combee.core.archive.cut import read
+from combee.core.formats.items import outgoing
+from combee.history import newest_playbooks
+from combee.inspection.audit import audit
+from combee.inspection.tracker import Tracker
+from combee.ports import ConfigurationError, TopicPartition
+from combee.settings.loading import Settings, load_settings
+from combee_schemas import topics
+from support import ledger
+from support.archives import archived, contents, ledger_of, said
+from support.broker import Broker
+from support.cli import combee
+from support.clock import ManualClock
+from support.failpoints.points import EXIT_CODE
+from support.failpoints.restore import PARTITIONS, SCAN_PARTITIONS
+from support.running import PLAYBOOK, Running, running_stack, traces
+from support.topic_dump import dumped
+
+pytestmark = pytest.mark.timeout(300)
+TESTS = Path(__file__).parents[1]
+COUNT, STALL_S = 120, 45.0
+
+
+async def run(folder: Path, servers: str, prefix: str, *arguments: str) -> dict[str, Any]:
+    """Run the command line and return what it says."""
+    env = {"COMBEE_BOOTSTRAP_SERVERS": servers, "COMBEE_TOPIC_PREFIX": prefix}
+    ended = await combee(*arguments, "--json", data_dir=folder / "data", **env)
+    assert ended.code == 0, ended.err
+    return ended.json()
+
+
+def settings_of(servers: str, prefix: str, partitions: int, scan_partitions: int) -> Settings:
+    return load_settings(
+        bootstrap_servers=servers, topic_prefix=prefix, partitions=partitions, scan_partitions=scan_partitions
+    )
+
+
+@asynccontextmanager
+async def opened(settings: Settings) -> AsyncIterator[KafkaLog]:
+    log = KafkaLog(connection(settings, str(settings.kafka.bootstrap_servers)))
+    try:
+        yield log
+    finally:
+        await log.close()
+
+
+async def learned(running: Running, tracker: Tracker, seed: int, count: int) -> None:
+    new = traces(count, seed)
+    await running.log.produce(*map(outgoing, new.values()))
+    await running.learning().settle(tracker, new, stall_s=STALL_S)
+
+
+async def said_of(log: KafkaLog) -> dict[str, set[str]]:
+    """Return what the topics say that are kept for ever, but for places in the log."""
+    return {
+        topic.name: {
+            said(message)
+            for number in range(await log.partitions(topic.name))
+            async for record in log.read(TopicPartition(topic=topic.name, partition=number), 0)
+            if (message := read(topic, record))
+        }
+        for topic in (topics.HISTORY, topics.BATCHES, topics.UPDATES, topics.REFLECTIONS, topics.TRACES)
+    }
+
+
+async def test_archived_at_rest_it_is_equal_elsewhere_and_goes_on(
+    kafka: Broker, topic_prefix: str, tmp_path: Path
+) -> None:
+    servers, there, file = kafka.bootstrap_servers, f"{topic_prefix}-there", tmp_path / "archive"
+    async with running_stack(servers, topic_prefix, tmp_path / "a", latency="0.02") as running:
+        async with Tracker(running.log, PLAYBOOK, SystemClock()).running() as tracker:
+            await learned(running, tracker, seed=1, count=COUNT)
+        archived = await run(tmp_path, servers, topic_prefix, "archive", "--prefix", "--to", str(file))
+        before, account = await said_of(running.log), await ledger_of(running.log)
+        playbooks = await newest_playbooks(running.log)
+    layout = ("--partitions", "5", "--scan-partitions", "3")
+    restored = await run(tmp_path, servers, topic_prefix, "restore", str(file), "--to", there, *layout)
+    assert archived["sha256"] == restored["sha256"]
+
+    async with opened(settings_of(servers, there, 5, 3)) as log:
+        assert await said_of(log) == before
+        assert await ledger_of(log) == account
+        copies = await newest_playbooks(log)
+        assert {name: said(copy) for name, copy in copies.items()} == {
+            n: said(p) for n, p in playbooks.items()
+        }
+        assert (await audit(log)).good
+
+    async with running_stack(
+        servers, there, tmp_path / "b", latency="0.02", partitions=5, scan_partitions=3
+    ) as running:
+        async with Tracker(running.log, PLAYBOOK, SystemClock()).running() as tracker:
+            await learned(running, tracker, seed=2, count=40)
+        report = await audit(running.log)
+        assert (report.violations, report.applied) == ((), COUNT + 40)
+        assert len(running.calls()) < 200, "what was learned before is not learned again"
+
+
+async def test_archived_in_full_swing_it_goes_on_without_loss_or_repeat(
+    kafka: Broker, topic_prefix: str, tmp_path: Path
+) -> None:
+    servers, file = kafka.bootstrap_servers, tmp_path / "archive"
+    chosen = {"batch_size": 8, "max_inflight_batches": 2, "latency": "0.05"}
+    new = traces(COUNT, seed=3)
+    async with (
+        running_stack(servers, topic_prefix, tmp_path / "a", **chosen) as running,  # type: ignore[arg-type]
+        Tracker(running.log, PLAYBOOK, SystemClock()).running() as tracker,
+    ):
+        await running.log.produce(*map(outgoing, new.values()))
+        for number, moment in enumerate((10, 60)):
+            while sum(map(tracker.is_applied, tracker.batch_of)) < moment:
+                await tracker.change()
+            target = f"{file}-{number}"
+            await run(tmp_path, servers, topic_prefix, "archive", "--prefix", "--to", target)
+        await running.learning().settle(tracker, new, stall_s=STALL_S)
+    for number, partitions in enumerate((12, 2)):
+        there = f"{topic_prefix}-{number}"
+        layout = ("--to", there, "--partitions", str(partitions))
+        contents = await run(tmp_path, servers, topic_prefix, "restore", f"{file}-{number}", *layout)
+        assert contents["records"]["traces"] == COUNT
+        async with running_stack(
+            servers,
+            there,
+            tmp_path / there,
+            partitions=partitions,
+            **chosen,  # type: ignore[arg-type]
+        ) as running:
+            assert (await audit(running.log)).violations == ()
+            async with Tracker(running.log, PLAYBOOK, SystemClock()).running() as tracker:
+                await running.learning().settle(tracker, new, stall_s=STALL_S)
+            report = await audit(running.log)
+            assert (report.violations, report.applied, report.traces.lost) == ((), COUNT, 0)
+
+
+CHAIN = (
+    *("before produce@1", "after produce@1", "before produce@1", "after produce@1", "after produce@2"),
+    *("before produce@2", "before transaction", "offsets in transaction", "before commit", "after commit"),
+)
+"""One process after the other ends there, each where the one before it left off."""
+
+
+async def test_killed_again_and_again_it_goes_on_and_nothing_starts_before_it_is_done(
+    kafka: Broker, topic_prefix: str, tmp_path: Path
+) -> None:
+    servers, file, source = kafka.bootstrap_servers, tmp_path / "archive", dumped(ManualClock())
+    for number, partition in enumerate(source._store.partitions(topics.TRACES.name)):
+        source.expire(TopicPartition(topic=topics.TRACES.name, partition=number), partition.end // 2)
+    await archived(source, file)
+    settings = settings_of(servers, topic_prefix, PARTITIONS, SCAN_PARTITIONS)
+    for number, at in enumerate(CHAIN):
+        assert await _restore(at, tmp_path / f"marker-{number}", file, servers, topic_prefix) == EXIT_CODE, at
+        with pytest.raises(ConfigurationError, match="in part only: run 'combee restore FILE"):
+            await check_topics(settings, connection(settings, servers))
+    (tmp_path / "marker").touch()
+    assert await _restore("after ask", tmp_path / "marker", file, servers, topic_prefix) == 0
+
+    await check_topics(settings, connection(settings, servers))
+    async with opened(settings) as log:
+        assert await ledger_of(log) == await ledger_of(source)
+        assert (await said_of(log))["reflections"] == set(contents(source)["reflections"])
+        assert set((await log.beginnings(topics.TRACES.name)).values()) == {1}
+        committed = await log.committed("shuffle", topics.REFLECTIONS.name)
+        assert sum(committed.values()) == sum(
+            sum(
+                record.offset < at
+                for record in ledger.records(source, topics.REFLECTIONS)
+                if record.partition == number
+            )
+            for number, at in (await source.committed("shuffle", topics.REFLECTIONS.name)).items()
+        )
+
+
+async def _restore(at: str, marker: Path, file: Path, servers: str, prefix: str) -> int:
+    arguments = (at, str(marker), str(file), servers, prefix)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "support.failpoints.restore", *arguments, cwd=TESTS
+    )
+    async with asyncio.timeout(60):
+        return await process.wait()

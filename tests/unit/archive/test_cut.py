@@ -1,0 +1,323 @@
+"""A cut that is taken while everything runs is a state that the services can go on from."""
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from combee.adapters.memory import MemoryLog
+from combee.archive.writing import write_archive
+from combee.core.archive.cut import IN_FILE, ORDER, Cut
+from combee.inspection.audit import audit
+from combee.ports import Record, TopicPartition
+from combee_schemas import topics
+from combee_schemas.base import Message
+from combee_schemas.batch import Batch, Member
+from combee_schemas.command import Command
+from combee_schemas.dead_letter import Attempt, DeadLetter, LetterId, Resolution, attempt_headers
+from combee_schemas.plan import Plan
+from combee_schemas.playbook import Label, Playbook
+from combee_schemas.scan import Group, NodeResult, Update
+from combee_schemas.topics import TOPICS, AnyTopic
+from support import ledger
+from support.archives import archived, contents, restored, said
+from support.clock import ManualClock
+from support.deployment import DEADLINE_S, Deployment
+from support.ledger import NAME, outgoing, reflection
+
+pytestmark = pytest.mark.usefixtures("quick_polls")
+NAMES = (NAME, "support/other")
+SIZE = 5
+STILL = 0.3
+"""The share of look-ups after which nothing happens."""
+
+
+def test_every_topic_has_its_place_in_both_orders() -> None:
+    names = sorted(topic.name for topic in TOPICS)
+    assert sorted(topic.name for topic in ORDER) == sorted(topic.name for topic in IN_FILE) == names
+
+
+# ---- taken while the services run
+
+
+class Unsteady(MemoryLog):
+    """A log as an archive sees it, on which much happens between any two look-ups."""
+
+    def __init__(self, log: MemoryLog, rng: Random) -> None:
+        self._store = log._store
+        self._rng = rng
+        self.published = 0
+
+    async def publish(self) -> None:
+        """Publish a batch for each playbook, and now and then a command about the newest version."""
+        for number in range(self.published, self.published + SIZE):
+            await self.produce(*(outgoing(reflection(number, name)) for name in NAMES))
+        self.published += SIZE
+        newest = max((version.version for version in ledger.versions(self)), default=0)
+        if newest:
+            promote = Command(
+                command_id=f"p{self.published}", playbook=NAME, kind="promote", label="prod", version=newest
+            )
+            await self.produce(outgoing(promote))
+
+    async def _meanwhile(self) -> None:
+        """Let at least one version be made, and stop anywhere in the middle of the next one."""
+        if self._rng.random() < STILL:
+            return
+        history = self._store.partitions(topics.HISTORY.name)
+        before = sum(partition.stable for partition in history)
+        await self.publish()
+        async with asyncio.timeout(DEADLINE_S):
+            while sum(partition.stable for partition in history) == before:
+                await self._store.changed.wait()
+        for _ in range(self._rng.choice([0, 5, 40, 150])):
+            await asyncio.sleep(0)
+
+    async def committed(self, group: str, topic: str) -> Mapping[int, int]:
+        offsets = dict(await super().committed(group, topic))
+        await self._meanwhile()
+        return offsets
+
+    async def settled(self, topic: str) -> Mapping[int, int]:
+        ends = dict(await super().settled(topic))
+        await self._meanwhile()
+        return ends
+
+
+@pytest.mark.parametrize("inflight", [1, 3])
+@pytest.mark.parametrize("seed", range(4))
+async def test_taken_at_any_moment_it_can_be_gone_on_from(tmp_path: Path, seed: int, inflight: int) -> None:
+    deployment = Deployment(batch_size=SIZE, fan_in=2, max_inflight_batches=inflight, partitions=2)
+    log = Unsteady(deployment.log, Random(seed))
+    async with deployment.running():
+        await log.publish()
+        await write_archive(log, tmp_path / "a", prefix="t", configs={}, clock=deployment.clock)
+        await deployment.until(lambda: all(ledger.applied(log, name) == log.published for name in NAMES))
+
+    there = Deployment(batch_size=SIZE, fan_in=2, max_inflight_batches=inflight, partitions=3, max_wait_s=5)
+    there.log = MemoryLog(there.clock, partitions=3, scan_partitions=2)
+    await restored(tmp_path / "a", there.log)
+    assert (await audit(there.log)).violations == ()
+    for name in NAMES:
+        made = [said(version) for version in ledger.versions(there.log, name)]
+        assert made == [said(version) for version in ledger.versions(log, name)][: len(made)]
+
+    count = {name: _reflections(there.log, name) for name in NAMES}
+    async with there.running():
+
+        def is_done() -> bool:
+            there.advance(6)
+            return all(ledger.applied(there.log, name) == count[name] for name in count)
+
+        await there.until(is_done)
+    report = await audit(there.log)
+    assert (report.violations, report.applied, report.dead_lettered) == ((), sum(count.values()), 0)
+
+
+def _reflections(log: MemoryLog, name: str) -> int:
+    return sum(record.key == name.encode() for record in ledger.records(log, topics.REFLECTIONS))
+
+
+# ---- what names something beyond the cut
+
+
+ENDS = {topic.name: (10,) for topic in TOPICS}
+
+
+def cut(*, version: int = 2, sequence: int = 1, **fields: Any) -> Cut:
+    """Return a cut in which the playbook has one version, at offset 9 of the history."""
+    made = Cut(ends=ENDS, **fields)
+    newest = Playbook(name=NAME, version=version, batch_sequence=sequence, origin="batch")
+    assert made.holds(topics.HISTORY, at(topics.HISTORY, newest, 9))
+    return made
+
+
+def at(topic: AnyTopic, message: Message, offset: int, **fields: Any) -> Record:
+    written = topic.record(message)
+    return Record(
+        **{
+            "topic": topic.name,
+            "partition": 0,
+            "offset": offset,
+            "timestamp_ms": 0,
+            "key": written.key,
+            "value": written.value,
+            **fields,
+        }
+    )
+
+
+def plan(sequence: int = 2, base: int = 9) -> Plan:
+    return Plan(
+        batch_id=f"b-{sequence}",
+        playbook=NAME,
+        sequence=sequence,
+        widths=(1,),
+        base_version=2,
+        base_history_offset=base,
+        reflections=1,
+    )
+
+
+def manifest(sequence: int = 2, base: int = 9) -> Batch:
+    members = (Member(offset=3, reflection_id="r-3"),)
+    return Batch(plan=plan(sequence, base), seed=1, members=members, copies=1)
+
+
+def group(manifest_offset: int, sequence: int = 2) -> Group:
+    return Group(plan=plan(sequence), manifest_offset=manifest_offset, node_id="n", index=0, members=())
+
+
+def update(manifest_offset: int) -> Update:
+    return Update(plan=plan(), manifest_offset=manifest_offset, node_id="n", result=NodeResult(status="ok"))
+
+
+def letter(topic: str, offset: int, **fields: Any) -> DeadLetter:
+    about = {"origin_topic": topic, "origin_partition": 0, "origin_offset": offset}
+    return DeadLetter.model_validate(about | {"service": "scan", "reason": "", "playbook": NAME} | fields)
+
+
+def test_a_snapshot_is_of_the_newest_version_in_the_cut() -> None:
+    made = cut()
+    held = [
+        made.holds(topics.PLAYBOOKS, at(topics.PLAYBOOKS, Playbook(name=NAME, version=version), 0))
+        for version in (1, 2, 3)
+    ]
+    assert held == [False, True, False]
+
+
+def test_where_history_was_lost_a_snapshot_stands_for_itself() -> None:
+    made = Cut(ends=ENDS)
+    snapshots = [
+        Playbook(name=NAME, version=5, history_offset=8),
+        Playbook(name=NAME, version=6, history_offset=10),
+    ]
+    assert [made.holds(topics.PLAYBOOKS, at(topics.PLAYBOOKS, one, 0)) for one in snapshots] == [True, False]
+    assert made.newest[NAME].version == 5
+
+
+def test_a_manifest_on_a_version_beyond_is_left_out_with_all_after_it_and_what_names_them() -> None:
+    made = cut()
+    held = [
+        made.holds(topics.BATCHES, at(topics.BATCHES, manifest(sequence, base), offset))
+        for sequence, base, offset in ((2, 9, 4), (3, 10, 5), (4, 9, 6))
+    ]
+    assert held == [True, False, False]
+    assert [made.holds(topics.GROUPS, at(topics.GROUPS, group(place), 0)) for place in (4, 5, 6)] == [
+        True,
+        False,
+        False,
+    ]
+    assert [made.holds(topics.UPDATES, at(topics.UPDATES, update(place), 0)) for place in (4, 5)] == [
+        True,
+        False,
+    ]
+    wrapped = [
+        letter(topics.UPDATES.name, 1, value=topics.UPDATES.record(update(place)).value) for place in (4, 5)
+    ]
+    assert [made.holds(topics.DEAD_LETTERS, at(topics.DEAD_LETTERS, one, 0)) for one in wrapped] == [
+        True,
+        False,
+    ]
+
+
+def test_a_group_without_its_manifest_is_left_out() -> None:
+    made = cut()
+    assert [made.holds(topics.GROUPS, at(topics.GROUPS, group(place), 0)) for place in (9, 10)] == [
+        True,
+        False,
+    ]
+
+
+def test_a_dead_letter_goes_with_the_version_that_had_to_do_without() -> None:
+    made = cut(sequence=1)
+    assert made.holds(topics.BATCHES, at(topics.BATCHES, manifest(2), 4))
+    held = [
+        made.holds(topics.DEAD_LETTERS, at(topics.DEAD_LETTERS, letter("reflections", offset), 0))
+        for offset in (3, 2)
+    ]
+    assert held == [False, True], "the member of the batch under way has no dead letter yet"
+
+
+def test_a_dead_letter_of_a_record_beyond_is_left_out_and_what_was_sent_again_because_of_one() -> None:
+    made = cut()
+    letters = [letter("scan.1", offset) for offset in (9, 10)]
+    assert [made.holds(topics.DEAD_LETTERS, at(topics.DEAD_LETTERS, one, 0)) for one in letters] == [
+        True,
+        False,
+    ]
+    for topic in (topics.REFLECTIONS, topics.TRACES, topics.UPDATES):
+        again = [
+            Record(
+                topic=topic.name,
+                partition=0,
+                offset=0,
+                timestamp_ms=0,
+                key=b"k",
+                value=b"v",
+                headers=attempt_headers(Attempt(number=1, letter=LetterId(partition=0, offset=offset))),
+            )
+            for offset in (9, 10)
+        ]
+        assert [made.holds(topic, record) for record in again] == [True, False]
+
+
+def test_a_decision_whose_record_is_beyond_is_left_out() -> None:
+    made = cut()
+    about = {"letter": {"partition": 0, "offset": 1}, "origin_topic": "scan.1", "origin_partition": 0}
+    held = [
+        made.holds(
+            topics.DEAD_LETTERS,
+            at(
+                topics.RESOLUTIONS,
+                Resolution.model_validate(
+                    about
+                    | {
+                        "origin_offset": 1,
+                        "decision": "retried",
+                        "retry_partition": 0,
+                        "retry_offset": offset,
+                    }
+                ),
+                0,
+            ),
+        )
+        for offset in (9, 10)
+    ]
+    assert held == [True, False]
+
+
+def test_a_command_about_a_version_beyond_is_left_out_and_so_is_the_label_of_what_is_deleted() -> None:
+    made = cut(version=2)
+    commands = [
+        Command(command_id="c", playbook=NAME, kind=kind, **{field: version})
+        for kind, field in (("rollback", "version"), ("edit", "base_version"))
+        for version in (2, 3)
+    ]
+    held = [made.holds(topics.COMMANDS, at(topics.COMMANDS, command, 0)) for command in commands]
+    assert held == [True, False, True, False]
+
+    label = at(topics.LABELS, Label(playbook=NAME, label="prod", version=1), 0)
+    assert made.holds(topics.LABELS, label)
+    made.holds(topics.HISTORY, at(topics.HISTORY, Playbook(name=NAME, version=3, origin="delete"), 9))
+    assert not made.holds(topics.LABELS, label)
+
+
+async def test_a_snapshot_that_was_compacted_away_meanwhile_is_made_again(tmp_path: Path) -> None:
+    deployment = Deployment(batch_size=5)
+    async with deployment.running():
+        await deployment.log.produce(*(outgoing(reflection(number)) for number in range(10)))
+        await deployment.until(lambda: ledger.applied(deployment.log) == 10)
+    snapshots = deployment.log._store.partitions(topics.PLAYBOOKS.name)
+    expected = contents(deployment.log)["playbooks"][-1]
+    for number, partition in enumerate(snapshots):
+        deployment.log.expire(TopicPartition(topic=topics.PLAYBOOKS.name, partition=number), partition.end)
+    await archived(deployment.log, tmp_path / "a")
+
+    target = MemoryLog(ManualClock())
+    await restored(tmp_path / "a", target)
+    assert contents(target)["playbooks"] == [expected]
+    assert (await audit(target)).good

@@ -1,0 +1,245 @@
+"""An archive read back is the same system in another place: equal contents, an equal ledger, work that goes on."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from combee.adapters.memory import MemoryLog
+from combee.archive import restoring
+from combee.archive.restoring import read_contents
+from combee.inspection.audit import audit
+from combee.ports import FatalError, Outgoing, TopicPartition
+from combee_schemas import topics
+from combee_schemas.archive import Restoring
+from combee_schemas.playbook import Playbook
+from combee_schemas.topics import RESTORING
+from combee_schemas.trace import Trace
+from support import ledger
+from support.archives import FaultInjectingTopics, MemoryTopics, archived, contents, ledger_of, restored, said
+from support.clock import ManualClock
+from support.deployment import Deployment
+from support.failpoints.points import POINTS, CrashError, CrashFailpoint
+from support.failpoints.ports import FaultInjectingLog
+from support.ledger import NAME, lessons
+from support.topic_dump import HALF_DONE, UNTOUCHED, answer, dumped, finished
+
+pytestmark = pytest.mark.usefixtures("quick_polls")
+COUNTS = [(2, 3), (1, 1), (5, 4), (3, 8)]
+counted = pytest.mark.parametrize("counts", COUNTS, ids=str)
+
+
+@pytest.fixture(name="archive")
+async def archive_of_version_1(tmp_path: Path) -> Path:
+    """Return the archive of a log with everything in it: batches under way, dead letters, commands, labels."""
+    path = tmp_path / "archive"
+    await archived(dumped(ManualClock()), path)
+    return path
+
+
+@counted
+async def test_contents_and_ledger_are_equal_but_for_offsets(archive: Path, counts: tuple[int, int]) -> None:
+    source = dumped(ManualClock())
+    target = MemoryLog(ManualClock(), partitions=counts[0], scan_partitions=counts[1])
+    await restored(archive, target)
+
+    expected = contents(source)
+    found = contents(target)
+    assert len(found["playbooks"]) == len(
+        {version.name for version in ledger.messages(source, topics.HISTORY, Playbook)}
+    )
+    for compacted in ("playbooks", "labels", "batch-sizes"):
+        assert set(found.pop(compacted)) <= set(expected.pop(compacted))
+    assert found == expected
+    assert await ledger_of(target) == await ledger_of(source)
+    assert (await audit(target)).good
+    assert "restoring" not in target._store._topics
+
+
+@counted
+async def test_what_was_begun_is_finished_there_without_repeating_anything(
+    archive: Path, counts: tuple[int, int]
+) -> None:
+    deployment = Deployment(batch_size=10, copies=2, fan_in=2, partitions=counts[0])
+    deployment.log = MemoryLog(deployment.clock, partitions=counts[0], scan_partitions=counts[1])
+    deployment.model.answer = answer
+    await restored(archive, deployment.log)
+    await finished(deployment)
+
+    for name in (HALF_DONE, UNTOUCHED):
+        assert {entry.content for entry in ledger.latest(deployment.log, name).entries} == lessons(range(10))
+    assert deployment.model.calls == 3 + 2 * 2, "answered leaves are not asked again"
+    assert (await audit(deployment.log)).good
+
+
+@counted
+async def test_manifests_say_where_the_oldest_without_a_version_stands_now(
+    archive: Path, counts: tuple[int, int]
+) -> None:
+    target = MemoryLog(ManualClock(), partitions=counts[0], scan_partitions=counts[1])
+    await restored(archive, target)
+    under_way = 0
+    for partition in target._store.partitions(topics.BATCHES.name):
+        records = list(partition.records(0, partition.end))
+        manifests = {record.offset: topics.BATCHES.read(record) for record in records}
+        open_at = [at for at, batch in manifests.items() if batch.plan.playbook in {HALF_DONE, UNTOUCHED}]
+        under_way += len(open_at)
+        for at, batch in manifests.items():
+            before = min((offset for offset in open_at if offset < at), default=-1)
+            assert batch.oldest_unpublished_offset == before
+    assert under_way == 2
+
+
+# ---- killed, and run again
+
+
+async def test_killed_anywhere_and_run_again_it_ends_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(restoring, "WRITTEN_AT_ONCE", 5)
+    source, archive = dumped(ManualClock()), tmp_path / "small"
+    source.expire(TopicPartition(topic=topics.TRACES.name, partition=0), 1)
+    await archived(source, archive, playbook=HALF_DONE)
+    whole, passed = MemoryLog(ManualClock(), partitions=2, scan_partitions=3), CrashFailpoint()
+    await _restored_with(passed, archive, whole)
+    writing = {point for point in POINTS if "ask" not in point and "offset commit" not in point}
+    assert writing - set(passed.points) == {"sent in transaction"}
+    assert "before deleting of traces" in passed.points
+    assert passed.points.count("after produce") >= 4
+
+    for at, point in enumerate(passed.points, 1):
+        target = MemoryLog(ManualClock(), partitions=2, scan_partitions=3)
+        with pytest.raises(CrashError):
+            await _restored_with(CrashFailpoint(at), archive, target)
+        if point == "after deleting restoring":
+            assert contents(target) == contents(whole)
+            continue
+        is_begun = "restoring" in target._store._topics
+        assert is_begun != (point == "before creating restoring"), "no service starts on what is half there"
+        await _restored_with(CrashFailpoint(), archive, target)
+        assert contents(target) == contents(whole), point
+        assert target._store.committed == whole._store.committed, point
+        assert "restoring" not in target._store._topics
+
+
+async def _restored_with(failpoint: CrashFailpoint, archive: Path, target: MemoryLog) -> None:
+    log = FaultInjectingLog(target, failpoint)
+    await restored(archive, target, log=log, admin=FaultInjectingTopics(target, failpoint))
+
+
+@counted
+async def test_killed_again_and_again_it_goes_on(
+    archive: Path, counts: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(restoring, "WRITTEN_AT_ONCE", 20)
+    target = MemoryLog(ManualClock(), partitions=counts[0], scan_partitions=counts[1])
+    for at in (6, 7, 8, 4):
+        with pytest.raises(CrashError):
+            await _restored_with(CrashFailpoint(at), archive, target)
+    await restored(archive, target)
+    assert await ledger_of(target) == await ledger_of(dumped(ManualClock()))
+
+
+# ---- refused
+
+
+async def test_a_prefix_with_records_is_refused_and_stays_as_it_is(archive: Path) -> None:
+    target = dumped(ManualClock())
+    before = contents(target)
+    with pytest.raises(FatalError, match=r"not empty.*--to"):
+        await restored(archive, target)
+    assert (contents(target), "restoring" in target._store._topics) == (before, False)
+
+
+async def test_a_half_restored_prefix_takes_no_other_archive(archive: Path, tmp_path: Path) -> None:
+    target = MemoryLog(ManualClock())
+    with pytest.raises(CrashError):
+        await _restored_with(CrashFailpoint(10), archive, target)
+    await archived(dumped(ManualClock()), tmp_path / "other", playbook=HALF_DONE)
+    with pytest.raises(FatalError, match="another archive"):
+        await restored(tmp_path / "other", target)
+    await restored(archive, target)
+
+
+async def test_services_that_run_there_are_named(archive: Path) -> None:
+    target = MemoryLog(ManualClock())
+    admin = MemoryTopics(target)
+    admin.running = 1
+    with pytest.raises(FatalError, match=r"shuffle.*stop them"):
+        await restored(archive, target, admin=admin)
+
+
+async def test_a_stranger_who_writes_meanwhile_is_noticed(archive: Path) -> None:
+    class Shared(MemoryLog):
+        async def produce(self, *outgoing: Outgoing) -> Sequence[int]:
+            offsets = await super().produce(*outgoing)
+            if outgoing[0].topic != "restoring":
+                await super().produce(topics.REFLECTIONS.record(ledger.reflection(99)))
+            return offsets
+
+    with pytest.raises(FatalError, match="somebody else"):
+        await restored(archive, Shared(ManualClock()))
+
+
+async def test_what_stands_there_instead_of_the_archives_records_is_noticed(archive: Path) -> None:
+    target = MemoryLog(ManualClock(), partitions=1)
+    with pytest.raises(CrashError):
+        await _restored_with(CrashFailpoint(point="before produce"), archive, target)
+    await target.produce(topics.REFLECTIONS.record(ledger.reflection(99)))
+    mark = Restoring(archive=read_contents(archive).sha256)
+    await target.produce(RESTORING.record(mark))
+    with pytest.raises(FatalError, match="not the archive's record"):
+        await restored(archive, target)
+
+
+# ---- what has expired, and one playbook alone
+
+
+@counted
+async def test_expired_records_stay_expired(tmp_path: Path, counts: tuple[int, int]) -> None:
+    source = dumped(ManualClock())
+    for topic in (topics.REFLECTIONS, topics.TRACES, topics.COMMANDS):
+        for number, partition in enumerate(source._store.partitions(topic.name)):
+            source.expire(TopicPartition(topic=topic.name, partition=number), partition.end // 2)
+    await archived(source, tmp_path / "archive")
+    target = MemoryLog(ManualClock(), partitions=counts[0], scan_partitions=counts[1])
+    await restored(tmp_path / "archive", target)
+
+    ours, theirs = await ledger_of(target), await ledger_of(source)
+    assert (ours["violations"], ours["lost"]) == ([], 0)
+    assert ours == theirs
+
+
+@counted
+async def test_one_playbook_comes_alone_and_whole(tmp_path: Path, counts: tuple[int, int]) -> None:
+    source = dumped(ManualClock())
+    await archived(source, tmp_path / "archive", playbook=NAME)
+    target = MemoryLog(ManualClock(), partitions=counts[0], scan_partitions=counts[1])
+    await restored(tmp_path / "archive", target)
+
+    for topic in (topics.HISTORY, topics.BATCHES, topics.REFLECTIONS, topics.UPDATES):
+        wanted = {
+            said(m)
+            for record in ledger.records(source, topic)
+            if record.key == NAME.encode()
+            for m in [topic.read_or_none(record)]
+            if m
+        }
+        assert set(contents(target)[topic.name]) == wanted
+    assert {m.playbook for m in ledger.messages(target, topics.TRACES, Trace)} <= {NAME}
+    assert (await audit(target)).good
+    with pytest.raises(FatalError, match="nothing of a playbook"):
+        await archived(source, tmp_path / "none", playbook="tests/none")
+    assert not (tmp_path / "none").exists()
+
+
+async def test_records_are_dated_as_if_no_time_had_passed(archive: Path) -> None:
+    clock = ManualClock()
+    clock.advance(40 * 24 * 3600)
+    target = MemoryLog(clock)
+    await restored(archive, target)
+    source = dumped(ManualClock())
+    before = max(record.timestamp_ms for record in ledger.records(source, topics.REFLECTIONS))
+    after = max(record.timestamp_ms for record in ledger.records(target, topics.REFLECTIONS))
+    cut_at_ms = read_contents(archive).header.cut_at_ms
+    assert after - before == clock.now_ms() - cut_at_ms
