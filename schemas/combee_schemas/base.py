@@ -2,9 +2,16 @@
 
 import re
 from collections.abc import Iterable
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    StringConstraints,
+    model_serializer,
+)
 
 KIB = 1024
 
@@ -35,6 +42,24 @@ class Value(BaseModel):
     """A frozen part of a message; unknown fields are ignored so that newer writers do not break readers."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
+
+
+class Sparse(Value):
+    """A value that does not write the fields of ``UNWRITTEN`` at their defaults; readers fill them in.
+
+    They came later, and hashes of what was written before them must hold; or a record holds many of them.
+    """
+
+    UNWRITTEN: ClassVar[tuple[str, ...]]
+
+    @model_serializer(mode="wrap")
+    def _without_defaults(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        body: dict[str, Any] = serialise(self)
+        fields = type(self).model_fields
+        for name in self.UNWRITTEN:
+            if getattr(self, name) == fields[name].default:
+                body.pop(name, None)
+        return body
 
 
 class Message(Value):
