@@ -34,7 +34,7 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     "settings": {"core", "ports", "schemas"},
     "worker": {"core", "history", "ports", "schemas"},
     "inspection": {"core", "evidence", "history", "ports", "schemas"},
-    "telemetry": {"clock", "ports", "schemas", "settings", "worker"},
+    "telemetry": {"clock", "core", "ports", "schemas", "settings", "worker"},
     # The flow.
     "reflect": SERVICE,
     "shuffle": SERVICE,
