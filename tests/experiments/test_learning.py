@@ -27,11 +27,11 @@ from combee_experiments.arms.learning import Learnt, learn
 from combee_experiments.arms.material import measure_updates, reflections
 from combee_experiments.arms.services import batch_settings
 from combee_experiments.arms.services import learn as learn_with_services
-from combee_experiments.arms.tails import run_virtual
 from combee_experiments.data.generated import MOST, lessons, quantities
 from combee_experiments.data.generated import reflections as generated_reflections
 from combee_experiments.data.samples import PLAYBOOK, Data, family, load
 from combee_experiments.running.setup import Setup, data_digest
+from combee_experiments.running.virtual_time import run_virtual
 from combee_experiments.scoring.lessons import lessons_of
 from combee_experiments.shuffling.experiment import by_topic
 from combee_schemas.base import Usage
