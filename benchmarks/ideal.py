@@ -15,7 +15,7 @@ from combee.sim.inprocess import SimulatedModel, as_request
 from combee.sim.roles.respond import respond
 from combee_experiments.arms.arms import ADAPTIVE
 from combee_experiments.arms.scanning import Scan
-from combee_experiments.arms.tails import run_virtual
+from combee_experiments.running.virtual_time import run_virtual
 from combee_schemas.batch import Batch
 from combee_schemas.model import Prompt, Reply
 from combee_schemas.reflection import Reflection

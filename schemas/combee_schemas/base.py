@@ -2,9 +2,16 @@
 
 import re
 from collections.abc import Iterable
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    StringConstraints,
+    model_serializer,
+)
 
 KIB = 1024
 
@@ -39,6 +46,24 @@ class Value(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
 
 
+class Sparse(Value):
+    """A value that does not write the fields of ``UNWRITTEN`` at their defaults; readers fill them in.
+
+    They came later, and hashes of what was written before them must hold; or a record holds many of them.
+    """
+
+    UNWRITTEN: ClassVar[tuple[str, ...]]
+
+    @model_serializer(mode="wrap")
+    def _without_defaults(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        body: dict[str, Any] = serialise(self)
+        fields = type(self).model_fields
+        for name in self.UNWRITTEN:
+            if getattr(self, name) == fields[name].default:
+                body.pop(name, None)
+        return body
+
+
 class Message(Value):
     """A record's body; the codec's envelope carries ``type`` and ``version``."""
 
@@ -48,11 +73,13 @@ class Message(Value):
     """Raw size above which a record is refused *before* it is decoded."""
 
 
-class Usage(Value):
+class Usage(Sparse):
     """What model calls cost: counts, tokens and seconds of model time.
 
     Of a scan's tree: ``calls`` = nodes − ``skips`` + ``splits`` + ``re_asks`` + ``hedges``.
     """
+
+    UNWRITTEN = ("reused", "reused_tokens")
 
     calls: int = 0
     tokens_in: int = 0

@@ -4,7 +4,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from combee_schemas.base import Id, Message, Score, Source, Value
+from combee_schemas.base import Id, Message, Score, Source, Sparse, Value
 from combee_schemas.plan import Plan
 
 
@@ -27,7 +27,7 @@ class Cluster(Value):
     entry_ids: tuple[str, ...]
 
 
-class Batch(Message):
+class Batch(Sparse, Message):
     """Which reflections, how many copies, which seed, which tree; key: playbook.
 
     Groups are not listed: they are recomputed from members, ``copies``, ``plan.widths[0]`` and ``seed``.
@@ -35,6 +35,7 @@ class Batch(Message):
 
     type: ClassVar[str] = "batch"
     version_number: ClassVar[int] = 2
+    UNWRITTEN = ("clusters",)
 
     plan: Plan
     seed: int

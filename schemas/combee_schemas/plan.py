@@ -1,10 +1,10 @@
 """Plan: what all records of one batch share, and the settings that its prompts and its tree follow from."""
 
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field
 
-from combee_schemas.base import Holds, Id, PlaybookName, Score, Sha256, Usage, Value
+from combee_schemas.base import Holds, Id, PlaybookName, Score, Sha256, Sparse, Usage, Value
 
 SmallBatches = Literal["paper", "one-call"]
 """What a batch gets whose groups would each hold all of it: the paper's tree, or one call."""
@@ -25,11 +25,16 @@ class Probation(Value):
     """After so many in a row that do not support it, it leaves."""
 
 
-class PlanSettings(Value):
+class PlanSettings(Sparse):
     """Whatever shapes a prompt or a tree, as it stood when the batch was cut; 0 and empty: unknown (version 1).
 
     Workers go by these, never by their own configuration: they cannot disagree, and a replay is exact.
     """
+
+    UNWRITTEN = (
+        *("small_batches", "prompts", "playbook_tokens", "stragglers", "probation", "scope"),
+        "combine_tokens",
+    )
 
     method: str = "ace"
     templates: Sha256 = ""
@@ -62,28 +67,6 @@ class PlanSettings(Value):
     combine_tokens: int = 0
     """A combine asks by topic: one call for each part of about so many tokens of proposals; 0: one call for all."""
 
-    @model_serializer(mode="wrap")
-    def _without_later_defaults(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out fields that came later, at their defaults: a manifest's hash is as its writer computed it."""
-        body: dict[str, Any] = serialise(self)
-        return {
-            name: value
-            for name, value in body.items()
-            if name not in LATER_FIELDS or value != LATER_FIELDS[name]
-        }
-
-
-LATER_NAMES = (
-    "small_batches",
-    "prompts",
-    "playbook_tokens",
-    "stragglers",
-    "probation",
-    "scope",
-    "combine_tokens",
-)
-LATER_FIELDS = {name: PlanSettings.model_fields[name].default for name in LATER_NAMES}
-
 
 class Outcomes(Value):
     """What the runs behind a batch came to, as their producers say: means of scores, counts of successes."""
@@ -94,8 +77,10 @@ class Outcomes(Value):
     failures: int = 0
 
 
-class Plan(Value):
+class Plan(Sparse):
     """The header of a batch; it rides on each scan record so that any worker can act alone."""
+
+    UNWRITTEN = ("command_id",)
 
     batch_id: Id
     playbook: PlaybookName

@@ -180,6 +180,8 @@ class Playbook(Message):
     """The last share of each of the last 20 batches, newest last."""
     lost_recent: tuple[float, ...] = ()
     """Which share was lost of each of the last 20 batches whose audit says so, newest last."""
+    lost_count: int = 0
+    """How many reflections the newest of these lost."""
     retired: tuple[Retired, ...] = ()
     """The last 50 entries that left."""
     spend: Spend = Spend()

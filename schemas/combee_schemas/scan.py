@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import ClassVar, Literal
 
-from combee_schemas.base import Id, Message, Sha256, Source, Usage, Value
+from combee_schemas.base import Id, Message, Sha256, Source, Sparse, Usage, Value
 from combee_schemas.batch import Cluster
 from combee_schemas.plan import Plan
 from combee_schemas.reflection import BulletTag, Reflection
@@ -34,8 +34,10 @@ class Operation(Value):
     """Of ``evidence``: what no model named for this content."""
 
 
-class Seen(Value):
+class Seen(Sparse):
     """One reflection as a sub-tree saw it: ``ok`` if at least one of its copies got through."""
+
+    UNWRITTEN = ("ok", "survived", "dropped", "tags", "shown_version", "source")
 
     reflection_id: Id
     offset: int

@@ -11,7 +11,7 @@ from combee.sim.inprocess import SimulatedModel
 from combee.sim.law.naive import reflections_on, task_traces
 from combee.sim.server.latency import Latency
 from combee_experiments.arms.services import batch_settings, learn
-from combee_experiments.arms.tails import LoopClock, NothingLeftError, Pace, SlowModel, run_virtual
+from combee_experiments.arms.tails import Pace, SlowModel
 from combee_experiments.asynchronous import experiment as asynchronous
 from combee_experiments.asynchronous.experiment import INFLIGHT, KINDS
 from combee_experiments.asynchronous.report import SYNCHRONOUS
@@ -20,6 +20,7 @@ from combee_experiments.data.samples import family
 from combee_experiments.running.cells import Cell, Measured, Numbers
 from combee_experiments.running.report import Report
 from combee_experiments.running.setup import Setup
+from combee_experiments.running.virtual_time import LoopClock, NothingLeftError, run_virtual
 from combee_schemas.base import Usage
 from combee_schemas.model import Prompt, Reply
 from combee_schemas.reflection import Reflection

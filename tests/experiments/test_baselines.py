@@ -16,7 +16,6 @@ from combee.sim.roles.aggregator import aggregate
 from combee.sim.roles.reading import read
 from combee.sim.roles.respond import respond
 from combee_experiments.arms.arms import ADAPTIVE
-from combee_experiments.arms.tails import run_virtual
 from combee_experiments.baselines import experiment as baselines
 from combee_experiments.baselines.approaches import (
     Summariser,
@@ -33,6 +32,7 @@ from combee_experiments.data.samples import family
 from combee_experiments.running.cells import Cell, Measured, Numbers
 from combee_experiments.running.report import Report, Verdict
 from combee_experiments.running.setup import Setup
+from combee_experiments.running.virtual_time import run_virtual
 from combee_schemas.base import Usage
 from combee_schemas.model import Prompt, Reply
 from combee_schemas.reflection import Reflection

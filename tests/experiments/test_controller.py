@@ -13,7 +13,7 @@ from combee.settings.model import ModelSettings
 from combee.sim.inprocess import SimulatedModel
 from combee.sim.law.naive import reflections_on, task_traces
 from combee.sim.server.latency import Latency
-from combee_experiments.arms.tails import SlowModel, run_virtual
+from combee_experiments.arms.tails import SlowModel
 from combee_experiments.controller import epoch as controller_epoch
 from combee_experiments.controller import experiment as controller
 from combee_experiments.controller.choice_report import BY_ITERATIONS, BY_VERSIONS, FIXED
@@ -31,6 +31,7 @@ from combee_experiments.data.samples import family
 from combee_experiments.running.cells import Cell, Measured, Numbers, Spread
 from combee_experiments.running.report import Report, Verdict
 from combee_experiments.running.setup import Setup
+from combee_experiments.running.virtual_time import run_virtual
 from combee_schemas.reflection import Reflection
 
 POLICY = SizingPolicy(kind="plateau", candidates=(2, 4), most=8)

@@ -27,11 +27,11 @@ from combee_experiments.arms.learning import Learnt, learn
 from combee_experiments.arms.material import measure_updates, reflections
 from combee_experiments.arms.services import batch_settings
 from combee_experiments.arms.services import learn as learn_with_services
-from combee_experiments.arms.tails import run_virtual
 from combee_experiments.data.generated import MOST, lessons, quantities
 from combee_experiments.data.generated import reflections as generated_reflections
 from combee_experiments.data.samples import PLAYBOOK, Data, family, load
 from combee_experiments.running.setup import Setup, data_digest
+from combee_experiments.running.virtual_time import run_virtual
 from combee_experiments.scoring.lessons import lessons_of
 from combee_experiments.shuffling.experiment import by_topic
 from combee_schemas.base import Usage
@@ -55,26 +55,12 @@ def learnt(arm: Arm, batch_size: int, made: Sequence[Reflection] = LEARNED) -> L
 # ---- what the arms are
 
 
-class Counting(SimulatedModel):
-    """The stand-in, with what each reply kept on record: new lessons, and entries that say theirs."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.kept: list[int] = []
-
-    async def ask(self, prompt: Prompt, *, priority: int = 0) -> Reply:
-        reply = await super().ask(prompt, priority=priority)
-        entries = {claim["entry_id"] for claim in reply.body["known"]}
-        self.kept.append(len(reply.body["operations"]) + len(entries))
-        return reply
-
-
 @pytest.mark.parametrize("batch_size", [3, 20, 50])
-def test_naive_keeps_what_the_law_was_fitted_on(batch_size: int) -> None:
-    model = Counting()
-    run_virtual(learn(SETUP.paced(model, 0), LEARNED, NAIVE, batch_size))
-    fitted, _ = run_naive(LEARNED, batch_size)
-    assert model.kept == [call.entries for call in fitted]
+def test_naive_proposes_what_the_law_was_fitted_on_repeats_included(batch_size: int) -> None:
+    done = learnt(NAIVE, batch_size)
+    fitted, playbook = run_naive(LEARNED, batch_size)
+    assert done.numbers()["proposed"] == sum(call.entries for call in fitted) > len(done.texts)
+    assert done.texts == tuple(entry.content for entry in playbook.entries)
 
 
 def test_adaptive_makes_the_versions_that_the_services_make() -> None:

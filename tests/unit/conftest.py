@@ -12,7 +12,7 @@ from hypothesis import settings
 
 from combee.publish import publisher
 from combee.worker import loop
-from support.waiting import VirtualTimeLoop
+from combee_experiments.running.virtual_time import VirtualTimeLoop
 
 # A busy machine must not decide a test, and the lane has to stay short.
 settings.register_profile("unit", deadline=None, max_examples=20)

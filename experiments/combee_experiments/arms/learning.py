@@ -11,6 +11,7 @@ from combee.core.playbook.versions import empty
 from combee.core.prompt import estimate_tokens
 from combee.ports import LanguageModel
 from combee.settings.playbook import PlaybookSettings
+from combee.sim.law.naive import entries_stated
 from combee_experiments.arms.arms import Arm
 from combee_experiments.arms.scanning import Scan
 from combee_experiments.data.samples import PLAYBOOK
@@ -35,6 +36,8 @@ class Learnt:
     playbook: Playbook
     versions: tuple[Playbook, ...]
     updates: tuple[Update, ...]
+    proposed: int
+    """The entries of all updates as the paper counts them, before they meet what the playbook says already."""
     seconds: float
     """On the loop's clock: virtual on the stand-in."""
 
@@ -58,8 +61,7 @@ class Learnt:
             "tokens_in": usage.tokens_in,
             "cached_tokens": usage.cached_tokens,
             "tokens_out": usage.tokens_out,
-            # Before they met what the playbook says already.
-            "proposed": sum(len(update.result.operations) for update in self.updates),
+            "proposed": self.proposed,
             "entries": len(self.playbook.entries),
             "playbook_tokens": tokens,
             "carried": sum(batch.carried for batch in self._batches()),
@@ -112,16 +114,21 @@ async def iterate(
     """
     clock = asyncio.get_running_loop()
     book, made, updates, started = begin or empty(PLAYBOOK), list[Playbook](), list[Update](), clock.time()
+    proposed = 0
     for start in range(0, count, batch_size):
         batch = await reflecting(book, start, min(start + batch_size, count))
         if not batch:
             continue
-        update = await _planned(model, arm, book, batch, start).update()
+        scan = _planned(model, arm, book, batch, start)
+        update = await scan.update()
         updates.append(update)
+        proposed += entries_stated(update.result.operations, scan.known)
         book = versions.after_update(book, update, budget_tokens=budget_tokens, now_ms=0)
         made.append(book)
     seconds = clock.time() - started
-    return Learnt(playbook=book, versions=tuple(made), updates=tuple(updates), seconds=seconds)
+    return Learnt(
+        playbook=book, versions=tuple(made), updates=tuple(updates), proposed=proposed, seconds=seconds
+    )
 
 
 def _planned(model: LanguageModel, arm: Arm, book: Playbook, batch: Sequence[Reflection], start: int) -> Scan:

@@ -16,11 +16,11 @@ from combee.sim.modes import NO_MODES, Modes
 from combee_experiments.arms.agents import reflect_all
 from combee_experiments.arms.arms import Arm
 from combee_experiments.arms.learning import Learnt, learn
-from combee_experiments.arms.tails import run_virtual
 from combee_experiments.data.samples import PLAYBOOK, Data
 from combee_experiments.running.cells import Numbers
 from combee_experiments.running.setup import Setup, data_digest
 from combee_experiments.running.store import append_lines, read_lines
+from combee_experiments.running.virtual_time import run_virtual
 from combee_experiments.scoring.exam import examine
 from combee_experiments.scoring.lessons import lessons_of
 from combee_schemas.digests import digest

@@ -3,12 +3,12 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from itertools import chain
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from combee.core import identity
 from combee.core.batching import tree
 from combee.core.methods import ace
-from combee.core.methods.method import Method, shaped
+from combee.core.methods.method import Answer, Method, Sources, shaped
 from combee.ports import LanguageModel
 from combee.scan.aggregate import Aggregator
 from combee.scan.outcome import shorter
@@ -23,14 +23,32 @@ from combee_schemas.scan import GroupMember, NodeResult, Partial, Update
 R = TypeVar("R", Partial, Update)
 
 
+class _Noting:
+    """A method that notes which entries replies name as known."""
+
+    def __init__(self, method: Method) -> None:
+        self._method = method
+        self.known: set[str] = set()
+
+    def read(self, base: Playbook, body: Mapping[str, Any], sources: Sources) -> Answer:
+        """Read a reply."""
+        answer = self._method.read(base, body, sources)
+        self.known.update(answer.known.values())
+        return answer
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._method, name)
+
+
 class Scan:
     """The tree of one batch; its nodes see the same frozen version."""
 
     def __init__(
         self, model: LanguageModel, arm: Arm, base: Playbook, batch: Batch, bodies: Sequence[Reflection]
     ) -> None:
-        method = shaped(cast("Method", ace), batch.plan.settings)
+        self._method = _Noting(shaped(cast("Method", ace), batch.plan.settings))
         part_tokens = batch.plan.settings.combine_tokens
+        method = cast("Method", self._method)
         self._aggregator = Aggregator(model, method, carry=arm.carry, part_tokens=part_tokens)
         self._base = base
         self._plan: Plan = batch.plan
@@ -42,6 +60,11 @@ class Scan:
             )
             for members in arm.dealt(batch)
         ]
+
+    @property
+    def known(self) -> frozenset[str]:
+        """The entries that the model has named as known, before code checked it."""
+        return frozenset(self._method.known)
 
     async def update(self) -> Update:
         """Return the root's result."""

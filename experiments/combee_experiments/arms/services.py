@@ -12,7 +12,7 @@ from combee.core.sizing.policy import SizingPolicy
 from combee.ports import Clock, LanguageModel, TopicPartition
 from combee.settings.batch import BatchSettings
 from combee.worker.views import Playbooks
-from combee_experiments.arms.tails import LoopClock
+from combee_experiments.running.virtual_time import LoopClock
 from combee_schemas import topics
 from combee_schemas.base import Usage
 from combee_schemas.batch import Batch

@@ -15,12 +15,13 @@ from combee.settings.batch import BatchSettings
 from combee.sim.server.latency import Latency
 from combee_experiments.arms.material import reflections
 from combee_experiments.arms.services import FOREVER_S, Services, batch_settings
-from combee_experiments.arms.tails import LoopClock, Pace, SlowModel
+from combee_experiments.arms.tails import Pace, SlowModel
 from combee_experiments.arrivals.report import FIXED, report_on
 from combee_experiments.data.samples import Data
 from combee_experiments.running.cells import Cell, Measured, Numbers
 from combee_experiments.running.report import Report, joined
 from combee_experiments.running.setup import Setup
+from combee_experiments.running.virtual_time import LoopClock
 from combee_experiments.scoring.lessons import lessons_of
 from combee_schemas.reflection import Reflection
 

@@ -9,8 +9,9 @@ from statistics import fmean
 from combee.ports import LanguageModel
 from combee_experiments.arms.agents import Fleet
 from combee_experiments.arms.services import FOREVER_S, Services, batch_settings
-from combee_experiments.arms.tails import LoopClock, Tail
+from combee_experiments.arms.tails import Tail
 from combee_experiments.baselines.approaches import batches
+from combee_experiments.running.virtual_time import LoopClock
 from combee_schemas.base import Usage
 from combee_schemas.batch import Batch
 from combee_schemas.playbook import Playbook

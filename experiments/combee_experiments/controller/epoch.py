@@ -10,7 +10,8 @@ from combee.core.sizing.policy import Iteration, SizingPolicy
 from combee.ports import LanguageModel
 from combee_experiments.arms.agents import Fleet
 from combee_experiments.arms.services import FOREVER_S, Services, batch_settings
-from combee_experiments.arms.tails import LoopClock, Tail
+from combee_experiments.arms.tails import Tail
+from combee_experiments.running.virtual_time import LoopClock
 from combee_schemas.control import BatchSize
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import Reflection

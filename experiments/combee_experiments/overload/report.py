@@ -76,8 +76,8 @@ def _entries(data: Data, measured: Measured) -> Table:
         title=f"{data.name}: entries",
         columns=(*columns, *kept),
         rows=tuple(rows),
-        note="Entries are what updates propose over the whole run, before they meet what the playbook says already;"
-        " the last three columns are what is in the playbook at the end.",
+        note="Entries are what updates propose over the whole run, repeats included as in the paper: what the model"
+        " names as known counts, too; the last three columns are what is in the playbook at the end.",
     )
 
 

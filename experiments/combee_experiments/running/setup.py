@@ -21,9 +21,10 @@ from combee.sim.law.rules import IN_FORCE, parse_law
 from combee.sim.modes import NO_MODES, Modes
 from combee.sim.prefix_cache import PrefixCache
 from combee.sim.server.latency import Latency
-from combee_experiments.arms.tails import SlowModel, run_virtual
+from combee_experiments.arms.tails import SlowModel
 from combee_experiments.data.samples import Data
 from combee_experiments.running.cells import Cell
+from combee_experiments.running.virtual_time import run_virtual
 from combee_schemas.digests import digest
 
 T = TypeVar("T")

@@ -11,11 +11,12 @@ from combee.ports import LanguageModel
 from combee.sim.server.latency import Latency
 from combee_experiments.arms.material import reflections
 from combee_experiments.arms.services import Services, batch_settings
-from combee_experiments.arms.tails import LoopClock, SlowModel, Tail
+from combee_experiments.arms.tails import SlowModel, Tail
 from combee_experiments.data.samples import PLAYBOOK, Data
 from combee_experiments.running.cells import Cell, Measured, Numbers
 from combee_experiments.running.report import Report
 from combee_experiments.running.setup import Setup
+from combee_experiments.running.virtual_time import LoopClock
 from combee_experiments.scoring.lessons import lessons_of
 from combee_experiments.stragglers import choice
 from combee_experiments.stragglers.report import ALL, CHOICE, LESSONS, TIMES, report_on

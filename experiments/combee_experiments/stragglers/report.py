@@ -1,10 +1,9 @@
 """The tables and criteria of ``stragglers``."""
 
 from collections.abc import Iterator, Sequence
-from math import sqrt
-from statistics import fmean, stdev
 
 from combee_experiments.running.cells import Measured, Value
+from combee_experiments.running.paired import Difference, difference
 from combee_experiments.running.report import Panel, Report, Series, Table, Verdict
 
 CHOICE, TIMES, LESSONS = "choice", "times", "lessons"
@@ -13,8 +12,6 @@ BARRED = ("log-normal 1", "Pareto 1.6")
 MEAN, P95 = 0.65, 0.5
 HEDGES = 0.1
 FEWER = -1.0
-STUDENT_20 = 2.093
-"""Two-sided 95 % of Student's t with 19 degrees of freedom; with fewer seeds the interval is too narrow."""
 NOTE = (
     "Times are from the closing of a batch of 100 (ten groups, two copies) to its version, in medians of a call; "
     "means over the seeds of each run's mean and 95th percentile."
@@ -116,7 +113,6 @@ def _lessons(name: str, measured: Measured) -> Table:
     rows = []
     for carry in measured.values("carry"):
         found = measured.where(carry=carry)
-        mean, low, high = _difference(found)
         for arm in found.arms():
             own = found.where(arm)
             rows.append(
@@ -124,7 +120,7 @@ def _lessons(name: str, measured: Measured) -> Table:
                     "on" if carry else "off",
                     arm,
                     own.spread("lessons").told(),
-                    f"{mean:+.2f} ({low:+.2f} to {high:+.2f})" if arm == ON else "–",
+                    _difference(found).told(2) if arm == ON else "–",
                     f"{own.spread('left_out').mean:.1f}",
                 )
             )
@@ -132,13 +128,10 @@ def _lessons(name: str, measured: Measured) -> Table:
     return Table(title=f"{name}: lessons kept, times log-normal 1", columns=columns, rows=tuple(rows))
 
 
-def _difference(measured: Measured) -> tuple[float, float, float]:
-    """Return the mean paired difference in lessons, and its interval."""
-    plain, on = (measured.where(arm).by_seed("lessons") for arm in (PLAIN, ON))
-    differences = [on[seed] - plain[seed] for seed in plain]
-    mean = fmean(differences)
-    half = STUDENT_20 * stdev(differences) / sqrt(len(differences)) if len(differences) > 1 else 0.0
-    return mean, mean - half, mean + half
+def _difference(measured: Measured) -> Difference:
+    """Return the paired difference in lessons."""
+    on, plain = (measured.where(arm).by_seed("lessons") for arm in (ON, PLAIN))
+    return difference(on, plain)
 
 
 def _fast(measured: Measured) -> Iterator[Verdict]:
@@ -169,10 +162,10 @@ def _frugal(measured: Measured) -> Iterator[Verdict]:
 
 def _kept(name: str, measured: Measured) -> Iterator[Verdict]:
     for carry in measured.values("carry"):
-        mean, low, high = _difference(measured.where(data=name, carry=carry))
+        gained = _difference(measured.where(data=name, carry=carry))
         yield Verdict(
             criterion=f"{name}, carry {'on' if carry else 'off'}: the interval of the paired difference in "
             "lessons includes or exceeds −1",
-            met=high >= FEWER,
-            told=f"{mean:+.2f} ({low:+.2f} to {high:+.2f})",
+            met=gained.high >= FEWER,
+            told=gained.told(2),
         )

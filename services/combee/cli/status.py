@@ -98,7 +98,7 @@ async def _playbooks(log: Log, default_size: int, spending: SpendPolicy) -> list
                 **spend_row(playbook, spending, in_flight=in_flight, batch_size=size, now_ms=now_ms),
                 "retention": playbook.retention_recent[-1] if playbook.retention_recent else None,
                 "lost": playbook.lost_recent[-1] if playbook.lost_recent else None,
-                "losing": is_losing(playbook.lost_recent),
+                "losing": is_losing(playbook),
                 "audit": audit.model_dump() if audit else None,
             }
         )

@@ -11,10 +11,6 @@ LEFT_OUT_ENDINGS = (
 )
 """Timings, what they decide (what waited, which day it is), who asked and places in the log; the rest follows from
 the input."""
-ADDED_LATER = frozenset(
-    {"support", "unsupported_batches", "guessed", "clusters", "command_id", "consolidated_version"}
-)
-"""Fields that there were not always: empty they are left out, so that older hashes still hold."""
 
 
 def canonical(message: Message) -> bytes:
@@ -25,12 +21,7 @@ def canonical(message: Message) -> bytes:
 
 def _kept(value: Any) -> Any:
     if isinstance(value, dict):
-        kept = {name: part for name, part in value.items() if _counts(name, part)}
-        return {name: _kept(part) if isinstance(part, (dict, list)) else part for name, part in kept.items()}
+        return {name: _kept(part) for name, part in value.items() if not name.endswith(LEFT_OUT_ENDINGS)}
     if isinstance(value, list):
-        return [_kept(part) if isinstance(part, (dict, list)) else part for part in value]
+        return [_kept(part) for part in value]
     return value
-
-
-def _counts(name: str, value: Any) -> bool:
-    return not (name.endswith(LEFT_OUT_ENDINGS) or (name in ADDED_LATER and not value))

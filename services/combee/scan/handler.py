@@ -5,12 +5,9 @@ from collections.abc import Callable
 from itertools import chain
 from weakref import WeakValueDictionary
 
-import structlog
-
 from combee.core import identity, stragglers
 from combee.core.batching import tree
 from combee.core.methods.method import Method, shaped
-from combee.core.methods.templates import templates_hash
 from combee.ports import (
     Clock,
     DrainingError,
@@ -28,6 +25,7 @@ from combee.scan.answered import Answered
 from combee.scan.gathering import Gathering, GatheringKey, GroupCalls, key_of
 from combee.scan.hedged import HedgedModel
 from combee.scan.outcome import shorter
+from combee.scan.templates import Templates
 from combee.settings.methods import method
 from combee.worker import lookup
 from combee.worker.dead_letter_limiter import DeadLetterLimiter
@@ -35,14 +33,9 @@ from combee.worker.retry import write
 from combee.worker.views import Playbooks
 from combee_schemas import topics
 from combee_schemas.codec import CodecError
-from combee_schemas.plan import Plan, Prompts
 from combee_schemas.playbook import Playbook
 from combee_schemas.scan import Group, NodeResult, Partial, Planned, Update
 
-logger = structlog.get_logger()
-
-LOGGED_KEPT = 100
-"""Batches whose other templates were logged already."""
 LEAVES = topics.GROUPS.name
 LEVELS = {topic.name: level for level, topic in enumerate(topics.SCAN)}
 
@@ -68,8 +61,7 @@ class ScanHandler:
         self._hedged = HedgedModel(model, clock)
         self._watched = self._hedged.watching()
         self._methods = methods
-        self._templates: dict[tuple[str, Prompts, bool, bool], str] = {}
-        self._logged: set[str] = set()
+        self._templates = Templates()
         self._limiter = limiter or DeadLetterLimiter(clock)
         self._answered = Answered()
         self._gatherings: dict[GatheringKey, Gathering] = {}
@@ -230,7 +222,7 @@ class ScanHandler:
             # Anybody can write the name of a method that nobody has: only a batch of ours may stop us.
             await self._refuse_unplanned(record)
             raise
-        note = self._difference(record.plan, named)
+        note = self._templates.difference(record.plan, named)
         model = self._model
         if settings.stragglers:
             model = self._watched if stragglers.is_covered(record.plan, level) else self._hedged
@@ -241,35 +233,6 @@ class ScanHandler:
             part_tokens=settings.combine_tokens,
             note=note,
         )
-
-    def _difference(self, plan: Plan, method: Method) -> str:
-        """Return a note for the result if a batch was planned with other templates than this worker has.
-
-        After an upgrade nobody has them any more: to refuse would end in dead letters. So it is logged here and noted
-        in the result, and the requests' hashes tell what was asked.
-        """
-        planned_with, settings = plan.settings.templates, plan.settings
-        is_scoped, probation = settings.scope > 0, settings.probation is not None
-        asked = (settings.method, settings.prompts, is_scoped, probation)
-        own = self._templates.get(asked) or self._templates.setdefault(
-            asked, templates_hash(method, settings.prompts, is_scoped=is_scoped, probation=probation)
-        )
-        if planned_with in {"", own}:
-            return ""
-        if plan.batch_id not in self._logged:
-            if len(self._logged) >= LOGGED_KEPT:
-                self._logged.clear()
-            self._logged.add(plan.batch_id)
-            logger.error(
-                "templates_differ",
-                playbook=plan.playbook,
-                sequence=plan.sequence,
-                method=plan.settings.method,
-                planned_with=planned_with,
-                own=own,
-                remedy="run one version of Combee in all services",
-            )
-        return f"asked with other templates ({own[:12]}) than it was planned with ({planned_with[:12]})"
 
     def _lock(self, node_id: str) -> asyncio.Lock:
         return self._locks.setdefault(node_id, asyncio.Lock())

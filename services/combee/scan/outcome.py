@@ -1,13 +1,17 @@
 """What a node passes on, and how it is made to fit a record."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import TypeVar
 
 from combee.core.playbook import operations as ops
 from combee.core.playbook.retention import surviving
 from combee.ports import PoisonError
 from combee_schemas.base import Usage
 from combee_schemas.playbook import EVIDENCE_KEPT
-from combee_schemas.scan import NodeResult, Operation
+from combee_schemas.scan import Known, NodeResult, Operation, Seen
+
+Claim = TypeVar("Claim", Operation, Known)
 
 SKIPPED = Usage(skips=1)
 SPLIT = Usage(splits=1)
@@ -33,7 +37,8 @@ def reasons(parts: Iterable[str]) -> str:
 def shorter(result: NodeResult, level: int) -> Iterator[NodeResult]:
     """Yield ever smaller results of a node of ``level``, each of which says what it lacks.
 
-    Evidence of which other operations hold a copy goes first, then tags and sources, at last operations, the longest
+    Bookkeeping goes first: evidence of which other operations hold a copy; then tags, sources and the entries that
+    calls were shown; then most names of what an operation or a known entry rests on. Operations go last, the longest
     per reflection first; reflections that lose their last one did not get through.
 
     Raises
@@ -41,21 +46,27 @@ def shorter(result: NodeResult, level: int) -> Iterator[NodeResult]:
     PoisonError
         When nothing is left to leave out.
     """
-    for kept in (EVIDENCE_KEPT, 1):
-        cut = ops.cut_evidence(result.operations, kept)
-        yield _noted(
-            result.model_copy(update={"operations": cut}), "evidence that others have too left out for size"
-        )
+    for count in (EVIDENCE_KEPT, 1):
+        cut = result.model_copy(update={"operations": ops.cut_evidence(result.operations, count)})
+        yield _noted(cut, "evidence that others have too left out for size")
     bare = tuple(reflection.model_copy(update={"tags": (), "source": None}) for reflection in result.seen)
-    note = "evidence that others have too, tags and sources left out for size"
-    result = result.model_copy(update={"operations": cut, "seen": bare})
-    yield _noted(result, note)
-    left = sorted(
-        result.operations, key=lambda operation: len(operation.content) / (1 + len(operation.evidence))
-    )
+    cut = cut.model_copy(update={"seen": bare, "scope": ()})
+    yield _noted(cut, "evidence that others have too, tags, sources and entries shown left out for size")
+    for count in (EVIDENCE_KEPT, 1):
+        cut = _naming(cut, count)
+        note = f"evidence beyond {count} each, tags, sources and entries shown left out for size"
+        yield _noted(cut, note)
+    whole = result.operations
+    left = sorted(range(len(whole)), key=lambda n: len(whole[n].content) / (1 + len(whole[n].evidence)))
     while left:
-        left = left[: len(left) * 3 // 4]
-        yield _noted(_only(result, level, left), f"{len(result.operations) - len(left)} operations, {note}")
+        left = left[: len(left) * 7 // 8]
+        only = cut.model_copy(
+            update={
+                "operations": tuple(cut.operations[n] for n in sorted(left)),
+                "seen": _without(bare, _lost(result, left), level),
+            }
+        )
+        yield _noted(only, f"{len(whole) - len(left)} operations, {note}")
     raise PoisonError("the ids alone are too many for one record: use a smaller batch size")
 
 
@@ -63,15 +74,37 @@ def _noted(result: NodeResult, note: str) -> NodeResult:
     return result.model_copy(update={"reason": reasons((note, result.reason))})
 
 
-def _only(result: NodeResult, level: int, left: Sequence[Operation]) -> NodeResult:
-    kept_ids = set(map(id, left))
-    kept = tuple(operation for operation in result.operations if id(operation) in kept_ids)
-    known = {reflection_id for claim in result.known for reflection_id in claim.evidence}
-    lost = ops.rests(result.operations) - ops.rests(kept) - known
-    seen = tuple(
-        reflection.model_copy(update={"ok": False, "tags": (), "survived": min(reflection.survived, level)})
+def _naming(result: NodeResult, count: int) -> NodeResult:
+    """Return a result of which nothing names more than ``count`` reflections that it rests on."""
+    return result.model_copy(
+        update={
+            "operations": tuple(_resting_on(operation, count) for operation in result.operations),
+            "known": tuple(_resting_on(claim, count) for claim in result.known),
+            "echoes": tuple(
+                echo.model_copy(update={"evidence": echo.evidence[:count]}) for echo in result.echoes
+            ),
+        }
+    )
+
+
+def _resting_on(claim: Claim, count: int) -> Claim:
+    """Return an operation or a known entry with ``count`` names of its evidence, those that are no guess first."""
+    is_guess = frozenset(claim.guessed).__contains__
+    evidence = tuple(sorted(claim.evidence, key=is_guess)[:count])
+    guessed = tuple(filter(is_guess, evidence))
+    return claim.model_copy(update={"evidence": evidence, "guessed": guessed})
+
+
+def _lost(result: NodeResult, left: Iterable[int]) -> frozenset[str]:
+    """Return the reflections on which nothing rests where only the operations ``left`` stay."""
+    claims: list[Operation | Known] = [*(result.operations[n] for n in left), *result.known]
+    return ops.rests(result.operations).difference(chain.from_iterable(claim.evidence for claim in claims))
+
+
+def _without(seen: Iterable[Seen], lost: frozenset[str], level: int) -> tuple[Seen, ...]:
+    return tuple(
+        reflection.model_copy(update={"ok": False, "survived": min(reflection.survived, level)})
         if reflection.reflection_id in lost
         else reflection
-        for reflection in result.seen
+        for reflection in seen
     )
-    return result.model_copy(update={"operations": kept, "seen": seen})

@@ -16,6 +16,7 @@ from prometheus_client import (
     generate_latest,
 )
 
+from combee.core.playbook.retention import is_losing
 from combee.ports import Clock, ModelCall, TopicPartition
 from combee.telemetry.health import Condition
 from combee.telemetry.telemetry import Lag
@@ -138,6 +139,9 @@ class Metrics:
             "Share of the last batch's reflections that were lost: neither in the playbook nor dropped by name.",
             "playbook",
         )
+        self._losing = self._gauge(
+            "combee_losing", "Whether that is a warning: 1, else 0 (doctor's rule).", "playbook"
+        )
         self._fates = self._counter(
             "combee_batch_reflections_total",
             "Reflections of published batches, by what became of them: new, known, dropped, lost.",
@@ -210,6 +214,7 @@ class Metrics:
                 self._retention.labels(playbook.name).set(batch.retention[-1])
                 if playbook.lost_recent:
                     self._lost.labels(playbook.name).set(playbook.lost_recent[-1])
+                    self._losing.labels(playbook.name).set(is_losing(playbook))
         for fate, count in batch.audit[-1].model_dump().items() if batch.audit else ():
             self._fates.labels(fate).inc(count)
 

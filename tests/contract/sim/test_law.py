@@ -48,6 +48,7 @@ def test_two_levels_are_simulated_under_the_same_law_and_keep_lineage() -> None:
     counts, playbook = run_two_levels(reflections, 40)
     assert len(counts) == 2
     assert all(entry.evidence for entry in playbook.entries)
+    assert sum(counts) > len(playbook.entries), "what is named as known counts, as repeats do in the paper"
     assert run_two_levels(reflections, 40) == (counts, playbook)
     assert run_two_levels(reflections[:3], 3)[0] == (run_naive(reflections[:3], 3, seed=0)[0][0].entries,)
 

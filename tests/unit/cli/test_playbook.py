@@ -95,6 +95,7 @@ def test_show_tells_what_was_retained_and_how_many_calls_were_planned(learned: D
         "retention": (0.9, 0.5, 0.4),
         "audit": (LevelAudit(new=18, lost=2), LevelAudit(new=8, known=1, dropped=2, lost=9)),
         "lost_recent": (0.1, 0.1, 0.1, 0.45),
+        "lost_count": 9,
         "carried": 7,
         "usage": Usage(calls=6, skips=1, splits=2, re_asks=1),
     }

@@ -128,7 +128,7 @@ def test_only_what_is_lost_is_a_warning(learned: Deployment) -> None:
     shares = {"retention_recent": (0.9, 0.9, 0.9, 0.1), "lost_recent": (0.0, 0.1, 0.0, 0.1)}
     put(learned, topics.PLAYBOOKS, NAME, encode(newest.model_copy(update=shares)))
     assert "warning" not in run("status").stdout
-    worse = {"version": 4, "retention_recent": (0.9, 0.4), "lost_recent": (0.1, 0.6)}
+    worse = {"version": 4, "retention_recent": (0.9, 0.4), "lost_recent": (0.1, 0.6), "lost_count": 12}
     put(learned, topics.PLAYBOOKS, NAME, encode(newest.model_copy(update=worse)))
     assert f"warning: {NAME}: 60 % of the last batch's reflections were lost" in run("status").stdout
     (row,) = run_json("status")["playbooks"]

@@ -36,7 +36,7 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     "worker": {"core", "history", "ports", "schemas"},
     "inspection": {"core", "evidence", "history", "ports", "schemas"},
     "archive": {"core", "inspection", "ports", "schemas"},
-    "telemetry": {"clock", "ports", "schemas", "settings", "worker"},
+    "telemetry": {"clock", "core", "ports", "schemas", "settings", "worker"},
     # The flow.
     "reflect": SERVICE,
     "shuffle": SERVICE,

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from combee.core.playbook import operations as ops
 from combee.core.playbook.versions import empty
 from combee.ports import PoisonError
 from combee.scan.aggregate import Aggregator
@@ -15,7 +16,7 @@ from combee_schemas.model import Prompt
 from combee_schemas.plan import Plan
 from combee_schemas.playbook import EVIDENCE_KEPT
 from combee_schemas.reflection import BulletTag
-from combee_schemas.scan import NodeResult, Operation, OperationKind, Partial, Seen, Update
+from combee_schemas.scan import Known, NodeResult, Operation, OperationKind, Partial, Seen, Update
 from support import ledger
 from support.deployment import Deployment
 from support.flat import flat
@@ -194,9 +195,8 @@ def large(operations: int, ids: int, content: str = "lesson", evidence: int = 10
 def fitting(outcome: NodeResult) -> NodeResult:
     """Return the first of the shorter ones that a record holds, as the handler does."""
     for one in shorter(outcome, 0):
-        made = child(0, one.operations, seen=one.seen)
         try:
-            encode(made)
+            encode(child(0, ()).model_copy(update={"result": one}))
         except ValueError:
             continue
         return one
@@ -216,12 +216,44 @@ def test_evidence_that_others_have_too_goes_first_and_nothing_is_lost() -> None:
 def test_operations_go_last_the_longest_first_and_who_loses_his_last_did_not_get_through() -> None:
     whole = large(operations=400, ids=400, content="x" * 3_000, evidence=1)
     short = fitting(whole)
-    kept = {e for one in short.operations for e in one.evidence}
+    kept = {e for one in whole.operations if one.content in contents(short) for e in one.evidence}
     assert 0 < len(short.operations) < 400
     assert {s.reflection_id for s in short.seen if s.ok} == kept
     assert {s.survived for s in short.seen if not s.ok} == {0}
     assert not any(s.tags for s in short.seen)
     assert f"{400 - len(short.operations)} operations" in short.reason
+
+
+def test_no_operation_goes_while_most_names_of_what_they_rest_on_can() -> None:
+    whole = large(operations=50, ids=18_000, evidence=0)
+    short = fitting(whole)
+    assert contents(short) == contents(whole)
+    assert {len(one.evidence) for one in short.operations} == {EVIDENCE_KEPT}
+    assert [s.reflection_id for s in short.seen if s.ok] == [s.reflection_id for s in whole.seen]
+    assert f"evidence beyond {EVIDENCE_KEPT} each" in short.reason
+
+
+def test_the_entries_that_calls_were_shown_go_before_any_evidence_that_no_other_operation_has() -> None:
+    whole = large(operations=50, ids=10_000, evidence=0)
+    many = tuple(f"calc-{n:05}" for n in range(50_000))
+    short = fitting(whole.model_copy(update={"scope": many}))
+    assert (short.scope, ops.rests(short.operations)) == ((), ops.rests(whole.operations))
+
+
+def test_names_of_what_is_known_go_before_operations_too_and_what_is_sure_stays() -> None:
+    whole = large(operations=50, ids=18_000, evidence=0)
+    names = [seen.reflection_id for seen in whole.seen]
+    claim = Known(entry_id="calc-00001", evidence=tuple(names), guessed=tuple(names[:-5]))
+    short = fitting(whole.model_copy(update={"operations": whole.operations[:5], "known": (claim,)}))
+    assert len(short.operations) == 5
+    assert short.known[0].evidence[:5] == tuple(names[-5:])
+    assert len(short.known[0].evidence) == EVIDENCE_KEPT
+
+
+def test_the_names_of_10_000_reflections_fit_a_record_beside_their_operations() -> None:
+    whole = large(operations=50, ids=10_000, evidence=0)
+    plain = tuple(seen.model_copy(update={"tags": ()}) for seen in whole.seen)
+    encode(child(0, whole.operations, seen=plain))
 
 
 def test_a_babbling_operation_goes_before_a_short_one() -> None:

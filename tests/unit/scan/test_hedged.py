@@ -9,7 +9,7 @@ import pytest
 from combee.core.hedging import LEARNED_FROM
 from combee.ports import DrainingError, PoisonError
 from combee.scan.hedged import HedgedModel
-from combee_experiments.arms.tails import LoopClock, run_virtual
+from combee_experiments.running.virtual_time import LoopClock, run_virtual
 from combee_schemas.base import Usage
 from combee_schemas.model import Prompt, Reply
 

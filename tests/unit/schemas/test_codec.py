@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from combee_schemas.base import Message, Usage
+from combee_schemas.base import Message, Sparse, Usage
 from combee_schemas.codec import VERSIONS_AHEAD, CodecError, decode, encode
 from combee_schemas.errors import NewerVersionError
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import MAX_EXCERPT_CHARS, Reflection
-from combee_schemas.scan import Operation, OperationKind
+from combee_schemas.scan import Operation, OperationKind, Seen
 from support.examples import KINDS, Example, examples
 from support.hostile import NOT_A_FIELD, body, newer, payloads
 
@@ -130,6 +130,38 @@ def test_plain_names_are_accepted(name: str) -> None:
 def test_what_is_too_large_is_refused_before_it_is_written() -> None:
     with pytest.raises(CodecError, match="exceeds the limit"):
         encode(Reflection(reflection_id="r", playbook="p", reasoning="x" * Reflection.max_bytes))
+
+
+def test_of_a_reflection_that_a_tree_saw_only_what_is_unusual_is_written() -> None:
+    assert Seen(reflection_id="r", offset=7).model_dump() == {"reflection_id": "r", "offset": 7}
+    unusual = {
+        "ok": False,
+        "survived": 1,
+        "dropped": True,
+        "shown_version": 0,
+        "tags": ({"id": "e", "tag": "helpful"},),
+        "source": {"name": "s", "proof": ""},
+    }
+    for name, value in unusual.items():
+        seen = Seen.model_validate({"reflection_id": "r", "offset": 7, name: value})
+        assert seen.model_dump() == {"reflection_id": "r", "offset": 7, name: value}
+        assert Seen.model_validate_json(seen.model_dump_json()) == seen
+
+
+def sparse() -> Iterator[type[Sparse]]:
+    waiting = Sparse.__subclasses__()
+    while waiting:
+        kind = waiting.pop()
+        waiting += kind.__subclasses__()
+        yield kind
+
+
+@pytest.mark.parametrize("kind", list(sparse()), ids=lambda kind: kind.__name__)
+def test_a_field_that_is_left_out_has_a_plain_default(kind: type[Sparse]) -> None:
+    for name in kind.UNWRITTEN:
+        field = kind.model_fields[name]
+        assert not field.is_required()
+        assert field.default_factory is None
 
 
 UNWRITABLE = {

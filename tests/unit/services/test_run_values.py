@@ -8,17 +8,18 @@ from combee.core.batching.plan import RUNS_BYTES, Base, outcomes, plan_batch, pl
 from combee.core.formats.intake import read_line
 from combee.core.methods import ace
 from combee.core.methods.templates import templates_hash
-from combee.scan import handler
+from combee.scan import templates
 from combee.settings.methods import as_configured, plan_settings
 from combee_schemas import topics
 from combee_schemas.base import Source
-from combee_schemas.batch import Member
+from combee_schemas.batch import Batch, Member
 from combee_schemas.plan import PlanSettings
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Partial, Update
 from combee_schemas.trace import Trace
 from support import ledger
 from support.deployment import Deployment
+from support.examples import examples
 from support.ledger import NAME, batch_of, outgoing, reflection
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
@@ -148,7 +149,7 @@ async def test_prompts_are_worded_as_the_manifest_says_and_name_the_budget_it_na
 async def test_a_worker_with_other_templates_says_so_in_the_log_and_in_the_result(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(handler, "templates_hash", lambda *_, **__: "f" * 64)
+    monkeypatch.setattr(templates, "templates_hash", lambda *_, **__: "f" * 64)
     found = await learned(*(outgoing(reflection(n)) for n in range(9)))
     (update,) = ledger.messages(found.log, topics.UPDATES, Update)
     assert update.result.reason.startswith(
@@ -160,8 +161,9 @@ async def test_a_worker_with_other_templates_says_so_in_the_log_and_in_the_resul
 
 def test_a_setting_that_came_later_changes_no_manifest_s_hash_at_its_default() -> None:
     """The ledger checks the hash that the writer of a manifest computed, before there was the field."""
-    plain = PlanSettings()
-    assert not {"prompts", "playbook_tokens", "scope", "combine_tokens"} & plain.model_dump().keys()
+    (published,) = (one.message for one in examples() if one.path.match("batch/v2/full.json"))
+    assert isinstance(published, Batch)
+    assert plan_hash(published) == "6ecd8c94f9fed434fe82b586fc2270f39a206f3f60fee1d3e4aa115d898ba83d"
     later = planned().model_copy()
     changed = later.plan.model_copy(
         update={"settings": PlanSettings(prompts="small", playbook_tokens=9, scope=9)}

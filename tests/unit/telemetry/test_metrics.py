@@ -274,8 +274,11 @@ def test_a_version_tells_what_became_of_its_reflections(rig: Rig) -> None:
     for _ in range(2):
         rig.metrics.published(changed(version(), audit=audit, lost_recent=(0.0, 0.2)))
     assert rig.value("combee_lost_ratio", playbook="one") == 0.2
+    assert rig.value("combee_losing", playbook="one") == 0
+    rig.metrics.published(changed(version(), audit=audit[:1], lost_recent=(0.6,), lost_count=6))
+    assert rig.value("combee_losing", playbook="one") == 1
     found = {fate: rig.value("combee_batch_reflections_total", fate=fate) for fate in LevelAudit.model_fields}
-    assert found == {"new": 10, "known": 4, "dropped": 2, "lost": 4}
+    assert found == {"new": 19, "known": 4, "dropped": 2, "lost": 5}
 
 
 def test_an_older_writers_version_says_nothing_of_what_was_lost(rig: Rig) -> None:

@@ -146,8 +146,7 @@ async def batches(log: Log, settings: Settings) -> list[Check]:
 
 async def retention(log: Log) -> list[Check]:
     """Look how much of their last batches the playbooks lost."""
-    playbooks = await newest_playbooks(log)
-    return [flow.judge_retention({name: recent.lost_recent for name, recent in playbooks.items()})]
+    return [flow.judge_retention((await newest_playbooks(log)).values())]
 
 
 async def flows(log: KafkaLog, settings: Settings, connected: Connection, timeout_s: float) -> list[Check]:

@@ -154,7 +154,7 @@ def _print(
         console.print(f"what they said is {retention.fates_text(audit)}", soft_wrap=True)
     for line in _left_nothing(report["left_nothing"]):
         console.print(line, markup=False, soft_wrap=True)
-    if warning := retention.warning(playbook.lost_recent):
+    if warning := retention.warning(playbook):
         console.print(f"warning: {warning}", style="yellow", soft_wrap=True)
 
 

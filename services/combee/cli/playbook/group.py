@@ -78,7 +78,7 @@ def show(
     playbook = asyncio.run(version_of_options(settings, name, version, label))
     if as_json:
         listed = playbook if everything else probation.shown(playbook)
-        print_json({**listed.model_dump(mode="json"), "losing": is_losing(playbook.lost_recent)})
+        print_json({**listed.model_dump(mode="json"), "losing": is_losing(playbook)})
     elif form is not None:
         typer.echo(playbook_text(playbook, as_format(form), everything=everything), nl=False)
     else:

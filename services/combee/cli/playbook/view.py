@@ -199,7 +199,7 @@ def _audit(playbook: Playbook) -> Iterator[Text]:
         is_last = batch is not None and level == len(batch.audit)
         where = "in the playbook" if is_last else f"after level {level - 1}"
         yield Text(f"  {where}: {retention.fates_text(audit)}")
-    if warning := retention.warning(playbook.lost_recent):
+    if warning := retention.warning(playbook):
         yield Text(f"warning: {warning}", style="yellow")
     if batch and batch.plan.widths:
         yield Text(calls_text(batch.usage, sum(batch.plan.widths)))

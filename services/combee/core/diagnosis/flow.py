@@ -1,10 +1,11 @@
 """What flows and what does not: lag, dead letters, batches without a version."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from combee.core.diagnosis.check import Check
 from combee.core.playbook import retention
+from combee_schemas.playbook import Playbook
 
 OLD_S = 300.0
 NAMED = 3
@@ -88,10 +89,10 @@ def judge_dead_letters(*, total: int, recent: int, reasons: Sequence[str]) -> Ch
     return Check(name="dead letters", verdict="warn", says=f"{says}{last}", remedy=remedy)
 
 
-def judge_retention(lost_recent: Mapping[str, Sequence[float]]) -> Check:
-    """Judge by playbook which share of its last batches' reflections was lost."""
-    warnings = {name: retention.warning(shares) for name, shares in lost_recent.items()}
-    losing = [f"{name}: {text}" for name, text in warnings.items() if text]
+def judge_retention(playbooks: Iterable[Playbook]) -> Check:
+    """Judge how many of its last batches' reflections each playbook lost."""
+    warnings = ((playbook.name, retention.warning(playbook)) for playbook in playbooks)
+    losing = [f"{name}: {text}" for name, text in warnings if text]
     if not losing:
         return Check(name="retention", verdict="ok", says="no playbook loses much")
     more = f" and {len(losing) - NAMED} more" if len(losing) > NAMED else ""

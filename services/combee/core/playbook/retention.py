@@ -7,10 +7,11 @@ model left it out by name. *Lost*: neither, which is the only one to worry about
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from statistics import median
-from typing import Literal
+from typing import Any, Literal
 
-from combee_schemas.playbook import AppliedBatch, Change, LevelAudit
+from combee_schemas.playbook import AppliedBatch, Change, LevelAudit, Playbook
 from combee_schemas.scan import Echo, Known, NodeResult, Seen
 
 Fate = Literal["new", "known", "dropped", "lost"]
@@ -23,6 +24,8 @@ RISEN_BY = 0.2
 """So is one that exceeds the median of those before it by more."""
 RISING_FROM = 3
 """Shares before the newest that it takes to judge a rise."""
+LEAST_LOST = 5
+"""So many reflections have to be lost for a warning: if half are, five of five are lost once in 32 by chance."""
 NO_EFFECT = frozenset({"dropped", "superseded"})
 
 
@@ -113,11 +116,24 @@ def recent(before: Sequence[float], newest: float | None) -> tuple[float, ...]:
     return (*before, *(() if newest is None else (newest,)))[-RECENT_KEPT:]
 
 
-def is_losing(lost_recent: Sequence[float]) -> bool:
-    """Return whether the last batch lost too much, or much more than those before it."""
-    *before, newest = lost_recent or (0.0,)
+def lost(current: Playbook, levels: Sequence[LevelAudit]) -> dict[str, Any]:
+    """Return what a playbook says of losses after a batch; one without reflections changes nothing."""
+    share = lost_share(levels)
+    if share is None:
+        return {}
+    return {"lost_recent": recent(current.lost_recent, share), "lost_count": levels[-1].lost}
+
+
+def is_losing(playbook: Playbook) -> bool:
+    """Return whether the last batch lost too much, or much more than those before it.
+
+    Of a few reflections, a share says little: it takes `LEAST_LOST`. Batches directly before that lost too much as
+    well count as one each, so that a playbook learned in small batches is judged, too.
+    """
+    *before, newest = playbook.lost_recent or (0.0,)
     rose = len(before) >= RISING_FROM and newest > median(before) + RISEN_BY
-    return newest > MOST_LOST or rose
+    too = sum(1 for _ in takewhile(lambda share: share > MOST_LOST, reversed(before)))
+    return (newest > MOST_LOST or rose) and playbook.lost_count + too >= LEAST_LOST
 
 
 def percent(share: float | None) -> str:
@@ -125,9 +141,9 @@ def percent(share: float | None) -> str:
     return "" if share is None else f"{100 * share:.0f} %"
 
 
-def warning(lost_recent: Sequence[float]) -> str | None:
+def warning(playbook: Playbook) -> str | None:
     """Return what to say where reflections are lost, in the words of every view; None while few are."""
-    return losing(lost_recent[-1]) if is_losing(lost_recent) else None
+    return losing(playbook.lost_recent[-1]) if is_losing(playbook) else None
 
 
 def losing(lost: float) -> str:

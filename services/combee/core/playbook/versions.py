@@ -86,7 +86,7 @@ def after_update(
             "through_offset": max(current.through_offset, plan.through_offset),
             "manifest_offset": max(current.manifest_offset, update.manifest_offset),
             "retention_recent": retention.recent(current.retention_recent, last_kept),
-            "lost_recent": retention.recent(current.lost_recent, retention.lost_share(audit)),
+            **retention.lost(current, audit),
             "spend": after_batch(
                 current.spend,
                 (result.usage, plan.reflect_usage),
@@ -309,7 +309,7 @@ def _deleted(current: Playbook) -> Playbook:
     bare = {"entries": (), "sections": empty(current.name).sections, "counters": True, "holds": "entries"}
     change = Change(kind="delete", detail=f"{len(current.entries)} entries")
     return current.model_copy(
-        update={**bare, "retention_recent": (), "lost_recent": (), "changes": (change,)}
+        update={**bare, "retention_recent": (), "lost_recent": (), "lost_count": 0, "changes": (change,)}
     )
 
 

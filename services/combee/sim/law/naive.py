@@ -1,11 +1,13 @@
 """Naive and two-level aggregation with the stand-in, without the services (all simulated)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from random import Random
 
 from combee.core.batching.shuffle import deal, effective_copies, group_count
 from combee.core.methods.ace import aggregate_prompt, combine_prompt, reflect_prompt
+from combee.core.methods.method import Answer, Sources
 from combee.core.playbook.entries import apply_operations
 from combee.core.playbook.operations import read_operations
 from combee.core.playbook.versions import empty
@@ -87,10 +89,18 @@ def run_naive(
         reply = aggregate(reading, seed, law)
         answer = read_operations(reply, [(one.reflection_id,) for one in batch])
         read_this = load(reading, law)
-        kept = len(answer.operations) + len(set(answer.known.values()))
-        calls.append(Call(distinct=len(read_this.distinct), tokens=read_this.tokens, entries=kept))
+        entries = entries_stated(answer.operations, answer.known.values())
+        calls.append(Call(distinct=len(read_this.distinct), tokens=read_this.tokens, entries=entries))
         playbook = updated(playbook, answer.operations)
     return tuple(calls), playbook
+
+
+def entries_stated(operations: Sequence[Operation], known: Iterable[str]) -> int:
+    """Return how many entries an update comes to as the paper counts them: a repeat is one, too.
+
+    ``known``: the entries that the model named instead of repeating what they say.
+    """
+    return len(operations) + len(set(known))
 
 
 def updated(playbook: Playbook, operations: Sequence[Operation]) -> Playbook:
@@ -110,29 +120,34 @@ COPIES = 2
 def run_two_levels(
     reflections: Sequence[Reflection], batch_size: int, *, seed: int = 0, law: Law = LAW
 ) -> tuple[tuple[int, ...], Playbook]:
-    """Update a growing playbook batch by batch; return the operations per update and the last playbook."""
+    """Update a growing playbook batch by batch; return the entries per update and the last playbook."""
     playbook = empty(PLAYBOOK)
     counts: list[int] = []
     for start in range(0, len(reflections), batch_size):
-        operations = _update(playbook, reflections[start : start + batch_size], seed + start, law)
-        counts.append(len(operations))
+        operations, known = _update(playbook, reflections[start : start + batch_size], seed + start, law)
+        counts.append(entries_stated(operations, known))
         playbook = updated(playbook, operations)
     return tuple(counts), playbook
 
 
-def _update(base: Playbook, batch: Sequence[Reflection], seed: int, law: Law) -> tuple[Operation, ...]:
+def _update(
+    base: Playbook, batch: Sequence[Reflection], seed: int, law: Law
+) -> tuple[tuple[Operation, ...], frozenset[str]]:
+    """Return a batch's operations, and the entries that any of its calls named as known."""
     groups = group_count(len(batch))
     dealt = deal(len(batch), effective_copies(len(batch), COPIES, groups), groups, seed)
-    proposals: list[Operation] = []
+    answers: list[Answer] = []
     for indices in dealt:
         members = [batch[index] for index in indices]
         sources = [(member.reflection_id,) for member in members]
-        proposals += _call(aggregate_prompt(base, members), sources, seed, law)
-    if groups == 1 or not proposals:
-        return tuple(proposals)
-    return _call(combine_prompt(base, proposals), [proposal.evidence for proposal in proposals], seed, law)
+        answers.append(_call(aggregate_prompt(base, members), sources, seed, law))
+    proposals = tuple(chain.from_iterable(answer.operations for answer in answers))
+    if groups > 1 and proposals:
+        evidence = [proposal.evidence for proposal in proposals]
+        answers.append(_call(combine_prompt(base, proposals), evidence, seed, law))
+        proposals = answers[-1].operations
+    return proposals, frozenset(chain.from_iterable(answer.known.values() for answer in answers))
 
 
-def _call(prompt: Prompt, sources: Sequence[tuple[str, ...]], seed: int, law: Law) -> tuple[Operation, ...]:
-    reply = aggregate(read(as_request(prompt)), seed, law)
-    return read_operations(reply, sources).operations
+def _call(prompt: Prompt, sources: Sources, seed: int, law: Law) -> Answer:
+    return read_operations(aggregate(read(as_request(prompt)), seed, law), sources)

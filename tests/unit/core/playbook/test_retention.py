@@ -19,6 +19,7 @@ from combee.core.playbook.comparison import compare
 from combee.core.playbook.entries import apply_operations, finish
 from combee.core.playbook.operations import merge_seen
 from combee.core.playbook.retention import (
+    LEAST_LOST,
     MOST_LOST,
     RECENT_KEPT,
     RISEN_BY,
@@ -214,7 +215,7 @@ def test_a_version_says_what_survived_and_remembers_the_last_shares() -> None:
         LevelAudit(new=1, lost=1),
     )
     assert version.retention_recent == (*(0.9,) * (RECENT_KEPT - 1), 0.5)
-    assert version.lost_recent == (0.5,)
+    assert (version.lost_recent, version.lost_count) == ((0.5,), 1)
 
 
 def test_an_echo_counts_while_its_entry_is_there() -> None:
@@ -271,11 +272,16 @@ def test_revoked_reflections_are_no_evidence_for_what_is_known() -> None:
 # ---- when it is a warning
 
 
+def losses(*shares_lost: float, count: int = 100, name: str = "p") -> Playbook:
+    """Return a playbook whose last batches lost such shares, the newest of them so many reflections."""
+    return empty(name).model_copy(update={"lost_recent": shares_lost, "lost_count": count})
+
+
 @pytest.mark.parametrize(
     "found", [(0.51,), (0.0, 0.0, 0.0, 0.21), (0.3, 0.3, 0.3, 0.51), (0.1, 0.9, 0.1, 0.1, 0.4)], ids=str
 )
 def test_losing_most_or_much_more_than_before_is_a_warning(found: tuple[float, ...]) -> None:
-    assert is_losing(found)
+    assert is_losing(losses(*found))
 
 
 @pytest.mark.parametrize(
@@ -284,12 +290,31 @@ def test_losing_most_or_much_more_than_before_is_a_warning(found: tuple[float, .
     ids=str,
 )
 def test_losing_little_or_little_more_than_before_is_no_warning(found: tuple[float, ...]) -> None:
-    assert not is_losing(found)
+    assert not is_losing(losses(*found))
+
+
+@pytest.mark.parametrize(
+    ("shares_lost", "count", "is_warning"),
+    [
+        ((1.0,), 1, False),
+        ((1.0,), LEAST_LOST - 1, False),
+        ((1.0,), LEAST_LOST, True),
+        ((0.1, 0.1, 0.1, 1.0), 1, False),
+        ((0.1, 1.0, 1.0, 1.0, 1.0, 1.0), 1, True),
+        ((1.0, 0.5, 1.0, 1.0, 1.0, 1.0), 1, False),
+        ((0.0, 0.0, 0.0, 0.4), LEAST_LOST - 1, False),
+        ((0.0, 0.0, 0.0, 0.4), LEAST_LOST, True),
+    ],
+)
+def test_a_few_lost_reflections_are_no_warning_before_more_batches_lose_theirs(
+    shares_lost: tuple[float, ...], count: int, *, is_warning: bool
+) -> None:
+    assert is_losing(losses(*shares_lost, count=count)) is is_warning
 
 
 @given(st.floats(0, MOST_LOST), st.integers(0, 30))
 def test_what_stays_as_it_was_is_never_a_warning(share: float, count: int) -> None:
-    assert not is_losing([share] * count)
+    assert not is_losing(losses(*[share] * count))
     assert RISEN_BY > 0
 
 
@@ -406,15 +431,15 @@ class TestServices:
 
 
 def test_retention_is_judged_once_and_told_in_the_same_words_everywhere() -> None:
-    losses = (0.1, 0.1, 0.1, 0.64)
-    assert warning((0.1, 0.1, 0.1, 0.1)) is None
-    assert warning(losses) == losing(0.64)
-    check = judge_retention({"good": (0.1,), "bad": losses})
+    good, bad = losses(0.1, 0.1, 0.1, 0.1, name="good"), losses(0.1, 0.1, 0.1, 0.64, name="bad")
+    assert warning(good) is None
+    assert warning(bad) == losing(0.64)
+    check = judge_retention([good, bad])
     assert (check.verdict, check.says) == ("warn", f"bad: {losing(0.64)}")
     assert "64 % of the last batch's reflections were lost" in check.says
-    assert judge_retention({"good": (0.1,)}).verdict == "ok"
+    assert judge_retention([good]).verdict == "ok"
     shown = Console(width=200, record=True, file=io.StringIO())
-    shown.print(full_view(empty("bad").model_copy(update={"lost_recent": losses})))
+    shown.print(full_view(bad))
     assert losing(0.64) in shown.export_text()
 
 

@@ -1,0 +1,49 @@
+"""Whether a batch was planned with the prompt templates that this worker has."""
+
+import structlog
+
+from combee.core.methods.method import Method
+from combee.core.methods.templates import templates_hash
+from combee_schemas.plan import Plan, Prompts
+
+logger = structlog.get_logger()
+
+LOGGED_KEPT = 100
+"""Batches whose other templates were logged already."""
+
+
+class Templates:
+    """The hashes of a worker's own templates; a batch with others is logged once."""
+
+    def __init__(self) -> None:
+        self._own: dict[tuple[str, Prompts, bool, bool], str] = {}
+        self._logged: set[str] = set()
+
+    def difference(self, plan: Plan, method: Method) -> str:
+        """Return a note for the result if a batch was planned with other templates than this worker has.
+
+        After an upgrade nobody has them any more: to refuse would end in dead letters. So it is logged here and noted
+        in the result, and the requests' hashes tell what was asked.
+        """
+        planned_with, settings = plan.settings.templates, plan.settings
+        is_scoped, probation = settings.scope > 0, settings.probation is not None
+        asked = (settings.method, settings.prompts, is_scoped, probation)
+        own = self._own.get(asked) or self._own.setdefault(
+            asked, templates_hash(method, settings.prompts, is_scoped=is_scoped, probation=probation)
+        )
+        if planned_with in {"", own}:
+            return ""
+        if plan.batch_id not in self._logged:
+            if len(self._logged) >= LOGGED_KEPT:
+                self._logged.clear()
+            self._logged.add(plan.batch_id)
+            logger.error(
+                "templates_differ",
+                playbook=plan.playbook,
+                sequence=plan.sequence,
+                method=plan.settings.method,
+                planned_with=planned_with,
+                own=own,
+                remedy="run one version of Combee in all services",
+            )
+        return f"asked with other templates ({own[:12]}) than it was planned with ({planned_with[:12]})"
