@@ -1,7 +1,6 @@
 """Fixtures of the unit lane."""
 
 import asyncio
-import gc
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,25 +25,6 @@ def hearing(level: int) -> Iterator[None]:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(level))
     yield
     structlog.configure(**before)
-
-
-def pytest_sessionstart() -> None:
-    """Look for no garbage while modules are imported: nearly all of that stays."""
-    gc.disable()
-
-
-def pytest_collection_finish() -> None:
-    """Let the collector pass over what lives as long as the run, and come by less often: a tenth of the lane."""
-    gc.freeze()
-    gc.enable()
-    gc.set_threshold(50_000, 20, 20)
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_sessionfinish() -> None:
-    """Look once for what the tests left open; pytest would look twice."""
-    gc.collect()
-    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

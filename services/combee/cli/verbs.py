@@ -1,5 +1,6 @@
 """The verbs, each imported when it is asked for: most calls need one of them only."""
 
+import gc
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
@@ -127,6 +128,9 @@ def _command(name: str) -> Any:
     """Return a verb; making its options is slow, and one call of the command line asks several times."""
     app = typer.Typer()
     import_module(VERBS[name].module).register(app)
+    if not gc.isenabled():  # ``main`` stopped it; in a test's process it is not ours to touch
+        gc.freeze()
+        gc.enable()
     return get_group(app).commands[name]
 
 

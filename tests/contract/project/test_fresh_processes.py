@@ -66,6 +66,21 @@ sys.argv = ["combee", *{arguments!r}]
 from combee.cli.__main__ import main
 main()
 """
+COLLECTS = """
+import atexit, gc, sys
+from combee.cli import verbs
+from combee.cli.__main__ import main
+get_group = verbs.get_group
+def imported(app):
+    global frozen
+    frozen = gc.get_freeze_count()
+    print("the verb:", gc.isenabled(), frozen > 100_000, file=sys.stderr)
+    return get_group(app)
+verbs.get_group = imported
+atexit.register(lambda: print("the end:", gc.get_freeze_count() > frozen, file=sys.stderr))
+sys.argv = ["combee", "worker", "--help"]
+main()
+"""
 NO_GATEWAY = """
 import asyncio, sys
 sys.modules["fastapi"] = None
@@ -159,6 +174,12 @@ def test_a_verb_is_imported_when_it_is_asked_for() -> None:
 
     assert (ended.returncode, ended.stderr) == (0, "\n")
     assert "Usage: " in ended.stdout
+
+
+def test_a_verb_collects_garbage_but_not_in_what_it_imported_nor_at_the_end() -> None:
+    ended = run(COLLECTS)
+
+    assert ended.stderr.splitlines() == ["the verb: True True", "the end: True"]
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,8 @@ import pytest
 
 from support import shown
 
-PAGES = shown.pages()
-IDS = [str(page.relative_to(shown.ROOT)) for page in PAGES]
-each_page = pytest.mark.parametrize("page", PAGES, ids=IDS)
+PAGES = {page: page.read_text("utf-8") for page in shown.pages()}
+LINKS = [(page, link) for page, text in PAGES.items() for link in shown.links(text)]
 
 
 def _generator() -> ModuleType:
@@ -57,37 +56,35 @@ def test_prompts_that_repeat_an_earlier_one_name_it() -> None:
     assert "is that of *Curator, system part*" in third
 
 
-@each_page
-def test_relative_links_resolve(page: Path) -> None:
+def test_relative_links_resolve() -> None:
     broken = []
-    for link in shown.links(page.read_text("utf-8")):
+    for page, link in LINKS:
         target, _, anchor = link.target.partition("#")
         if "://" in target:
             continue
         found = page.parent / target if target else page
         if not found.exists() or (anchor and anchor not in shown.headings(found.read_text("utf-8"))):
-            broken.append(link.target)
+            broken.append((page, link.target))
 
     assert broken == []
 
 
-@each_page
-def test_a_name_that_links_to_a_module_is_in_that_module(page: Path) -> None:
+def test_a_name_that_links_to_a_module_is_in_that_module() -> None:
     missing = []
-    for link in shown.links(page.read_text("utf-8")):
+    for page, link in LINKS:
         found = page.parent / link.target
         name = link.text.strip("`").rpartition(".")[2]
         code = link.text.startswith("`") and found.suffix == ".py" and "/" not in link.text
         if code and name != "py" and name not in found.read_text("utf-8"):
-            missing.append(f"{link.text} in {link.target}")
+            missing.append((page, f"{link.text} in {link.target}"))
 
     assert missing == []
 
 
-@each_page
-def test_every_path_and_name_of_the_code_that_a_page_mentions_is_there(page: Path) -> None:
-    text = page.read_text("utf-8")
-    assert [path for path, name in shown.code_places(text) if not shown.is_in_code(path, name)] == []
+def test_every_path_and_name_of_the_code_that_a_page_mentions_is_there() -> None:
+    mentioned = [(page, place) for page, text in PAGES.items() for place in shown.code_places(text)]
+    assert mentioned
+    assert [place for place in mentioned if not shown.is_in_code(*place[1])] == []
 
 
 def test_a_path_or_name_that_is_gone_would_be_noticed() -> None:
@@ -116,18 +113,21 @@ def test_every_page_that_the_code_names_is_there() -> None:
     assert [name for name in named if not any(shown.ROOT.glob(f"{name}*"))] == []
 
 
-@each_page
-def test_commands_in_blocks_are_what_the_command_line_takes(page: Path) -> None:
-    for arguments in shown.our_commands(page.read_text("utf-8")):
-        shown.parse(arguments)
+def test_commands_in_blocks_are_what_the_command_line_takes() -> None:
+    commands = [(page, arguments) for page, text in PAGES.items() for arguments in shown.our_commands(text)]
+    assert commands
+    for page, arguments in commands:
+        try:
+            shown.parse(arguments)
+        except Exception as error:
+            raise AssertionError(f"{page}: combee {' '.join(arguments)}: {error}") from error
 
 
-@each_page
-def test_commands_in_the_text_exist(page: Path) -> None:
-    mentioned = shown.mentioned(page.read_text("utf-8"))
+def test_commands_in_the_text_exist() -> None:
     wrong = {
-        mention: unknown
-        for mention in mentioned
+        (page, mention): unknown
+        for page, text in PAGES.items()
+        for mention in shown.mentioned(text)
         for arguments in shown.variants(mention)
         if (unknown := shown.unknown(arguments))
     }

@@ -9,41 +9,41 @@ from combee_schemas.codec import decode, encode
 from support.examples import FOLDER, HOW, KINDS, Example, examples
 
 EXAMPLES = list(examples())
-
-
-def named(example: Example) -> str:
-    return "/".join(example.path.with_suffix("").parts[-3:])
-
-
-@pytest.mark.parametrize("example", EXAMPLES, ids=named)
-def test_published_bytes_still_mean_what_they_meant(example: Example) -> None:
-    assert decode(example.raw, example.kind) == example.message, HOW
-
-
-@pytest.mark.parametrize("example", EXAMPLES, ids=named)
-def test_what_was_read_can_be_written_and_read_again(example: Example) -> None:
-    found = decode(example.raw, example.kind)
-    assert decode(encode(found), example.kind) == found
-
-
 OLD = [example for example in EXAMPLES if example.version < example.kind.version_number]
+each_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS.keys())
 
 
-@pytest.mark.parametrize("example", OLD, ids=named)
-def test_an_older_version_means_what_its_upcast_is_frozen_as(example: Example) -> None:
-    newer = example.path.parents[1] / f"v{example.version + 1}" / example.path.name
-    assert replace(example, version=example.version + 1, path=newer).message == example.message, HOW
+def of(kind: type[Message]) -> list[Example]:
+    return [example for example in EXAMPLES if example.kind is kind]
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=named)
-def test_fields_of_the_future_are_ignored(example: Example) -> None:
-    fields = {**example.message.model_dump(), "a_field_of_the_future": [1]}
-    assert example.kind.model_validate(fields) == example.message
+@each_kind
+def test_published_bytes_still_mean_what_they_meant_and_can_be_written_and_read_again(
+    kind: type[Message],
+) -> None:
+    for example in of(kind):
+        found = decode(example.raw, kind)
+        assert found == example.message, f"{example.path}\n{HOW}"
+        assert decode(encode(found), kind) == found, example.path
 
 
-@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS.keys())
+def test_an_older_version_means_what_its_upcast_is_frozen_as() -> None:
+    for example in OLD:
+        newer = example.path.parents[1] / f"v{example.version + 1}" / example.path.name
+        upcast = replace(example, version=example.version + 1, path=newer).message
+        assert upcast == example.message, f"{example.path}\n{HOW}"
+
+
+@each_kind
+def test_fields_of_the_future_are_ignored(kind: type[Message]) -> None:
+    for example in of(kind):
+        fields = {**example.message.model_dump(), "a_field_of_the_future": [1]}
+        assert kind.model_validate(fields) == example.message, example.path
+
+
+@each_kind
 def test_every_version_of_every_message_has_an_example(kind: type[Message]) -> None:
-    versions = {example.version for example in EXAMPLES if example.kind is kind}
+    versions = {example.version for example in of(kind)}
     assert versions == set(range(1, kind.version_number + 1)), f"{kind.type} lacks an example.\n{HOW}"
 
 

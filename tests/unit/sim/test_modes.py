@@ -129,14 +129,14 @@ def test_without_modes_every_reply_is_what_it_was_before_there_were_any() -> Non
 # ---- wordings
 
 
-@pytest.mark.parametrize("lesson", SAMPLES)
-def test_every_lesson_has_five_wordings_with_one_meaning(lesson: str) -> None:
-    wordings = all_wordings(lesson)
+def test_every_lesson_has_five_wordings_with_one_meaning() -> None:
     assert FEWEST >= 5
-    assert len(set(wordings)) == len(wordings) >= FEWEST
-    assert {key(wording) for wording in wordings} == {key(lesson)}
-    assert {subject(wording) for wording in wordings} == {subject(lesson)}
-    assert {plain(wording) for wording in wordings} == {lesson}
+    for lesson in SAMPLES:
+        wordings = all_wordings(lesson)
+        assert len(set(wordings)) == len(wordings) >= FEWEST, lesson
+        assert {key(wording) for wording in wordings} == {key(lesson)}
+        assert {subject(wording) for wording in wordings} == {subject(lesson)}
+        assert {plain(wording) for wording in wordings} == {lesson}
 
 
 def test_the_rule_for_repeats_takes_no_two_wordings_for_one_lesson() -> None:
@@ -261,14 +261,16 @@ def test_a_run_without_a_lesson_has_none_in_any_mode() -> None:
 # ---- contradictions
 
 
-@pytest.mark.parametrize("lesson", [text for text in SAMPLES[:-2] if not text.startswith("When")])
-def test_an_opposite_is_about_the_same_and_says_something_else_in_any_wording(lesson: str) -> None:
-    other = opposite(lesson)
-    assert other is not None
-    assert opposite(other) == lesson
-    assert subject(other) == subject(lesson)
-    assert {is_opposite(wording) for wording in all_wordings(lesson)} == {is_opposite(lesson)}
-    assert {is_opposite(wording) for wording in all_wordings(other)} == {not is_opposite(lesson)}
+def test_an_opposite_is_about_the_same_and_says_something_else_in_any_wording() -> None:
+    with_opposite = [text for text in SAMPLES[:-2] if not text.startswith("When")]
+    assert with_opposite
+    for lesson in with_opposite:
+        other = opposite(lesson)
+        assert other is not None, lesson
+        assert opposite(other) == lesson
+        assert subject(other) == subject(lesson)
+        assert {is_opposite(wording) for wording in all_wordings(lesson)} == {is_opposite(lesson)}, lesson
+        assert {is_opposite(wording) for wording in all_wordings(other)} == {not is_opposite(lesson)}, lesson
 
 
 def test_what_has_no_opposite_is_said_as_it_is() -> None:
