@@ -33,7 +33,7 @@ setup: $(READY) ## Make the virtual environment and fetch the broker's jars
 demo: setup ## The main job, end to end, with simulated agents and a simulated model
 	@$(BIN)/combee demo
 
-test: setup ## All tests: unit, then experiments, contract, kafka, e2e (embedded broker)
+test: setup ## All tests: unit, then services, experiments, contract, kafka, e2e (embedded broker)
 	$(BIN)/pytest tests/unit -n auto -p no:schemathesis $(PYTEST_ARGS)
 	$(BIN)/pytest --ignore=tests/unit -n 2 --dist worksteal $(PYTEST_ARGS)
 

@@ -1,4 +1,4 @@
-"""Protections taken out of the real processes (tests/unit/services/test_protections.py has the others)."""
+"""Protections taken out of the real processes (tests/services/test_protections.py has the others)."""
 
 import signal
 from pathlib import Path

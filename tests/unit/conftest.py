@@ -1,54 +1,11 @@
 """Fixtures of the unit lane."""
 
-import asyncio
-import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-import pytest
-import structlog
 from hypothesis import settings
 
-from combee.publish import publisher
-from combee.worker import loop
-from combee_experiments.running.virtual_time import VirtualTimeLoop
+from support.in_memory import every_level, quick_polls, virtual_time, warnings_only
+
+__all__ = ["every_level", "quick_polls", "virtual_time", "warnings_only"]
 
 # A busy machine must not decide a test, and the lane has to stay short.
 settings.register_profile("unit", deadline=None, max_examples=20)
 settings.load_profile("unit")
-
-
-@contextmanager
-def hearing(level: int) -> Iterator[None]:
-    """Filter logs below a level for as long as a test runs: other lanes may run in the same process."""
-    before = structlog.get_config()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(level))
-    yield
-    structlog.configure(**before)
-
-
-@pytest.fixture(autouse=True)
-def warnings_only() -> Iterator[None]:
-    """Keep quiet: thousands of batches are made here, and every one says so."""
-    with hearing(logging.WARNING):
-        yield
-
-
-@pytest.fixture
-def every_level(warnings_only: None) -> Iterator[None]:  # noqa: ARG001 - what this one overrides
-    """Hear information, too."""
-    with hearing(logging.DEBUG):
-        yield
-
-
-@pytest.fixture
-def virtual_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let event loops pass over the time in which nothing happens."""
-    monkeypatch.setattr(asyncio.DefaultEventLoopPolicy, "_loop_factory", VirtualTimeLoop)
-
-
-@pytest.fixture
-def quick_polls(monkeypatch: pytest.MonkeyPatch, virtual_time: None) -> None:  # noqa: ARG001 - no wait, either
-    """Let an idle loop commit at once: it does so once per poll, and tests wait for that."""
-    monkeypatch.setattr(loop, "POLL_S", 0.005)
-    monkeypatch.setattr(publisher, "POLL_S", 0.005)

@@ -37,7 +37,7 @@ from support.ledger import NAME, dead_letters, outgoing, reflection
 
 pytestmark = pytest.mark.usefixtures("quick_polls", "quick_publisher")
 
-EXAMPLES = Path(__file__).parents[3] / "schemas" / "examples"
+EXAMPLES = Path(__file__).parents[2] / "schemas" / "examples"
 KEYS = (b"guards/hostile", None, b"\xff\xfe", b"")
 BURIED: tuple[AnyTopic, ...] = (
     topics.TRACES,
