@@ -27,6 +27,7 @@ from support.archives import archived, contents, restored, said
 from support.clock import ManualClock
 from support.deployment import DEADLINE_S, Deployment
 from support.ledger import NAME, outgoing, reflection
+from support.shown import ROOT
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
 NAMES = (NAME, "support/other")
@@ -38,6 +39,14 @@ STILL = 0.3
 def test_every_topic_has_its_place_in_both_orders() -> None:
     names = sorted(topic.name for topic in TOPICS)
     assert sorted(topic.name for topic in ORDER) == sorted(topic.name for topic in IN_FILE) == names
+
+
+def test_the_page_on_the_file_names_the_topics_in_their_order() -> None:
+    page = " ".join((ROOT / "docs" / "reference" / "archive.md").read_text(encoding="utf-8").split())
+    listed = page.partition("Topics come in this order: ")[2].partition(". A reader")[0]
+    levels = [topic.name for topic in topics.SCAN]
+    names = listed.replace(f"{levels[0]} to {levels[-1]}", ", ".join(levels)).split(", ")
+    assert names == [topic.name for topic in IN_FILE]
 
 
 # ---- taken while the services run
