@@ -168,7 +168,7 @@ async def test_a_function_gets_the_text_and_the_question_and_says_a_number() -> 
     assert result.usage == Usage()
 
 
-@pytest.mark.parametrize("value", [None, "0.5", 1.5, -0.1, float("nan")])
+@pytest.mark.parametrize("value", [None, "0.5", 1.5, -0.1, float("nan"), 10**400])
 async def test_what_is_no_score_is_refused_and_recorded_nowhere(value: object) -> None:
     log = MemoryLog(ManualClock())
     answerer = FunctionAnswerer(lambda _playbook, _question: value, "function f")  # type: ignore[arg-type,return-value]
