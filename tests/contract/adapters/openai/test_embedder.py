@@ -108,7 +108,9 @@ async def test_a_server_without_embeddings_is_given_up_at_once(
     assert len(server.seen) == 1
 
 
-async def test_tokens_that_no_record_could_hold_are_estimated_instead(server: FakeOpenAI, build: Build) -> None:
+async def test_tokens_that_no_record_could_hold_are_estimated_instead(
+    server: FakeOpenAI, build: Build
+) -> None:
     server.will(sends(answers([1.0], usage={"prompt_tokens": 10**30})))
     assert (await build().embed(["a" * 40])).usage.tokens_in == 10
 
