@@ -1,6 +1,7 @@
 """Recorded answers: whoever asks the same gets what was said, and pays nothing."""
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from combee.adapters.memory import MemoryLog
 from combee.history import whole
 from combee.ports import Outgoing, PoisonError, TransientError
+from combee.scan import recorded
 from combee.scan.recorded import RecordedAnswers, RecordedModel
 from combee_schemas import topics
 from combee_schemas.answer import Answer
@@ -108,6 +110,28 @@ async def test_a_record_that_could_not_be_read_is_read_when_it_is_next_asked_for
             await replay.model.ask(prompt("a"))
     assert (await replay.model.ask(prompt("a"))).usage.reused == 1
     await replay.model.close()
+
+
+async def test_a_log_that_takes_nothing_keeps_no_more_than_some_answers_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asking, opened, write = Asking(), asyncio.Event(), MemoryLog.produce
+
+    async def late(log: MemoryLog, *outgoing: Outgoing) -> Sequence[int]:
+        await opened.wait()
+        return await write(log, *outgoing)
+
+    monkeypatch.setattr(MemoryLog, "produce", late)
+    monkeypatch.setattr(recorded, "MOST_WAITING", 1)
+    await asking.model.ask(prompt("a"))
+    second = asyncio.create_task(asking.model.ask(prompt("b")))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not second.done()
+    opened.set()
+    await second
+    await asking.model.close()
+    assert len(await whole(asking.log, topics.ANSWERS)) == 2
 
 
 async def test_an_error_is_no_answer() -> None:
