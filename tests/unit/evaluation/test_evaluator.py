@@ -17,6 +17,7 @@ from combee.history import whole
 from combee.ports import ConfigurationError, PoisonError, TransientError
 from combee_schemas import topics
 from combee_schemas.base import Usage
+from combee_schemas.evaluation import Evaluation
 from combee_schemas.model import Prompt
 from combee_schemas.playbook import Playbook
 from support.clock import ManualClock
@@ -115,6 +116,24 @@ async def test_a_cap_of_a_day_stops_the_questions_and_the_next_day_goes_on() -> 
     assert "COMBEE_EVAL_DAILY_TOKENS" in stopped.stopped
     exam.clock.advance(DAY_S)
     assert len((await exam(OTHER)).points) > len(stopped.points)
+
+
+async def test_what_an_earlier_day_cost_does_not_count_wherever_its_record_stands() -> None:
+    exam = Exam()
+    exam.clock.advance(DAY_S)
+    await exam(OTHER, QUESTIONS[:1])
+    earlier = Evaluation(
+        asked="0" * 64,
+        playbook=OTHER.name,
+        version=1,
+        question_id="q",
+        right=1,
+        usage=Usage(calls=1, tokens_in=1_000_000),
+        evaluated_at_ms=exam.clock.now_ms() - DAY_S * 1000,
+    )
+    await exam.log.produce(topics.EVALUATIONS.record(earlier))
+    exam.caps = SpendPolicy(daily_tokens=1_000_000)
+    assert (await exam(OTHER)).stopped == ""
 
 
 async def test_a_question_that_a_model_refuses_counts_as_wrong_and_says_why() -> None:
