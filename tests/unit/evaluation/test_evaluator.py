@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from combee.adapters.memory import MemoryLog
+from combee.backends import evaluation_model
 from combee.core.evaluation.questions import Question
 from combee.core.evaluation.scoring import ScorerName
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
@@ -15,6 +16,7 @@ from combee.evaluation.answering import FunctionAnswerer, ModelAnswerer, loaded_
 from combee.evaluation.evaluator import Evaluated, Evaluator
 from combee.history import whole
 from combee.ports import ConfigurationError, PoisonError, TransientError
+from combee.settings.loading import load_settings
 from combee_schemas import topics
 from combee_schemas.base import Usage
 from combee_schemas.evaluation import Evaluation
@@ -201,3 +203,25 @@ def test_a_function_that_is_not_there_is_told_with_its_setting(place: str) -> No
     with pytest.raises(ConfigurationError, match=f"COMBEE_EVAL_FUNCTION: {place}"):
         loaded_function(place)
     assert not loaded_function("operator:eq")("a", {})
+
+
+# ---- which model
+
+
+@pytest.mark.parametrize(
+    ("own", "expected"),
+    [
+        ({}, ("http://ours/v1", "ours")),
+        ({"eval_api_key": "theirs"}, ("http://ours/v1", "theirs")),
+        ({"eval_base_url": "http://theirs/v1"}, ("http://theirs/v1", None)),
+        ({"eval_base_url": "http://theirs/v1", "eval_api_key": "theirs"}, ("http://theirs/v1", "theirs")),
+    ],
+    ids=["nothing", "a key", "a server", "both"],
+)
+def test_the_services_key_goes_to_the_services_server_alone(
+    own: dict[str, str], expected: tuple[str, str | None]
+) -> None:
+    settings = load_settings(model="m", base_url="http://ours/v1", api_key="ours", **own)
+    for model in (evaluation_model(settings), evaluation_model(settings, "judge")):
+        key = model.api_key.get_secret_value() if model.api_key else None
+        assert (model.base_url, key) == expected
