@@ -111,12 +111,8 @@ async def test_processes_that_die_again_and_again_still_get_it_done(lifetime: in
     assert lives > 1
 
 
-# ---- with combines that ask by topic
-
-
-async def by_topic_and_killed(roles: Sequence[str], at: int | None) -> tuple[Deployment, int]:
-    """Run all services; combines ask by topic, and those of ``roles`` may die once. Return their points."""
-    deployment = await loaded(combine_tokens=60)
+async def killed_once(deployment: Deployment, roles: Sequence[str], at: int | None) -> tuple[Deployment, int]:
+    """Run all services; those of ``roles`` may die at a point, and begin again. Return their points."""
     others = [role for role in ROLES if role not in roles]
     failpoint = CrashFailpoint(at) if at else CrashFailpoint()
     async with deployment.running(others):
@@ -127,6 +123,13 @@ async def by_topic_and_killed(roles: Sequence[str], at: int | None) -> tuple[Dep
             await deployment.until(lambda: settled(deployment))
     check(deployment)
     return deployment, len(failpoint.points)
+
+
+# ---- with combines that ask by topic
+
+
+async def by_topic_and_killed(roles: Sequence[str], at: int | None) -> tuple[Deployment, int]:
+    return await killed_once(await loaded(combine_tokens=60), roles, at)
 
 
 @pytest.mark.parametrize("roles", [ROLES, ("scan",)], ids="+".join)
@@ -151,18 +154,7 @@ async def test_a_process_killed_at_any_write_combines_by_topic_as_one_that_lives
 
 
 async def left_out_and_killed(roles: Sequence[str], at: int | None) -> tuple[Deployment, int]:
-    """Run all services without waiting for late groups; those of ``roles`` may die once. Return their points."""
-    deployment = await loaded(stragglers=True, model=LateModel())
-    others = [role for role in ROLES if role not in roles]
-    failpoint = CrashFailpoint(at) if at else CrashFailpoint()
-    async with deployment.running(others):
-        with suppress(CrashError):
-            async with deployment.running(roles, failpoint=failpoint):
-                await deployment.until(lambda: settled(deployment))
-        async with deployment.running(roles):
-            await deployment.until(lambda: settled(deployment))
-    check(deployment)
-    return deployment, len(failpoint.points)
+    return await killed_once(await loaded(stragglers=True, model=LateModel()), roles, at)
 
 
 @pytest.mark.parametrize("roles", [ROLES, ("scan",)], ids="+".join)

@@ -1,6 +1,7 @@
 """An archive read back is the same system in another place: equal contents, an equal ledger, work that goes on."""
 
-from collections.abc import Sequence
+import shutil
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -8,10 +9,11 @@ import pytest
 from combee.adapters.memory import MemoryLog
 from combee.archive import restoring
 from combee.archive.restoring import read_contents
+from combee.archive.writing import write_archive
 from combee.inspection.audit import audit
 from combee.ports import FatalError, Outgoing, TopicPartition
 from combee_schemas import topics
-from combee_schemas.archive import Restoring
+from combee_schemas.archive import ArchiveError, Restoring
 from combee_schemas.playbook import Playbook
 from combee_schemas.topics import RESTORING
 from combee_schemas.trace import Trace
@@ -169,7 +171,11 @@ async def test_services_that_run_there_are_named(archive: Path) -> None:
         await restored(archive, target, admin=admin)
 
 
-async def test_a_stranger_who_writes_meanwhile_is_noticed(archive: Path) -> None:
+async def test_a_stranger_who_writes_meanwhile_is_noticed_at_the_next_record(
+    archive: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(restoring, "WRITTEN_AT_ONCE", 20)
+
     class Shared(MemoryLog):
         async def produce(self, *outgoing: Outgoing) -> Sequence[int]:
             offsets = await super().produce(*outgoing)
@@ -177,7 +183,7 @@ async def test_a_stranger_who_writes_meanwhile_is_noticed(archive: Path) -> None
                 await super().produce(topics.REFLECTIONS.record(ledger.reflection(99)))
             return offsets
 
-    with pytest.raises(FatalError, match="somebody else"):
+    with pytest.raises(FatalError, match=r"somebody else.*came to stand at reflections"):
         await restored(archive, Shared(ManualClock()))
 
 
@@ -190,6 +196,25 @@ async def test_what_stands_there_instead_of_the_archives_records_is_noticed(arch
     await target.produce(RESTORING.record(mark))
     with pytest.raises(FatalError, match="not the archive's record"):
         await restored(archive, target)
+
+
+async def test_a_file_that_becomes_another_while_it_is_restored_is_noticed(
+    archive: Path, tmp_path: Path
+) -> None:
+    source, other = dumped(ManualClock()), tmp_path / "other"
+    await write_archive(source, other, prefix="t", configs={}, clock=ManualClock(), written_by="other")
+
+    class Exchanging(MemoryTopics):
+        async def create(
+            self, topic: str, partitions: int, replication: int, config: Mapping[str, str]
+        ) -> bool:
+            shutil.copy(other, archive)
+            return await super().create(topic, partitions, replication, config)
+
+    target = MemoryLog(ManualClock())
+    with pytest.raises(ArchiveError, match="another file by now"):
+        await restored(archive, target, admin=Exchanging(target))
+    assert "restoring" in target._store._topics, "no service starts on it"
 
 
 # ---- what has expired, and one playbook alone

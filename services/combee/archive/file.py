@@ -70,15 +70,15 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
     ArchiveError
         If there is a file already, or another process is writing it.
     """
-    if path.exists():
-        raise ArchiveError(f"{path} is there already: choose another name, or remove it first")
+    _refuse_present(path)
     part = path.with_name(f"{path.name}.part")
-    descriptor = os.open(part, os.O_RDWR | os.O_CREAT, PRIVATE)
+    descriptor = os.open(part, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, PRIVATE)
     with os.fdopen(descriptor, "wb") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise ArchiveError(f"{path} is being written by another process") from error
+        _refuse_present(path)  # again: who held the lock may just have finished, and this is its file
         file.truncate()  # what a killed one left
         try:
             with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed:
@@ -94,6 +94,11 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def _refuse_present(path: Path) -> None:
+    if path.exists():
+        raise ArchiveError(f"{path} is there already: choose another name, or remove it first")
 
 
 class ArchiveReader:

@@ -7,6 +7,7 @@ While the topic ``restoring`` is there no service starts. The committed offsets 
 
 import asyncio
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -14,7 +15,7 @@ from typing import Protocol
 from combee.archive.file import ArchiveReader
 from combee.core.archive import cut
 from combee.core.archive.places import BEFORE_FIRST, Places
-from combee.core.archive.translation import Translator
+from combee.core.archive.translation import NAMED, Translator
 from combee.core.layout import Wanted
 from combee.inspection.lag import INPUTS
 from combee.ports import Clock, FatalError, Log, Outgoing, Record, TopicPartition, TransientError
@@ -131,6 +132,11 @@ def _check_known(header: ArchiveHeader, path: Path) -> None:
         raise ArchiveError(
             f"{path} was written by Combee {header.written_by}, which knows {', '.join(newer)}: upgrade this one"
         )
+    missing = {topic.name for topic in NAMED} - {topic.name for topic in header.topics}
+    if missing:
+        raise ArchiveError(
+            f"{path} lacks the topics {', '.join(sorted(missing))}: Combee writes none without"
+        )
 
 
 def _place_only(record: Record) -> Record:
@@ -238,8 +244,9 @@ async def _begin(
 
 
 async def _mark(log: Log) -> Restoring | None:
-    async for record in log.read(TopicPartition(topic=RESTORING.name, partition=0), 0):
-        return RESTORING.read(record)
+    async with aclosing(log.read(TopicPartition(topic=RESTORING.name, partition=0), 0)) as records:
+        async for record in records:
+            return RESTORING.read(record)
     return None
 
 

@@ -20,7 +20,7 @@ from combee.cli.evaluate import (
 )
 from combee.cli.playbook import diff
 from combee.cli.playbook.lookup import find_version, resolve_version
-from combee.cli.shared.console import FAILED, output, print_json, remark
+from combee.cli.shared.console import FAILED, clean, output, print_json, remark
 from combee.cli.shared.options import AsJson, BaseUrl, Name, Servers, Simulated, refs
 from combee.core.playbook.comparison import Comparison
 from combee.core.playbook.versions import empty
@@ -168,7 +168,7 @@ def lines(name: str, culprit: Culprit) -> Iterator[str | Text]:
     by = (
         f"batch {made.batch_sequence}"
         if made.origin == "batch"
-        else f"{made.origin} by {made.issued_by or 'somebody'}"
+        else f"{made.origin} by {clean(made.issued_by) or 'somebody'}"
     )
     yield f"{name} fell with version {made.version} ({by}): {found.step}, after {len(found.evaluated)} evaluations"
     if not found.step.is_significant:
@@ -180,5 +180,5 @@ def lines(name: str, culprit: Culprit) -> Iterator[str | Text]:
             if len(culprit.reflections) > MOST_NAMED
             else ""
         )
-        yield f"learned from {', '.join(culprit.reflections[:MOST_NAMED])}{more}"
+        yield f"learned from {clean(', '.join(culprit.reflections[:MOST_NAMED]))}{more}"
         yield "'combee why ENTRY' leads from an entry to its reflections, 'combee playbook revoke' takes them back"

@@ -4,7 +4,6 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from math import isfinite
 from typing import Any, Protocol
 
 from combee.core.evaluation.questions import Question
@@ -126,7 +125,7 @@ class FunctionAnswerer:
             value = await value
         if isinstance(value, bool):
             value = float(value)
-        if not isinstance(value, int | float) or not isfinite(value) or not 0 <= value <= 1:
+        if not isinstance(value, int | float) or not 0 <= value <= 1:
             raise PoisonError(
                 f"{self.name} returned {value!r} for {question.id}: it must be a number from 0 to 1"
             )

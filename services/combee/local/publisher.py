@@ -10,7 +10,7 @@ from combee.adapters.kafka import KafkaAdmin
 from combee.backends import connection
 from combee.local.stack import StackOptions, stack
 from combee.local.stack_file import sole_stack, stack_is_running
-from combee.ports import FatalError
+from combee.ports import FatalError, TransientError
 from combee.settings.loading import Settings
 
 MEMBERS_POLL_S = 0.2
@@ -51,10 +51,17 @@ async def _require_publisher(settings: Settings, servers: str) -> None:
     admin = KafkaAdmin(connection(settings, servers))
     try:
         async with asyncio.timeout(PUBLISHER_WAIT_S):
-            while not await admin.members("publish"):  # noqa: ASYNC110 - a broker tells nobody who joined
+            while not await _is_there(admin):  # noqa: ASYNC110 - a broker tells nobody who joined
                 await asyncio.sleep(MEMBERS_POLL_S)
     except TimeoutError as error:
         raise FatalError(
             f"nobody runs publish on {servers}, so no new version can be written: start 'combee up' or"
             " 'combee worker publish' there and try again"
         ) from error
+
+
+async def _is_there(admin: KafkaAdmin) -> bool:
+    try:
+        return bool(await admin.members("publish"))
+    except TransientError:  # the group's coordinator is on its way
+        return False

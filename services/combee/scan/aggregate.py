@@ -1,5 +1,6 @@
 """One node's work: ask the model for operations and check, complete and count what it answers."""
 
+import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -203,7 +204,10 @@ class Aggregator:
         self, node: "_Node", proposals: Sequence[Operation]
     ) -> tuple[Combined, tuple[tuple[int, ...], ...]]:
         """Return what becomes of proposals, and which of them each call read, where it was more than one."""
-        parts = by_topic(proposals, self._part_tokens) if self._part_tokens else ()
+        parts: tuple[tuple[int, ...], ...] = ()
+        if self._part_tokens:
+            # In a thread: some thousand proposals take seconds, and heartbeats must go on.
+            parts = await asyncio.to_thread(by_topic, proposals, self._part_tokens)
         if len(parts) <= 1:
             return await self._combine(node, _by_age(proposals, node.seen)), ()
         topics = ([proposals[place] for place in part] for part in parts)

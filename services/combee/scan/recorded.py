@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Callable
 from contextlib import aclosing
+from typing import Any
 
 import structlog
 
@@ -34,7 +35,7 @@ class RecordedAnswers:
 
     async def find(self, request: str) -> Answer | None:
         """Return the answer to a request; None if there is none, or it has expired."""
-        if self._loading is None:
+        if self._loading is None or _has_failed(self._loading):
             self._loading = asyncio.create_task(self._load())
         await asyncio.shield(self._loading)
         place = self._places.get(bytes.fromhex(request))
@@ -64,6 +65,19 @@ class RecordedAnswers:
             await asyncio.gather(self._loading, return_exceptions=True)
 
 
+def _has_failed(loading: asyncio.Task[None]) -> bool:
+    return loading.done() and (loading.cancelled() or loading.exception() is not None)
+
+
+def _body(answer: Answer) -> dict[str, Any] | None:
+    """Return what a model said; None if it is none of what we write."""
+    try:
+        body = json.loads(answer.reply)
+    except (ValueError, RecursionError):
+        return None
+    return body if isinstance(body, dict) else None
+
+
 class RecordedModel:
     """The ``LanguageModel`` port around another: what it answers is recorded, what is known is not asked again.
 
@@ -88,12 +102,11 @@ class RecordedModel:
 
     async def ask(self, prompt: Prompt, *, priority: int = 0) -> Reply:
         """Return the recorded reply, else a new one."""
-        if self._known is not None and (answer := await self._known.find(self._hash_of(prompt))):
+        answer = await self._known.find(self._hash_of(prompt)) if self._known is not None else None
+        if answer is not None and (body := _body(answer)) is not None:
             usage = answer.usage
             reused = {"reused": usage.calls, "reused_tokens": usage.tokens_in + usage.tokens_out}
-            return Reply(
-                body=json.loads(answer.reply), usage=usage.model_copy(update=reused), request=answer.request
-            )
+            return Reply(body=body, usage=usage.model_copy(update=reused), request=answer.request)
         reply = await self._model.ask(prompt, priority=priority)
         # Hashed now: only after an answer it is known which options the server takes.
         await self._record(self._hash_of(prompt), reply)

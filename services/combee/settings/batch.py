@@ -71,8 +71,8 @@ class BatchSettings(Group):
     salt: str = Field(
         "",
         max_length=80,
-        description="any text, in every manifest: another one deals batches anew and marks prompts anew, so who does"
-        " not know it can foresee neither",
+        description="any text, in every manifest: another one deals batches anew and marks the playbook in ACE's"
+        " curator prompts anew, so who does not know it can foresee neither",
     )
     combine_tokens: int = Field(
         0,

@@ -19,7 +19,8 @@ class EvaluationSettings(Group):
     eval_model: str | None = Field(None, description="answers the questions; unset: COMBEE_MODEL")
     eval_base_url: str | None = Field(None, description="its server; unset: COMBEE_BASE_URL")
     eval_api_key: SecretStr | None = Field(
-        None, description="its key; unset: COMBEE_API_KEY. Environment only"
+        None,
+        description="its key; unset: COMBEE_API_KEY, unless COMBEE_EVAL_BASE_URL is set. Environment only",
     )
     eval_judge: str | None = Field(
         None, description="the model of the scorer `judge`; unset: the one that answers"

@@ -14,11 +14,20 @@ from combee_schemas.playbook import Label, Playbook
 from combee_schemas.scan import Group, NodeResult, Update
 from combee_schemas.topics import TOPICS, AnyTopic
 from support.ledger import NAME
+from support.shown import ROOT
 
 
 def test_every_topic_has_its_place_in_both_orders() -> None:
     names = sorted(topic.name for topic in TOPICS)
     assert sorted(topic.name for topic in ORDER) == sorted(topic.name for topic in IN_FILE) == names
+
+
+def test_the_page_on_the_file_names_the_topics_in_their_order() -> None:
+    page = " ".join((ROOT / "docs" / "reference" / "archive.md").read_text(encoding="utf-8").split())
+    listed = page.partition("Topics come in this order: ")[2].partition(". A reader")[0]
+    levels = [topic.name for topic in topics.SCAN]
+    names = listed.replace(f"{levels[0]} to {levels[-1]}", ", ".join(levels)).split(", ")
+    assert names == [topic.name for topic in IN_FILE]
 
 
 # ---- what names something beyond the cut

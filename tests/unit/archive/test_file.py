@@ -1,5 +1,6 @@
 """The archive file: what was written is read, and nothing else is taken for it."""
 
+import fcntl
 import gzip
 import stat
 import zlib
@@ -136,6 +137,30 @@ def test_a_file_that_is_there_is_not_written_over(tmp_path: Path) -> None:
     assert (tmp_path / "a").read_bytes() == b"mine"
 
 
+def test_a_file_that_another_writer_has_just_finished_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, lock = tmp_path / "a", fcntl.flock
+
+    def late(file: int, operation: int) -> None:
+        (tmp_path / "a.part").rename(path)  # the other one ends between our opening of its file and its lock
+        path.write_bytes(b"all of it")
+        lock(file, operation)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with pytest.raises(ArchiveError, match="is there already"), whole_file(path):
+        pass
+    assert path.read_bytes() == b"all of it"
+
+
+def test_a_link_in_the_place_of_the_unfinished_file_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_bytes(b"kept")
+    (tmp_path / "a.part").symlink_to(tmp_path / "precious")
+    with pytest.raises(OSError, match="symbolic links"), whole_file(tmp_path / "a"):
+        pass
+    assert (tmp_path / "precious").read_bytes() == b"kept"
+
+
 def test_two_writers_of_one_file_are_one_too_many(tmp_path: Path) -> None:
     with whole_file(tmp_path / "a") as file:
         file.write(b"first")
@@ -212,6 +237,13 @@ HOSTILE = {
     "half a record": packed(HEAD, frame(RECORD, record_body(0, some())[:-1]), totals(1, 0)),
     "a record and more": packed(HEAD, frame(RECORD, record_body(0, some()) + b"x"), totals(1, 0)),
 }
+
+
+def test_a_file_without_topics_that_others_name_places_in_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(packed(HEAD, totals(0, 0)))
+    with pytest.raises(ArchiveError, match="lacks the topics batches, commands, dead-letters, reflections"):
+        read_contents(path)
 
 
 @pytest.mark.parametrize("what", HOSTILE)

@@ -1,9 +1,12 @@
 """``combee archive`` and ``combee restore`` as far as they need no broker."""
 
+import gzip
 from pathlib import Path
 
 import pytest
 
+from combee_schemas.archive import HEADER, MAGIC, ArchiveHeader, frame
+from combee_schemas.codec import encode
 from support.reading import run, run_json
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "archive-v1.gz"
@@ -32,3 +35,14 @@ def test_what_is_no_archive_is_told_in_a_line(tmp_path: Path) -> None:
     assert (result.exit_code, result.stdout) == (1, "")
     assert "is cut off or was altered" in result.stderr
     assert result.stderr.count("\n") == 1
+
+
+def test_what_a_file_says_of_its_writer_does_not_steer_a_terminal(tmp_path: Path) -> None:
+    header = ArchiveHeader(
+        prefix="t", topics=(), messages={"batch": 99}, cut_at_ms=0, written_by="9\x1b]0;x\x07"
+    )
+    with gzip.open(tmp_path / "a", "wb") as file:
+        file.write(MAGIC + frame(HEADER, encode(header)))
+    told = run("restore", str(tmp_path / "a"), "--check").stderr
+    assert "was written by Combee 9" in told
+    assert "\x1b" not in told

@@ -5,6 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from combee.cli.bisect import Culprit, lines
+from combee.core.evaluation.intervals import share
+from combee.core.evaluation.scoring import Points
+from combee.core.playbook.comparison import compare
+from combee.core.playbook.versions import empty
+from combee.evaluation.bisecting import Bisected
+from combee.evaluation.evaluator import Evaluated
 from combee_schemas import topics
 from support import ledger
 from support.deployment import Deployment
@@ -100,6 +107,20 @@ def test_bisect_names_the_version_its_batch_and_its_reflections(
     told = run("bisect", NAME, "--questions", str(exam))
     assert f"{NAME} fell with version 2 (batch 2)" in told.stdout
     assert len(ledger.records(learned.log, topics.EVALUATIONS)) == 60
+
+
+def test_bisect_shows_who_gave_a_command_without_what_steers_a_terminal() -> None:
+    points = {f"q{n}": Points(right=float(n % 2)) for n in range(10)}
+    worth = {n: Evaluated(playbook=NAME, version=n, points=points) for n in (1, 2)}
+    found = Bisected(ends=share(points), evaluated=worth, good=1, bad=2)
+    before = empty(NAME)
+    made = before.model_copy(update={"version": 2, "origin": "edit", "issued_by": "user:eve\x1b[2J"})
+    culprit = Culprit(
+        found=found, playbook=made, comparison=compare(before, made), reflections=("r\x1b]0;x\x07",)
+    )
+    shown = "\n".join(map(str, lines(NAME, culprit)))
+    assert "edit by user:eve" in shown
+    assert "\x1b" not in shown
 
 
 @pytest.mark.usefixtures("learned")

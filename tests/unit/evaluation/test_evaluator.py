@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from combee.adapters.memory import MemoryLog
+from combee.backends import evaluation_model
 from combee.core.evaluation.questions import Question
 from combee.core.evaluation.scoring import ScorerName
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
@@ -15,8 +16,10 @@ from combee.evaluation.answering import FunctionAnswerer, ModelAnswerer, loaded_
 from combee.evaluation.evaluator import Evaluated, Evaluator
 from combee.history import whole
 from combee.ports import ConfigurationError, PoisonError, TransientError
+from combee.settings.loading import load_settings
 from combee_schemas import topics
 from combee_schemas.base import Usage
+from combee_schemas.evaluation import Evaluation
 from combee_schemas.model import Prompt
 from combee_schemas.playbook import Playbook
 from support.clock import ManualClock
@@ -117,6 +120,24 @@ async def test_a_cap_of_a_day_stops_the_questions_and_the_next_day_goes_on() -> 
     assert len((await exam(OTHER)).points) > len(stopped.points)
 
 
+async def test_what_an_earlier_day_cost_does_not_count_wherever_its_record_stands() -> None:
+    exam = Exam()
+    exam.clock.advance(DAY_S)
+    await exam(OTHER, QUESTIONS[:1])
+    earlier = Evaluation(
+        asked="0" * 64,
+        playbook=OTHER.name,
+        version=1,
+        question_id="q",
+        right=1,
+        usage=Usage(calls=1, tokens_in=1_000_000),
+        evaluated_at_ms=exam.clock.now_ms() - DAY_S * 1000,
+    )
+    await exam.log.produce(topics.EVALUATIONS.record(earlier))
+    exam.caps = SpendPolicy(daily_tokens=1_000_000)
+    assert (await exam(OTHER)).stopped == ""
+
+
 async def test_a_question_that_a_model_refuses_counts_as_wrong_and_says_why() -> None:
     exam = Exam()
 
@@ -168,7 +189,7 @@ async def test_a_function_gets_the_text_and_the_question_and_says_a_number() -> 
     assert result.usage == Usage()
 
 
-@pytest.mark.parametrize("value", [None, "0.5", 1.5, -0.1, float("nan")])
+@pytest.mark.parametrize("value", [None, "0.5", 1.5, -0.1, float("nan"), 10**400])
 async def test_what_is_no_score_is_refused_and_recorded_nowhere(value: object) -> None:
     log = MemoryLog(ManualClock())
     answerer = FunctionAnswerer(lambda _playbook, _question: value, "function f")  # type: ignore[arg-type,return-value]
@@ -182,3 +203,25 @@ def test_a_function_that_is_not_there_is_told_with_its_setting(place: str) -> No
     with pytest.raises(ConfigurationError, match=f"COMBEE_EVAL_FUNCTION: {place}"):
         loaded_function(place)
     assert not loaded_function("operator:eq")("a", {})
+
+
+# ---- which model
+
+
+@pytest.mark.parametrize(
+    ("own", "expected"),
+    [
+        ({}, ("http://ours/v1", "ours")),
+        ({"eval_api_key": "theirs"}, ("http://ours/v1", "theirs")),
+        ({"eval_base_url": "http://theirs/v1"}, ("http://theirs/v1", None)),
+        ({"eval_base_url": "http://theirs/v1", "eval_api_key": "theirs"}, ("http://theirs/v1", "theirs")),
+    ],
+    ids=["nothing", "a key", "a server", "both"],
+)
+def test_the_services_key_goes_to_the_services_server_alone(
+    own: dict[str, str], expected: tuple[str, str | None]
+) -> None:
+    settings = load_settings(model="m", base_url="http://ours/v1", api_key="ours", **own)
+    for model in (evaluation_model(settings), evaluation_model(settings, "judge")):
+        key = model.api_key.get_secret_value() if model.api_key else None
+        assert (model.base_url, key) == expected

@@ -1,14 +1,17 @@
 """A combine that asks by topic: a call for each part, one result, and the record says which part read what."""
 
 import asyncio
-from collections.abc import Mapping
+import threading
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 
+from combee.core.batching.parts import by_topic
 from combee.core.playbook.versions import empty
 from combee.inspection.audit import audit
 from combee.ports import PoisonError, TransientError
+from combee.scan import aggregate
 from combee.scan.aggregate import Aggregator
 from combee_schemas import topics
 from combee_schemas.base import Usage
@@ -50,6 +53,19 @@ def proposals(deployment: Deployment) -> list[Operation]:
 
 def combines(deployment: Deployment) -> list[Prompt]:
     return [prompt for prompt in deployment.model.prompts if is_combine(prompt)]
+
+
+async def test_proposals_are_parted_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[threading.Thread] = []
+
+    def parted(proposals: Sequence[Operation], part_tokens: int) -> tuple[tuple[int, ...], ...]:
+        threads.append(threading.current_thread())
+        return by_topic(proposals, part_tokens)
+
+    monkeypatch.setattr(aggregate, "by_topic", parted)
+    await batch()
+    assert threads
+    assert threading.main_thread() not in threads
 
 
 async def test_each_part_is_read_by_one_call_and_the_record_says_which() -> None:

@@ -1,6 +1,7 @@
 """Recorded answers: whoever asks the same gets what was said, and pays nothing."""
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -8,8 +9,10 @@ import pytest
 from combee.adapters.memory import MemoryLog
 from combee.history import whole
 from combee.ports import Outgoing, PoisonError, TransientError
+from combee.scan import recorded
 from combee.scan.recorded import RecordedAnswers, RecordedModel
 from combee_schemas import topics
+from combee_schemas.answer import Answer
 from combee_schemas.base import Usage
 from combee_schemas.model import Prompt
 from support.clock import ManualClock
@@ -78,6 +81,57 @@ async def test_an_answer_that_cannot_be_read_and_a_key_that_is_none_of_ours_are_
         await asking.log.produce(Outgoing(topic=topics.ANSWERS.name, key=foreign, value=b"\xc1"))
     replay = Asking(known=asking.log)
     assert (await replay.model.ask(prompt("a"))).usage.reused == 0
+
+
+@pytest.mark.parametrize("reply", ["no JSON", "[1]", "[" * 100_000])
+async def test_a_recorded_reply_that_no_model_of_ours_gave_is_asked_for_anew(reply: str) -> None:
+    asking = Asking()
+    request = ModelClient(asking.server).request(prompt("a"))
+    await asking.log.produce(topics.ANSWERS.record(Answer(request=request, reply=reply)))
+    replay = Asking(known=asking.log)
+    again = await replay.model.ask(prompt("a"))
+    assert (again.body, again.usage.reused) == (said(prompt("a")), 0)
+
+
+async def test_a_record_that_could_not_be_read_is_read_when_it_is_next_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    original = Asking()
+    await original.model.ask(prompt("a"))
+    await original.model.close()
+    replay = Asking(known=original.log)
+
+    async def is_away(_topic: str) -> int:
+        raise TransientError("the broker is away")
+
+    with monkeypatch.context() as outage:
+        outage.setattr(original.log, "partitions", is_away)
+        with pytest.raises(TransientError):
+            await replay.model.ask(prompt("a"))
+    assert (await replay.model.ask(prompt("a"))).usage.reused == 1
+    await replay.model.close()
+
+
+async def test_a_log_that_takes_nothing_keeps_no_more_than_some_answers_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asking, opened, write = Asking(), asyncio.Event(), MemoryLog.produce
+
+    async def late(log: MemoryLog, *outgoing: Outgoing) -> Sequence[int]:
+        await opened.wait()
+        return await write(log, *outgoing)
+
+    monkeypatch.setattr(MemoryLog, "produce", late)
+    monkeypatch.setattr(recorded, "MOST_WAITING", 1)
+    await asking.model.ask(prompt("a"))
+    second = asyncio.create_task(asking.model.ask(prompt("b")))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not second.done()
+    opened.set()
+    await second
+    await asking.model.close()
+    assert len(await whole(asking.log, topics.ANSWERS)) == 2
 
 
 async def test_an_error_is_no_answer() -> None:

@@ -23,7 +23,10 @@ class EndpointScorer:
         self.shown = f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}{parts.path}"
         """The address without what may be secret in it."""
         self._client = httpx.AsyncClient(
-            timeout=timeout_s, transport=transport, trust_env=parts.hostname not in LOOPBACK
+            timeout=timeout_s,
+            transport=transport,
+            trust_env=parts.hostname not in LOOPBACK,
+            headers={"accept-encoding": "identity"},
         )
 
     async def __call__(self, playbook: str, question: Mapping[str, str]) -> float:
@@ -41,7 +44,8 @@ class EndpointScorer:
         with translated(doing):
             async with self._client.stream("POST", self._url, json=body) as response:
                 raw = b""
-                async for chunk in response.aiter_bytes():
+                # Raw: unpacked, few bytes could become many before they are counted.
+                async for chunk in response.aiter_raw():
                     raw += chunk
                     if len(raw) > MOST_REPLY:
                         raise PoisonError(f"{doing}: its reply is longer than {MOST_REPLY} bytes")
@@ -49,7 +53,7 @@ class EndpointScorer:
             raise TransientError(f"{doing}: it answers {response.status_code} {response.reason_phrase}")
         try:
             return float(httpx.Response(200, content=raw).json()["score"])
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             raise PoisonError(f'{doing}: its reply is not {{"score": number}}') from error
 
     async def close(self) -> None:

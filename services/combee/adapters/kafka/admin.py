@@ -174,8 +174,11 @@ class KafkaAdmin:
     async def members(self, group: str) -> int:
         """Return how many members a group has now."""
         async with _client(self._connection.client) as client:
-            with translated(f"looking up group {group}"):
+            with translated(f"looking up group {group}", self._connection.need("Describe", group=group)):
                 (answer,) = await client.describe_consumer_groups([self._connection.full(group)])
+                for code, *_ in answer.groups:
+                    if code:  # aiokafka raises none of these: such a group would look empty
+                        raise for_code(code)
         return sum(len(described[5]) for described in answer.groups)
 
     async def broker(self) -> str:

@@ -14,6 +14,8 @@ from combee_schemas.model import Prompt
 Message = Mapping[str, str]
 
 CHARS_PER_TOKEN = 4
+MOST_COUNT = 1 << 31
+"""More tokens than any call has; sums of them still fit a record's 64 bits."""
 BAD_REQUEST, BAD_GATEWAY = 400, 502
 _FORMAT = re.compile(r"response_format|json|schema|grammar|structured")
 _OPTIONS = ("temperature", "seed", "max_tokens", "max_completion_tokens", "prompt_cache_key")
@@ -136,7 +138,8 @@ def read_vectors(
     if not listed and isinstance(body.get("error"), Mapping):
         raise classify(_disguised(body["error"], shown))
     places = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
-    by_place = {each.get("index", n): each.get("embedding") for n, each in enumerate(places)}
+    indexes = [each.get("index", n) for n, each in enumerate(places)]
+    by_place = {n: each.get("embedding") for n, each in zip(indexes, places, strict=True) if _is_count(n)}
     vectors = [vector for n in range(len(texts)) if _is_vector(vector := by_place.get(n))]
     if len(vectors) < len(texts):
         raise CallFailedError(
@@ -155,7 +158,10 @@ def read_vectors(
 def _is_vector(value: object) -> TypeGuard[list[float]]:
     if not isinstance(value, list) or not value:
         return False
-    return all(isinstance(part, int | float) and isfinite(part) for part in value)
+    try:
+        return all(isinstance(part, int | float) and isfinite(part) for part in value)
+    except OverflowError:  # an integer of hundreds of digits
+        return False
 
 
 def listed_models(content: bytes) -> frozenset[str]:
@@ -220,7 +226,7 @@ def _cached(counts: Mapping[str, Any]) -> int:
 
 
 def _is_count(value: object) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_COUNT
 
 
 def _disguised(error: Mapping[str, Any], shown: Callable[[str], str]) -> Refusal:

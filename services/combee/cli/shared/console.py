@@ -79,5 +79,5 @@ def confirmed(question: str) -> bool:
 
 def failure(message: str, code: int) -> typer.Exit:
     """Return the end of the program, after its reason has been printed."""
-    typer.echo(f"combee: {message}", err=True)
+    typer.echo(f"combee: {clean(message)}", err=True)
     return typer.Exit(code)

@@ -39,6 +39,8 @@ PLACES: Mapping[str, frozenset[str]] = {
     "Update": frozenset({"manifest_offset"}),
 }
 """By model: its fields that are places in the log. A test compares them with the schemas."""
+NAMED = (topics.HISTORY, topics.REFLECTIONS, topics.BATCHES, topics.COMMANDS, topics.DEAD_LETTERS)
+"""The topics that those are in. Every archive has them."""
 
 
 class Translator:

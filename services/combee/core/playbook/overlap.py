@@ -32,7 +32,6 @@ _STOP_WORDS = (
     "we were what when where whether which while who whose why will with would you your a an the"
 )
 """Words of grammar: in a playbook of few entries they would look rare."""
-"""Words of grammar: in a playbook of few entries they would look rare."""
 _STOP = frozenset(_STOP_WORDS.split())
 
 

@@ -87,7 +87,18 @@ async def test_a_failed_request_is_made_again_and_counted(server: FakeOpenAI, bu
     assert [(call.outcome, call.attempt) for call in calls] == [("failed", 1), ("answered", 2)]
 
 
-@pytest.mark.parametrize("payload", [b'{"data": []}', answers([1.0]), answers([1.0], []), b"[]", b"<html>"])
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b'{"data": []}',
+        answers([1.0]),
+        answers([1.0], []),
+        answers([1.0], [10**400]),
+        b'{"data": [{"index": [], "embedding": [1.0]}, {"index": {}, "embedding": [1.0]}]}',
+        b"[]",
+        b"<html>",
+    ],
+)
 async def test_a_server_without_embeddings_is_given_up_at_once(
     server: FakeOpenAI, build: Build, payload: bytes
 ) -> None:
@@ -95,6 +106,13 @@ async def test_a_server_without_embeddings_is_given_up_at_once(
     with pytest.raises(TransientError):
         await build(give_up_after_s=60.0).embed(["a", "b"])
     assert len(server.seen) == 1
+
+
+async def test_tokens_that_no_record_could_hold_are_estimated_instead(
+    server: FakeOpenAI, build: Build
+) -> None:
+    server.will(sends(answers([1.0], usage={"prompt_tokens": 10**30})))
+    assert (await build().embed(["a" * 40])).usage.tokens_in == 10
 
 
 async def test_a_wrong_key_is_not_tried_again_and_not_told(server: FakeOpenAI, build: Build) -> None:

@@ -1,5 +1,6 @@
 """An endpoint that scores: what it is sent, and what it may say."""
 
+import gzip
 import json
 
 import httpx
@@ -11,11 +12,16 @@ from combee.ports import CombeeError, PoisonError, TransientError
 QUESTION = {"id": "q-1", "question": "2 + 2?", "target": "4"}
 
 
+def packed(content: bytes) -> httpx.Response:
+    stream = httpx.ByteStream(gzip.compress(content))
+    return httpx.Response(200, headers={"content-encoding": "gzip"}, stream=stream)
+
+
 async def scored(reply: httpx.Response, sent: list[httpx.Request] | None = None) -> float:
     def answer(request: httpx.Request) -> httpx.Response:
         if sent is not None:
             sent.append(request)
-        return reply
+        return httpx.Response(reply.status_code, headers=reply.headers, stream=reply.stream)
 
     scorer = EndpointScorer(
         "http://user:secret@scores.test:8080/v1?key=secret",
@@ -42,8 +48,10 @@ async def test_it_is_sent_the_playbook_and_the_question_and_says_a_number() -> N
         (httpx.Response(200, text="<html>"), PoisonError, 'not {"score": number}'),
         (httpx.Response(200, json=[1]), PoisonError, 'not {"score": number}'),
         (httpx.Response(200, json={"score": None}), PoisonError, 'not {"score": number}'),
+        (httpx.Response(200, json={"score": 10**400}), PoisonError, 'not {"score": number}'),
         (httpx.Response(200, text="[" * 60_000), PoisonError, 'not {"score": number}'),
         (httpx.Response(200, content=b" " * (MOST_REPLY + 1)), PoisonError, "longer than"),
+        (packed(b'{"score": 1}' + b" " * (1 << 20)), PoisonError, 'not {"score": number}'),
     ],
 )
 async def test_anything_else_is_an_error_that_names_the_address_but_no_secret(
