@@ -32,12 +32,19 @@ async def with_evidence(log: Log, version: Playbook) -> Playbook:
     """
     if evidence.is_whole(version):
         return version
-    async with _in_time(version):
+    async with in_time(version):
         return await _followed(log, version)
 
 
 @asynccontextmanager
-async def _in_time(version: Playbook) -> AsyncIterator[None]:
+async def in_time(version: Playbook) -> AsyncIterator[None]:
+    """Look up what a version rests on within a minute.
+
+    Raises
+    ------
+    PoisonError
+        If it takes longer.
+    """
     try:
         async with asyncio.timeout(LOOK_UP_S):
             yield
@@ -101,29 +108,6 @@ class _Updates:
     async def aclose(self) -> None:
         """Stop reading."""
         await self._messages.aclose()
-
-
-async def unknown_reflections(log: Log, current: Playbook, ids: Collection[str]) -> list[str]:
-    """Return the ids that no reflection of a playbook has: in no batch, and none that waits for one.
-
-    Raises
-    ------
-    PoisonError
-        If looking them up takes longer than a minute.
-    """
-    known = {
-        *current.revoked,
-        *(reflection_id for entry in current.entries for reflection_id in entry.evidence),
-    }
-    left = dict.fromkeys(reflection_id for reflection_id in ids if reflection_id not in known)
-    if not left:
-        return []
-    async with _in_time(current):
-        batched = await places_of(log, current.name, left)
-        waiting = messages(log, topics.REFLECTIONS, current.name, current.through_offset + 1)
-        async with aclosing(waiting) as reflections:
-            there = {reflection.reflection_id async for reflection in reflections}
-    return [reflection_id for reflection_id in left if reflection_id not in {*batched, *there}]
 
 
 async def labels_serving(

@@ -21,9 +21,10 @@ from typing import Protocol
 from combee.core import commands as decide
 from combee.core.commands import RefusedError
 from combee.core.formats.files import Format
-from combee.evidence import labels_serving, unknown_reflections
+from combee.evidence import labels_serving
 from combee.history import messages, partition_of
 from combee.ports import Clock, Log, Outgoing
+from combee.revocation import meant
 from combee_schemas import topics
 from combee_schemas.codec import CodecError
 from combee_schemas.command import Command
@@ -135,19 +136,33 @@ class Commands:
         current = await self._store.newest(name)
         return _decision(current, decide.import_(current, given, form, command_id))
 
-    async def revoke(self, name: str, ids: Sequence[str], *, command_id: str | None = None) -> Decision:
-        """Take reflections back: entries that rest on them alone go, and they never count again.
+    async def revoke(self, name: str, chosen: Sequence[str], *, command_id: str | None = None) -> Decision:
+        """Take reflections back, chosen by ids or by rules: entries that rest on them alone go.
 
         Raises
         ------
         PoisonError
             If what they taught cannot be looked up in time.
+        RefusedError
+            If nothing has such an id, no reflection is meant by a rule, or a rule cannot be read.
         """
         current = await self._store.newest(name)
         decide.check_live(current)
-        unknown = await unknown_reflections(self._log, current, ids)
-        command = decide.revoke(current, ids, unknown, command_id)
-        labels = await self._serving(current, {*current.revoked, *ids})
+        if not chosen:
+            raise RefusedError("invalid", "nothing is named that is to be revoked: neither an id nor a rule")
+        try:
+            these = await meant(self._log, current, chosen)
+        except ValueError as error:
+            raise RefusedError("invalid", str(error)) from error
+        command = decide.revoke(
+            current,
+            these.ids,
+            these.unknown,
+            command_id,
+            rules=these.rules,
+            retained_from=these.retained_from,
+        )
+        labels = await self._serving(current, {*current.revoked, *these.ids})
         return Decision(command=command, current=current, version=current.version, labels=labels)
 
     async def delete(self, name: str, *, command_id: str | None = None) -> Decision:

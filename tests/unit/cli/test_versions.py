@@ -312,6 +312,34 @@ def test_a_reflection_that_waits_for_its_batch_can_be_revoked(learned: Deploymen
     assert run_json("playbook", "revoke", NAME, "r-99")["revoked"] == ["r-99"]
 
 
+def test_rules_choose_what_is_revoked_and_the_version_keeps_them(learned: Deployment) -> None:
+    made = run_json("playbook", "revoke", NAME, "text:LESSON 3", "id:r-4")
+    assert (made["version"], made["entries"], made["revoked"]) == (3, 18, ["r-3", "r-4"])
+    newest = ledger.latest(learned.log)
+    assert [(each.rule, each.version) for each in newest.revocations] == [("text:LESSON 3", 3), ("id:r-4", 3)]
+    assert run_json("playbook", "revoke", NAME, "text:LESSON 3", "id:r-4")["changed"] is False
+
+
+def test_a_time_range_takes_back_what_came_in_it(learned: Deployment) -> None:
+    assert run_json("playbook", "revoke", NAME, "since:1970-01-01")["entries"] == 0
+    assert len(ledger.latest(learned.log).revoked) == 20
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        ("source:nobody", f"{NAME} has no reflection source:nobody"),
+        ("until:1960-01-01", f"{NAME} has no reflection until:1960-01-01"),
+        ("since:yesterday", "'yesterday' is no time: write it as 2026-01-31"),
+    ],
+)
+def test_a_rule_that_means_nothing_is_refused(learned: Deployment, rule: str, message: str) -> None:
+    result = run("playbook", "revoke", NAME, "r-3", rule)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert message in result.stderr
+    assert len(ledger.versions(learned.log)) == 2
+
+
 def test_revoke_names_the_labels_that_still_serve_the_text(learned: Deployment) -> None:
     run_json("playbook", "promote", NAME, "production", "2")
     run_json("playbook", "promote", NAME, "staging", "1")

@@ -11,9 +11,11 @@ from combee.core.playbook import evidence
 from combee.core.playbook import versions as versions_module
 from combee.ports import FencedError, Outgoing
 from combee_schemas import topics
+from combee_schemas.base import Source
 from combee_schemas.codec import encode
 from combee_schemas.command import Command
 from combee_schemas.playbook import Entry, Label, Playbook
+from combee_schemas.reflection import BulletTag
 from combee_schemas.scan import Operation, OperationKind, Seen, Update
 from support import ledger
 from support.deployment import Deployment
@@ -255,6 +257,22 @@ async def test_a_rollback_does_not_bring_back_what_was_revoked(publishing: Deplo
     assert contents(publishing) == ["good"]
 
 
+async def test_a_revoked_source_never_counts_again_and_others_do(publishing: Deployment) -> None:
+    await send(publishing, update(1, add("good", "r-1")))
+    await send(publishing, command("v", "revoke", reflection_ids=("r-0",), rules=("source:shop", "text:x")))
+    seen = tuple(
+        Seen(reflection_id=f"r-{n}", offset=n, source=Source(name=name), tags=TAGGED, shown_version=1)
+        for n, name in ((2, "shop"), (3, "desk"))
+    )
+    await send(publishing, update(2, add("bad", "r-2"), add("fair", "r-2", "r-3"), seen=seen))
+    assert [(each.content, each.evidence) for each in latest(publishing.log).entries] == [
+        ("good", ("r-1",)),
+        ("fair", ("r-3",)),
+    ]
+    assert latest(publishing.log).entries[0].helpful == 1
+
+
+TAGGED = (BulletTag(id="misc-00001", tag="helpful"),)
 MANY = tuple(f"r-{n}" for n in range(30))
 
 

@@ -21,7 +21,7 @@ from combee_schemas.playbook import Playbook
 def register(app: typer.Typer) -> None:
     """Add the verbs."""
     app.command(epilog="Example: combee playbook rollback support/refunds 12")(rollback)
-    app.command(epilog="Example: combee playbook revoke support/refunds r-1f3a r-77b0")(revoke)
+    app.command(epilog="Example: combee playbook revoke support/refunds r-1f3a source:shop")(revoke)
     app.command(epilog="Example: combee playbook delete support/refunds --yes")(delete)
 
 
@@ -57,7 +57,14 @@ async def _number(log: Log, name: str, ref: str) -> int:
 
 def revoke(
     name: Name,
-    reflection_ids: Annotated[list[str], typer.Argument(help="ids of reflections; 'combee why' tells them")],
+    what: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="RULE...",
+            help="ids of reflections ('combee why' tells them) or traces, source:NAME, text:WORDS, since:TIME,"
+            " until:TIME, between:TIME/TIME",
+        ),
+    ],
     *,
     command_id: CommandId = None,
     timeout: Patience = 30.0,
@@ -67,7 +74,7 @@ def revoke(
     """Take reflections back: entries that rest on them alone go, and they never count again."""
 
     async def decide(_log: Log, commands: Commands) -> Decision:
-        return await commands.revoke(name, reflection_ids, command_id=command_id)
+        return await commands.revoke(name, what, command_id=command_id)
 
     hint = f": 'combee why ENTRY --playbook {name}' names those that an entry rests on"
     change = asyncio.run(carry_out(name, decide, timeout_s=timeout, servers=bootstrap_servers, hint=hint))

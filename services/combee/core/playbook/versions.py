@@ -13,7 +13,16 @@ from combee.core.playbook.spend import UNCAPPED, SpendPolicy, after_batch
 from combee_schemas.codec import CodecError, encode
 from combee_schemas.command import Command
 from combee_schemas.plan import Plan, Probation
-from combee_schemas.playbook import ACE_SECTIONS, EVIDENCE_KEPT, AppliedBatch, Change, Entry, Label, Playbook
+from combee_schemas.playbook import (
+    ACE_SECTIONS,
+    EVIDENCE_KEPT,
+    AppliedBatch,
+    Change,
+    Entry,
+    Label,
+    Playbook,
+    Revocation,
+)
 from combee_schemas.scan import Operation, Seen, Update
 
 COMMANDS_REMEMBERED = 50
@@ -53,7 +62,7 @@ def after_update(
         result.seen,
         holds=plan.settings.holds,
         budget_tokens=budget_tokens,
-        revoked=current.revoked,
+        revoked=evidence.barred(current, result.seen),
         echoes=result.echoes,
         known=result.known,
         policy=_policy(plan),
@@ -130,7 +139,7 @@ def became(before: Playbook, update: Update, after: Playbook) -> dict[str, Becam
         update.result.seen,
         holds=update.plan.settings.holds,
         budget_tokens=evidence.NO_BUDGET,
-        revoked=before.revoked,
+        revoked=evidence.barred(before, update.result.seen),
         echoes=update.result.echoes,
         known=update.result.known,
     )
@@ -186,7 +195,7 @@ def after_command(
             _refuse_stale(current, command.operations, target)
             changed = _edited(current, command, budget_tokens)
         case "revoke":
-            changed = _revoked(current, command.reflection_ids)
+            changed = _revoked(_ruled(current, command), command.reflection_ids)
         case "rollback" if target is not None:
             kept = {name: getattr(target, name) for name in ("entries", "sections", "counters", "holds")}
             changed = _revoked(current.model_copy(update=kept), current.revoked)
@@ -356,6 +365,22 @@ def _edited(current: Playbook, command: Command, budget_tokens: int) -> Playbook
 def _is_by_hand(entry: Entry, version: int) -> bool:
     """Return whether a proposed entry is one that an edit has changed or named."""
     return entry.state == probation.PROPOSED and entry.updated_version == version
+
+
+def _ruled(current: Playbook, command: Command) -> Playbook:
+    """Return the playbook with the rules of a revocation; an older command names ids only."""
+    rules = command.rules or tuple(f"id:{reflection_id}" for reflection_id in command.reflection_ids)
+    known = {revocation.rule for revocation in current.revocations}
+    new = (
+        Revocation(
+            rule=rule,
+            retained_from=command.retained_from,
+            version=current.version + 1,
+        )
+        for rule in rules
+        if rule not in known
+    )
+    return current.model_copy(update={"revocations": (*current.revocations, *new)})
 
 
 def _revoked(current: Playbook, ids: Sequence[str]) -> Playbook:

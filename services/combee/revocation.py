@@ -1,0 +1,116 @@
+"""Which reflections a revocation means: ids and rules, looked up in the topics."""
+
+from collections.abc import Collection, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from combee.core.identity import derived_ids
+from combee.core.playbook.operations import union
+from combee.core.replaying.selection import UNPROVEN, Selection
+from combee.evidence import in_time, places_of
+from combee.history import messages, partition_of
+from combee.ports import Log
+from combee_schemas import topics
+from combee_schemas.playbook import Playbook
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Meant:
+    """The reflections that are to be taken back."""
+
+    ids: tuple[str, ...]
+    rules: tuple[str, ...]
+    """What chose them."""
+    unknown: tuple[str, ...]
+    """Ids and rules that mean no reflection of the playbook."""
+    retained_from: int
+    """Bodies before this offset of ``reflections`` have expired: words, traces and times are not known of them."""
+
+
+async def meant(log: Log, current: Playbook, chosen: Sequence[str]) -> Meant:
+    """Return the reflections of a playbook that ids (of a reflection or a trace) and rules mean.
+
+    Sources and ids are known of all reflections, by the manifests and the updates; words, traces that no id was
+    derived from, and times only as long as the reflections are retained.
+
+    Raises
+    ------
+    ValueError
+        If a rule cannot be read.
+    PoisonError
+        If looking them up takes longer than a minute.
+    """
+    rules = {text: rule_of(text) for text in dict.fromkeys(chosen)}
+    source = await partition_of(log, topics.REFLECTIONS, current.name)
+    retained_from = (await log.beginnings(source.topic))[source.partition]
+    found: dict[str, dict[str, None]] = {text: {} for text in rules}
+    async with in_time(current):
+        await _named(log, current, rules, found)
+        searched = {text: rule for text, rule in rules.items() if rule.kind != "id" or not found[text]}
+        if searched:
+            await _searched(log, current.name, searched, found)
+    return Meant(
+        ids=union(*found.values()),
+        rules=tuple(map(str, rules.values())),
+        unknown=tuple(
+            rule.value if rule.kind == "id" else text for text, rule in rules.items() if not found[text]
+        ),
+        retained_from=retained_from,
+    )
+
+
+def rule_of(text: str) -> Selection:
+    """Return the rule that a text is; one that begins like none is an id.
+
+    Raises
+    ------
+    ValueError
+        If it begins like a rule and cannot be read.
+    """
+    kind = text.partition(":")[0]
+    is_rule = kind in {"source", "id", "text", "since", "until", "between"} and ":" in text
+    return Selection.parse(text) if is_rule else Selection("id", text)
+
+
+async def _named(
+    log: Log, current: Playbook, rules: dict[str, Selection], found: dict[str, dict[str, None]]
+) -> None:
+    """Find what ids mean: a reflection's own, or the trace that it was derived from."""
+    by_id = {text: rule.value for text, rule in rules.items() if rule.kind == "id"}
+    candidates = {text: (value, *derived_ids(current.name, value)) for text, value in by_id.items()}
+    known = {
+        *current.revoked,
+        *(reflection_id for entry in current.entries for reflection_id in entry.evidence),
+    }
+    wanted = {each for ids in candidates.values() for each in ids} - known
+    if any(known.isdisjoint(ids) for ids in candidates.values()):
+        known |= (await places_of(log, current.name, wanted)).keys()
+        known |= await _waiting(log, current, wanted)
+    for text, ids in candidates.items():
+        found[text] |= dict.fromkeys(each for each in ids if each in known)
+
+
+async def _waiting(log: Log, current: Playbook, wanted: Collection[str]) -> set[str]:
+    waiting = messages(log, topics.REFLECTIONS, current.name, current.through_offset + 1)
+    async with aclosing(waiting) as reflections:
+        return {each.reflection_id async for each in reflections if each.reflection_id in wanted}
+
+
+async def _searched(
+    log: Log, name: str, rules: dict[str, Selection], found: dict[str, dict[str, None]]
+) -> None:
+    """Find what the other rules mean: all retained reflections, and of sources those that updates remember."""
+    by_source = {rule.value: text for text, rule in rules.items() if rule.kind == "source"}
+    if by_source:
+        async with aclosing(messages(log, topics.UPDATES, name)) as updates:
+            async for update in updates:
+                for seen in update.result.seen:
+                    text = by_source.get(seen.source.name if seen.source else UNPROVEN)
+                    if text is not None:
+                        found[text][seen.reflection_id] = None
+    async with aclosing(log.read(await partition_of(log, topics.REFLECTIONS, name), 0)) as records:
+        async for record in records:
+            for reflection in topics.REFLECTIONS.under(name, [record]):
+                for text, rule in rules.items():
+                    if rule.matches(reflection, record.timestamp_ms):
+                        found[text][reflection.reflection_id] = None
