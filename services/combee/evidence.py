@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import aclosing, asynccontextmanager
 
 from combee.core.playbook import evidence
+from combee.core.playbook.recomputing import Recomputation, Recomputed
 from combee.core.playbook.versions import empty
 from combee.history import messages
 from combee.ports import Log, PoisonError
@@ -74,6 +75,46 @@ async def _followed(log: Log, version: Playbook) -> Playbook:
                 update = await updates.of(past_version) if past_version.origin == "batch" else None
                 complete = evidence.followed(complete, past_version, update)
     return complete or version
+
+
+async def recomputed(
+    log: Log, version: Playbook, barred: Playbook, *, retained_from: int, budget_tokens: int
+) -> Recomputed:
+    """Return a version without what ``barred`` says is revoked, from all that made it.
+
+    ``retained_from`` is the first of ``reflections`` that a call could read again. It follows from the playbook's
+    ``history`` and ``updates``, so that it is the same whenever it is recomputed.
+
+    Raises
+    ------
+    PoisonError
+        If reading it takes longer than a minute.
+    """
+    async with in_time(version):
+        before = {0: 0}
+        async with aclosing(_versions(log, version)) as past:
+            async for past_version in past:
+                before[past_version.version] = evidence.began_with(past_version)
+        path = frozenset(evidence.ancestry(version.version, before, {0}))
+        start = empty(version.name) if 0 in path else None
+        book = _recomputation(start, barred, retained_from) if start else None
+        async with (
+            aclosing(_versions(log, version)) as past,
+            aclosing(_Updates(log, version.name)) as updates,
+        ):
+            async for past_version in past:
+                if past_version.version not in path:
+                    continue
+                if book is None:
+                    book = _recomputation(past_version, barred, retained_from)
+                else:
+                    update = await updates.of(past_version) if past_version.origin == "batch" else None
+                    book.follow(past_version, update)
+    return (book or _recomputation(version, barred, retained_from)).result(budget_tokens=budget_tokens)
+
+
+def _recomputation(start: Playbook, barred: Playbook, retained_from: int) -> Recomputation:
+    return Recomputation(start, barred, retained_from=retained_from, next_id=barred.next_id)
 
 
 async def _versions(log: Log, upto: Playbook) -> AsyncGenerator[Playbook, None]:
