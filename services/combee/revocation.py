@@ -1,17 +1,22 @@
-"""Which reflections a revocation means: ids and rules, looked up in the topics."""
+"""Which reflections a revocation means, and what becomes of a playbook without them: looked up in the topics."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
+from combee.core.batching.plan import deal_batch
+from combee.core.batching.tree import ancestor_index
 from combee.core.identity import derived_ids
-from combee.core.playbook.operations import union
+from combee.core.playbook.operations import normalise, union
+from combee.core.playbook.recomputing import Mixed, Recomputed
 from combee.core.replaying.selection import UNPROVEN, Selection
 from combee.evidence import in_time, places_of
-from combee.history import messages, partition_of
+from combee.history import messages, newest_playbooks, partition_of
 from combee.ports import Log
 from combee_schemas import topics
-from combee_schemas.playbook import Playbook
+from combee_schemas.batch import Batch
+from combee_schemas.playbook import Entry, Playbook
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,3 +119,106 @@ async def _searched(
                 for text, rule in rules.items():
                     if rule.matches(reflection, record.timestamp_ms):
                         found[text][reflection.reflection_id] = None
+
+
+# ---- what becomes of the playbook
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlook:
+    """What a revocation does, before it is done; entries that the token budget evicts then are not foreseen."""
+
+    reflections: tuple[str, ...]
+    rules: tuple[str, ...]
+    current: Playbook
+    recomputed: Recomputed
+    calls: int
+    """To tell mixed operations apart: one for each group that held what is revoked, and for what combines them."""
+    copies: tuple[tuple[str, str], ...]
+    """Playbooks and their entries that say what goes from this one."""
+    labels: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def _now(self) -> dict[str, Entry]:
+        return {entry.id: entry for entry in self.recomputed.entries}
+
+    @property
+    def counters(self) -> list[tuple[str, int, int]]:
+        """The entries that stay and lose tags: how many helpful and harmful ones."""
+        lost = (
+            (entry.id, entry.helpful - now.helpful, entry.harmful - now.harmful)
+            for entry in self.current.entries
+            if (now := self._now.get(entry.id))
+        )
+        return [(entry_id, helpful, harmful) for entry_id, helpful, harmful in lost if helpful or harmful]
+
+    def changed(self, kind: str) -> list[str]:
+        """Return the entries that go (``remove``), say something else (``update``) or come back (``add``)."""
+        return [change.entry_id for change in self.recomputed.changes if change.kind == kind]
+
+    def mixed(self, *, dropped: bool) -> list[Mixed]:
+        """Return the operations that only a model could tell apart: those that stay, or those that are dropped."""
+        return [each for each in self.recomputed.mixed if each.is_dropped == dropped]
+
+    def as_document(self) -> dict[str, Any]:
+        """Return all of it as JSON."""
+        was, now = {entry.id: entry for entry in self.current.entries}, self._now
+        return {
+            "name": self.current.name,
+            "version": self.current.version,
+            "reflections": list(self.reflections),
+            "rules": list(self.rules),
+            "removed": [{"id": each, "content": was[each].content} for each in self.changed("remove")],
+            "changed_back": [
+                {"id": each, "before": was[each].content, "after": now[each].content}
+                for each in self.changed("update")
+            ],
+            "returned": [{"id": each, "content": now[each].content} for each in self.changed("add")],
+            "counters": [
+                {"id": each, "helpful": -helpful, "harmful": -harmful}
+                for each, helpful, harmful in self.counters
+            ],
+            "mixed": [asdict(each) for each in self.mixed(dropped=False)],
+            "dropped": [asdict(each) for each in self.mixed(dropped=True)],
+            "read_by_batches": list(self.recomputed.reads),
+            "labels": dict(self.labels),
+            "copies": [{"playbook": name, "id": entry_id} for name, entry_id in self.copies],
+            "cost": {"calls_made": 0, "calls_to_tell_mixed_apart": self.calls},
+        }
+
+
+async def copies_of(log: Log, name: str, contents: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """Return the entries of other playbooks that say one of these contents, as imported copies do."""
+    said = {normalise(content) for content in contents}
+    others = (await newest_playbooks(log)).values() if said else ()
+    return tuple(
+        (other.name, entry.id)
+        for other in others
+        if other.name != name
+        for entry in other.entries
+        if normalise(entry.content) in said
+    )
+
+
+async def calls_for(log: Log, name: str, mixed: Iterable[Mixed], revoked: Collection[str]) -> int:
+    """Return how many calls it takes to do the batches of mixed operations again without what is revoked."""
+    sequences = {each.sequence for each in mixed}
+    nodes = dict.fromkeys(sequences, 1)
+    if sequences:
+        async with aclosing(messages(log, topics.BATCHES, name)) as batches:
+            async for batch in batches:
+                if batch.plan.sequence in sequences:
+                    nodes[batch.plan.sequence] = _nodes_above(batch, frozenset(revoked))
+    return sum(nodes.values())
+
+
+def _nodes_above(batch: Batch, revoked: frozenset[str]) -> int:
+    widths = batch.plan.widths
+    held = [
+        index
+        for index, members in enumerate(deal_batch(batch))
+        if any(member.reflection_id in revoked for member in members)
+    ]
+    return len(
+        {(level, ancestor_index(widths, 0, index, level)) for index in held for level in range(len(widths))}
+    )

@@ -340,6 +340,31 @@ def test_a_rule_that_means_nothing_is_refused(learned: Deployment, rule: str, me
     assert len(ledger.versions(learned.log)) == 2
 
 
+def test_a_dry_run_says_all_of_it_and_changes_nothing(learned: Deployment, tmp_path: Path) -> None:
+    copy = Entry(id="misc-1", section="OTHERS", content="lesson 3")
+    (tmp_path / "p.json").write_text(Playbook(name="copy", version=1, entries=(copy,)).model_dump_json())
+    run_json("playbook", "import", "copy", str(tmp_path / "p.json"), "--format", "json")
+    run_json("playbook", "promote", NAME, "production", "1")
+    foreseen = run_json("playbook", "revoke", NAME, "r-3", "--dry-run")
+    (removed,) = foreseen["removed"]
+    assert (removed["content"], foreseen["reflections"], foreseen["rules"]) == (
+        "lesson 3",
+        ["r-3"],
+        ["id:r-3"],
+    )
+    assert (foreseen["labels"], foreseen["copies"]) == (
+        {"production": 1},
+        [{"playbook": "copy", "id": "misc-1"}],
+    )
+    assert foreseen["read_by_batches"] == [2]
+    assert foreseen["cost"] == {"calls_made": 0, "calls_to_tell_mixed_apart": 0}
+    text = run("playbook", "revoke", NAME, "r-3", "--dry-run").stdout
+    assert f"goes: {removed['id']} lesson 3" in text
+    assert "it makes no model call; nothing was changed" in text
+    assert len([made for made in ledger.versions(learned.log) if made.name == NAME]) == 2
+    assert "copy says the same in misc-1" in run("playbook", "revoke", NAME, "r-3").stderr
+
+
 def test_revoke_names_the_labels_that_still_serve_the_text(learned: Deployment) -> None:
     run_json("playbook", "promote", NAME, "production", "2")
     run_json("playbook", "promote", NAME, "staging", "1")

@@ -50,6 +50,8 @@ class Recomputed:
     mixed: tuple[Mixed, ...]
     reads: tuple[int, ...]
     """The batches whose calls were shown an entry that is gone or says something else now."""
+    otherwise: frozenset[int]
+    """The versions in which an entry is gone or says something else now."""
 
 
 @dataclass(slots=True)
@@ -118,6 +120,7 @@ class Recomputation:
                 each for each in self._mixed if each.is_dropped or not live.keys().isdisjoint(each.entry_ids)
             ),
             reads=tuple(self._reads),
+            otherwise=frozenset(self._other),
         )
 
     def _differences(self, known: Mapping[str, Entry]) -> Iterator[Change]:

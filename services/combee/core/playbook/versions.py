@@ -184,8 +184,8 @@ def after_command(
     """Return the version that ``command`` makes of ``current``.
 
     ``target`` is a rollback's old version, or the one that an edit was made on if that is not ``current``.
-    ``recomputed`` is what a revocation leaves of ``current``, and a rollback of ``target`` if something is revoked; None:
-    nothing is known of what made it.
+    ``recomputed`` is what a revocation leaves of ``current``, and a rollback of ``target`` if something is revoked;
+    None: nothing is known of what made it.
 
     Raises
     ------
