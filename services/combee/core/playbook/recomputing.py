@@ -23,6 +23,8 @@ from combee_schemas.scan import Known, Operation, OperationKind, Update
 ALONE = "all of its evidence is revoked"
 WHOLLY_NEW = frozenset({"import", "delete"})
 """Nothing of the version before is left, unless it says so."""
+TAKEN_BACK = frozenset({"revoke", "rollback"})
+"""Nobody wrote anything: what is left follows from the version that they began with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,13 +151,21 @@ class Recomputation:
 
     def _after_people(self, before: Playbook, after: Playbook) -> dict[str, Entry]:
         """Return the entries after a version that no known update made: what it did not change stays as it is."""
+        out = _evicted(after)
+        if after.origin in TAKEN_BACK:
+            known = {entry.id: entry for entry in after.entries}
+            return {
+                entry_id: _in_state(entry, known[entry_id]) if entry_id in known else entry
+                for entry_id, entry in self.entries.items()
+                if entry_id not in out
+            }
         was = {entry.id: entry for entry in before.entries}
         now = dict(self._cleaned(after.entries))
         entries: dict[str, Entry] = {}
         for entry in after.entries:
-            known = was.get(entry.id)
-            same = known is not None and (
-                known == entry if after.origin == "batch" else _says_the_same(known, entry)
+            said = was.get(entry.id)
+            same = said is not None and (
+                said == entry if after.origin == "batch" else _says_the_same(said, entry)
             )
             if same and entry.id in self.entries:
                 entries[entry.id] = _in_state(self.entries[entry.id], entry)
@@ -163,12 +173,10 @@ class Recomputation:
                 entries[entry.id] = now[entry.id]
         if after.origin in WHOLLY_NEW:
             return entries
-        out = _evicted(after)
-        stays = after.origin == "revoke"
         back = {
             entry_id: entry
             for entry_id, entry in self.entries.items()
-            if entry_id not in entries and entry_id not in out and (stays or entry_id not in was)
+            if entry_id not in entries and entry_id not in out and entry_id not in was
         }
         return {**entries, **back}
 
@@ -310,7 +318,7 @@ class _Prepared:
     def _again(self, operation: Operation) -> Operation:
         """Return an operation on entries that are gone as an addition: its own evidence supports its words."""
         targets = [entry_id for entry_id in operation.entry_ids if entry_id in self._was]
-        if not targets or any(entry_id in self.entries for entry_id in targets):
+        if not targets or any(entry_id in self.entries for entry_id in operation.entry_ids):
             return operation
         self.ids[operation.content] = targets[0]
         section = self._was[targets[0]].section
