@@ -26,7 +26,7 @@ from combee.core.playbook.versions import barring, retained_from
 from combee.evidence import labels_serving, recomputed
 from combee.history import messages, partition_of
 from combee.ports import Clock, Log, Outgoing
-from combee.revocation import Meant, Outlook, calls_for, copies_of, meant
+from combee.commands.revocation import Meant, Outlook, calls_for, copies_of, meant
 from combee_schemas import topics
 from combee_schemas.codec import CodecError
 from combee_schemas.command import Command

@@ -17,7 +17,7 @@ from combee.core.commands import is_deleted, no_version
 from combee.history import newest_snapshot
 from combee.inspection.batches import newest_batches
 from combee.ports import FatalError, Log
-from combee.revocation import Outlook
+from combee.commands.revocation import Outlook
 from combee_schemas.playbook import Playbook
 
 

@@ -69,7 +69,8 @@ def replay(
     without: Annotated[
         list[str] | None,
         typer.Option(
-            help="leave out source:NAME, id:ID or text:WORDS; may be repeated", rich_help_panel=VARIANTS
+            help="leave out source:NAME, id:ID, text:WORDS or since:TIME, until:TIME; may be repeated",
+            rich_help_panel=VARIANTS,
         ),
     ] = None,
     from_version: Annotated[

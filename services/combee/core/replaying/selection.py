@@ -1,8 +1,10 @@
 """Which reflections are meant: by source, by id, by what they say, or by when they came."""
 
+import re
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Literal
+
+from pydantic import AwareDatetime, TypeAdapter, ValidationError
 
 from combee_schemas.reflection import LESSON_FIELDS, Reflection
 
@@ -13,6 +15,8 @@ FORMS = (
     "source:NAME, id:ID (of a reflection or a trace), text:WORDS, since:TIME, until:TIME or between:TIME/TIME"
 )
 
+_TIME = TypeAdapter(AwareDatetime)
+
 
 def time_ms(text: str) -> int:
     """Read a time such as 2026-01-31 or 2026-01-31T15:00, in UTC unless it says otherwise.
@@ -22,11 +26,14 @@ def time_ms(text: str) -> int:
     ValueError
         If it is none.
     """
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise ValueError(f"{text!r} is no time: write it as 2026-01-31 or 2026-01-31T15:00") from error
-    return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
+    whole = text if "T" in text else f"{text}T00:00"
+    if re.match(r"\d{4}-\d\d-\d\d", text):
+        for zoned in (whole, f"{whole}Z"):
+            try:
+                return int(_TIME.validate_python(zoned).timestamp() * 1000)
+            except ValidationError:
+                continue
+    raise ValueError(f"{text!r} is no time: write it as 2026-01-31 or 2026-01-31T15:00")
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,6 +50,7 @@ DAY = 86_400_000
         ("until:1970-01-02", (True, False, False)),
         ("between:1970-01-02/1970-01-03", (False, True, False)),
         ("between:1970-01-02T00:00+00:00/1970-01-03T01:00", (False, True, True)),
+        ("since:1970-01-02T02:00:00+02:00", (False, True, True)),
     ],
 )
 def test_a_time_range_means_what_came_in_it_without_its_end(rule: str, meant: tuple[bool, ...]) -> None:
@@ -61,6 +62,8 @@ def test_a_time_range_means_what_came_in_it_without_its_end(rule: str, meant: tu
 def test_a_time_that_is_none_and_a_range_that_ends_before_it_begins_are_refused() -> None:
     with pytest.raises(ValueError, match="'yesterday' is no time: write it as 2026-01-31"):
         Selection.parse("since:yesterday")
+    with pytest.raises(ValueError, match="'86400' is no time"):
+        Selection.parse("since:86400")
     with pytest.raises(ValueError, match="its end is not after its beginning"):
         Selection.parse("between:2026-01-02/2026-01-01")
 
