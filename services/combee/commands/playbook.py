@@ -18,6 +18,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from combee.commands.revocation import Meant, Outlook, calls_for, copies_of, meant
 from combee.core import commands as decide
 from combee.core.commands import RefusedError
 from combee.core.formats.files import Format
@@ -26,7 +27,6 @@ from combee.core.playbook.versions import barring, retained_from
 from combee.evidence import labels_serving, recomputed
 from combee.history import messages, partition_of
 from combee.ports import Clock, Log, Outgoing
-from combee.commands.revocation import Meant, Outlook, calls_for, copies_of, meant
 from combee_schemas import topics
 from combee_schemas.codec import CodecError
 from combee_schemas.command import Command

@@ -320,6 +320,12 @@ def test_rules_choose_what_is_revoked_and_the_version_keeps_them(learned: Deploy
     assert run_json("playbook", "revoke", NAME, "text:LESSON 3", "id:r-4")["changed"] is False
 
 
+def test_a_trace_stands_for_its_reflections(learned: Deployment) -> None:
+    of_trace = reflection(99).model_copy(update={"trace_id": "t-99"})
+    asyncio.run(learned.log.produce(outgoing(of_trace)))
+    assert run_json("playbook", "revoke", NAME, "t-99")["revoked"] == ["r-99"]
+
+
 def test_a_time_range_takes_back_what_came_in_it(learned: Deployment) -> None:
     assert run_json("playbook", "revoke", NAME, "since:1970-01-01")["entries"] == 0
     assert len(ledger.latest(learned.log).revoked) == 20

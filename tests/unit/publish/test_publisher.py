@@ -333,6 +333,30 @@ async def test_an_entry_that_others_teach_too_keeps_its_id_and_gets_their_words(
     assert (entry.id, entry.content, entry.evidence) == ("misc-00001", "ask first", ("r-2",))
 
 
+async def test_a_component_has_its_earlier_text_again(publishing: Deployment) -> None:
+    await send(
+        publishing,
+        update(1, add("Answer briefly.", "r-1"), holds="components"),
+        update(2, operation(UPDATE, "Pay at once.", "misc-00001", evidence=("r-2",)), holds="components"),
+    )
+    assert contents(publishing) == ["Pay at once."]
+    await send(publishing, command("v", "revoke", reflection_ids=("r-2",)))
+    assert contents(publishing) == ["Answer briefly."]
+
+
+async def test_what_the_log_no_longer_explains_goes_if_it_rests_on_nothing_else(
+    publishing: Deployment,
+) -> None:
+    entries = (
+        Entry(id="misc-00001", section=SECTION, content="bad", evidence=("r-1",), evidence_count=1),
+        Entry(id="misc-00002", section=SECTION, content="both", evidence=("r-1", "r-2"), evidence_count=2),
+    )
+    await send(publishing, command("i", "import", entries=entries))
+    await send(publishing, command("v", "revoke", reflection_ids=("r-1",)))
+    (entry,) = latest(publishing.log).entries
+    assert (entry.content, entry.evidence, entry.evidence_count) == ("both", ("r-2",), 1)
+
+
 async def test_tags_of_revoked_reflections_are_taken_back(publishing: Deployment) -> None:
     tags = tuple(Seen(reflection_id=f"r-{n}", offset=n, tags=TAGGED, shown_version=1) for n in (2, 3))
     await send(publishing, update(1, add("ask", "r-1")), update(2, seen=tags))

@@ -13,11 +13,11 @@ from combee.cli.shared.console import confirmed, output, print_json, remark
 from combee.cli.shared.options import AsJson, CommandId, Name, Patience, Ref, Servers
 from combee.cli.shared.sending import Change, carry_out
 from combee.commands.playbook import Commands, Decision
+from combee.commands.revocation import Outlook
 from combee.core.commands import is_deleted, no_version
 from combee.history import newest_snapshot
 from combee.inspection.batches import newest_batches
 from combee.ports import FatalError, Log
-from combee.commands.revocation import Outlook
 from combee_schemas.playbook import Playbook
 
 
