@@ -57,7 +57,7 @@ class Import(Asked):
 
 
 class Revoke(Asked):
-    """Take reflections back: entries that rest on them alone go, and they never count again."""
+    """Take reflections back: what rests on them alone goes, entries say again what they said before."""
 
     reflection_ids: list[Id] = Field(default=[], max_length=1000)
     rules: list[str] = Field(default=[], max_length=100)
