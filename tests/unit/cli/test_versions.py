@@ -13,7 +13,7 @@ from combee.core.formats.files import read_playbook
 from combee_schemas import topics
 from combee_schemas.command import Command
 from combee_schemas.playbook import Entry, Label, Playbook
-from combee_schemas.scan import OperationKind
+from combee_schemas.scan import Operation, OperationKind, Update
 from support import ledger
 from support.deployment import Deployment
 from support.ledger import NAME, outgoing, reflection
@@ -369,6 +369,25 @@ def test_a_dry_run_says_all_of_it_and_changes_nothing(learned: Deployment, tmp_p
     assert "it makes no model call; nothing was changed" in text
     assert len([made for made in ledger.versions(learned.log) if made.name == NAME]) == 2
     assert "copy says the same in misc-1" in run("playbook", "revoke", NAME, "r-3").stderr
+
+
+def test_a_dry_run_names_what_only_a_model_could_tell_apart(learned: Deployment) -> None:
+    (*_, done) = ledger.messages(learned.log, topics.UPDATES, Update)
+    mixed = Operation(kind=OperationKind.ADD, content="of both", evidence=("r-3", "r-4"))
+    plan = done.plan.model_copy(update={"sequence": 3, "batch_id": "b-3"})
+    result = done.result.model_copy(update={"operations": (mixed,)})
+    third = done.model_copy(update={"plan": plan, "result": result})
+    asyncio.run(learned.log.produce(outgoing(third)))
+    run_json("playbook", "rollback", NAME, "1")  # publish runs, and comes to the update
+    (*_, made) = (version for version in ledger.versions(learned.log) if version.origin == "batch")
+    assert made.batch_sequence == 3
+    run_json("playbook", "rollback", NAME, str(made.version))
+    foreseen = run_json("playbook", "revoke", NAME, "r-3", "--dry-run")
+    (left,) = foreseen["mixed"]
+    assert (left["kind"], left["sequence"], left["revoked"]) == ("ADD", 3, ["r-3"])
+    assert foreseen["cost"] == {"calls_made": 0, "calls_to_tell_mixed_apart": 1}
+    assert "that would take 1 calls" in run("playbook", "revoke", NAME, "r-3").stderr
+    assert "of both" in {entry.content for entry in ledger.latest(learned.log).entries}
 
 
 def test_revoke_names_the_labels_that_still_serve_the_text(learned: Deployment) -> None:
