@@ -17,7 +17,8 @@ class Command(Message):
     import: ``entries``, ``sections``, ``counters``, ``holds`` replace the content. edit: ``operations`` are applied,
     unless an entry that they name has changed since ``base_version``.
     promote: ``label`` moves to ``version``. rollback: a new version equal to ``version``.
-    revoke: ``reflection_ids`` no longer count, now or later. delete: the playbook is gone; its history stays.
+    revoke: ``reflection_ids`` no longer count, now or later; ``rules`` are what chose them.
+    delete: the playbook is gone; its history stays.
     consolidate: a batch without reflections asks the model to merge entries that are alike and to judge harmful ones.
     """
 
@@ -40,6 +41,10 @@ class Command(Message):
     base_version: int = 0
     """What an edit was made on; 0: whatever there is."""
     reflection_ids: tuple[str, ...] = ()
+    rules: tuple[str, ...] = ()
+    """Of a revocation: what its reflections were chosen by; empty: by their ids."""
+    retained_from: int = 0
+    """Of a revocation: reflections before this offset had expired when it was decided."""
     clusters: tuple[Cluster, ...] | None = None
     """Of a replay's consolidation: what the recorded one asked about."""
     issued_at_ms: int = 0

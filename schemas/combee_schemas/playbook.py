@@ -138,6 +138,17 @@ class AppliedBatch(Value):
     """What its scan cost; ``plan.reflect_usage`` is what its reflections had cost."""
 
 
+class Revocation(Value):
+    """Reflections that were taken back, by the rule that chose them."""
+
+    rule: str
+    """``source:NAME``, ``id:ID``, ``text:WORDS``, ``since:``, ``until:`` or ``between:``."""
+    retained_from: int = 0
+    """Of ``reflections``: bodies before this offset had expired, so that no call can be made with them again."""
+    version: int = 0
+    """The version that it made, which says who asked for it and when."""
+
+
 Origin = Literal["empty", "batch", "import", "edit", "rollback", "revoke", "delete"]
 
 
@@ -196,6 +207,9 @@ class Playbook(Message):
     issued_by: str = ""
     """Who asked for this version (``Command.issued_by``); empty: a batch."""
     revoked: tuple[str, ...] = ()
+    """The reflections that no longer count, as the rules chose them."""
+    revocations: tuple[Revocation, ...] = ()
+    """The rules, oldest first; later reflections of a source that one names never count either."""
     created_at_ms: int = 0
 
     @property

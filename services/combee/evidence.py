@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import aclosing, asynccontextmanager
 
 from combee.core.playbook import evidence
+from combee.core.playbook.recomputing import Recomputation, Recomputed
 from combee.core.playbook.versions import empty
 from combee.history import messages
 from combee.ports import Log, PoisonError
@@ -32,12 +33,19 @@ async def with_evidence(log: Log, version: Playbook) -> Playbook:
     """
     if evidence.is_whole(version):
         return version
-    async with _in_time(version):
+    async with in_time(version):
         return await _followed(log, version)
 
 
 @asynccontextmanager
-async def _in_time(version: Playbook) -> AsyncIterator[None]:
+async def in_time(version: Playbook) -> AsyncIterator[None]:
+    """Look up what a version rests on within a minute.
+
+    Raises
+    ------
+    PoisonError
+        If it takes longer.
+    """
     try:
         async with asyncio.timeout(LOOK_UP_S):
             yield
@@ -67,6 +75,46 @@ async def _followed(log: Log, version: Playbook) -> Playbook:
                 update = await updates.of(past_version) if past_version.origin == "batch" else None
                 complete = evidence.followed(complete, past_version, update)
     return complete or version
+
+
+async def recomputed(
+    log: Log, version: Playbook, barred: Playbook, *, retained_from: int, budget_tokens: int
+) -> Recomputed:
+    """Return a version without what ``barred`` says is revoked, from all that made it.
+
+    ``retained_from`` is the first of ``reflections`` that a call could read again. It follows from the playbook's
+    ``history`` and ``updates``, so that it is the same whenever it is recomputed.
+
+    Raises
+    ------
+    PoisonError
+        If reading it takes longer than a minute.
+    """
+    async with in_time(version):
+        before = {0: 0}
+        async with aclosing(_versions(log, version)) as past:
+            async for past_version in past:
+                before[past_version.version] = evidence.began_with(past_version)
+        path = frozenset(evidence.ancestry(version.version, before, {0}))
+        start = empty(version.name) if 0 in path else None
+        book = _recomputation(start, barred, retained_from) if start else None
+        async with (
+            aclosing(_versions(log, version)) as past,
+            aclosing(_Updates(log, version.name)) as updates,
+        ):
+            async for past_version in past:
+                if past_version.version not in path:
+                    continue
+                if book is None:
+                    book = _recomputation(past_version, barred, retained_from)
+                else:
+                    update = await updates.of(past_version) if past_version.origin == "batch" else None
+                    book.follow(past_version, update)
+    return (book or _recomputation(version, barred, retained_from)).result(budget_tokens=budget_tokens)
+
+
+def _recomputation(start: Playbook, barred: Playbook, retained_from: int) -> Recomputation:
+    return Recomputation(start, barred, retained_from=retained_from, next_id=barred.next_id)
 
 
 async def _versions(log: Log, upto: Playbook) -> AsyncGenerator[Playbook, None]:
@@ -101,29 +149,6 @@ class _Updates:
     async def aclose(self) -> None:
         """Stop reading."""
         await self._messages.aclose()
-
-
-async def unknown_reflections(log: Log, current: Playbook, ids: Collection[str]) -> list[str]:
-    """Return the ids that no reflection of a playbook has: in no batch, and none that waits for one.
-
-    Raises
-    ------
-    PoisonError
-        If looking them up takes longer than a minute.
-    """
-    known = {
-        *current.revoked,
-        *(reflection_id for entry in current.entries for reflection_id in entry.evidence),
-    }
-    left = dict.fromkeys(reflection_id for reflection_id in ids if reflection_id not in known)
-    if not left:
-        return []
-    async with _in_time(current):
-        batched = await places_of(log, current.name, left)
-        waiting = messages(log, topics.REFLECTIONS, current.name, current.through_offset + 1)
-        async with aclosing(waiting) as reflections:
-            there = {reflection.reflection_id async for reflection in reflections}
-    return [reflection_id for reflection_id in left if reflection_id not in {*batched, *there}]
 
 
 async def labels_serving(

@@ -13,15 +13,18 @@ What cannot be is refused with ``RefusedError``, which says why, the same everyw
 """
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from combee.commands.revocation import Meant, Outlook, calls_for, copies_of, meant
 from combee.core import commands as decide
 from combee.core.commands import RefusedError
 from combee.core.formats.files import Format
-from combee.evidence import labels_serving, unknown_reflections
+from combee.core.playbook.evidence import NO_BUDGET
+from combee.core.playbook.versions import barring, retained_from
+from combee.evidence import labels_serving, recomputed
 from combee.history import messages, partition_of
 from combee.ports import Clock, Log, Outgoing
 from combee_schemas import topics
@@ -46,6 +49,8 @@ class Decision:
     """Of ``promote``: the label as it was."""
     labels: Mapping[str, int] = field(default_factory=dict)
     """Of ``revoke``: labels whose versions rest on what is revoked, which goes on being served there."""
+    outlook: Outlook | None = None
+    """Of ``revoke``: all that it does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,20 +140,40 @@ class Commands:
         current = await self._store.newest(name)
         return _decision(current, decide.import_(current, given, form, command_id))
 
-    async def revoke(self, name: str, ids: Sequence[str], *, command_id: str | None = None) -> Decision:
-        """Take reflections back: entries that rest on them alone go, and they never count again.
+    async def revoke(self, name: str, chosen: Sequence[str], *, command_id: str | None = None) -> Decision:
+        """Take reflections back, chosen by ids or by rules: entries that rest on them alone go.
 
         Raises
         ------
         PoisonError
             If what they taught cannot be looked up in time.
+        RefusedError
+            If nothing has such an id, no reflection is meant by a rule, or a rule cannot be read.
         """
         current = await self._store.newest(name)
         decide.check_live(current)
-        unknown = await unknown_reflections(self._log, current, ids)
-        command = decide.revoke(current, ids, unknown, command_id)
-        labels = await self._serving(current, {*current.revoked, *ids})
-        return Decision(command=command, current=current, version=current.version, labels=labels)
+        if not chosen:
+            raise RefusedError("invalid", "nothing is named that is to be revoked: neither an id nor a rule")
+        try:
+            these = await meant(self._log, current, chosen)
+        except ValueError as error:
+            raise RefusedError("invalid", str(error)) from error
+        command = decide.revoke(
+            current,
+            these.ids,
+            these.unknown,
+            command_id,
+            rules=these.rules,
+            retained_from=these.retained_from,
+        )
+        outlook = await self._outlook(current, these, command)
+        return Decision(
+            command=command,
+            current=current,
+            version=current.version,
+            labels=outlook.labels,
+            outlook=outlook,
+        )
 
     async def delete(self, name: str, *, command_id: str | None = None) -> Decision:
         """Delete a playbook and its labels for all subscribers; its history stays, and rollback brings it back."""
@@ -171,15 +196,36 @@ class Commands:
             return current
         return await self._store.version(current.name, number) if 0 < number < current.version else None
 
-    async def _serving(self, current: Playbook, revoked: Collection[str]) -> dict[str, int]:
-        """Return the labels whose versions have an entry that rests on ``revoked`` alone."""
-        known = (await self._store.labels(current.name)).values()
-        labels = {label.label: label.version for label in known}
+    async def _outlook(self, current: Playbook, these: Meant, command: Command | None) -> Outlook:
+        """Return what a revocation does; labels serve what is revoked if an entry there is gone or another now."""
+        barred = barring(current, command) if command else current
+        done = await recomputed(
+            self._log, current, barred, retained_from=retained_from(barred), budget_tokens=NO_BUDGET
+        )
+        other = {change.entry_id for change in done.changes if change.kind != "add"}
+        labels = {label.label: label.version for label in (await self._store.labels(current.name)).values()}
 
         async def version(number: int) -> Playbook | None:
             return await self._version(current, number)
 
-        return await labels_serving(self._log, labels, version, revoked)
+        serving = await labels_serving(self._log, labels, version, barred.revoked)
+        serving |= {label: number for label, number in labels.items() if number in done.otherwise}
+        return Outlook(
+            reflections=these.ids,
+            rules=these.rules,
+            current=current,
+            recomputed=done,
+            calls=await calls_for(
+                self._log,
+                current.name,
+                (mixed for mixed in done.mixed if not mixed.is_dropped),
+                barred.revoked,
+            ),
+            copies=await copies_of(
+                self._log, current.name, (entry.content for entry in current.entries if entry.id in other)
+            ),
+            labels=dict(sorted(serving.items())),
+        )
 
     async def _flushed(self, name: str, command_id: str) -> int | None:
         """Return how far a flush of this id went."""

@@ -16,6 +16,7 @@ from combee.core.formats.files import Format, carried_over, held_by, says_the_sa
 from combee.core.identity import content_id
 from combee.core.playbook.clusters import clusters
 from combee.core.playbook.probation import is_active, shown
+from combee.core.replaying.selection import Selection
 from combee_schemas.command import Command, CommandKind
 from combee_schemas.playbook import LABEL_PATTERN, LATEST, Label, Playbook
 from combee_schemas.scan import Operation, OperationKind
@@ -201,9 +202,17 @@ def import_(current: Playbook, given: Playbook, form: Format, command_id: str | 
 
 
 def revoke(
-    current: Playbook, ids: Sequence[str], unknown: Collection[str], command_id: str | None
+    current: Playbook,
+    ids: Sequence[str],
+    unknown: Collection[str],
+    command_id: str | None,
+    *,
+    rules: Sequence[str] = (),
+    retained_from: int = 0,
 ) -> Command | None:
-    """Take reflections back; ``unknown`` are those of ``ids`` that the playbook never had.
+    """Take reflections back; ``unknown`` are the ids and rules that mean none of the playbook's.
+
+    ``rules`` are what chose ``ids``; empty: they were named.
 
     Raises
     ------
@@ -215,9 +224,19 @@ def revoke(
         return None
     if unknown:
         raise RefusedError("unknown", f"{current.name} has no reflection {', '.join(unknown)}")
-    if set(ids) <= set(current.revoked):
+    known = {revocation.rule for revocation in current.revocations}
+    if set(ids) <= set(current.revoked) and all(
+        rule in known for rule in rules if Selection.parse(rule).is_open_ended
+    ):
         return None
-    return _command("revoke", current, command_id or _own("revoke", current, *ids), reflection_ids=tuple(ids))
+    return _command(
+        "revoke",
+        current,
+        command_id or _own("revoke", current, *(rules or ids)),
+        reflection_ids=tuple(ids),
+        rules=tuple(rules),
+        retained_from=retained_from,
+    )
 
 
 def delete(current: Playbook, command_id: str | None) -> Command | None:

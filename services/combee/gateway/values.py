@@ -154,7 +154,7 @@ class Sent(Value):
     changed: bool = True
     """False: it said nothing new, and nothing was sent."""
     labels: dict[str, int] = Field(default_factory=dict)
-    """After a revocation: labels that still serve what rests on revoked reflections alone, with their versions."""
+    """After a revocation: labels that still serve what is revoked, with their versions."""
 
 
 class LedgerCalls(Value):

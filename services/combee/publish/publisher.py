@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 import structlog
 
 from combee.core.playbook import versions
+from combee.core.playbook.recomputing import Recomputed
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
-from combee.evidence import with_evidence
+from combee.evidence import recomputed
 from combee.history import History
 from combee.ports import (
     Clock,
@@ -201,9 +202,8 @@ class Publisher:
             await self._promote(state, record, command, current)
         else:
             target = await self._target(command, current)
-            if command.kind == "revoke":
-                current = await with_evidence(self._log, current)
-            elif command.kind == "delete":
+            recomputed = await self._recomputed(command, current, target)
+            if command.kind == "delete":
                 current = state.with_label_commands(current)
             version = versions.after_command(
                 current,
@@ -212,8 +212,27 @@ class Publisher:
                 target=target,
                 budget_tokens=self._budget_tokens,
                 now_ms=self._clock.now_ms(),
+                recomputed=recomputed,
             )
             await self._write(state, record, version, ())
+
+    async def _recomputed(
+        self, command: Command, current: Playbook, target: Playbook | None
+    ) -> Recomputed | None:
+        """Return what is left of the version that a revocation, or a rollback of what was revoked, is about."""
+        if command.kind == "revoke":
+            version, barred = current, versions.barring(current, command)
+        elif command.kind == "rollback" and target is not None and current.revoked:
+            version, barred = target, current
+        else:
+            return None
+        return await recomputed(
+            self._log,
+            version,
+            barred,
+            retained_from=versions.retained_from(barred),
+            budget_tokens=self._budget_tokens,
+        )
 
     async def _promote(
         self, state: PartitionState, record: Record, command: Command, current: Playbook
@@ -238,8 +257,7 @@ class Publisher:
         if command.kind in {"delete", "revoke"} and current.origin == "delete":
             raise PoisonError(f"there is no playbook {command.playbook} any more")
         if command.kind == "rollback":
-            old = await self._version(current, command.version)
-            return await with_evidence(self._log, old) if current.revoked else old
+            return await self._version(current, command.version)
         if command.kind == "edit" and command.base_version not in {0, current.version}:
             return await self._version(current, command.base_version)
         return None

@@ -13,7 +13,7 @@ from combee.core.formats.files import read_playbook
 from combee_schemas import topics
 from combee_schemas.command import Command
 from combee_schemas.playbook import Entry, Label, Playbook
-from combee_schemas.scan import OperationKind
+from combee_schemas.scan import Operation, OperationKind, Update
 from support import ledger
 from support.deployment import Deployment
 from support.ledger import NAME, outgoing, reflection
@@ -310,6 +310,84 @@ def test_an_id_that_no_reflection_has_is_not_revoked(learned: Deployment) -> Non
 def test_a_reflection_that_waits_for_its_batch_can_be_revoked(learned: Deployment) -> None:
     asyncio.run(learned.log.produce(outgoing(reflection(99))))
     assert run_json("playbook", "revoke", NAME, "r-99")["revoked"] == ["r-99"]
+
+
+def test_rules_choose_what_is_revoked_and_the_version_keeps_them(learned: Deployment) -> None:
+    made = run_json("playbook", "revoke", NAME, "text:LESSON 3", "id:r-4")
+    assert (made["version"], made["entries"], made["revoked"]) == (3, 18, ["r-3", "r-4"])
+    newest = ledger.latest(learned.log)
+    assert [(each.rule, each.version) for each in newest.revocations] == [("text:LESSON 3", 3), ("id:r-4", 3)]
+    assert run_json("playbook", "revoke", NAME, "text:LESSON 3", "id:r-4")["changed"] is False
+
+
+def test_a_trace_stands_for_its_reflections(learned: Deployment) -> None:
+    of_trace = reflection(99).model_copy(update={"trace_id": "t-99"})
+    asyncio.run(learned.log.produce(outgoing(of_trace)))
+    assert run_json("playbook", "revoke", NAME, "t-99")["revoked"] == ["r-99"]
+
+
+def test_a_time_range_takes_back_what_came_in_it(learned: Deployment) -> None:
+    assert run_json("playbook", "revoke", NAME, "since:1970-01-01")["entries"] == 0
+    assert len(ledger.latest(learned.log).revoked) == 20
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        ("source:nobody", f"{NAME} has no reflection source:nobody"),
+        ("since:2999-01-01", f"{NAME} has no reflection since:2999-01-01"),
+        ("since:yesterday", "'yesterday' is no time: write it as 2026-01-31"),
+    ],
+)
+def test_a_rule_that_means_nothing_is_refused(learned: Deployment, rule: str, message: str) -> None:
+    result = run("playbook", "revoke", NAME, "r-3", rule)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert message in result.stderr
+    assert len(ledger.versions(learned.log)) == 2
+
+
+def test_a_dry_run_says_all_of_it_and_changes_nothing(learned: Deployment, tmp_path: Path) -> None:
+    copy = Entry(id="misc-1", section="OTHERS", content="lesson 3")
+    (tmp_path / "p.json").write_text(Playbook(name="copy", version=1, entries=(copy,)).model_dump_json())
+    run_json("playbook", "import", "copy", str(tmp_path / "p.json"), "--format", "json")
+    run_json("playbook", "promote", NAME, "production", "1")
+    foreseen = run_json("playbook", "revoke", NAME, "r-3", "--dry-run")
+    (removed,) = foreseen["removed"]
+    assert (removed["content"], foreseen["reflections"], foreseen["rules"]) == (
+        "lesson 3",
+        ["r-3"],
+        ["id:r-3"],
+    )
+    assert (foreseen["labels"], foreseen["copies"]) == (
+        {"production": 1},
+        [{"playbook": "copy", "id": "misc-1"}],
+    )
+    assert foreseen["read_by_batches"] == [2]
+    assert foreseen["cost"] == {"calls_made": 0, "calls_to_tell_mixed_apart": 0}
+    text = run("playbook", "revoke", NAME, "r-3", "--dry-run").stdout
+    assert f"goes: {removed['id']} lesson 3" in text
+    assert "it makes no model call; nothing was changed" in text
+    assert len([made for made in ledger.versions(learned.log) if made.name == NAME]) == 2
+    assert "copy says the same in misc-1" in run("playbook", "revoke", NAME, "r-3").stderr
+
+
+def test_a_dry_run_names_what_only_a_model_could_tell_apart(learned: Deployment) -> None:
+    (*_, done) = ledger.messages(learned.log, topics.UPDATES, Update)
+    mixed = Operation(kind=OperationKind.ADD, content="of both", evidence=("r-3", "r-4"))
+    plan = done.plan.model_copy(update={"sequence": 3, "batch_id": "b-3"})
+    result = done.result.model_copy(update={"operations": (mixed,)})
+    third = done.model_copy(update={"plan": plan, "result": result})
+    asyncio.run(learned.log.produce(outgoing(third)))
+    run_json("playbook", "rollback", NAME, "1")  # publish runs, and comes to the update
+    (*_, made) = (version for version in ledger.versions(learned.log) if version.origin == "batch")
+    assert made.batch_sequence == 3
+    run_json("playbook", "rollback", NAME, str(made.version))
+    foreseen = run_json("playbook", "revoke", NAME, "r-3", "--dry-run")
+    (left,) = foreseen["mixed"]
+    assert (left["kind"], left["sequence"], left["revoked"]) == ("ADD", 3, ["r-3"])
+    assert foreseen["cost"] == {"calls_made": 0, "calls_to_tell_mixed_apart": 1}
+    assert "that would take 1 calls" in run("playbook", "revoke", NAME, "r-3").stderr
+    assert "of both" in {entry.content for entry in ledger.latest(learned.log).entries}
 
 
 def test_revoke_names_the_labels_that_still_serve_the_text(learned: Deployment) -> None:

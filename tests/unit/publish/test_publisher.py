@@ -9,11 +9,14 @@ import pytest
 from combee.core import identity
 from combee.core.playbook import evidence
 from combee.core.playbook import versions as versions_module
+from combee.evidence import with_evidence
 from combee.ports import FencedError, Outgoing
 from combee_schemas import topics
+from combee_schemas.base import Source
 from combee_schemas.codec import encode
 from combee_schemas.command import Command
 from combee_schemas.playbook import Entry, Label, Playbook
+from combee_schemas.reflection import BulletTag
 from combee_schemas.scan import Operation, OperationKind, Seen, Update
 from support import ledger
 from support.deployment import Deployment
@@ -255,6 +258,133 @@ async def test_a_rollback_does_not_bring_back_what_was_revoked(publishing: Deplo
     assert contents(publishing) == ["good"]
 
 
+async def test_a_revoked_source_never_counts_again_and_others_do(publishing: Deployment) -> None:
+    await send(publishing, update(1, add("good", "r-1")))
+    await send(publishing, command("v", "revoke", reflection_ids=("r-0",), rules=("source:shop", "text:x")))
+    seen = tuple(
+        Seen(reflection_id=f"r-{n}", offset=n, source=Source(name=name), tags=TAGGED, shown_version=1)
+        for n, name in ((2, "shop"), (3, "desk"))
+    )
+    await send(publishing, update(2, add("bad", "r-2"), add("fair", "r-2", "r-3"), seen=seen))
+    assert [(each.content, each.evidence) for each in latest(publishing.log).entries] == [
+        ("good", ("r-1",)),
+        ("fair", ("r-3",)),
+    ]
+    assert latest(publishing.log).entries[0].helpful == 1
+
+
+TAGGED = (BulletTag(id="misc-00001", tag="helpful"),)
+
+
+def operation(kind: OperationKind, content: str, *entries: str, evidence: tuple[str, ...] = ()) -> Operation:
+    return Operation(kind=kind, section=SECTION, content=content, entry_ids=entries, evidence=evidence)
+
+
+UPDATE, MERGE, REMOVE = OperationKind.UPDATE, OperationKind.MERGE, OperationKind.REMOVE
+
+
+async def test_an_entry_says_again_what_it_said_before_a_revoked_update(publishing: Deployment) -> None:
+    poison = operation(UPDATE, "pay at once", "misc-00001", evidence=("r-2",))
+    await send(publishing, update(1, add("ask first", "r-1")), update(2, poison))
+    assert contents(publishing) == ["pay at once"]
+    await send(publishing, command("v", "revoke", reflection_ids=("r-2",)))
+    (entry,) = latest(publishing.log).entries
+    assert (entry.id, entry.content, entry.evidence) == ("misc-00001", "ask first", ("r-1",))
+    assert [(each.kind, each.detail) for each in latest(publishing.log).changes] == [
+        ("update", "pay at once")
+    ]
+
+
+async def test_what_a_revoked_merge_made_one_is_two_again_and_a_removed_entry_comes_back(
+    publishing: Deployment,
+) -> None:
+    await send(
+        publishing,
+        update(1, add("ask", "r-1"), add("wait", "r-2"), add("sign", "r-3")),
+        update(2, operation(MERGE, "ask, wait", "misc-00001", "misc-00002", evidence=("r-4",))),
+        update(3, operation(REMOVE, "", "misc-00003", evidence=("r-4",))),
+        update(4, add("call", "r-5")),
+    )
+    assert contents(publishing) == ["ask, wait", "call"]
+    await send(publishing, command("v", "revoke", reflection_ids=("r-4",)))
+    made = {entry.id: (entry.content, entry.evidence) for entry in latest(publishing.log).entries}
+    assert made == {
+        "misc-00001": ("ask", ("r-1",)),
+        "misc-00002": ("wait", ("r-2",)),
+        "misc-00003": ("sign", ("r-3",)),
+        "misc-00004": ("call", ("r-5",)),
+    }
+
+
+async def test_a_consolidated_entry_falls_apart_when_a_part_of_it_is_revoked(publishing: Deployment) -> None:
+    merge = operation(MERGE, "ask, pay at once", "misc-00001", "misc-00002")
+    await send(publishing, update(1, add("ask", "r-1"), add("pay at once", "r-2")), update(2, merge))
+    await send(publishing, command("v", "revoke", reflection_ids=("r-2",)))
+    assert contents(publishing) == ["ask"]
+
+
+async def test_an_entry_that_others_teach_too_keeps_its_id_and_gets_their_words(
+    publishing: Deployment,
+) -> None:
+    await send(publishing, update(1, add("Ask first.", "r-1")), update(2, add("ask first", "r-2")))
+    assert contents(publishing) == ["Ask first."]
+    await send(publishing, command("v", "revoke", reflection_ids=("r-1",)))
+    (entry,) = latest(publishing.log).entries
+    assert (entry.id, entry.content, entry.evidence) == ("misc-00001", "ask first", ("r-2",))
+
+
+async def test_a_component_has_its_earlier_text_again(publishing: Deployment) -> None:
+    await send(
+        publishing,
+        update(1, add("Answer briefly.", "r-1"), holds="components"),
+        update(2, operation(UPDATE, "Pay at once.", "misc-00001", evidence=("r-2",)), holds="components"),
+    )
+    assert contents(publishing) == ["Pay at once."]
+    await send(publishing, command("v", "revoke", reflection_ids=("r-2",)))
+    assert contents(publishing) == ["Answer briefly."]
+
+
+async def test_what_the_log_no_longer_explains_goes_if_it_rests_on_nothing_else(
+    publishing: Deployment,
+) -> None:
+    entries = (
+        Entry(id="misc-00001", section=SECTION, content="bad", evidence=("r-1",), evidence_count=1),
+        Entry(id="misc-00002", section=SECTION, content="both", evidence=("r-1", "r-2"), evidence_count=2),
+    )
+    await send(publishing, command("i", "import", entries=entries))
+    await send(publishing, command("v", "revoke", reflection_ids=("r-1",)))
+    (entry,) = latest(publishing.log).entries
+    assert (entry.content, entry.evidence, entry.evidence_count) == ("both", ("r-2",), 1)
+
+
+async def test_tags_of_revoked_reflections_are_taken_back(publishing: Deployment) -> None:
+    tags = tuple(Seen(reflection_id=f"r-{n}", offset=n, tags=TAGGED, shown_version=1) for n in (2, 3))
+    await send(publishing, update(1, add("ask", "r-1")), update(2, seen=tags))
+    assert latest(publishing.log).entries[0].helpful == 2
+    await send(publishing, command("v", "revoke", reflection_ids=("r-2",)))
+    assert latest(publishing.log).entries[0].helpful == 1
+
+
+async def test_a_mixed_operation_stays_while_calls_could_be_made_and_is_dropped_after(
+    publishing: Deployment,
+) -> None:
+    seen = tuple(Seen(reflection_id=f"r-{n}", offset=n) for n in (1, 2))
+    await send(publishing, update(1, add("both", "r-1", "r-2"), seen=seen))
+    await send(publishing, command("v", "revoke", reflection_ids=("r-1",), retained_from=2))
+    assert contents(publishing) == ["both"]
+    await send(publishing, command("w", "rollback", version=1))
+    await send(publishing, command("x", "revoke", reflection_ids=("r-9",), retained_from=3))
+    assert contents(publishing) == []
+
+
+async def test_an_edit_by_hand_stays_when_what_it_changed_is_revoked_in_part(publishing: Deployment) -> None:
+    await send(publishing, update(1, add("ask", "r-1", "r-2"), add("gone", "r-1")))
+    await send(publishing, command("e", "edit", operations=(operation(UPDATE, "by hand", "misc-00001"),)))
+    await send(publishing, command("v", "revoke", reflection_ids=("r-1",)))
+    (entry,) = latest(publishing.log).entries
+    assert (entry.content, entry.evidence) == ("by hand", ("r-2",))
+
+
 MANY = tuple(f"r-{n}" for n in range(30))
 
 
@@ -323,23 +453,24 @@ async def test_counts_after_a_revocation_are_those_of_a_playbook_that_forgets_no
     assert found[0] == found[1]
 
 
-async def test_revoking_reads_no_history_where_the_snapshot_names_all(
+async def test_what_rests_on_a_version_is_read_from_it_where_it_names_all(
     publishing: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("combee.evidence._followed", None)
     await send(publishing, update(1, add("bad", "r-1"), add("good", "r-2")))
-    await send(publishing, command("v", "revoke", reflection_ids=("r-1",)))
-    assert contents(publishing) == ["good"]
+    version = latest(publishing.log)
+    assert await with_evidence(publishing.log, version) is version
 
 
 async def test_a_revocation_that_takes_too_long_to_look_up_is_refused_and_holds_up_nobody(
     publishing: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def slow(*_: Any) -> None:
+    async def slow(*_: Any) -> AsyncIterator[Playbook]:
         await asyncio.Event().wait()
+        yield Playbook(name=NAME, version=1)
 
     monkeypatch.setattr("combee.evidence.LOOK_UP_S", 0.01)
-    monkeypatch.setattr("combee.evidence._followed", slow)
+    monkeypatch.setattr("combee.evidence._versions", slow)
     await send(publishing, update(1, add("the same", *MANY)))
     await send(publishing, command("v", "revoke", reflection_ids=MANY), update(2, add("b", "r-x")))
     (letter,) = dead_letters(publishing.log)

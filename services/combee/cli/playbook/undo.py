@@ -1,6 +1,8 @@
 """``combee playbook rollback``, ``revoke`` and ``delete``: what takes something back, each as a new version."""
 
 import asyncio
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
@@ -11,6 +13,7 @@ from combee.cli.shared.console import confirmed, output, print_json, remark
 from combee.cli.shared.options import AsJson, CommandId, Name, Patience, Ref, Servers
 from combee.cli.shared.sending import Change, carry_out
 from combee.commands.playbook import Commands, Decision
+from combee.commands.revocation import Outlook
 from combee.core.commands import is_deleted, no_version
 from combee.history import newest_snapshot
 from combee.inspection.batches import newest_batches
@@ -21,7 +24,7 @@ from combee_schemas.playbook import Playbook
 def register(app: typer.Typer) -> None:
     """Add the verbs."""
     app.command(epilog="Example: combee playbook rollback support/refunds 12")(rollback)
-    app.command(epilog="Example: combee playbook revoke support/refunds r-1f3a r-77b0")(revoke)
+    app.command(epilog="Example: combee playbook revoke support/refunds r-1f3a source:shop")(revoke)
     app.command(epilog="Example: combee playbook delete support/refunds --yes")(delete)
 
 
@@ -57,20 +60,35 @@ async def _number(log: Log, name: str, ref: str) -> int:
 
 def revoke(
     name: Name,
-    reflection_ids: Annotated[list[str], typer.Argument(help="ids of reflections; 'combee why' tells them")],
+    what: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="RULE...",
+            help="ids of reflections ('combee why' tells them) or traces, source:NAME, text:WORDS, since:TIME,"
+            " until:TIME, between:TIME/TIME",
+        ),
+    ],
     *,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="say what it would do, and change nothing")
+    ] = False,
     command_id: CommandId = None,
     timeout: Patience = 30.0,
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Take reflections back: entries that rest on them alone go, and they never count again."""
+    """Take reflections back: what rests on them alone goes, entries say again what they said before."""
 
     async def decide(_log: Log, commands: Commands) -> Decision:
-        return await commands.revoke(name, reflection_ids, command_id=command_id)
+        decision = await commands.revoke(name, what, command_id=command_id)
+        return replace(decision, command=None) if dry_run else decision
 
     hint = f": 'combee why ENTRY --playbook {name}' names those that an entry rests on"
     change = asyncio.run(carry_out(name, decide, timeout_s=timeout, servers=bootstrap_servers, hint=hint))
+    outlook = change.decision.outlook
+    if dry_run and outlook is not None:
+        _foresee(outlook, as_json=as_json)
+        return
     made, serving = change.playbook, dict(change.decision.labels)
     more = {"revoked": list(made.revoked), "changed": change.changed, "labels": serving}
     _print(change, more, as_json=as_json)
@@ -78,9 +96,54 @@ def revoke(
         remark(f"{fewer} entries rest on fewer reflections now")
     for label, version in serving.items():
         remark(
-            f"{label} still serves version {version}, in which something rests on revoked reflections alone:"
+            f"{label} still serves version {version}, in which something rests on revoked reflections:"
             f" 'combee playbook promote {name} {label}' lets it serve version {made.version}"
         )
+    for line in _left_to_do(outlook) if outlook else ():
+        remark(line)
+
+
+def _foresee(outlook: Outlook, *, as_json: bool) -> None:
+    if as_json:
+        print_json(outlook.as_document())
+        return
+    document = outlook.as_document()
+    lines = [f"{len(outlook.reflections)} reflections: {', '.join(outlook.reflections)}"]
+    lines += [f"goes: {each['id']} {each['content']}" for each in document["removed"]]
+    lines += [
+        f"says again: {each['id']} {each['after']} (now: {each['before']})"
+        for each in document["changed_back"]
+    ]
+    lines += [f"comes back: {each['id']} {each['content']}" for each in document["returned"]]
+    lines += [
+        f"tags taken back: {entry_id} {helpful} helpful, {harmful} harmful"
+        for entry_id, helpful, harmful in outlook.counters
+    ]
+    lines += [f"{label} serves it: version {version}" for label, version in outlook.labels.items()]
+    lines += [*_left_to_do(outlook), "it makes no model call; nothing was changed"]
+    for line in lines:
+        output().print(line, markup=False, soft_wrap=True)
+
+
+def _left_to_do(outlook: Outlook) -> Iterator[str]:
+    """Yield what a revocation does not do, and what it drops because nobody could."""
+    for mixed in outlook.mixed(dropped=False):
+        yield (
+            f"{mixed.kind} of batch {mixed.sequence} rests on other reflections, too, and stays; only a model could"
+            f" tell what is left of it: {', '.join(mixed.entry_ids)}"
+        )
+    if outlook.calls:
+        yield f"that would take {outlook.calls} calls; 'combee playbook edit' changes such entries by hand"
+    for mixed in outlook.mixed(dropped=True):
+        yield (
+            f"{mixed.kind} of batch {mixed.sequence} is dropped: other reflections that it rests on have expired:"
+            f" {', '.join(mixed.entry_ids)}"
+        )
+    if outlook.recomputed.reads:
+        batches = ", ".join(map(str, outlook.recomputed.reads))
+        yield f"calls of these batches read what is revoked and stay as they are: {batches}"
+    for copy, entry_id in outlook.copies:
+        yield f"{copy} says the same in {entry_id}: a revocation there, or an edit, takes it away"
 
 
 def _weakened(before: Playbook, after: Playbook) -> int:

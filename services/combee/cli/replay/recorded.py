@@ -98,7 +98,7 @@ async def _arrivals(
         raise FatalError(await _expired(log, name, first, expired))
     async for record in records_at(log, name, [offset for offset in sorted(places) if offset >= first]):
         reflection = topics.REFLECTIONS.read_or_none(record)
-        if reflection is None or any(rule.matches(reflection) for rule in without):
+        if reflection is None or any(rule.matches(reflection, record.timestamp_ms) for rule in without):
             continue
         if wanted.times_ms and not wanted.times_ms[0] <= record.timestamp_ms < wanted.times_ms[1]:
             continue

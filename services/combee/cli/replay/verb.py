@@ -5,7 +5,6 @@ import tempfile
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -22,7 +21,7 @@ from combee.cli.shared.console import COLUMNS, FAILED, diagnostics, failure, out
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, Name, Servers, checked_prefix
 from combee.cli.shared.plotting import library
-from combee.core.replaying.selection import Selection
+from combee.core.replaying.selection import Selection, time_ms
 from combee.core.replaying.variant import Variant, parse
 from combee.local.deployment import beside, deployment
 from combee.local.preflight import check, model_flag, stands_in
@@ -70,7 +69,8 @@ def replay(
     without: Annotated[
         list[str] | None,
         typer.Option(
-            help="leave out source:NAME, id:ID or text:WORDS; may be repeated", rich_help_panel=VARIANTS
+            help="leave out source:NAME, id:ID, text:WORDS or since:TIME, until:TIME; may be repeated",
+            rich_help_panel=VARIANTS,
         ),
     ] = None,
     from_version: Annotated[
@@ -196,7 +196,7 @@ def _variants(given: Sequence[str]) -> list[Variant]:
 def _range(*, versions: str | None, offsets: str | None, since: str | None, until: str | None) -> Range:
     times = None
     if since or until:
-        times = (_time_ms(since) if since else 0, _time_ms(until) if until else FAR_MS)
+        times = (_parsed(time_ms, since) if since else 0, _parsed(time_ms, until) if until else FAR_MS)
     return Range(
         versions=_bounds(versions, "--versions") if versions else None,
         offsets=_bounds(offsets, "--offsets") if offsets else None,
@@ -209,16 +209,6 @@ def _bounds(text: str, option: str) -> tuple[int, int]:
     if not (dots and first.isdigit() and last.isdigit() and int(first) <= int(last)):
         raise typer.BadParameter(f"{option} is FIRST..LAST, such as 3..17, and not {text!r}")
     return int(first), int(last)
-
-
-def _time_ms(text: str) -> int:
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise typer.BadParameter(
-            f"{text!r} is no time: write it as 2026-01-31 or 2026-01-31T15:00"
-        ) from error
-    return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def _parsed(read: Callable[[str], T], text: str) -> T:

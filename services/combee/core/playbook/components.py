@@ -4,11 +4,11 @@ A component is a section with one text (GEPA). Its text changes as a whole or no
 or makes two into one.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 from combee.core.formats.render import section_order
-from combee.core.playbook.draft import Draft, drafted, rest_on
+from combee.core.playbook.draft import NO_IDS, Draft, drafted, rest_on
 from combee.core.prompt import entry_tokens
 from combee_schemas.playbook import Entry, Playbook
 from combee_schemas.scan import Echo, Known, Operation, OperationKind, Seen
@@ -23,10 +23,11 @@ def apply_operations(
     revoked: Sequence[str] = (),
     echoes: Iterable[Echo] = (),
     known: Iterable[Known] = (),
+    ids: Mapping[str, str] = NO_IDS,
 ) -> Draft:
     """Return ``base`` with tags counted and operations applied in order, as far as the budget has room."""
     apply = partial(_apply, budget_tokens=budget_tokens)
-    return drafted(base, operations, seen, apply, revoked=revoked, echoes=echoes, known=known)
+    return drafted(base, operations, seen, apply, revoked=revoked, echoes=echoes, known=known, ids=ids)
 
 
 def finish(draft: Draft) -> tuple[tuple[str, ...], tuple[Entry, ...]]:
@@ -48,15 +49,19 @@ def _apply(draft: Draft, operation: Operation, budget_tokens: int) -> None:
             draft.note("remove", operation.entry_ids[0])
         case OperationKind.ADD:
             there = (entry for entry in draft.entries.values() if entry.section == operation.section)
-            _write(draft, next(there, None) or _new(draft, operation.section), operation, budget_tokens)
+            component = next(there, None) or _new(draft, operation.section, operation.content)
+            draft.placed.setdefault(operation.content, component.id)
+            _write(draft, component, operation, budget_tokens)
         case OperationKind.UPDATE if entry := draft.entries.get(operation.entry_ids[0]):
             _write(draft, entry, operation, budget_tokens)
         case _:
             draft.note("dropped", operation.entry_ids[0], f"{operation.kind}: not for components as they are")
 
 
-def _new(draft: Draft, section: str) -> Entry:
-    return Entry(id=draft.free_id(section), section=section, content="", created_version=draft.version)
+def _new(draft: Draft, section: str, content: str) -> Entry:
+    return Entry(
+        id=draft.new_id(section, content), section=section, content="", created_version=draft.version
+    )
 
 
 def _write(draft: Draft, entry: Entry, operation: Operation, budget_tokens: int) -> None:

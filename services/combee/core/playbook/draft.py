@@ -4,8 +4,9 @@ What holds for every kind of playbook stands here: which tags and operations of 
 stands in ``entries`` and ``components``.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from combee.core.playbook.conflicts import contest
 from combee.core.playbook.operations import TARGETS, union
@@ -25,6 +26,7 @@ from combee_schemas.playbook import (
 from combee_schemas.scan import Echo, Known, Operation, Seen
 
 MAX_DETAIL_CHARS = 300
+NO_IDS: Mapping[str, str] = MappingProxyType({})
 MOST_IN_CONFLICT = 3
 """More entries that differ only in figures are a list (item 1, item 2 …), not a dispute."""
 
@@ -47,6 +49,10 @@ class Draft:
     """Entries whose content is new in this version."""
     born: EntryState = "active"
     """The state of entries that are added."""
+    ids: Mapping[str, str] = field(default_factory=dict)
+    """Of a recomputation: under which ids entries are added, by their content."""
+    placed: dict[str, str] = field(default_factory=dict)
+    """The entries that say what was added, by its content: new ones, and those that said it already."""
 
     @classmethod
     def of(cls, base: Playbook) -> "Draft":
@@ -65,9 +71,11 @@ class Draft:
         self.sections[section] = None
         return section
 
-    def free_id(self, section: str) -> str:
-        """Return the id of the next new entry in a section."""
-        return f"{slug(section)}-{self.next_id:05d}"
+    def new_id(self, section: str, content: str) -> str:
+        """Return the id of a new entry in a section: the one that it had when recorded, or the next free one."""
+        known = self.ids.get(content)
+        free = f"{slug(section)}-{self.next_id:05d}"
+        return known if known is not None and known not in self.entries else free
 
     def put(self, entry: Entry) -> None:
         """Add or replace an entry."""
@@ -153,6 +161,7 @@ def drafted(
     echoes: Iterable[Echo] = (),
     known: Iterable[Known] = (),
     born: EntryState = "active",
+    ids: Mapping[str, str] = NO_IDS,
 ) -> Draft:
     """Return a draft after ``base`` in which tags are counted, and to which ``apply`` applied what can be applied.
 
@@ -161,6 +170,7 @@ def drafted(
     """
     draft = Draft.of(base)
     draft.born = born
+    draft.ids = ids
     revoked_ids = frozenset(revoked)
     seen = [reflection for reflection in seen if reflection.reflection_id not in revoked_ids]
     _count(draft, (reflection for reflection in seen if reflection.ok))

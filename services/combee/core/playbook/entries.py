@@ -3,10 +3,10 @@
 Entries are short lessons in sections (ACE). An operation adds, changes, merges or removes some of them.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from combee.core.formats.render import section_order
-from combee.core.playbook.draft import Draft, drafted, rest_on, united
+from combee.core.playbook.draft import NO_IDS, Draft, drafted, rest_on, united
 from combee.core.playbook.operations import normalise, union
 from combee.core.playbook.probation import is_active
 from combee.core.playbook.similarity import same_lesson
@@ -27,14 +27,17 @@ def apply_operations(
     echoes: Iterable[Echo] = (),
     known: Iterable[Known] = (),
     born: EntryState = "active",
+    ids: Mapping[str, str] = NO_IDS,
 ) -> Draft:
     """Return ``base`` with tags counted and operations applied in order; evidence from ``revoked`` never counts.
 
     Operations on entries that vanished are dropped and recorded; an ADD of what is already there
     strengthens the entry that says it; of several on one entry the one with the newest evidence wins. ``born`` is
-    the state of what is added.
+    the state of what is added, ``ids`` where it goes in a recomputation.
     """
-    return drafted(base, operations, seen, _apply, revoked=revoked, echoes=echoes, known=known, born=born)
+    return drafted(
+        base, operations, seen, _apply, revoked=revoked, echoes=echoes, known=known, born=born, ids=ids
+    )
 
 
 def finish(base: Playbook, draft: Draft, budget_tokens: int) -> tuple[tuple[str, ...], tuple[Entry, ...]]:
@@ -92,11 +95,13 @@ def _apply(draft: Draft, operation: Operation) -> None:
 def _add(draft: Draft, operation: Operation) -> None:
     same = draft.saying(operation.content)
     if same is not None:
+        draft.placed.setdefault(operation.content, same.id)
         _strengthen(draft, same, operation)
         return
     section = draft.section(operation.section)
-    entry_id = draft.free_id(section)
+    entry_id = draft.new_id(section, operation.content)
     draft.next_id += 1
+    draft.placed.setdefault(operation.content, entry_id)
     entry = Entry(
         id=entry_id,
         section=section,

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from combee.core.playbook.apply import applied
 from combee.core.playbook.operations import union
+from combee.core.replaying.selection import Selection
 from combee_schemas.playbook import EVIDENCE_KEPT, SOURCES_KEPT, Entry, Playbook
 from combee_schemas.scan import Seen, Update
 
@@ -55,7 +56,7 @@ def followed(before: Playbook, version: Playbook, update: Update | None) -> Play
             update.result.seen,
             holds=update.plan.settings.holds,
             budget_tokens=NO_BUDGET,
-            revoked=before.revoked,
+            revoked=barred(before, update.result.seen),
             known=update.result.known,
         )
         # An entry that this version did not change has not got what was refused for size.
@@ -69,6 +70,14 @@ def followed(before: Playbook, version: Playbook, update: Update | None) -> Play
         for entry in version.entries
     )
     return version.model_copy(update={"entries": tuple(entries)})
+
+
+def barred(playbook: Playbook, seen: Iterable[Seen]) -> tuple[str, ...]:
+    """Return the reflections that never count: those that were revoked, and of ``seen`` those of a revoked source."""
+    rules = (Selection.parse(revocation.rule) for revocation in playbook.revocations)
+    sources = {rule.value for rule in rules if rule.is_open_ended}
+    later = (each.reflection_id for each in seen if each.source and each.source.name in sources)
+    return union(playbook.revoked, later) if sources else playbook.revoked
 
 
 def resting_on(entries: Iterable[Entry], revoked: Collection[str]) -> list[Entry]:

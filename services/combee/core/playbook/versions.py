@@ -5,15 +5,26 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 
+from combee.core.formats.render import section_order
 from combee.core.playbook import evidence, probation, retention
 from combee.core.playbook.apply import applied, holds_after
 from combee.core.playbook.components import clash
 from combee.core.playbook.echo import retired
+from combee.core.playbook.recomputing import Recomputation, Recomputed
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy, after_batch
 from combee_schemas.codec import CodecError, encode
 from combee_schemas.command import Command
 from combee_schemas.plan import Plan, Probation
-from combee_schemas.playbook import ACE_SECTIONS, EVIDENCE_KEPT, AppliedBatch, Change, Entry, Label, Playbook
+from combee_schemas.playbook import (
+    ACE_SECTIONS,
+    EVIDENCE_KEPT,
+    AppliedBatch,
+    Change,
+    Entry,
+    Label,
+    Playbook,
+    Revocation,
+)
 from combee_schemas.scan import Operation, Seen, Update
 
 COMMANDS_REMEMBERED = 50
@@ -53,7 +64,7 @@ def after_update(
         result.seen,
         holds=plan.settings.holds,
         budget_tokens=budget_tokens,
-        revoked=current.revoked,
+        revoked=evidence.barred(current, result.seen),
         echoes=result.echoes,
         known=result.known,
         policy=_policy(plan),
@@ -130,7 +141,7 @@ def became(before: Playbook, update: Update, after: Playbook) -> dict[str, Becam
         update.result.seen,
         holds=update.plan.settings.holds,
         budget_tokens=evidence.NO_BUDGET,
-        revoked=before.revoked,
+        revoked=evidence.barred(before, update.result.seen),
         echoes=update.result.echoes,
         known=update.result.known,
     )
@@ -168,11 +179,13 @@ def after_command(
     target: Playbook | None,
     budget_tokens: int,
     now_ms: int,
+    recomputed: Recomputed | None = None,
 ) -> Playbook:
     """Return the version that ``command`` makes of ``current``.
 
-    ``target`` is a rollback's old version, or the one that an edit was made on if that is not ``current``. Of a
-    revocation ``current``, and of a rollback ``target``, has all of its evidence (``combee.core.playbook.evidence``).
+    ``target`` is a rollback's old version, or the one that an edit was made on if that is not ``current``.
+    ``recomputed`` is what a revocation leaves of ``current``, and a rollback of ``target`` if something is revoked;
+    None: nothing is known of what made it.
 
     Raises
     ------
@@ -186,10 +199,10 @@ def after_command(
             _refuse_stale(current, command.operations, target)
             changed = _edited(current, command, budget_tokens)
         case "revoke":
-            changed = _revoked(current, command.reflection_ids)
+            changed = _without(barring(current, command), recomputed, budget_tokens)
         case "rollback" if target is not None:
             kept = {name: getattr(target, name) for name in ("entries", "sections", "counters", "holds")}
-            changed = _revoked(current.model_copy(update=kept), current.revoked)
+            changed = _without(current.model_copy(update={**kept, "changes": ()}), recomputed, budget_tokens)
             change = Change(kind="rollback", detail=evidence.RESTORED.format(version=target.version))
             changed = changed.model_copy(update={"changes": (change, *changed.changes)})
         case "delete" if current.version:
@@ -358,21 +371,42 @@ def _is_by_hand(entry: Entry, version: int) -> bool:
     return entry.state == probation.PROPOSED and entry.updated_version == version
 
 
-def _revoked(current: Playbook, ids: Sequence[str]) -> Playbook:
-    """Return the playbook without entries that rest on revoked reflections alone."""
-    revoked = tuple(dict.fromkeys([*current.revoked, *ids]))
-    revoked_ids = frozenset(revoked)
-    lost = {entry.id for entry in evidence.resting_on(current.entries, revoked_ids)}
+def barring(current: Playbook, command: Command) -> Playbook:
+    """Return the playbook with what a revocation takes back and its rules; an older command names ids only."""
+    rules = command.rules or tuple(f"id:{reflection_id}" for reflection_id in command.reflection_ids)
+    known = {revocation.rule for revocation in current.revocations}
+    new = (
+        Revocation(rule=rule, retained_from=command.retained_from, version=current.version + 1)
+        for rule in rules
+        if rule not in known
+    )
     return current.model_copy(
         update={
-            "entries": tuple(
-                evidence.without(entry, revoked_ids) for entry in current.entries if entry.id not in lost
-            ),
-            "changes": tuple(
-                Change(kind="remove", entry_id=entry.id, detail="all of its evidence is revoked")
-                for entry in current.entries
-                if entry.id in lost
-            ),
-            "revoked": revoked,
+            "revoked": tuple(dict.fromkeys([*current.revoked, *command.reflection_ids])),
+            "revocations": (*current.revocations, *new),
+            "changes": (),
+        }
+    )
+
+
+def retained_from(playbook: Playbook) -> int:
+    """Return the first reflection that calls could read again when something was last revoked."""
+    return max((revocation.retained_from for revocation in playbook.revocations), default=0)
+
+
+def _without(playbook: Playbook, recomputed: Recomputed | None, budget_tokens: int) -> Playbook:
+    """Return the playbook as it is recomputed."""
+    recomputed = recomputed or Recomputation(playbook, playbook).result(budget_tokens=budget_tokens)
+    changed = {change.entry_id for change in recomputed.changes}
+    entries = tuple(
+        entry.model_copy(update={"updated_version": playbook.version + 1}) if entry.id in changed else entry
+        for entry in recomputed.entries
+    )
+    return playbook.model_copy(
+        update={
+            "entries": entries,
+            "next_id": max(playbook.next_id, recomputed.next_id),
+            "changes": recomputed.changes,
+            "sections": section_order(playbook.sections if playbook.holds == "entries" else (), entries),
         }
     )

@@ -1,13 +1,39 @@
-"""Which reflections are meant: by source, by id, or by what they say."""
+"""Which reflections are meant: by source, by id, by what they say, or by when they came."""
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
+from pydantic import AwareDatetime, TypeAdapter, ValidationError
+
 from combee_schemas.reflection import LESSON_FIELDS, Reflection
 
-Kind = Literal["source", "id", "text"]
+Kind = Literal["source", "id", "text", "since", "until", "between"]
 UNPROVEN = "unproven"
 """All reflections that name no source are one."""
+FORMS = (
+    "source:NAME, id:ID (of a reflection or a trace), text:WORDS, since:TIME, until:TIME or between:TIME/TIME"
+)
+
+_TIME = TypeAdapter(AwareDatetime)
+
+
+def time_ms(text: str) -> int:
+    """Read a time such as 2026-01-31 or 2026-01-31T15:00, in UTC unless it says otherwise.
+
+    Raises
+    ------
+    ValueError
+        If it is none.
+    """
+    whole = text if "T" in text else f"{text}T00:00"
+    if re.match(r"\d{4}-\d\d-\d\d", text):
+        for zoned in (whole, f"{whole}Z"):
+            try:
+                return int(_TIME.validate_python(zoned).timestamp() * 1000)
+            except ValidationError:
+                continue
+    raise ValueError(f"{text!r} is no time: write it as 2026-01-31 or 2026-01-31T15:00")
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +45,9 @@ class Selection:
 
     @classmethod
     def parse(cls, text: str) -> "Selection":
-        """Read ``source:NAME``, ``id:ID`` (of a reflection or its trace) or ``text:WORDS``.
+        """Read ``source:NAME``, ``id:ID`` (of a reflection or its trace), ``text:WORDS``, or a time range.
+
+        Times are when reflections came to their topic; the end of a range is excluded.
 
         Raises
         ------
@@ -33,15 +61,58 @@ class Selection:
             return cls("id", value)
         if kind == "text" and value.strip():
             return cls("text", value)
-        raise ValueError(
-            f"{text!r} selects nothing: source:NAME, id:ID (of a reflection or a trace) or text:WORDS"
-        )
+        if kind == "since" and value:
+            return _timed(cls("since", value))
+        if kind == "until" and value:
+            return _timed(cls("until", value))
+        if kind == "between" and "/" in value:
+            return _timed(cls("between", value))
+        raise ValueError(f"{text!r} selects nothing: {FORMS}")
 
-    def matches(self, reflection: Reflection) -> bool:
-        """Return whether a reflection is meant; words are looked for in its lesson, whatever their case."""
-        if self.kind == "source":
-            return (reflection.source.name if reflection.source else UNPROVEN) == self.value
-        if self.kind == "id":
-            return self.value in {reflection.reflection_id, reflection.trace_id}
-        texts = (*(getattr(reflection, name) for name in LESSON_FIELDS), *reflection.side_info.values())
-        return any(self.value.casefold() in text.casefold() for text in texts)
+    def __str__(self) -> str:
+        """Return the rule as it is written."""
+        return f"{self.kind}:{self.value}"
+
+    @property
+    def is_open_ended(self) -> bool:
+        """Whether it also means reflections still to come: those of a source that has a name."""
+        return self.kind == "source" and self.value != UNPROVEN
+
+    @property
+    def times_ms(self) -> tuple[float, float]:
+        """The time range that is meant; everything, unless the rule is one."""
+        first, _, last = self.value.partition("/")
+        match self.kind:
+            case "since":
+                return time_ms(first), float("inf")
+            case "until":
+                return 0, time_ms(first)
+            case "between":
+                return time_ms(first), time_ms(last)
+        return 0, float("inf")
+
+    def matches(self, reflection: Reflection, at_ms: int) -> bool:
+        """Return whether a reflection that came at ``at_ms`` is meant.
+
+        Words are looked for in its lesson, whatever their case.
+        """
+        match self.kind:
+            case "source":
+                return (reflection.source.name if reflection.source else UNPROVEN) == self.value
+            case "id":
+                return self.value in {reflection.reflection_id, reflection.trace_id}
+            case "text":
+                texts = (
+                    *(getattr(reflection, name) for name in LESSON_FIELDS),
+                    *reflection.side_info.values(),
+                )
+                return any(self.value.casefold() in text.casefold() for text in texts)
+        first, last = self.times_ms
+        return first <= at_ms < last
+
+
+def _timed(rule: Selection) -> Selection:
+    first, last = rule.times_ms
+    if first >= last:
+        raise ValueError(f"'{rule}' selects nothing: its end is not after its beginning")
+    return rule

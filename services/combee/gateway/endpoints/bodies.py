@@ -57,6 +57,13 @@ class Import(Asked):
 
 
 class Revoke(Asked):
-    """Take reflections back: entries that rest on them alone go, and they never count again."""
+    """Take reflections back: what rests on them alone goes, entries say again what they said before."""
 
-    reflection_ids: list[Id] = Field(min_length=1, max_length=1000)
+    reflection_ids: list[Id] = Field(default=[], max_length=1000)
+    rules: list[str] = Field(default=[], max_length=100)
+    """``source:NAME``, ``id:ID``, ``text:WORDS``, ``since:TIME``, ``until:TIME`` or ``between:TIME/TIME``."""
+
+    @property
+    def chosen(self) -> list[str]:
+        """All of it as rules."""
+        return [*(f"id:{reflection_id}" for reflection_id in self.reflection_ids), *self.rules]

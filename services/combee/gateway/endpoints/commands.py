@@ -90,9 +90,9 @@ class Endpoints:
         return await self._carried_out(call, body, decide)
 
     async def revoke(self, call: Given, body: Revoke) -> Sent:
-        """Take reflections back: entries that rest on them alone go, and they never count again."""
+        """Take reflections back: what rests on them alone goes, entries say again what they said before."""
         return await self._carried_out(
-            call, body, lambda to: to.revoke(call.name, body.reflection_ids, command_id=body.command_id)
+            call, body, lambda to: to.revoke(call.name, body.chosen, command_id=body.command_id)
         )
 
     async def delete(self, call: Given, body: Asked) -> Sent:

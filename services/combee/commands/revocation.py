@@ -1,0 +1,224 @@
+"""Which reflections a revocation means, and what becomes of a playbook without them: looked up in the topics."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from combee.core.batching.plan import deal_batch
+from combee.core.batching.tree import ancestor_index
+from combee.core.identity import derived_ids
+from combee.core.playbook.operations import normalise, union
+from combee.core.playbook.recomputing import Mixed, Recomputed
+from combee.core.replaying.selection import UNPROVEN, Selection
+from combee.evidence import in_time, places_of
+from combee.history import messages, newest_playbooks, partition_of
+from combee.ports import Log
+from combee_schemas import topics
+from combee_schemas.batch import Batch
+from combee_schemas.playbook import Entry, Playbook
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Meant:
+    """The reflections that are to be taken back."""
+
+    ids: tuple[str, ...]
+    rules: tuple[str, ...]
+    """What chose them."""
+    unknown: tuple[str, ...]
+    """Ids and rules that mean no reflection of the playbook."""
+    retained_from: int
+    """Bodies before this offset of ``reflections`` have expired: words, traces and times are not known of them."""
+
+
+async def meant(log: Log, current: Playbook, chosen: Sequence[str]) -> Meant:
+    """Return the reflections of a playbook that ids (of a reflection or a trace) and rules mean.
+
+    Sources and ids are known of all reflections, by the manifests and the updates; words, traces that no id was
+    derived from, and times only as long as the reflections are retained.
+
+    Raises
+    ------
+    ValueError
+        If a rule cannot be read.
+    PoisonError
+        If looking them up takes longer than a minute.
+    """
+    rules = {text: rule_of(text) for text in dict.fromkeys(chosen)}
+    source = await partition_of(log, topics.REFLECTIONS, current.name)
+    retained_from = (await log.beginnings(source.topic))[source.partition]
+    found: dict[str, dict[str, None]] = {text: {} for text in rules}
+    async with in_time(current):
+        await _named(log, current, rules, found)
+        searched = {text: rule for text, rule in rules.items() if rule.kind != "id" or not found[text]}
+        if searched:
+            await _searched(log, current.name, searched, found)
+    return Meant(
+        ids=union(*found.values()),
+        rules=tuple(map(str, rules.values())),
+        unknown=tuple(
+            rule.value if rule.kind == "id" else text for text, rule in rules.items() if not found[text]
+        ),
+        retained_from=retained_from,
+    )
+
+
+def rule_of(text: str) -> Selection:
+    """Return the rule that a text is; one that begins like none is an id.
+
+    Raises
+    ------
+    ValueError
+        If it begins like a rule and cannot be read.
+    """
+    kind = text.partition(":")[0]
+    is_rule = kind in {"source", "id", "text", "since", "until", "between"} and ":" in text
+    return Selection.parse(text) if is_rule else Selection("id", text)
+
+
+async def _named(
+    log: Log, current: Playbook, rules: dict[str, Selection], found: dict[str, dict[str, None]]
+) -> None:
+    """Find what ids mean: a reflection's own, or the trace that it was derived from."""
+    by_id = {text: rule.value for text, rule in rules.items() if rule.kind == "id"}
+    candidates = {text: (value, *derived_ids(current.name, value)) for text, value in by_id.items()}
+    known = {
+        *current.revoked,
+        *(reflection_id for entry in current.entries for reflection_id in entry.evidence),
+    }
+    wanted = {each for ids in candidates.values() for each in ids} - known
+    if any(known.isdisjoint(ids) for ids in candidates.values()):
+        known |= (await places_of(log, current.name, wanted)).keys()
+        known |= await _waiting(log, current, wanted)
+    for text, ids in candidates.items():
+        found[text] |= dict.fromkeys(each for each in ids if each in known)
+
+
+async def _waiting(log: Log, current: Playbook, wanted: Collection[str]) -> set[str]:
+    waiting = messages(log, topics.REFLECTIONS, current.name, current.through_offset + 1)
+    async with aclosing(waiting) as reflections:
+        return {each.reflection_id async for each in reflections if each.reflection_id in wanted}
+
+
+async def _searched(
+    log: Log, name: str, rules: dict[str, Selection], found: dict[str, dict[str, None]]
+) -> None:
+    """Find what the other rules mean: all retained reflections, and of sources those that updates remember."""
+    by_source = {rule.value: text for text, rule in rules.items() if rule.kind == "source"}
+    if by_source:
+        async with aclosing(messages(log, topics.UPDATES, name)) as updates:
+            async for update in updates:
+                for seen in update.result.seen:
+                    text = by_source.get(seen.source.name if seen.source else UNPROVEN)
+                    if text is not None:
+                        found[text][seen.reflection_id] = None
+    async with aclosing(log.read(await partition_of(log, topics.REFLECTIONS, name), 0)) as records:
+        async for record in records:
+            for reflection in topics.REFLECTIONS.under(name, [record]):
+                for text, rule in rules.items():
+                    if rule.matches(reflection, record.timestamp_ms):
+                        found[text][reflection.reflection_id] = None
+
+
+# ---- what becomes of the playbook
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlook:
+    """What a revocation does, before it is done; entries that the token budget evicts then are not foreseen."""
+
+    reflections: tuple[str, ...]
+    rules: tuple[str, ...]
+    current: Playbook
+    recomputed: Recomputed
+    calls: int
+    """To tell mixed operations apart: one for each group that held what is revoked, and for what combines them."""
+    copies: tuple[tuple[str, str], ...]
+    """Playbooks and their entries that say what goes from this one."""
+    labels: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def _now(self) -> dict[str, Entry]:
+        return {entry.id: entry for entry in self.recomputed.entries}
+
+    @property
+    def counters(self) -> list[tuple[str, int, int]]:
+        """The entries that stay and lose tags: how many helpful and harmful ones."""
+        lost = (
+            (entry.id, entry.helpful - now.helpful, entry.harmful - now.harmful)
+            for entry in self.current.entries
+            if (now := self._now.get(entry.id))
+        )
+        return [(entry_id, helpful, harmful) for entry_id, helpful, harmful in lost if helpful or harmful]
+
+    def changed(self, kind: str) -> list[str]:
+        """Return the entries that go (``remove``), say something else (``update``) or come back (``add``)."""
+        return [change.entry_id for change in self.recomputed.changes if change.kind == kind]
+
+    def mixed(self, *, dropped: bool) -> list[Mixed]:
+        """Return the operations that only a model could tell apart: those that stay, or those that are dropped."""
+        return [each for each in self.recomputed.mixed if each.is_dropped == dropped]
+
+    def as_document(self) -> dict[str, Any]:
+        """Return all of it as JSON."""
+        was, now = {entry.id: entry for entry in self.current.entries}, self._now
+        return {
+            "name": self.current.name,
+            "version": self.current.version,
+            "reflections": list(self.reflections),
+            "rules": list(self.rules),
+            "removed": [{"id": each, "content": was[each].content} for each in self.changed("remove")],
+            "changed_back": [
+                {"id": each, "before": was[each].content, "after": now[each].content}
+                for each in self.changed("update")
+            ],
+            "returned": [{"id": each, "content": now[each].content} for each in self.changed("add")],
+            "counters": [
+                {"id": each, "helpful": -helpful, "harmful": -harmful}
+                for each, helpful, harmful in self.counters
+            ],
+            "mixed": [asdict(each) for each in self.mixed(dropped=False)],
+            "dropped": [asdict(each) for each in self.mixed(dropped=True)],
+            "read_by_batches": list(self.recomputed.reads),
+            "labels": dict(self.labels),
+            "copies": [{"playbook": name, "id": entry_id} for name, entry_id in self.copies],
+            "cost": {"calls_made": 0, "calls_to_tell_mixed_apart": self.calls},
+        }
+
+
+async def copies_of(log: Log, name: str, contents: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """Return the entries of other playbooks that say one of these contents, as imported copies do."""
+    said = {normalise(content) for content in contents}
+    others = (await newest_playbooks(log)).values() if said else ()
+    return tuple(
+        (other.name, entry.id)
+        for other in others
+        if other.name != name
+        for entry in other.entries
+        if normalise(entry.content) in said
+    )
+
+
+async def calls_for(log: Log, name: str, mixed: Iterable[Mixed], revoked: Collection[str]) -> int:
+    """Return how many calls it takes to do the batches of mixed operations again without what is revoked."""
+    sequences = {each.sequence for each in mixed}
+    nodes = dict.fromkeys(sequences, 1)
+    if sequences:
+        async with aclosing(messages(log, topics.BATCHES, name)) as batches:
+            async for batch in batches:
+                if batch.plan.sequence in sequences:
+                    nodes[batch.plan.sequence] = _nodes_above(batch, frozenset(revoked))
+    return sum(nodes.values())
+
+
+def _nodes_above(batch: Batch, revoked: frozenset[str]) -> int:
+    widths = batch.plan.widths
+    held = [
+        index
+        for index, members in enumerate(deal_batch(batch))
+        if any(member.reflection_id in revoked for member in members)
+    ]
+    return len(
+        {(level, ancestor_index(widths, 0, index, level)) for index in held for level in range(len(widths))}
+    )

@@ -1,0 +1,408 @@
+"""What a playbook would say without some reflections: its recorded operations, applied again without a model; pure.
+
+``Recomputation`` follows a playbook's versions from its first one. What rests on revoked reflections alone is left
+out: an entry keeps the words it had before, what was merged or removed comes back, tags are not counted. All that the
+revoked reflections did not touch is taken as it was recorded, evictions, edits and promotions included.
+
+Some cases cannot be known without a model: the words of an operation that rests on revoked *and* on other reflections
+(``Mixed``). It stays with what else it rests on, and is named; it is dropped if the reflections that a call would
+need have expired.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from combee.core.playbook import components, evidence, probation
+from combee.core.playbook.apply import holds_after
+from combee.core.playbook.draft import Draft
+from combee.core.playbook.entries import apply_operations, evictions
+from combee_schemas.base import Holds
+from combee_schemas.playbook import Change, Entry, EntryState, Playbook
+from combee_schemas.scan import Known, Operation, OperationKind, Update
+
+ALONE = "all of its evidence is revoked"
+WHOLLY_NEW = frozenset({"import", "delete"})
+"""Nothing of the version before is left, unless it says so."""
+TAKEN_BACK = frozenset({"revoke", "rollback"})
+"""Nobody wrote anything: what is left follows from the version that they began with."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mixed:
+    """An operation that rests on revoked and on other reflections: only a model can tell what is left of it."""
+
+    sequence: int
+    """Of its batch."""
+    kind: str
+    entry_ids: tuple[str, ...]
+    revoked: tuple[str, ...]
+    is_dropped: bool
+    """The bodies of the other reflections have expired."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recomputed:
+    """A version without what is revoked."""
+
+    entries: tuple[Entry, ...]
+    """With all of their evidence."""
+    next_id: int
+    changes: tuple[Change, ...]
+    """Compared with the version as it was recorded."""
+    mixed: tuple[Mixed, ...]
+    reads: tuple[int, ...]
+    """The batches whose calls were shown an entry that is gone or says something else now."""
+    otherwise: frozenset[int]
+    """The versions in which an entry is gone or says something else now."""
+
+
+@dataclass(slots=True)
+class Recomputation:
+    """A playbook as recorded, and the same without what is revoked, version by version."""
+
+    recorded: Playbook
+    """The last version followed, with all of its evidence."""
+    barred: Playbook
+    """What is revoked, and by which rules."""
+    retained_from: int = 0
+    """Reflections before this offset have expired."""
+    next_id: int = 1
+    """Ids from here on are free in every recorded version."""
+    entries: dict[str, Entry] = field(default_factory=dict)
+    _mixed: list[Mixed] = field(default_factory=list)
+    _reads: list[int] = field(default_factory=list)
+    _other: dict[int, frozenset[str]] = field(default_factory=dict)
+    """By version: its entries that are gone or say something else without what is revoked."""
+
+    def __post_init__(self) -> None:
+        """Begin with the first version."""
+        self.entries = dict(self._cleaned(self.recorded.entries))
+        self._compare()
+
+    def follow(self, version: Playbook, update: Update | None) -> None:
+        """Go on to the next version; ``update`` made it, if a batch did and it is known."""
+        before = self.recorded
+        complete = evidence.followed(before, version, update)
+        gone = frozenset(version.revoked)
+        complete = complete.model_copy(
+            update={"entries": tuple(evidence.without(entry, gone) for entry in complete.entries)}
+        )
+        if update is None:
+            self.entries = self._after_people(before, complete)
+        else:
+            self.entries = self._after_batch(before, complete, update)
+            base, scope = update.plan.base_version, update.result.scope
+            shown = self._other.get(base, frozenset())
+            if shown.intersection(scope) if scope else shown:
+                self._reads.append(update.plan.sequence)
+        self.recorded = complete
+        self._compare()
+
+    def result(self, *, budget_tokens: int) -> Recomputed:
+        """Return the last version without what is revoked, within the token budget if it says more than before."""
+        known = {entry.id: entry for entry in self.recorded.entries}
+        order = [*(entry_id for entry_id in known if entry_id in self.entries)]
+        order += [entry_id for entry_id in self.entries if entry_id not in known]
+        entries = tuple(self.entries[entry_id] for entry_id in order)
+        changes = [*self._differences(known)]
+        if self.recorded.holds == "entries" and any(change.kind != "remove" for change in changes):
+            out = frozenset(evictions(entries, budget_tokens))
+            changes += [
+                Change(kind="evict", entry_id=entry.id, detail=entry.content[:300])
+                for entry in entries
+                if entry.id in out
+            ]
+            entries = tuple(entry for entry in entries if entry.id not in out)
+        live = {entry.id: entry.content for entry in entries}
+        return Recomputed(
+            entries=entries,
+            next_id=max(self.next_id, self.recorded.next_id),
+            changes=tuple(changes),
+            mixed=tuple(
+                each for each in self._mixed if each.is_dropped or not live.keys().isdisjoint(each.entry_ids)
+            ),
+            reads=tuple(self._reads),
+            otherwise=frozenset(self._other),
+        )
+
+    def _differences(self, known: Mapping[str, Entry]) -> Iterator[Change]:
+        for entry_id, entry in known.items():
+            now = self.entries.get(entry_id)
+            if now is None:
+                yield Change(kind="remove", entry_id=entry_id, detail=ALONE)
+            elif now.content != entry.content:
+                yield Change(kind="update", entry_id=entry_id, detail=entry.content[:300])
+        for entry_id in self.entries:
+            if entry_id not in known:
+                yield Change(kind="add", entry_id=entry_id, detail="what took it away is revoked")
+
+    def _compare(self) -> None:
+        says = {entry_id: entry.content for entry_id, entry in self.entries.items()}
+        other = frozenset(entry.id for entry in self.recorded.entries if says.get(entry.id) != entry.content)
+        if other:
+            self._other[self.recorded.version] = other
+
+    def _cleaned(self, entries: Iterable[Entry]) -> Iterator[tuple[str, Entry]]:
+        """Yield entries without revoked evidence, but those that rest on nothing else."""
+        gone = frozenset(self.barred.revoked)
+        entries = tuple(entries)
+        alone = {entry.id for entry in evidence.resting_on(entries, gone)}
+        return ((entry.id, evidence.without(entry, gone)) for entry in entries if entry.id not in alone)
+
+    def _after_people(self, before: Playbook, after: Playbook) -> dict[str, Entry]:
+        """Return the entries after a version that no known update made: what it did not change stays as it is."""
+        out = _evicted(after)
+        if after.origin in TAKEN_BACK:
+            known = {entry.id: entry for entry in after.entries}
+            return {
+                entry_id: _in_state(entry, known[entry_id]) if entry_id in known else entry
+                for entry_id, entry in self.entries.items()
+                if entry_id not in out
+            }
+        was = {entry.id: entry for entry in before.entries}
+        now = dict(self._cleaned(after.entries))
+        entries: dict[str, Entry] = {}
+        for entry in after.entries:
+            said = was.get(entry.id)
+            same = said is not None and (
+                said == entry if after.origin == "batch" else _says_the_same(said, entry)
+            )
+            if same and entry.id in self.entries:
+                entries[entry.id] = _in_state(self.entries[entry.id], entry)
+            elif not same and entry.id in now:
+                entries[entry.id] = now[entry.id]
+        if after.origin in WHOLLY_NEW:
+            return entries
+        back = {
+            entry_id: entry
+            for entry_id, entry in self.entries.items()
+            if entry_id not in entries and entry_id not in out and entry_id not in was
+        }
+        return {**entries, **back}
+
+    def _after_batch(self, before: Playbook, after: Playbook, update: Update) -> dict[str, Entry]:
+        gone = frozenset(evidence.barred(self.barred, update.result.seen))
+        if not self._is_touched(before, update, gone):
+            return {entry.id: entry for entry in after.entries}
+        holds = holds_after(before, update.plan.settings.holds)
+        recorded = _drafted(before, update, holds, evidence.barred(before, update.result.seen))
+        prepared = _Prepared(self, before, update, gone, recorded.placed)
+        base = before.model_copy(
+            update={"entries": tuple(prepared.entries.values()), "next_id": self.next_id}
+        )
+        draft = _drafted(base, prepared.update, holds, tuple(gone), ids={**recorded.placed, **prepared.ids})
+        self.next_id = max(self.next_id, draft.next_id)
+        contents = {entry.content: entry.id for entry in draft.entries.values()}
+        self._mixed += prepared.mixed(contents)
+        return self._merged(after, update, recorded.entries, draft.entries, gone)
+
+    def _is_touched(self, before: Playbook, update: Update, gone: frozenset[str]) -> bool:
+        """Return whether a batch, or what it was applied to, is another without what is revoked."""
+        return (
+            any(seen.reflection_id in gone for seen in update.result.seen)
+            or any(not gone.isdisjoint(operation.evidence) for operation in update.result.operations)
+            or any(not gone.isdisjoint(claim.evidence) for claim in update.result.known)
+            or self.entries != {entry.id: entry for entry in before.entries}
+        )
+
+    def _merged(
+        self,
+        after: Playbook,
+        update: Update,
+        recorded: Mapping[str, Entry],
+        mine: Mapping[str, Entry],
+        gone: Collection[str],
+    ) -> dict[str, Entry]:
+        """Return the entries after a batch: as recorded, unless applying it without what is revoked differs."""
+        known = {entry.id: entry for entry in after.entries}
+        now, out = dict(self._cleaned(after.entries)), _evicted(after)
+        entries: dict[str, Entry] = {}
+        for entry_id in dict.fromkeys((*known, *mine)):
+            entry, there = mine.get(entry_id), known.get(entry_id)
+            if entry is None:
+                if there is not None and entry_id not in recorded and entry_id in now:
+                    entries[entry_id] = now[entry_id]
+            elif there is not None:
+                same = entry == recorded.get(entry_id)
+                entries[entry_id] = there if same else _in_state(entry, there, gone)
+            elif entry_id not in recorded and entry_id not in out:
+                entries[entry_id] = entry
+        seen = [each for each in update.result.seen if each.reflection_id not in gone]
+        return {entry.id: entry for entry in evidence.with_sources(entries.values(), seen)}
+
+
+@dataclass(slots=True)
+class _Prepared:
+    """An update as it is applied without what is revoked, and the entries that it is applied to."""
+
+    whole: Recomputation
+    before: Playbook
+    recorded: Update
+    gone: frozenset[str]
+    placed: Mapping[str, str]
+    """Where additions of the update landed, by their content."""
+    entries: dict[str, Entry] = field(default_factory=dict)
+    ids: dict[str, str] = field(default_factory=dict)
+    """Under which ids entries come again, by their new content."""
+    known: list[Known] = field(default_factory=list)
+    _doubtful: list[tuple[Operation, Mixed]] = field(default_factory=list)
+    _was: dict[str, Entry] = field(default_factory=dict)
+    update: Update = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._was = {entry.id: entry for entry in self.before.entries}
+        self.entries = dict(self.whole.entries)
+        for claim in self.recorded.result.known:
+            self._claim(claim)
+        operations = tuple(self._operations())
+        result = self.recorded.result.model_copy(
+            update={"operations": operations, "known": tuple(self.known)}
+        )
+        self.update = self.recorded.model_copy(update={"result": result})
+
+    def mixed(self, contents: Mapping[str, str]) -> Iterator[Mixed]:
+        """Yield the mixed operations that are dropped, or whose words are now in a playbook, by its contents."""
+        for operation, mixed in self._doubtful:
+            if mixed.is_dropped or operation.content in contents:
+                yield mixed
+
+    def _operations(self) -> Iterator[Operation]:
+        for operation in self.recorded.result.operations:
+            left = tuple(each for each in operation.evidence if each not in self.gone)
+            if operation.evidence and not left:
+                continue
+            if operation.kind == OperationKind.REMOVE:
+                yield operation
+                continue
+            merges_other = operation.kind == OperationKind.MERGE and any(
+                map(self._differs, operation.entry_ids)
+            )
+            if merges_other and not left:
+                continue
+            if merges_other or len(left) < len(operation.evidence):
+                expired = self._has_expired(left)
+                self._doubt(operation, is_dropped=expired)
+                if expired:
+                    self._strengthen_instead(operation, left)
+                    continue
+            yield self._again(operation)
+
+    def _differs(self, entry_id: str) -> bool:
+        """Return whether a recorded entry is gone, or says something else."""
+        was, now = self._was.get(entry_id), self.entries.get(entry_id)
+        return was is not None and (now is None or now.content != was.content)
+
+    def _has_expired(self, ids: Collection[str]) -> bool:
+        offsets = {seen.reflection_id: seen.offset for seen in self.recorded.result.seen}
+        return any(offsets.get(each, self.whole.retained_from) < self.whole.retained_from for each in ids)
+
+    def _doubt(self, operation: Operation, *, is_dropped: bool) -> None:
+        landed = self.placed.get(operation.content)
+        if landed is not None and landed in self.entries:
+            return  # it was said already: only its evidence counted, not its words
+        mixed = Mixed(
+            sequence=self.recorded.plan.sequence,
+            kind=operation.kind.value,
+            entry_ids=operation.entry_ids or ((landed,) if landed else ()),
+            revoked=tuple(each for each in operation.evidence if each in self.gone),
+            is_dropped=is_dropped,
+        )
+        self._doubtful.append((operation, mixed))
+
+    def _strengthen_instead(self, operation: Operation, left: tuple[str, ...]) -> None:
+        """Let an addition that was said already go on counting for the entry that says it."""
+        landed = self.placed.get(operation.content)
+        if landed is not None and landed in self.entries:
+            self.known.append(Known(entry_id=landed, evidence=left))
+
+    def _again(self, operation: Operation) -> Operation:
+        """Return an operation on entries that are gone as an addition: its own evidence supports its words."""
+        targets = [entry_id for entry_id in operation.entry_ids if entry_id in self._was]
+        if not targets or any(entry_id in self.entries for entry_id in operation.entry_ids):
+            return operation
+        self.ids[operation.content] = targets[0]
+        section = self._was[targets[0]].section
+        return operation.model_copy(update={"kind": OperationKind.ADD, "entry_ids": (), "section": section})
+
+    def _claim(self, claim: Known) -> None:
+        """Let an entry that is gone come back, in its words, for reflections that a model said say the same."""
+        left = tuple(each for each in claim.evidence if each not in self.gone)
+        was = self._was.get(claim.entry_id)
+        if left and was is not None and claim.entry_id not in self.entries:
+            expired = self._has_expired(left)
+            words = Operation(kind=OperationKind.ADD, content=was.content, evidence=claim.evidence)
+            mixed = Mixed(
+                sequence=self.recorded.plan.sequence,
+                kind="known",
+                entry_ids=(claim.entry_id,),
+                revoked=tuple(each for each in was.evidence if each in self.gone),
+                is_dropped=expired,
+            )
+            self._doubtful.append((words, mixed))
+            if expired:
+                return
+            bare = {
+                "evidence": (),
+                "evidence_count": 0,
+                "helpful": 0,
+                "harmful": 0,
+                "sources": (),
+                "support": (),
+            }
+            self.entries[claim.entry_id] = was.model_copy(update=bare)
+        self.known.append(claim)
+
+
+def _drafted(
+    base: Playbook,
+    update: Update,
+    holds: Holds,
+    gone: tuple[str, ...],
+    ids: Mapping[str, str] | None = None,
+) -> Draft:
+    """Return what an update makes of a version, before evictions and probation, which are as they were recorded."""
+    settings, result = update.plan.settings, update.result
+    operations = result.operations if holds == settings.holds else ()
+    if holds == "components":
+        return components.apply_operations(
+            base,
+            operations,
+            result.seen,
+            budget_tokens=settings.playbook_tokens or evidence.NO_BUDGET,
+            revoked=gone,
+            echoes=result.echoes,
+            known=result.known,
+            ids=ids or {},
+        )
+    policy = settings.probation if update.plan.reason != "consolidate" else None
+    born: EntryState = probation.PROPOSED if policy and not probation.is_off(policy) else "active"
+    return apply_operations(
+        base,
+        operations,
+        result.seen,
+        revoked=gone,
+        echoes=result.echoes,
+        known=result.known,
+        born=born,
+        ids=ids or {},
+    )
+
+
+def _evicted(version: Playbook) -> frozenset[str]:
+    return frozenset(change.entry_id for change in version.changes if change.kind in {"evict", "expire"})
+
+
+def _says_the_same(entry: Entry, other: Entry) -> bool:
+    return (entry.section, entry.content) == (other.section, other.content)
+
+
+def _in_state(entry: Entry, recorded: Entry, gone: Collection[str] = ()) -> Entry:
+    """Return an entry in the state that it was recorded in: what was promoted stays."""
+    support = tuple(each for each in recorded.support if each not in gone)
+    return entry.model_copy(
+        update={
+            "state": recorded.state,
+            "support": support,
+            "unsupported_batches": recorded.unsupported_batches,
+        }
+    )

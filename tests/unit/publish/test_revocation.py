@@ -1,0 +1,217 @@
+"""A revocation against an independent recomputation from the topics, over random histories."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from random import Random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from combee.core import identity
+from combee.core.playbook import evidence
+from combee_schemas import topics
+from combee_schemas.command import Command
+from combee_schemas.playbook import Playbook
+from combee_schemas.reflection import BulletTag
+from combee_schemas.scan import Known, Operation, OperationKind, Seen, Update
+from support import ledger
+from support.deployment import Deployment
+from support.flat import flat
+from support.ledger import NAME, dead_letters, outgoing, versions
+
+SECTION = "OTHERS"
+STEPS = 12
+
+
+def words(*of: object) -> str:
+    """Return a lesson that is like no other."""
+    letters = sha256(repr(of).encode()).hexdigest().translate(str.maketrans("0123456789", "ghijklmnop"))
+    return f"{letters[:12]} {letters[12:24]}"
+
+
+@dataclass(slots=True)
+class History:
+    """What is sent: updates and commands, drawn at random; entries are named by guess, so that some do not exist."""
+
+    rng: Random
+    sent: list[Update | Command] = field(default_factory=list)
+    added: int = 0
+    reflections: int = 0
+    sequence: int = 0
+
+    def batch(self) -> None:
+        self.sequence += 1
+        first = self.reflections
+        self.reflections += self.rng.randrange(2, 6)
+        ids = [f"r-{n}" for n in range(first, self.reflections)]
+        there = [f"misc-{n:05d}" for n in range(1, self.added + 1)]
+        self.rng.shuffle(there)
+        operations = [self._operation(n, ids, there) for n in range(self.rng.randrange(1, 4))]
+        claims = [Known(entry_id=there.pop(), evidence=self._some(ids))] if len(there) > 1 else []
+        self.added += sum(operation.kind == OperationKind.ADD for operation in operations)
+        seen = [Seen(reflection_id=each, offset=int(each[2:]), tags=self._tags()) for each in ids]
+        plan = {
+            "batch_id": identity.batch_id(NAME, self.sequence),
+            "playbook": NAME,
+            "sequence": self.sequence,
+            "widths": (1,),
+            "base_version": 0,
+            "reflections": len(ids),
+            "through_offset": self.reflections,
+            "manifest_offset": self.sequence,
+        }
+        result = {"status": "ok", "operations": operations, "known": claims, "seen": seen}
+        self.sent.append(flat(Update, plan=plan, node_id="n", **result))
+
+    def _operation(self, n: int, ids: list[str], there: list[str]) -> Operation:
+        kind = self.rng.choice(list(OperationKind))
+        wanted = {OperationKind.ADD: 0, OperationKind.MERGE: 2}.get(kind, 1)
+        if len(there) < wanted:
+            kind, wanted = OperationKind.ADD, 0
+        return Operation(
+            kind=kind,
+            section=SECTION,
+            content="" if kind == OperationKind.REMOVE else words(self.sequence, n),
+            entry_ids=tuple(there.pop() for _ in range(wanted)),
+            evidence=() if kind == OperationKind.MERGE and self.rng.random() < 0.3 else self._some(ids),
+        )
+
+    def _some(self, ids: list[str]) -> tuple[str, ...]:
+        return tuple(self.rng.sample(ids, self.rng.randrange(1, 3)))
+
+    def _tags(self) -> tuple[BulletTag, ...]:
+        if not self.added:
+            return ()
+        tag = self.rng.choice(("helpful", "harmful"))
+        return (BulletTag(id=f"misc-{self.rng.randrange(1, self.added + 1):05d}", tag=tag),)
+
+    def command(self, kind: str, **fields: object) -> None:
+        body = {"command_id": f"c-{len(self.sent)}", "playbook": NAME, "kind": kind, **fields}
+        self.sent.append(Command.model_validate(body))
+
+    def revocation(self, share: float) -> None:
+        ids = tuple(f"r-{n}" for n in range(self.reflections) if self.rng.random() < share)
+        self.command("revoke", reflection_ids=ids)
+
+
+def random_history(seed: int) -> History:
+    history = History(Random(seed))
+    history.batch()
+    for step in range(STEPS):
+        match history.rng.choice(["batch"] * 7 + ["rollback", "revoke"]):
+            case "rollback":
+                history.command("rollback", version=history.rng.randrange(1, step + 2))
+            case "revoke":
+                history.revocation(0.2)
+            case _:
+                history.batch()
+    history.revocation(0.4)
+    return history
+
+
+# ---- the independent recomputation
+
+
+@dataclass(slots=True)
+class Line:
+    """An entry as it is recomputed."""
+
+    content: str
+    evidence: set[str]
+    helpful: int = 0
+    harmful: int = 0
+
+    def copy(self) -> "Line":
+        return Line(self.content, set(self.evidence), self.helpful, self.harmful)
+
+
+Lines = dict[str, Line]
+
+
+def recomputed(history: list[Playbook], updates: Mapping[int, Update], gone: frozenset[str]) -> Lines:
+    """Return what the last of these versions says without what is ``gone``, from all that was recorded."""
+    lines: dict[int, Lines] = {0: {}}
+    says: dict[int, dict[str, str]] = {0: {}}
+    for version in history:
+        says[version.version] = {entry.id: entry.content for entry in version.entries}
+        start = evidence.began_with(version)
+        book = {entry_id: line.copy() for entry_id, line in lines[start].items()}
+        if version.origin == "batch":
+            apply(book, updates[version.batch_sequence], says[start], says[version.version], gone)
+        lines[version.version] = book
+    return lines[history[-1].version]
+
+
+def apply(
+    book: Lines, update: Update, before: Mapping[str, str], after: Mapping[str, str], gone: frozenset[str]
+) -> None:
+    for claim in update.result.known:
+        if claim.entry_id in before and claim.entry_id not in book and set(claim.evidence) - gone:
+            book[claim.entry_id] = Line(before[claim.entry_id], set())
+    for seen in update.result.seen:
+        for tag in seen.tags if seen.reflection_id not in gone else ():
+            if tag.id in book:
+                setattr(book[tag.id], tag.tag, getattr(book[tag.id], tag.tag) + 1)
+    for claim in update.result.known:
+        if claim.entry_id in book:
+            book[claim.entry_id].evidence |= set(claim.evidence) - gone
+    start = {entry_id: line.content for entry_id, line in book.items()}
+    other = {entry_id for entry_id, content in before.items() if start.get(entry_id) != content}
+    for operation in update.result.operations:
+        rests = set(operation.evidence) - gone
+        is_void = operation.kind == OperationKind.MERGE and not other.isdisjoint(operation.entry_ids)
+        if rests or not (operation.evidence or is_void):
+            operate(book, operation, rests, before, after)
+
+
+def operate(
+    book: Lines, operation: Operation, rests: set[str], before: Mapping[str, str], after: Mapping[str, str]
+) -> None:
+    if operation.kind == OperationKind.ADD:
+        (entry_id,) = (each for each, content in after.items() if content == operation.content)
+        book[entry_id] = Line(operation.content, rests)
+    elif operation.kind == OperationKind.REMOVE:
+        book.pop(operation.entry_ids[0], None)
+    else:
+        reword(book, operation, rests, before)
+
+
+def reword(book: Lines, operation: Operation, rests: set[str], before: Mapping[str, str]) -> None:
+    there = [each for each in operation.entry_ids if each in book]
+    if not there:
+        recorded = [each for each in operation.entry_ids if each in before]
+        if recorded and rests:
+            book[recorded[0]] = Line(operation.content, rests)
+        return
+    kept = book[there[0]]
+    for twin in (book.pop(each) for each in there[1:]):
+        kept.evidence |= twin.evidence
+        kept.helpful += twin.helpful
+        kept.harmful += twin.harmful
+    kept.content = operation.content
+    kept.evidence |= rests
+
+
+async def published(history: History) -> Deployment:
+    async with Deployment().running(["publish"]) as deployment:
+        await deployment.log.produce(*map(outgoing, history.sent))
+        await deployment.until(lambda: not [at for at in ledger.behind(deployment.log) if at[0] == "publish"])
+    assert dead_letters(deployment.log) == []
+    return deployment
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32))
+def test_a_revocation_leaves_what_an_independent_recomputation_from_the_topics_leaves(seed: int) -> None:
+    log = asyncio.run(published(random_history(seed))).log
+    *before, last = versions(log)
+    updates = {update.plan.sequence: update for update in ledger.messages(log, topics.UPDATES, Update)}
+    expected = recomputed(before, updates, frozenset(last.revoked))
+    found = {
+        entry.id: Line(entry.content, set(entry.evidence), entry.helpful, entry.harmful)
+        for entry in last.entries
+    }
+    assert found == expected
+    assert all(entry.evidence_count == len(entry.evidence) for entry in last.entries)
