@@ -11,6 +11,17 @@ KIB = 1024
 PlaybookName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,199}$")]
 """A playbook's name, such as ``support/refunds``: letters, digits, ``. _ - /``, at most 200."""
 
+LineName = Annotated[
+    str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,199}(@[A-Za-z0-9][A-Za-z0-9._-]{0,39})?$")
+]
+"""A playbook, or a branch of it: ``support/refunds``, ``support/refunds@short``."""
+
+
+def playbook_of(line: str) -> str:
+    """Return the playbook whose reflections a line learns from: what stands before ``@``."""
+    return line.partition("@")[0]
+
+
 Id = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 
 

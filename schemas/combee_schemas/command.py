@@ -2,7 +2,7 @@
 
 from typing import ClassVar, Literal
 
-from combee_schemas.base import Holds, Id, Message, PlaybookName
+from combee_schemas.base import Holds, Id, LineName, Message
 from combee_schemas.batch import Cluster
 from combee_schemas.playbook import Entry
 from combee_schemas.scan import Operation
@@ -25,7 +25,7 @@ class Command(Message):
     version_number: ClassVar[int] = 2
 
     command_id: Id
-    playbook: PlaybookName
+    playbook: LineName
     kind: CommandKind
     through_offset: int = -1
     left_out: tuple[int, ...] | None = None

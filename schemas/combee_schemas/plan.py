@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
-from combee_schemas.base import Holds, Id, PlaybookName, Score, Sha256, Usage, Value
+from combee_schemas.base import Holds, Id, LineName, Score, Sha256, Usage, Value
 
 SmallBatches = Literal["paper", "one-call"]
 """What a batch gets whose groups would each hold all of it: the paper's tree, or one call."""
@@ -98,7 +98,7 @@ class Plan(Value):
     """The header of a batch; it rides on each scan record so that any worker can act alone."""
 
     batch_id: Id
-    playbook: PlaybookName
+    playbook: LineName
     sequence: int
     """1, 2, 3 … per playbook, without gaps."""
     sha256: Sha256 = ""

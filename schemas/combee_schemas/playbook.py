@@ -4,7 +4,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from combee_schemas.base import NOTHING_SPENT, Holds, Id, Message, PlaybookName, Usage, Value
+from combee_schemas.base import NOTHING_SPENT, Holds, Id, LineName, Message, Usage, Value
 from combee_schemas.plan import Plan
 
 EVIDENCE_KEPT = 20
@@ -159,7 +159,7 @@ class Playbook(Message):
     type: ClassVar[str] = "playbook"
     version_number: ClassVar[int] = 2
 
-    name: PlaybookName
+    name: LineName
     version: int = Field(ge=0)
     sections: tuple[str, ...] = ()
     """Section headers in order; sections of entries that are not listed follow."""
@@ -222,7 +222,7 @@ class Label(Message):
 
     type: ClassVar[str] = "label"
 
-    playbook: PlaybookName
+    playbook: LineName
     label: Id
     version: int
     command_offset: int = -1

@@ -17,11 +17,10 @@ from combee_schemas.batch import Batch
 from combee_schemas.codec import CodecError, decode
 from combee_schemas.command import Command
 from combee_schemas.dead_letter import DeadLetter, Resolution, claimed_attempt
-from combee_schemas.murmur2 import partition_of
 from combee_schemas.playbook import Playbook
 from combee_schemas.records import Record
 from combee_schemas.scan import Planned
-from combee_schemas.topics import AnyTopic, key_of
+from combee_schemas.topics import AnyTopic, key_of, partition_of
 
 ORDER: tuple[AnyTopic, ...] = (
     topics.EVALUATIONS,
@@ -184,7 +183,7 @@ class Cut:
 
     def home(self, topic: AnyTopic, playbook: str) -> int:
         """Return the partition of a playbook."""
-        return partition_of(playbook.encode(), len(self.ends[topic.name]))
+        return partition_of(topic.name, playbook.encode(), len(self.ends[topic.name]))
 
     def _is_sent_again_later(self, record: Record) -> bool:
         """Return whether a record was sent again because of a dead letter that is beyond the cut."""
