@@ -1,13 +1,16 @@
-"""Command: what an operator asks of shuffle (flush, consolidate) and publish (the rest)."""
+"""Command: what an operator asks of shuffle (flush, consolidate, branch) and publish (the rest)."""
 
 from typing import ClassVar, Literal
 
 from combee_schemas.base import Holds, Id, LineName, Message
 from combee_schemas.batch import Cluster
+from combee_schemas.plan import BranchSettings
 from combee_schemas.playbook import Entry
 from combee_schemas.scan import Operation
 
-CommandKind = Literal["flush", "import", "edit", "promote", "rollback", "revoke", "delete", "consolidate"]
+CommandKind = Literal[
+    "flush", "import", "edit", "promote", "rollback", "revoke", "delete", "consolidate", "branch"
+]
 
 
 class Command(Message):
@@ -18,6 +21,7 @@ class Command(Message):
     unless an entry that they name has changed since ``base_version``.
     promote: ``label`` moves to ``version``. rollback: a new version equal to ``version``.
     revoke: ``reflection_ids`` no longer count, now or later. delete: the playbook is gone; its history stays.
+    branch: a line ``PLAYBOOK@branch`` is forked, which learns under ``settings``.
     consolidate: a batch without reflections asks the model to merge entries that are alike and to judge harmful ones.
     """
 
@@ -42,6 +46,13 @@ class Command(Message):
     reflection_ids: tuple[str, ...] = ()
     clusters: tuple[Cluster, ...] | None = None
     """Of a replay's consolidation: what the recorded one asked about."""
+    branch: str = ""
+    settings: BranchSettings | None = None
     issued_at_ms: int = 0
     issued_by: str = ""
     """Who says to have asked: ``key:NAME`` of the gateway, ``user:NAME@HOST`` of the command line."""
+
+    @property
+    def line(self) -> str:
+        """The line that it is about: the playbook, or the branch that is to be."""
+        return f"{self.playbook}@{self.branch}" if self.branch else self.playbook

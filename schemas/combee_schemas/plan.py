@@ -4,12 +4,12 @@ from typing import Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
-from combee_schemas.base import Holds, Id, LineName, Score, Sha256, Usage, Value
+from combee_schemas.base import Holds, Id, LineName, PlaybookName, Score, Sha256, Usage, Value
 
 SmallBatches = Literal["paper", "one-call"]
 """What a batch gets whose groups would each hold all of it: the paper's tree, or one call."""
-CloseReason = Literal["size", "bytes", "wait", "span", "flush", "consolidate"]
-"""consolidate: no window closed; somebody asked for entries to be made fewer."""
+CloseReason = Literal["size", "bytes", "wait", "span", "flush", "consolidate", "branch"]
+"""consolidate, branch: no window closed; somebody asked for entries to be made fewer, or for a branch."""
 Prompts = Literal["full", "small"]
 """For which models prompts are worded; small ones are asked for additions only, with a worked example."""
 
@@ -85,6 +85,36 @@ LATER_NAMES = (
 LATER_FIELDS = {name: PlanSettings.model_fields[name].default for name in LATER_NAMES}
 
 
+class BranchSettings(Value):
+    """What a branch does in its own way; None: as its playbook does."""
+
+    batch_size: int | None = Field(None, ge=1)
+    """Fixed: the controller's does not count."""
+    copies: int | None = Field(None, ge=1)
+    carry: bool | None = None
+    aggregate_tokens: int | None = Field(None, ge=1)
+    small_batches: SmallBatches | None = None
+    stragglers: bool | None = None
+    prompts: Prompts | None = None
+    scope: int | None = Field(None, ge=0)
+    combine_tokens: int | None = Field(None, ge=0)
+
+    def own(self) -> dict[str, Any]:
+        """Return what differs, by the names of the configuration."""
+        return self.model_dump(exclude_none=True)
+
+
+class Branch(Value):
+    """Where a line was forked, and how it learns."""
+
+    of: PlaybookName
+    version: int
+    """It began with this version's content."""
+    sequence: int
+    """The last batch of ``of`` in that version; what came later is learned on both lines."""
+    settings: BranchSettings = BranchSettings()
+
+
 class Outcomes(Value):
     """What the runs behind a batch came to, as their producers say: means of scores, counts of successes."""
 
@@ -120,7 +150,9 @@ class Plan(Value):
     """Reflections that stayed in the window: with them, arrivals can be counted from manifests alone."""
     reason: CloseReason = "size"
     command_id: str = ""
-    """Of a consolidation: the command that asked for it, or would have."""
+    """Of a consolidation: the command that asked for it, or would have; of a fork: the one that did."""
+    branch: Branch | None = None
+    """Of a fork, the first batch of a branch: it has no members."""
     automatic: bool = False
     """Of a consolidation: nobody asked, the playbook had grown."""
     left_out: tuple[int, ...] | None = None

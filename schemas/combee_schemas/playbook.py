@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from combee_schemas.base import NOTHING_SPENT, Holds, Id, LineName, Message, Usage, Value
-from combee_schemas.plan import Plan
+from combee_schemas.plan import Branch, Plan
 
 EVIDENCE_KEPT = 20
 """Evidence ids a snapshot keeps per entry; the full lineage is in ``updates``."""
@@ -189,6 +189,8 @@ class Playbook(Message):
     command_offset: int = -1
     commands: tuple[str, ...] = ()
     """The last command ids executed, newest last."""
+    branch: Branch | None = None
+    """Of a branch that learns: where it was forked."""
     consolidated_version: int = 0
     """The version that the last consolidation asked about, also if it changed nothing; 0: there was none."""
     issued_by: str = ""

@@ -12,7 +12,7 @@ LEFT_OUT_ENDINGS = (
 """Timings, what they decide (what waited, which day it is), who asked and places in the log; the rest follows from
 the input."""
 ADDED_LATER = frozenset(
-    {"support", "unsupported_batches", "guessed", "clusters", "command_id", "consolidated_version"}
+    {"support", "unsupported_batches", "guessed", "clusters", "command_id", "consolidated_version", "branch"}
 )
 """Fields that there were not always: empty they are left out, so that older hashes still hold."""
 
