@@ -5,6 +5,7 @@ batch without a version is emitted again after its time-out, and at last closed 
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import structlog
 
@@ -257,11 +258,11 @@ class Closer:
         """Return whether a playbook may have another batch now."""
         if state.is_forking(name):
             return False
-        in_flight, batch_size = state.manifests.count_in_flight(name), self.batch_size(state, name)
         return not (
-            in_flight >= self._spend_gate.at_once(name, self._settings.max_inflight_batches)
+            state.manifests.count_in_flight(name)
+            >= self._spend_gate.at_once(name, self._settings.max_inflight_batches)
             or self._method_gate.blocks(name)
-            or self._spend_gate.blocks(name, in_flight=in_flight, batch_size=batch_size)
+            or self._spend_gate.blocks(state, name, partial(self.batch_size, state))
         )
 
     def _in_flight_fields(self, state: PartitionState) -> dict[str, int]:

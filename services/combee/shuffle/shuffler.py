@@ -67,7 +67,7 @@ class Shuffler:
         self.wake = asyncio.Event()
         self.playbooks = Playbooks(log, self._published)
         self.sizes: View[BatchSize] = View(log, topics.BATCH_SIZES)
-        spend_gate = SpendGate(spending, self.playbooks, clock)
+        self._spend_gate = spend_gate = SpendGate(spending, self.playbooks, clock)
         planned = plan_settings(settings, budget_tokens)
         self.neighbours = neighbours or Neighbours()
         self.neighbours.on_found = self.wake.set
@@ -78,6 +78,7 @@ class Shuffler:
     def _published(self, name: str, playbook: Playbook | None) -> None:
         if playbook is None:
             return
+        self._spend_gate.add_line(name)
         for state in self._states.values():
             state.manifests.published(name, playbook.batch_sequence)
             if playbook.origin == "delete":

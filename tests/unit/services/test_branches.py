@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from combee.commands import dead_letters
+from combee.core.playbook.spend import UNCAPPED, SpendPolicy
 from combee.inspection.audit import audit
 from combee.inspection.dead_letters import letters
 from combee.ports import PoisonError
@@ -33,7 +34,7 @@ FORK = Command(command_id="fork", playbook=NAME, kind="branch", branch="short", 
 DELETE = Command(command_id="delete", playbook=LINE, kind="delete")
 
 
-async def publish(deployment: Deployment, numbers: Sequence[int], **fields: object) -> None:
+async def publish(deployment: Deployment, numbers: Sequence[int], **fields: Any) -> None:
     await deployment.log.produce(*(outgoing(reflection(n, **fields)) for n in numbers))
 
 
@@ -325,4 +326,32 @@ async def test_what_has_no_room_in_memory_is_read_again_on_each_line(monkeypatch
             await deployment.until(lambda: both(deployment, 12))
     assert members(deployment, LINE) == ids(range(20, 32))
     assert members(deployment, NAME) == ids([*range(3), *range(10, 13), *range(20, 32)])
+    assert (await audit(deployment.log)).good
+
+
+def learning(deployment: Deployment) -> int:
+    """Return how many versions there are of batches with reflections, on both lines."""
+    both_lines = [*ledger.versions(deployment.log), *ledger.versions(deployment.log, LINE)]
+    return sum(version.reflections > 0 for version in both_lines)
+
+
+async def test_both_lines_have_one_spend_cap() -> None:
+    deployment = Deployment(batch_size=BATCH, spending=SpendPolicy(daily_tokens=1))
+    async with deployment.running():
+        await publish(deployment, range(BATCH))
+        await deployment.until(lambda: learning(deployment) == 1)
+        await deployment.log.produce(outgoing(FORK))
+        await deployment.until(lambda: len(ledger.versions(deployment.log, LINE)) == 1)
+        await publish(deployment, range(10, 16))
+        await deployment.until(lambda: waiting(deployment) == 6)
+        assert deployment.shuffler is not None
+        for day in range(2, 5):
+            for _ in range(3):
+                await deployment.shuffler.turn()
+            assert learning(deployment) == day - 1, "the first batch of a day goes, on one line"
+            deployment.advance(86_400)
+            await deployment.until(lambda: learning(deployment) == day)  # noqa: B023
+    deployment.spending = UNCAPPED
+    async with deployment.running():
+        await deployment.until(lambda: both(deployment, 6))
     assert (await audit(deployment.log)).good
