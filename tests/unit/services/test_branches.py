@@ -2,17 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from combee.commands import dead_letters
+from combee.core.archive.cut import Cut
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
 from combee.inspection.audit import audit
 from combee.inspection.dead_letters import letters
 from combee.ports import PoisonError
 from combee.shuffle import partition
 from combee.shuffle.partition import PartitionState
+from combee_schemas import topics
 from combee_schemas.base import Usage
 from combee_schemas.batch import Batch
 from combee_schemas.command import Command
@@ -21,6 +24,7 @@ from combee_schemas.plan import BranchSettings
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import Reflection
 from support import ledger
+from support.archives import archived, restored
 from support.deployment import ROLES, Deployment
 from support.failpoints.points import CrashError, CrashFailpoint
 from support.ledger import NAME, outgoing, reflection
@@ -355,3 +359,43 @@ async def test_both_lines_have_one_spend_cap() -> None:
     async with deployment.running():
         await deployment.until(lambda: both(deployment, 6))
     assert (await audit(deployment.log)).good
+
+
+# ---- archived
+
+
+@pytest.mark.parametrize("begun_only", [True, False])
+@pytest.mark.parametrize("partitions", [1, 2, 5])
+async def test_an_archive_takes_both_lines_to_other_partitions(
+    tmp_path: Path, partitions: int, *, begun_only: bool
+) -> None:
+    deployment = await begun()
+    roles = ("shuffle", "publish") if begun_only else ROLES
+    async with deployment.running(roles):
+        await deployment.until(
+            lambda: len(ledger.batches(deployment.log)) == 2 if begun_only else over(deployment)
+        )
+    await archived(deployment.log, tmp_path / "archive")
+    moved = Deployment(batch_size=BATCH, partitions=partitions)
+    await restored(tmp_path / "archive", moved.log)
+    async with moved.running():
+        await moved.until(lambda: over(moved))
+        await publish(moved, range(20, 26))
+        await moved.until(lambda: both(moved, 12))
+    assert members(moved, NAME) == ids([*range(4), *range(10, 15), *range(20, 26)])
+    assert members(moved, LINE)[-6:] == ids(range(20, 26))
+    assert (await audit(moved.log)).good
+
+
+async def test_a_fork_of_a_version_beyond_the_cut_is_left_out() -> None:
+    deployment = await learned()
+    async with deployment.running():
+        await deployment.log.produce(outgoing(FORK))
+        await deployment.until(lambda: len(ledger.versions(deployment.log, LINE)) == 1)
+    (record,) = [r for r in ledger.records(deployment.log, topics.BATCHES) if r.key == LINE.encode()]
+    ends = {topic.name: tuple((await deployment.log.ends(topic.name)).values()) for topic in topics.TOPICS}
+    assert not Cut(ends=ends).holds(topics.BATCHES, record)
+    cut = Cut(ends=ends)
+    for version in ledger.records(deployment.log, topics.HISTORY):
+        cut.holds(topics.HISTORY, version)
+    assert cut.holds(topics.BATCHES, record)

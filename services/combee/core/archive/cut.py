@@ -218,12 +218,18 @@ class Cut:
         base = plan.base_history_offset
         if not self._is_below(topics.HISTORY.name, self.home(topics.HISTORY, name), base):
             self._beyond.setdefault(name, record.offset)
+        if plan.branch is not None and not self._has_version(plan.branch.of, plan.branch.version):
+            self._beyond.setdefault(name, record.offset)
         if record.offset >= self._beyond.get(name, record.offset + 1):
             return False
         known = self.newest.get(name)
         if plan.sequence > (known.batch_sequence if known else 0):
             self._in_flight.setdefault(name, set()).update(member.offset for member in batch.members)
         return True
+
+    def _has_version(self, name: str, version: int) -> bool:
+        known = self.newest.get(name)
+        return known is not None and version <= known.version
 
     def _is_planned(self, record: Planned) -> bool:
         name, place = record.plan.playbook, record.manifest_offset
