@@ -102,6 +102,10 @@ class Shown(Value):
 
     version: int = Field(ge=0)
     entry_ids: tuple[str, ...] = ()
+    line: Annotated[str, StringConstraints(max_length=300)] = ""
+    """Where that version is: a branch; empty: the playbook itself."""
+    digests: tuple[Annotated[str, StringConstraints(max_length=24)], ...] = ()
+    """Of what ``entry_ids`` said, in their order: on another line only entries that say the same are meant."""
 
 
 MOST_SCORES = 10
