@@ -13,6 +13,7 @@ LEFT_OUT_ENDINGS = (
 the input."""
 ADDED_LATER = frozenset(
     {"support", "unsupported_batches", "guessed", "clusters", "command_id", "consolidated_version", "branch"}
+    | {"reused", "reused_tokens"}
 )
 """Fields that there were not always: empty they are left out, so that older hashes still hold."""
 
