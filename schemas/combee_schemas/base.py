@@ -11,9 +11,10 @@ KIB = 1024
 PlaybookName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,199}$")]
 """A playbook's name, such as ``support/refunds``: letters, digits, ``. _ - /``, at most 200."""
 
-LineName = Annotated[
-    str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,199}(@[A-Za-z0-9][A-Za-z0-9._-]{0,39})?$")
-]
+_BRANCH = "[A-Za-z0-9][A-Za-z0-9._-]{0,39}"
+BranchName = Annotated[str, StringConstraints(pattern=rf"^({_BRANCH})?$")]
+"""Of a branch, without its playbook; empty: none."""
+LineName = Annotated[str, StringConstraints(pattern=rf"^[A-Za-z0-9][A-Za-z0-9._/-]{{0,199}}(@{_BRANCH})?$")]
 """A playbook, or a branch of it: ``support/refunds``, ``support/refunds@short``."""
 
 

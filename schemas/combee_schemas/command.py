@@ -2,7 +2,7 @@
 
 from typing import ClassVar, Literal
 
-from combee_schemas.base import Holds, Id, LineName, Message
+from combee_schemas.base import BranchName, Holds, Id, LineName, Message
 from combee_schemas.batch import Cluster
 from combee_schemas.plan import BranchSettings
 from combee_schemas.playbook import Entry
@@ -46,7 +46,7 @@ class Command(Message):
     reflection_ids: tuple[str, ...] = ()
     clusters: tuple[Cluster, ...] | None = None
     """Of a replay's consolidation: what the recorded one asked about."""
-    branch: str = ""
+    branch: BranchName = ""
     settings: BranchSettings | None = None
     issued_at_ms: int = 0
     issued_by: str = ""

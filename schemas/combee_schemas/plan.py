@@ -88,11 +88,11 @@ LATER_FIELDS = {name: PlanSettings.model_fields[name].default for name in LATER_
 class BranchSettings(Value):
     """What a branch does in its own way; None: as its playbook does."""
 
-    batch_size: int | None = Field(None, ge=1)
+    batch_size: int | None = Field(None, ge=1, le=2000)
     """Fixed: the controller's does not count."""
-    copies: int | None = Field(None, ge=1)
+    copies: int | None = Field(None, ge=1, le=8)
     carry: bool | None = None
-    aggregate_tokens: int | None = Field(None, ge=1)
+    aggregate_tokens: int | None = Field(None, ge=500)
     small_batches: SmallBatches | None = None
     stragglers: bool | None = None
     prompts: Prompts | None = None

@@ -12,12 +12,13 @@ from combee.core.archive.cut import Cut
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
 from combee.inspection.audit import audit
 from combee.inspection.dead_letters import letters
-from combee.ports import PoisonError
+from combee.ports import Outgoing, PoisonError
 from combee.shuffle import partition
 from combee.shuffle.partition import PartitionState
 from combee_schemas import topics
 from combee_schemas.base import Usage
 from combee_schemas.batch import Batch
+from combee_schemas.codec import encode
 from combee_schemas.command import Command
 from combee_schemas.model import Prompt
 from combee_schemas.plan import BranchSettings
@@ -160,6 +161,29 @@ async def test_sent_again_a_fork_has_one_effect() -> None:
         await publish(deployment, range(10, 16))
         await deployment.until(lambda: both(deployment, 6))
     assert fork_of(deployment).plan.sequence == 1
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"branch": ""},
+        {"branch": "a b"},
+        {"playbook": LINE},
+        {"settings": OWN.model_copy(update={"copies": 9})},
+    ],
+    ids=str,
+)
+async def test_a_branch_that_cannot_be_is_dead_lettered_and_work_goes_on(wrong: dict[str, Any]) -> None:
+    deployment = await learned()
+    bad = FORK.model_copy(update=wrong)
+    async with deployment.running():
+        await deployment.log.produce(
+            Outgoing(topic=topics.COMMANDS.name, key=NAME.encode(), value=encode(bad))
+        )
+        await deployment.until(lambda: bool(ledger.dead_letters(deployment.log)))
+        await publish(deployment, range(10, 13))
+        await deployment.until(lambda: len(ledger.versions(deployment.log)) == 2)
+    assert {letter.origin_topic for letter in ledger.dead_letters(deployment.log)} == {topics.COMMANDS.name}
 
 
 async def test_repeats_are_known_across_the_fork_and_after_it() -> None:
