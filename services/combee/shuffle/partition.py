@@ -6,9 +6,10 @@ from dataclasses import dataclass, field, replace
 
 from combee.core.batching.window import Waiting, Window
 from combee.core.identity import known_ids
-from combee.ports import Outgoing, Record, Transactor
+from combee.ports import Outgoing, PoisonError, Record, Transactor
 from combee.shuffle.manifests import Manifests
 from combee_schemas import topics
+from combee_schemas.base import playbook_of
 from combee_schemas.batch import Member
 from combee_schemas.command import Command
 from combee_schemas.plan import Branch
@@ -154,7 +155,16 @@ class PartitionState:
         self.flushes[record.offset] = command
 
     def order_batch(self, record: Record, command: Command) -> None:
-        """Remember a command until it has its batch."""
+        """Remember a command until it has its batch.
+
+        Raises
+        ------
+        PoisonError
+            If it asks for a branch that cannot be.
+        """
+        is_named = command.branch and playbook_of(command.playbook) == command.playbook
+        if command.kind == "branch" and not is_named:
+            raise PoisonError(f"{command.line} cannot be a branch of {command.playbook}")
         if (command.line, command.command_id) not in self.manifests.executed:
             self.orders[record.offset] = command
 

@@ -36,7 +36,6 @@ from combee.shuffle.partition import COMMANDS, GROUP, REFLECTIONS, PartitionStat
 from combee.worker.dead_letters import dead_letter
 from combee.worker.views import Playbooks, View
 from combee_schemas import topics
-from combee_schemas.base import playbook_of
 from combee_schemas.batch import Batch, Member
 from combee_schemas.codec import CodecError
 from combee_schemas.control import BatchSize
@@ -252,10 +251,6 @@ class Shuffler:
         try:
             if record.topic == COMMANDS:
                 command = topics.COMMANDS.read(record)
-                if command.kind == "branch" and (
-                    not command.branch or playbook_of(command.playbook) != command.playbook
-                ):
-                    raise PoisonError(f"{command.line} is no branch that a playbook can have")
                 if command.kind in {"consolidate", "branch"}:
                     state.order_batch(record, command)
                 elif command.kind == "flush":
