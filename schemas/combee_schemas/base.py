@@ -18,6 +18,18 @@ KIB = 1024
 PlaybookName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,199}$")]
 """A playbook's name, such as ``support/refunds``: letters, digits, ``. _ - /``, at most 200."""
 
+_BRANCH = "[A-Za-z0-9][A-Za-z0-9._-]{0,39}"
+BranchName = Annotated[str, StringConstraints(pattern=rf"^({_BRANCH})?$")]
+"""Of a branch, without its playbook; empty: none."""
+LineName = Annotated[str, StringConstraints(pattern=rf"^[A-Za-z0-9][A-Za-z0-9._/-]{{0,199}}(@{_BRANCH})?$")]
+"""A playbook, or a branch of it: ``support/refunds``, ``support/refunds@short``."""
+
+
+def playbook_of(line: str) -> str:
+    """Return the playbook whose reflections a line learns from: what stands before ``@``."""
+    return line.partition("@")[0]
+
+
 Id = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 
 
@@ -118,6 +130,10 @@ class Shown(Value):
 
     version: int = Field(ge=0)
     entry_ids: tuple[str, ...] = ()
+    line: Annotated[str, StringConstraints(max_length=300)] = ""
+    """Where that version is: a branch; empty: the playbook itself."""
+    digests: tuple[Annotated[str, StringConstraints(max_length=24)], ...] = ()
+    """Of what ``entry_ids`` said, in their order: on another line only entries that say the same are meant."""
 
 
 MOST_SCORES = 10

@@ -1,13 +1,16 @@
-"""Command: what an operator asks of shuffle (flush, consolidate) and publish (the rest)."""
+"""Command: what an operator asks of shuffle (flush, consolidate, branch) and publish (the rest)."""
 
 from typing import ClassVar, Literal
 
-from combee_schemas.base import Holds, Id, Message, PlaybookName
+from combee_schemas.base import BranchName, Holds, Id, LineName, Message
 from combee_schemas.batch import Cluster
+from combee_schemas.plan import BranchSettings
 from combee_schemas.playbook import Entry
 from combee_schemas.scan import Operation
 
-CommandKind = Literal["flush", "import", "edit", "promote", "rollback", "revoke", "delete", "consolidate"]
+CommandKind = Literal[
+    "flush", "import", "edit", "promote", "rollback", "revoke", "delete", "consolidate", "branch"
+]
 
 
 class Command(Message):
@@ -19,6 +22,7 @@ class Command(Message):
     promote: ``label`` moves to ``version``. rollback: a new version equal to ``version``.
     revoke: ``reflection_ids`` no longer count, now or later; ``rules`` are what chose them.
     delete: the playbook is gone; its history stays.
+    branch: a line ``PLAYBOOK@branch`` is forked, which learns under ``settings``.
     consolidate: a batch without reflections asks the model to merge entries that are alike and to judge harmful ones.
     """
 
@@ -26,7 +30,7 @@ class Command(Message):
     version_number: ClassVar[int] = 2
 
     command_id: Id
-    playbook: PlaybookName
+    playbook: LineName
     kind: CommandKind
     through_offset: int = -1
     left_out: tuple[int, ...] | None = None
@@ -47,6 +51,13 @@ class Command(Message):
     """Of a revocation: reflections before this offset had expired when it was decided."""
     clusters: tuple[Cluster, ...] | None = None
     """Of a replay's consolidation: what the recorded one asked about."""
+    branch: BranchName = ""
+    settings: BranchSettings | None = None
     issued_at_ms: int = 0
     issued_by: str = ""
     """Who says to have asked: ``key:NAME`` of the gateway, ``user:NAME@HOST`` of the command line."""
+
+    @property
+    def line(self) -> str:
+        """The line that it is about: the playbook, or the branch that is to be."""
+        return f"{self.playbook}@{self.branch}" if self.branch else self.playbook

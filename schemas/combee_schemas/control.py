@@ -4,7 +4,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from combee_schemas.base import Message, PlaybookName, Value
+from combee_schemas.base import LineName, Message, Value
 
 SizingKind = Literal["configured", "plateau", "keep-up"]
 Phase = Literal["configured", "profiling", "settled"]
@@ -22,7 +22,7 @@ class BatchSize(Message):
 
     type: ClassVar[str] = "batch-size"
 
-    playbook: PlaybookName
+    playbook: LineName
     batch_size: int = Field(ge=1)
     reason: str = ""
     numbers: dict[str, float] = Field(default_factory=dict)

@@ -4,7 +4,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from combee_schemas.base import Id, Message, PlaybookName, RequestHash, Usage
+from combee_schemas.base import Id, LineName, Message, RequestHash, Usage
 
 MOST_ANSWER = 2_000
 
@@ -19,7 +19,7 @@ class Evaluation(Message):
     type: ClassVar[str] = "evaluation"
 
     asked: RequestHash
-    playbook: PlaybookName
+    playbook: LineName
     version: int = Field(ge=0)
     """The first version that was asked about with this content."""
     question_id: Id

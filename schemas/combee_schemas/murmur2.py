@@ -22,10 +22,6 @@ def murmur2(data: bytes) -> int:
 
 
 @lru_cache(maxsize=10_000)  # it is plain Python, and an archive asks for every record
-def _hash(key: bytes) -> int:
+def hashed(key: bytes) -> int:
+    """Return what Kafka's clients choose a key's partition by: modulo how many there are."""
     return murmur2(key) & 0x7FFFFFFF
-
-
-def partition_of(key: bytes, partitions: int) -> int:
-    """Return the partition of a key, as Kafka's clients choose it."""
-    return _hash(key) % partitions

@@ -1,15 +1,15 @@
 """Plan: what all records of one batch share, and the settings that its prompts and its tree follow from."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
-from combee_schemas.base import Holds, Id, PlaybookName, Score, Sha256, Sparse, Usage, Value
+from combee_schemas.base import Holds, Id, LineName, PlaybookName, Score, Sha256, Sparse, Usage, Value
 
 SmallBatches = Literal["paper", "one-call"]
 """What a batch gets whose groups would each hold all of it: the paper's tree, or one call."""
-CloseReason = Literal["size", "bytes", "wait", "span", "flush", "consolidate"]
-"""consolidate: no window closed; somebody asked for entries to be made fewer."""
+CloseReason = Literal["size", "bytes", "wait", "span", "flush", "consolidate", "branch"]
+"""consolidate, branch: no window closed; somebody asked for entries to be made fewer, or for a branch."""
 Prompts = Literal["full", "small"]
 """For which models prompts are worded; small ones are asked for additions only, with a worked example."""
 
@@ -68,6 +68,36 @@ class PlanSettings(Sparse):
     """A combine asks by topic: one call for each part of about so many tokens of proposals; 0: one call for all."""
 
 
+class BranchSettings(Value):
+    """What a branch does in its own way; None: as its playbook does."""
+
+    batch_size: int | None = Field(None, ge=1, le=2000)
+    """Fixed: the controller's does not count."""
+    copies: int | None = Field(None, ge=1, le=8)
+    carry: bool | None = None
+    aggregate_tokens: int | None = Field(None, ge=500)
+    small_batches: SmallBatches | None = None
+    stragglers: bool | None = None
+    prompts: Prompts | None = None
+    scope: int | None = Field(None, ge=0)
+    combine_tokens: int | None = Field(None, ge=0)
+
+    def own(self) -> dict[str, Any]:
+        """Return what differs, by the names of the configuration."""
+        return self.model_dump(exclude_none=True)
+
+
+class Branch(Value):
+    """Where a line was forked, and how it learns."""
+
+    of: PlaybookName
+    version: int
+    """It began with this version's content."""
+    sequence: int
+    """The last batch of ``of`` in that version; what came later is learned on both lines."""
+    settings: BranchSettings = BranchSettings()
+
+
 class Outcomes(Value):
     """What the runs behind a batch came to, as their producers say: means of scores, counts of successes."""
 
@@ -80,10 +110,10 @@ class Outcomes(Value):
 class Plan(Sparse):
     """The header of a batch; it rides on each scan record so that any worker can act alone."""
 
-    UNWRITTEN = ("command_id",)
+    UNWRITTEN = ("command_id", "branch")
 
     batch_id: Id
-    playbook: PlaybookName
+    playbook: LineName
     sequence: int
     """1, 2, 3 … per playbook, without gaps."""
     sha256: Sha256 = ""
@@ -105,7 +135,9 @@ class Plan(Sparse):
     """Reflections that stayed in the window: with them, arrivals can be counted from manifests alone."""
     reason: CloseReason = "size"
     command_id: str = ""
-    """Of a consolidation: the command that asked for it, or would have."""
+    """Of a consolidation: the command that asked for it, or would have; of a fork: the one that did."""
+    branch: Branch | None = None
+    """Of a fork, the first batch of a branch: it has no members."""
     automatic: bool = False
     """Of a consolidation: nobody asked, the playbook had grown."""
     left_out: tuple[int, ...] | None = None

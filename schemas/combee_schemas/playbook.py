@@ -4,8 +4,8 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from combee_schemas.base import NOTHING_SPENT, Holds, Id, Message, PlaybookName, Usage, Value
-from combee_schemas.plan import Plan
+from combee_schemas.base import NOTHING_SPENT, Holds, Id, LineName, Message, Usage, Value
+from combee_schemas.plan import Branch, Plan
 
 EVIDENCE_KEPT = 20
 """Evidence ids a snapshot keeps per entry; the full lineage is in ``updates``."""
@@ -170,7 +170,7 @@ class Playbook(Message):
     type: ClassVar[str] = "playbook"
     version_number: ClassVar[int] = 2
 
-    name: PlaybookName
+    name: LineName
     version: int = Field(ge=0)
     sections: tuple[str, ...] = ()
     """Section headers in order; sections of entries that are not listed follow."""
@@ -202,6 +202,8 @@ class Playbook(Message):
     command_offset: int = -1
     commands: tuple[str, ...] = ()
     """The last command ids executed, newest last."""
+    branch: Branch | None = None
+    """Of a branch that learns: where it was forked."""
     consolidated_version: int = 0
     """The version that the last consolidation asked about, also if it changed nothing; 0: there was none."""
     issued_by: str = ""
@@ -238,7 +240,7 @@ class Label(Message):
 
     type: ClassVar[str] = "label"
 
-    playbook: PlaybookName
+    playbook: LineName
     label: Id
     version: int
     command_offset: int = -1

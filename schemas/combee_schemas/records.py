@@ -39,7 +39,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outgoing:
-    """One record to write; without ``partition`` the key decides (murmur2)."""
+    """One record to write; without ``partition`` the key decides (``topics.partition_of``)."""
 
     topic: str
     value: bytes | None

@@ -18,6 +18,7 @@ from combee_schemas.control import BatchSize
 from combee_schemas.dead_letter import DeadLetter, HeldBack, Resolution
 from combee_schemas.digests import spread
 from combee_schemas.evaluation import Evaluation
+from combee_schemas.murmur2 import hashed
 from combee_schemas.playbook import Label, Playbook, deleted_key, label_key
 from combee_schemas.records import Outgoing, Record
 from combee_schemas.reflection import Reflection
@@ -317,6 +318,23 @@ TOPICS: tuple[AnyTopic, ...] = (
     EVALUATIONS,
     DEAD_LETTERS,
 )
+
+_BY_PLAYBOOK = frozenset(topic.name for topic in TOPICS if topic.spread == "playbooks")
+
+
+def placing_key(topic: str, key: bytes) -> bytes:
+    """Return the part of a key that decides about its partition."""
+    return key.partition(b"@")[0].partition(b"#")[0] if topic in _BY_PLAYBOOK else key
+
+
+def partition_of(topic: str, key: bytes, partitions: int) -> int:
+    """Return the partition that a key of a topic belongs on, out of so many.
+
+    Kafka's default partitioner decides; where playbooks do, their branches (``NAME@BRANCH``) and what remains of
+    deleted ones (``NAME#deleted``) stand with them.
+    """
+    return hashed(placing_key(topic, key)) % partitions
+
 
 RESTORING = Topic(
     name="restoring",

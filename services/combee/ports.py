@@ -118,7 +118,7 @@ class Log(Protocol):
         """Return how many partitions a topic has. FatalError: no such topic."""
 
     async def partition_for(self, topic: str, key: bytes) -> int:
-        """Return the partition that the default partitioner gives this key."""
+        """Return the partition that a key of this topic belongs on."""
 
     async def beginnings(self, topic: str) -> Mapping[int, int]:
         """Return the first retained offset of each partition."""

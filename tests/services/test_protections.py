@@ -208,9 +208,9 @@ def apply_whatever_comes(patch: pytest.MonkeyPatch) -> None:
 
 
 def believe_every_claim(patch: pytest.MonkeyPatch) -> None:
-    async def claimed(_log: object, record: Record, _reflection: Reflection) -> int:
+    async def claimed(_log: object, record: Record, reflection: Reflection) -> tuple[int, str]:
         claim = claimed_attempt(record.headers)
-        return claim.number if claim else 0
+        return claim.number if claim else 0, reflection.playbook
 
     patch.setattr(shuffler, "attempt_of", claimed)
 

@@ -34,7 +34,7 @@ logger = structlog.get_logger()
 GROUP = "publish"
 INPUTS = (topics.UPDATES.name, topics.COMMANDS.name)
 POLL_S = 0.2
-NOT_OURS: frozenset[CommandKind] = frozenset({"flush", "consolidate"})
+NOT_OURS: frozenset[CommandKind] = frozenset({"flush", "consolidate", "branch"})
 UNUSABLE = (CodecError, PoisonError, versions.InapplicableError)
 """Errors of one record: it is dead-lettered, and the next one is taken."""
 UNPLANNED = "an update of a batch that nobody cut: no manifest says so"
@@ -155,6 +155,12 @@ class Publisher:
 
     async def _apply(self, state: PartitionState, record: Record, update: Update) -> None:
         current = state.current(update.plan.playbook)
+        if update.plan.branch is not None:
+            branch = update.plan.branch
+            forked = await self._version(state.current(branch.of), branch.version)
+            version = versions.after_fork(current, update, forked, now_ms=self._clock.now_ms())
+            await self._write(state, record, version, ())
+            return
         version = versions.after_update(
             current,
             update,

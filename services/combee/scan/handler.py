@@ -8,6 +8,7 @@ from weakref import WeakValueDictionary
 from combee.core import identity, stragglers
 from combee.core.batching import tree
 from combee.core.methods.method import Method, shaped
+from combee.core.playbook.lines import as_seen_on
 from combee.ports import (
     Clock,
     DrainingError,
@@ -34,7 +35,7 @@ from combee.worker.views import Playbooks
 from combee_schemas import topics
 from combee_schemas.codec import CodecError
 from combee_schemas.playbook import Playbook
-from combee_schemas.scan import Group, NodeResult, Partial, Planned, Update
+from combee_schemas.scan import Group, GroupMember, NodeResult, Partial, Planned, Update
 
 LEAVES = topics.GROUPS.name
 LEVELS = {topic.name: level for level, topic in enumerate(topics.SCAN)}
@@ -123,7 +124,7 @@ class ScanHandler:
             asked = (
                 aggregator.consolidate(base, group.clusters)
                 if group.plan.reason == "consolidate"
-                else aggregator.group(base, group.members)
+                else aggregator.group(base, [_as_seen_on(base, member) for member in group.members])
             )
             result = await self._groups.result(group.plan, asked)
             if result is not None:
@@ -278,3 +279,8 @@ class ScanHandler:
         )
         partition = above.place(partial, await self._log.partitions(above.name))
         return above.record(partial, partition=partition)
+
+
+def _as_seen_on(base: Playbook, member: GroupMember) -> GroupMember:
+    seen = as_seen_on(base, member.reflection)
+    return member if seen is member.reflection else member.model_copy(update={"reflection": seen})

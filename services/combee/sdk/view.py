@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from combee.core.formats.render import ace_text, markdown_text
+from combee.core.playbook.lines import shown_to
 from combee.core.playbook.probation import is_active, shown
 from combee.core.prompt import fence
 from combee.core.relevance import best_entries
@@ -128,7 +129,7 @@ class PlaybookView:
         """Return what an agent that was shown this had before it: belongs into its trace; None: the fallback."""
         if self.snapshot is None:
             return None
-        return Shown(version=self.version, entry_ids=tuple(entry.id for entry in self.entries))
+        return shown_to(self.snapshot, tuple(self.entries))
 
     def prompt(self) -> str:
         """Return a system message: an introduction and the text, fenced; empty if there is nothing to tell."""

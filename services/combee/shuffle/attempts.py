@@ -13,14 +13,18 @@ from combee_schemas.reflection import Reflection
 LETTERS = topics.DEAD_LETTERS.name
 
 
-async def attempt_of(log: Log, record: Record, reflection: Reflection) -> int:
-    """Return which attempt a reflection is; 0 for the first, and for a claim that nothing proves."""
+async def attempt_of(log: Log, record: Record, reflection: Reflection) -> tuple[int, str | None]:
+    """Return which attempt a reflection is, and on which line; 0 for the first, and for a claim that nothing proves.
+
+    A first attempt is one on every line that learns from the playbook (None), a repeat on the line that it failed on.
+    """
     claim = claimed_attempt(record.headers)
     if claim is None:
-        return 0
+        return 0, None
     letter = await _letter(log, claim)
-    proven = letter is not None and is_proven(claim, letter, reflection, record.value or b"")
-    return claim.number if proven else 0
+    if letter is None or not is_proven(claim, letter, reflection, record.value or b""):
+        return 0, None
+    return claim.number, letter.playbook
 
 
 async def _letter(log: Log, claim: Attempt) -> DeadLetter | None:

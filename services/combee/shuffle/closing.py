@@ -5,6 +5,7 @@ batch without a version is emitted again after its time-out, and at last closed 
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import structlog
 
@@ -16,7 +17,7 @@ from combee.core.playbook.clusters import clusters, has_grown
 from combee.core.playbook.spend import bounded, total
 from combee.ports import Clock, Log, Outgoing, TopicPartition, Transaction
 from combee.settings.batch import BatchSettings
-from combee.settings.methods import configured_method
+from combee.settings.methods import configured_method, plan_settings
 from combee.shuffle import partition
 from combee.shuffle.gates import MethodGate, SpendGate
 from combee.shuffle.manifests import InFlight
@@ -24,14 +25,14 @@ from combee.shuffle.neighbours import NOTHING, Neighbours
 from combee.shuffle.partition import GROUP, REFLECTIONS, PartitionState
 from combee.worker.views import Playbooks, View
 from combee_schemas import topics
-from combee_schemas.base import Usage
+from combee_schemas.base import NOTHING_SPENT, Usage
 from combee_schemas.batch import Batch, Member
 from combee_schemas.command import Command
 from combee_schemas.control import BatchSize
-from combee_schemas.plan import PlanSettings
+from combee_schemas.plan import Branch, BranchSettings, PlanSettings
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import Reflection
-from combee_schemas.scan import NodeResult, Seen, Update
+from combee_schemas.scan import NodeResult, NodeStatus, Seen, Update
 
 logger = structlog.get_logger()
 
@@ -66,19 +67,28 @@ class Closer:
         self._settings_of_plans = settings_of_plans
         self._neighbours = neighbours
 
-    def _policy(self, playbook: str) -> WindowPolicy:
+    def _policy(self, state: PartitionState, playbook: str) -> WindowPolicy:
         decided = self._sizes.get(playbook)
+        branch = state.branches.get(playbook)
+        own = branch.settings.batch_size if branch else None
         return WindowPolicy(
-            batch_size=decided.batch_size if decided else self._settings.batch_size,
+            batch_size=own or (decided.batch_size if decided else self._settings.batch_size),
             max_wait_s=self._settings.max_wait_s,
             max_bytes=self._settings.max_batch_bytes,
             max_span=self._settings.max_span,
         )
 
+    def _settings_for(self, branch: Branch | None) -> PlanSettings:
+        """Return what manifests of a branch say of its settings; None: of a playbook."""
+        if branch is None:
+            return self._settings_of_plans
+        settings = self._settings.model_copy(update=branch.settings.own())
+        return plan_settings(settings, self._settings_of_plans.playbook_tokens)
+
     def _due(self, state: PartitionState, playbook: str) -> Close | None:
         close = due(
             state.window(playbook),
-            self._policy(playbook),
+            self._policy(state, playbook),
             now=self._clock.monotonic(),
             newest_offset=state.seen[REFLECTIONS],
         )
@@ -87,30 +97,34 @@ class Closer:
 
     def hungry(self, state: PartitionState) -> dict[str, int]:
         """Return the full windows that have less than a batch in memory, and how many offsets they may read again."""
-        sizes = {name: self.batch_size(name) for name, window in state.windows.items() if window.beyond}
+        sizes = {
+            name: self.batch_size(state, name) for name, window in state.windows.items() if window.beyond
+        }
         return {
             name: max(size, partition.WINDOW_KEPT)
             for name, size in sizes.items()
             if len(state.windows[name].waiting) < size
         }
 
-    def batch_size(self, playbook: str) -> int:
+    def batch_size(self, state: PartitionState, playbook: str) -> int:
         """Return how many reflections make a batch of a playbook."""
-        return self._policy(playbook).batch_size
+        return self._policy(state, playbook).batch_size
 
     def has_batch(self, state: PartitionState, playbook: str) -> bool:
         """Return whether a window has a whole batch that may go; what else may close it can wait for a turn."""
         window = state.windows.get(playbook)
-        if window is None or len(window.waiting) < self.batch_size(playbook):
+        if window is None or len(window.waiting) < self.batch_size(state, playbook):
             return False
         return self._due(state, playbook) is not None
 
     async def close_due(self, state: PartitionState) -> None:
         """Close every window that is due; re-emit what is overdue; commit what only needs committing."""
         state.settle_flushes()
-        for _, command in sorted(state.consolidations.items()):
-            if await self._consolidate(state, command):
-                state.settle_consolidation(command)
+        state.end_branches()
+        for _, command in sorted(state.orders.items()):
+            cut = self._fork if command.kind == "branch" else self._consolidate
+            if await cut(state, command):
+                state.settle_order(command)
         for name in sorted(state.grown):
             await self._consolidate_grown(state, name)
         for name in list(state.windows):
@@ -187,7 +201,7 @@ class Closer:
             name,
             state.manifests.sequences.get(name, 0) + 1,
             asked,
-            settings=self._settings_of_plans,
+            settings=self._settings_for(state.branches.get(name)),
             base=_base_of(base),
             command_id=command.command_id,
             automatic=automatic,
@@ -199,17 +213,56 @@ class Closer:
         )
         batch = batch.model_copy(update=self._in_flight_fields(state))
         # First: the offsets written with the manifest say that it is over.
-        state.settle_consolidation(command)
+        state.settle_order(command)
+        self._cut(state, batch, await self._write(state, batch, {}))
+        return True
+
+    async def _fork(self, state: PartitionState, command: Command) -> bool:
+        """Begin a branch between two batches of its playbook; return whether it is over, or else waits for that.
+
+        Then every reflection of the playbook is in the version that the branch begins with, or in its window.
+        """
+        line, playbook = command.line, self._playbooks.latest(command.playbook)
+        current = self._playbooks.latest(line)
+        is_done = (
+            command.command_id in current.commands or (line, command.command_id) in state.manifests.executed
+        )
+        if is_done or line in state.branches or not playbook.version or playbook.origin == "delete":
+            return True
+        if state.manifests.count_in_flight(playbook.name) or state.manifests.count_in_flight(line):
+            return False
+        branch = Branch(
+            of=playbook.name,
+            version=playbook.version,
+            sequence=playbook.batch_sequence,
+            settings=command.settings or BranchSettings(),
+        )
+        batch = plan.plan_fork(
+            line,
+            state.manifests.sequences.get(line, 0) + 1,
+            branch,
+            settings=self._settings_for(branch),
+            base=_base_of(current),
+            command_id=command.command_id,
+            through_offset=state.through(playbook.name),
+            closed_at_ms=self._clock.now_ms(),
+        )
+        batch = batch.model_copy(update=self._in_flight_fields(state))
+        # First: the offsets written with the manifest say that it is over, and that its window waits.
+        state.settle_order(command)
+        state.fork(line, branch)
         self._cut(state, batch, await self._write(state, batch, {}))
         return True
 
     def _may_go(self, state: PartitionState, name: str) -> bool:
         """Return whether a playbook may have another batch now."""
-        in_flight, batch_size = state.manifests.count_in_flight(name), self.batch_size(name)
+        if state.is_forking(name):
+            return False
         return not (
-            in_flight >= self._spend_gate.at_once(name, self._settings.max_inflight_batches)
+            state.manifests.count_in_flight(name)
+            >= self._spend_gate.at_once(name, self._settings.max_inflight_batches)
             or self._method_gate.blocks(name)
-            or self._spend_gate.blocks(name, in_flight=in_flight, batch_size=batch_size)
+            or self._spend_gate.blocks(state, name, partial(self.batch_size, state))
         )
 
     def _in_flight_fields(self, state: PartitionState) -> dict[str, int]:
@@ -233,15 +286,18 @@ class Closer:
             state.manifests.sequences.get(name, 0) + 1,
             [plan.with_run(item.member, bodies[item.member.offset]) for item in taken],
             [item.size for item in taken],
-            settings=self._settings_of_plans,
+            settings=self._settings_for(state.branches.get(name)),
             base=_base_of(base),
             reason=close.reason,
-            batch_size=self.batch_size(name),
+            batch_size=self.batch_size(state, name),
             through_offset=state.through(name),
             dropped=dropped,
             waiting=len(state.window(name)),
             left_out=state.window(name).left_out if close.reason == "flush" else None,
-            reflect_usage=total(self._usages([bodies[item.member.offset] for item in taken])),
+            # A reflection that a branch learns from was paid for on its playbook's account.
+            reflect_usage=NOTHING_SPENT
+            if name in state.branches
+            else total(self._usages([bodies[item.member.offset] for item in taken])),
             closed_at_ms=self._clock.now_ms(),
         )
         return batch.model_copy(update=self._in_flight_fields(state))
@@ -272,6 +328,8 @@ class Closer:
         return {offset: topics.REFLECTIONS.read(record) for offset, record in records.items()}
 
     async def _groups(self, batch: Batch, offset: int, bodies: dict[int, Reflection]) -> Sequence[Outgoing]:
+        if batch.plan.branch is not None:
+            return [without_result(batch, offset, "empty", "a fork asks no model")]
         count = await self._log.partitions(topics.GROUPS.name)
         groups = plan.make_groups(batch, offset, bodies)
         return [topics.GROUPS.record(group, partition=topics.GROUPS.place(group, count)) for group in groups]
@@ -312,7 +370,9 @@ class Closer:
             bodies = await self._read_bodies(state.number, [m.offset for m in batch.members])
             outgoing = await self._groups(batch, in_flight.offset, bodies)
         else:
-            outgoing = [degraded(batch, in_flight.offset)]
+            outgoing = [
+                without_result(batch, in_flight.offset, "failed", "no result within the batch time-out")
+            ]
         async with state.transactor.transaction() as transaction:
             await transaction.send(*outgoing)
         in_flight.since = self._clock.monotonic()
@@ -325,18 +385,18 @@ def _base_of(playbook: Playbook) -> plan.Base:
     )
 
 
-def degraded(batch: Batch, manifest_offset: int) -> Outgoing:
-    """Return an update that closes a batch without a result: its reflections go to the dead letters."""
+def without_result(batch: Batch, manifest_offset: int, status: NodeStatus, reason: str) -> Outgoing:
+    """Return an update that closes a batch without a result: its reflections, if any, go to the dead letters."""
     result = NodeResult(
-        status="failed",
-        reason="no result within the batch time-out",
+        status=status,
+        reason=reason,
         seen=tuple(
             Seen(reflection_id=member.reflection_id, offset=member.offset, ok=False, source=member.source)
             for member in batch.members
         ),
         usage=Usage(skips=sum(batch.plan.widths)),
     )
-    node_id = f"degraded-{batch.plan.batch_id}"
+    node_id = f"{'degraded' if status == 'failed' else status}-{batch.plan.batch_id}"
     return topics.UPDATES.record(
         Update(plan=batch.plan, manifest_offset=manifest_offset, node_id=node_id, result=result)
     )

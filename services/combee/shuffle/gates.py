@@ -3,15 +3,17 @@
 ``core`` decides; a gate logs each change of the answer once.
 """
 
+from collections.abc import Callable
+
 import structlog
 
 from combee.core.playbook import spend
 from combee.core.playbook.apply import misfit
-from combee.core.playbook.spend import Pause, SpendPolicy
+from combee.core.playbook.spend import OtherLine, Pause, SpendPolicy
 from combee.ports import Clock
 from combee.shuffle.partition import PartitionState
 from combee.worker.views import Playbooks
-from combee_schemas.base import Holds
+from combee_schemas.base import Holds, playbook_of
 
 logger = structlog.get_logger()
 
@@ -44,6 +46,8 @@ class SpendGate:
         self._playbooks = playbooks
         self._clock = clock
         self._paused: dict[str, Pause] = {}
+        self._branches: dict[str, set[str]] = {}
+        """By playbook, deleted ones too."""
 
     def at_once(self, playbook: str, limit: int) -> int:
         """Return how many batches of a playbook may be in flight."""
@@ -51,16 +55,29 @@ class SpendGate:
             return limit
         return spend.at_once(self._playbooks.latest(playbook).spend, self.policy, limit)
 
-    def blocks(self, playbook: str, *, in_flight: int, batch_size: int) -> bool:
-        """Return whether the next batch, which is due, must wait."""
+    def add_line(self, line: str) -> None:
+        """Take note of a line that there is, or was: what its branches spend counts against a playbook's cap."""
+        if playbook_of(line) != line:
+            self._branches.setdefault(playbook_of(line), set()).add(line)
+
+    def blocks(self, state: PartitionState, playbook: str, batch_size: Callable[[str], int]) -> bool:
+        """Return whether the next batch, which is due, must wait; ``batch_size`` is that of a line."""
         if not self.policy.is_capped:
             return False
         pause = spend.pause(
             self._playbooks.latest(playbook).spend,
             self.policy,
-            in_flight=in_flight,
-            batch_size=batch_size,
+            in_flight=state.manifests.count_in_flight(playbook),
+            batch_size=batch_size(playbook),
             now_ms=self._clock.now_ms(),
+            others=[
+                OtherLine(
+                    spend=self._playbooks.latest(line).spend,
+                    in_flight=state.manifests.count_in_flight(line),
+                    batch_size=batch_size(line),
+                )
+                for line in self._others(playbook)
+            ],
         )
         known = self._paused.pop(playbook, None)
         if pause is not None:
@@ -70,6 +87,10 @@ class SpendGate:
         elif known is not None:
             logger.info("resumed", playbook=playbook)
         return pause is not None
+
+    def _others(self, line: str) -> set[str]:
+        playbook = playbook_of(line)
+        return {playbook, *self._branches.get(playbook, ())} - {line}
 
     def log_waiting_flushes(self, state: PartitionState) -> None:
         """Log each flush of a paused playbook once: it waits, for it overrides no cap."""

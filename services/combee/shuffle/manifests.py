@@ -9,6 +9,7 @@ from combee.ports import Log, TopicPartition
 from combee_schemas import topics
 from combee_schemas.batch import Batch
 from combee_schemas.codec import CodecError
+from combee_schemas.plan import Branch
 from combee_schemas.playbook import Playbook
 
 logger = structlog.get_logger()
@@ -37,8 +38,8 @@ class Manifests:
     in_flight: dict[str, dict[int, InFlight]] = field(default_factory=dict)
     executed: set[tuple[str, str]] = field(default_factory=set)
     """(playbook, id) of commands that made a batch."""
-    _ids: dict[tuple[str, str, int], int] = field(default_factory=dict)
-    """(playbook, reflection id, attempt) → offset of its manifest, oldest first."""
+    _ids: dict[tuple[str, str, int], tuple[int, int]] = field(default_factory=dict)
+    """(line, reflection id, attempt) → offset and sequence of its manifest, oldest first."""
 
     def add(self, batch: Batch, offset: int, now: float) -> None:
         """Take in a manifest."""
@@ -51,13 +52,13 @@ class Manifests:
         if batch.plan.command_id:
             self.executed.add((name, batch.plan.command_id))
         for member in batch.members:
-            self._ids[name, member.reflection_id, member.attempt] = offset
+            self._ids[name, member.reflection_id, member.attempt] = (offset, batch.plan.sequence)
         self._forget(offset - self.horizon)
 
     def _forget(self, before: int) -> None:
         while self._ids:
             key = next(iter(self._ids))
-            if self._ids[key] >= before:
+            if self._ids[key][0] >= before:
                 return
             del self._ids[key]
 
@@ -75,6 +76,16 @@ class Manifests:
     def knows(self, playbook: str, reflection_id: str, attempt: int) -> bool:
         """Return whether this attempt of a reflection is in a batch already."""
         return (playbook, reflection_id, attempt) in self._ids
+
+    def began_with(self, branch: Branch, reflection_id: str, attempt: int) -> bool:
+        """Return whether a branch's playbook had this attempt of a reflection in a batch before the fork."""
+        known = self._ids.get((branch.of, reflection_id, attempt))
+        return known is not None and known[1] <= branch.sequence
+
+    def forks(self) -> dict[str, Branch]:
+        """Return the branches that have no version yet, by line."""
+        plans = (in_flight.batch.plan for in_flight in self.all_in_flight())
+        return {plan.playbook: plan.branch for plan in plans if plan.branch is not None}
 
     def count_in_flight(self, playbook: str) -> int:
         """Return how many batches of a playbook have no version yet."""

@@ -2,15 +2,17 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from combee.core.batching.window import Waiting, Window
 from combee.core.identity import known_ids
-from combee.ports import Outgoing, Record, Transactor
+from combee.ports import Outgoing, PoisonError, Record, Transactor
 from combee.shuffle.manifests import Manifests
 from combee_schemas import topics
+from combee_schemas.base import playbook_of
 from combee_schemas.batch import Member
 from combee_schemas.command import Command
+from combee_schemas.plan import Branch
 from combee_schemas.reflection import Reflection
 
 GROUP = "shuffle"
@@ -36,10 +38,14 @@ class PartitionState:
     windows: dict[str, Window] = field(default_factory=dict)
     flushes: dict[int, Command] = field(default_factory=dict)
     """Flush commands that are not fulfilled yet, by offset."""
-    consolidations: dict[int, Command] = field(default_factory=dict)
-    """Commands to consolidate that have no batch yet, by offset."""
+    orders: dict[int, Command] = field(default_factory=dict)
+    """Commands to consolidate or to branch that have no batch yet, by offset."""
     grown: set[str] = field(default_factory=set)
     """Playbooks with a new version: each may have grown enough to be consolidated by itself."""
+    branches: dict[str, Branch] = field(default_factory=dict)
+    """The branches that learn, by line."""
+    ended: set[str] = field(default_factory=set)
+    """Lines that were deleted: a branch among them learns no more."""
     logged_flushes: set[int] = field(default_factory=set)
     """Offsets of those that were logged as waiting for a paused playbook."""
     outbox: list[Outgoing] = field(default_factory=list)
@@ -54,8 +60,37 @@ class PartitionState:
         """Return a playbook's window."""
         return self.windows.setdefault(playbook, Window())
 
+    def lines(self, playbook: str) -> list[str]:
+        """Return the lines that learn from a playbook's reflections: the playbook and its branches."""
+        return [playbook, *(line for line, branch in self.branches.items() if branch.of == playbook)]
+
+    def fork(self, line: str, branch: Branch) -> None:
+        """Begin a branch: what waits for its playbook's next batches waits for its own, too."""
+        self.branches[line] = branch
+        waits = self.window(branch.of)
+        window = self.windows[line] = Window(beyond=waits.beyond[:])
+        for item in waits.waiting:
+            keep = item.body is not None and self.body_bytes + item.size <= self.memory_bytes
+            self.body_bytes += item.size if keep else 0
+            window.waiting.append(item if keep else replace(item, body=None))
+            self._waiting.add((line, item.member.reflection_id))
+
+    def is_forking(self, line: str) -> bool:
+        """Return whether a line must not have another batch now: for a fork of it that is asked for, or its own."""
+        asked = (order for order in self.orders.values() if order.kind == "branch")
+        return line in self.manifests.forks() or any(line in {order.playbook, order.line} for order in asked)
+
+    def end_branches(self) -> None:
+        """Drop what waits for branches that were deleted."""
+        for line in self.ended & self.branches.keys() - self.manifests.forks().keys():
+            del self.branches[line]
+            window = self.windows.pop(line, Window())
+            self.release(line, window.waiting)
+        self.ended.clear()
+
     def wait(
         self,
+        line: str,
         reflection: Reflection,
         member: Member,
         size: int,
@@ -64,31 +99,33 @@ class PartitionState:
         batch_size: int = WINDOW_KEPT,
         again: bool = False,
     ) -> None:
-        """Put a reflection into its window, or note it as a repeat; if the window is full, note its offset only.
+        """Put a reflection into a line's window, or note it as a repeat; if the window is full, note its offset only.
 
         ``again``: it was noted so before, and now there is room.
         """
-        if self.manifests.covers(reflection.playbook, member.offset):
+        if self.manifests.covers(line, member.offset):
             return
-        window = self.window(reflection.playbook)
+        window = self.window(line)
         if not again and (window.beyond or len(window.waiting) >= max(WINDOW_KEPT, batch_size)):
             window.beyond.append(member.offset)
             return
-        if self._is_repeat(reflection, member.attempt):
+        if self._is_repeat(line, reflection, member.attempt):
             if len(window.dropped) < DROPPED_LISTED:
                 window.dropped.append(member)
             return
-        self._waiting.add((reflection.playbook, member.reflection_id))
+        self._waiting.add((line, member.reflection_id))
         keep = self.body_bytes + size <= self.memory_bytes
         self.body_bytes += size if keep else 0
         body = reflection if keep else None
         window.waiting.append(Waiting(member=member, size=size, seen_at=now, body=body))
 
-    def _is_repeat(self, reflection: Reflection, attempt: int) -> bool:
-        name = reflection.playbook
+    def _is_repeat(self, line: str, reflection: Reflection, attempt: int) -> bool:
+        branch = self.branches.get(line)
         # Without the attempt: one that waits makes any other of its id a repeat, even of a lower attempt.
         return any(
-            (name, known_id) in self._waiting or self.manifests.knows(name, known_id, attempt)
+            (line, known_id) in self._waiting
+            or self.manifests.knows(line, known_id, attempt)
+            or (branch is not None and self.manifests.began_with(branch, known_id, attempt))
             for known_id in known_ids(reflection)
         )
 
@@ -105,7 +142,7 @@ class PartitionState:
         oldest = [at for w in self.windows.values() if (at := w.oldest) is not None]
         return {
             REFLECTIONS: min(oldest, default=self.seen[REFLECTIONS] + 1),
-            COMMANDS: min((*self.flushes, *self.consolidations), default=self.seen[COMMANDS] + 1),
+            COMMANDS: min((*self.flushes, *self.orders), default=self.seen[COMMANDS] + 1),
         }
 
     def through(self, playbook: str) -> int:
@@ -117,16 +154,25 @@ class PartitionState:
         """Remember a flush until everything it names is in a batch."""
         self.flushes[record.offset] = command
 
-    def order_consolidation(self, record: Record, command: Command) -> None:
-        """Remember a consolidation until it has a batch."""
-        if (command.playbook, command.command_id) not in self.manifests.executed:
-            self.consolidations[record.offset] = command
+    def order_batch(self, record: Record, command: Command) -> None:
+        """Remember a command until it has its batch.
 
-    def settle_consolidation(self, command: Command) -> None:
-        """Forget a consolidation, however often it was asked for."""
-        for offset, known in list(self.consolidations.items()):
-            if (known.playbook, known.command_id) == (command.playbook, command.command_id):
-                del self.consolidations[offset]
+        Raises
+        ------
+        PoisonError
+            If it asks for a branch that cannot be.
+        """
+        is_named = command.branch and playbook_of(command.playbook) == command.playbook
+        if command.kind == "branch" and not is_named:
+            raise PoisonError(f"{command.line} cannot be a branch of {command.playbook}")
+        if (command.line, command.command_id) not in self.manifests.executed:
+            self.orders[record.offset] = command
+
+    def settle_order(self, command: Command) -> None:
+        """Forget a command that has its batch, however often it was sent."""
+        for offset, known in list(self.orders.items()):
+            if (known.line, known.command_id) == (command.line, command.command_id):
+                del self.orders[offset]
 
     def settle_flushes(self) -> None:
         """Mark windows for flushing as far as the log has been read; forget what is fulfilled."""

@@ -67,7 +67,7 @@ class Shuffler:
         self.wake = asyncio.Event()
         self.playbooks = Playbooks(log, self._published)
         self.sizes: View[BatchSize] = View(log, topics.BATCH_SIZES)
-        spend_gate = SpendGate(spending, self.playbooks, clock)
+        self._spend_gate = spend_gate = SpendGate(spending, self.playbooks, clock)
         planned = plan_settings(settings, budget_tokens)
         self.neighbours = neighbours or Neighbours()
         self.neighbours.on_found = self.wake.set
@@ -78,8 +78,11 @@ class Shuffler:
     def _published(self, name: str, playbook: Playbook | None) -> None:
         if playbook is None:
             return
+        self._spend_gate.add_line(name)
         for state in self._states.values():
             state.manifests.published(name, playbook.batch_sequence)
+            if playbook.origin == "delete":
+                state.ended.add(name)
             self._may_have_grown(state, name)
         if playbook.usage.calls:
             self._closer.model_heartbeat()
@@ -140,7 +143,8 @@ class Shuffler:
                     return
                 # Only the window it went into: to ask all of them after each record is quadratic in playbooks.
                 playbook = (record.key or b"").decode(errors="replace")
-                if record.topic == COMMANDS or self._closer.has_batch(state, playbook):
+                lines = state.lines(playbook)
+                if record.topic == COMMANDS or any(self._closer.has_batch(state, line) for line in lines):
                     self.wake.set()
 
     async def turn(self) -> None:
@@ -202,6 +206,7 @@ class Shuffler:
             seen={topic: offset - 1 for topic, offset in committed.items()},
             committed=committed,
             memory_bytes=self._settings.window_memory_bytes,
+            branches={p.name: p.branch for p in mine if p.branch is not None} | manifests.forks(),
         )
         for topic in committed:
             await self._catch_up(state, topic)
@@ -219,7 +224,7 @@ class Shuffler:
             if len(records) < len(offsets):
                 raise TransientError(f"{REFLECTIONS}[{state.number}] has lost records of {name} that waited")
             for record in records.values():
-                await self._take_reflection(state, record, again=True)
+                await self._take_reflection(state, record, again=name)
         return bool(hungry)
 
     async def _partition(self, playbook: str) -> int:
@@ -246,8 +251,8 @@ class Shuffler:
         try:
             if record.topic == COMMANDS:
                 command = topics.COMMANDS.read(record)
-                if command.kind == "consolidate":
-                    state.order_consolidation(record, command)
+                if command.kind in {"consolidate", "branch"}:
+                    state.order_batch(record, command)
                 elif command.kind == "flush":
                     last = (await self._log.ends(REFLECTIONS))[state.number] - 1
                     through = {"through_offset": min(command.through_offset, last)}
@@ -263,7 +268,10 @@ class Shuffler:
             state.outbox.append(dead_letter(record, service=GROUP, reason=str(error), clock=self._clock))
         state.seen[record.topic] = record.offset
 
-    async def _take_reflection(self, state: PartitionState, record: Record, *, again: bool = False) -> None:
+    async def _take_reflection(
+        self, state: PartitionState, record: Record, *, again: str | None = None
+    ) -> None:
+        """Let a reflection wait on the lines that learn from it; ``again``: the one that has room for it now."""
         reflection = topics.REFLECTIONS.read(record)
         home = await self._partition(reflection.playbook)
         if home != record.partition:
@@ -279,16 +287,20 @@ class Shuffler:
             return
         if reflection.usage.calls:
             self._closer.model_heartbeat()
-        attempt = await attempt_of(self._log, record, reflection)
+        attempt, failed_on = await attempt_of(self._log, record, reflection)
         member = Member(offset=record.offset, reflection_id=reflection.reflection_id, attempt=attempt)
         lack = nothing_said(reflection)
         if lack and not state.manifests.covers(reflection.playbook, record.offset):
             raise PoisonError(lack)
-        state.wait(
-            reflection,
-            member,
-            len(record.value or b""),
-            self._clock.monotonic(),
-            batch_size=self._closer.batch_size(reflection.playbook),
-            again=again,
-        )
+        lines = state.lines(reflection.playbook)
+        for line in lines if again is None else [again]:
+            if failed_on in {None, line}:
+                state.wait(
+                    line,
+                    reflection,
+                    member,
+                    len(record.value or b""),
+                    self._clock.monotonic(),
+                    batch_size=self._closer.batch_size(state, line),
+                    again=again is not None,
+                )

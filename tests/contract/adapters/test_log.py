@@ -117,6 +117,18 @@ async def test_a_key_has_the_partition_that_kafka_s_clients_choose(
     assert values(await whole(log, TopicPartition(topic=R, partition=partition))) == [b"v"]
 
 
+@pytest.mark.parametrize("key", [b"a@short", b"a#deleted", b"a@short#deleted"])
+async def test_a_branch_and_what_remains_of_it_stand_with_their_playbook(log: Log, key: bytes) -> None:
+    await log.produce(Outgoing(topic=R, key=key, value=b"v"))
+    transactor = await log.transactor("t")
+    async with transactor.transaction() as transaction:
+        await transaction.send(Outgoing(topic=R, key=key, value=b"w"))
+    await finished(log, transactor)
+    home = await log.partition_for(R, b"a")
+    assert await log.partition_for(R, key) == home
+    assert values(await whole(log, TopicPartition(topic=R, partition=home))) == [b"v", b"w"]
+
+
 async def test_a_record_without_key_goes_somewhere(log: Log) -> None:
     await log.produce(Outgoing(topic=R, value=b"v"))
     assert sum((await log.ends(R)).values()) == 1

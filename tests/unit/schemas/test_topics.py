@@ -2,10 +2,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from combee.core.layout import Existing, Wanted, problems, wanted
 from combee.ports import Outgoing, Record
+from combee_schemas.base import playbook_of
 from combee_schemas.codec import CodecError, encode
+from combee_schemas.playbook import Playbook
+from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Group, Partial
 from combee_schemas.topics import (
     GROUPS,
@@ -20,6 +24,7 @@ from combee_schemas.topics import (
     TRACES,
     AnyTopic,
     key_of,
+    partition_of,
 )
 from support.examples import examples
 
@@ -43,6 +48,27 @@ def test_every_topic_has_writers_and_readers_that_exist(topic: AnyTopic) -> None
     assert topic.written_by
     assert topic.read_by
     assert {*topic.written_by, *topic.read_by} <= PEOPLE | SERVICES
+
+
+@pytest.mark.parametrize("topic", TOPICS, ids=every)
+def test_a_branch_and_what_is_deleted_stand_with_their_playbook(topic: AnyTopic) -> None:
+    keys = (b"support/refunds", b"support/refunds@short", b"support/refunds#deleted")
+    places = {tuple(partition_of(topic.name, key, count) for count in range(1, 60)) for key in keys}
+    assert len(places) == (1 if topic.name in BY_PLAYBOOK else 3)
+
+
+@pytest.mark.parametrize("name", ["a@b", "support/refunds@small-batches", "a@1.2_3"])
+def test_a_branch_learns_from_its_playbook_and_has_no_reflections_of_its_own(name: str) -> None:
+    assert Playbook(name=name, version=1).name == name
+    assert playbook_of(name) == name.partition("@")[0]
+    with pytest.raises(ValidationError):
+        Reflection(reflection_id="r", playbook=name, key_insight="x")
+
+
+@pytest.mark.parametrize("name", ["@b", "a@", "a@b@c", "a@b/c", "a b@c", "a@" + "b" * 41])
+def test_what_is_no_name_of_a_branch(name: str) -> None:
+    with pytest.raises(ValidationError):
+        Playbook(name=name, version=1)
 
 
 def test_every_service_reads_or_writes_something() -> None:

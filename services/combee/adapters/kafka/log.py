@@ -3,12 +3,10 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from functools import lru_cache
 from typing import Any
 
 import aiokafka
 from aiokafka.client import AIOKafkaClient
-from aiokafka.partitioner import murmur2
 
 from combee.adapters.kafka.connection import REQUEST_TIMEOUT_MS, Connection
 from combee.adapters.kafka.consumer import MAX_POLL_RECORDS, KafkaConsumer
@@ -26,6 +24,7 @@ from combee.ports import (
     TopicPartition,
     TransientError,
 )
+from combee_schemas.topics import partition_of
 
 READ_COMMITTED = "read_committed"
 FOLLOW_WAIT_MS = 500
@@ -34,11 +33,6 @@ answers as soon as there is something, and an idle reader asks twice a second.""
 READ_STALL_S = 30.0
 """A bounded read that gets nothing for this long is given up as transient."""
 SETTLE_AGAIN_S = 0.05
-
-
-@lru_cache(maxsize=10_000)  # it is plain Python, and asked for every reflection
-def _hash(key: bytes) -> int:
-    return int(murmur2(key) & 0x7FFFFFFF)
 
 
 async def _begun(client: Any) -> None:
@@ -231,7 +225,7 @@ class KafkaLog:
         }
 
     async def partition_for(self, topic: str, key: bytes) -> int:
-        return _hash(key) % await self.partitions(topic)
+        return partition_of(topic, key, await self.partitions(topic))
 
     async def beginnings(self, topic: str) -> Mapping[int, int]:
         async with self._looking(topic) as (reader, theirs):

@@ -9,6 +9,7 @@ from combee.adapters.kafka.connection import Connection
 from combee.adapters.kafka.errors import translated
 from combee.adapters.kafka.lifetime import stopped
 from combee.ports import FencedError, Outgoing, TopicPartition
+from combee_schemas.topics import partition_of, placing_key
 
 TRANSACTION_TIMEOUT_MS = 15_000
 """A crash stalls read-committed readers at most this long."""
@@ -22,13 +23,24 @@ async def send(producer: Any, connection: Connection, outgoing: Sequence[Outgoin
                 connection.full(record.topic),
                 value=record.value,
                 key=record.key,
-                partition=record.partition,
+                partition=await _partition(producer, connection, record),
                 headers=list(record.headers),
                 timestamp_ms=record.timestamp_ms,
             )
             for record in outgoing
         ]
         return [metadata.offset for metadata in await asyncio.gather(*sent)]
+
+
+async def _partition(producer: Any, connection: Connection, record: Outgoing) -> int | None:
+    """Return where a record goes; None where the client's partitioner comes to the same."""
+    if record.partition is not None or record.key is None:
+        return record.partition
+    if placing_key(record.topic, record.key) == record.key:
+        return None
+    return partition_of(
+        record.topic, record.key, len(await producer.partitions_for(connection.full(record.topic)))
+    )
 
 
 class KafkaTransaction:

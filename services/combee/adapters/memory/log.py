@@ -7,8 +7,7 @@ from combee.adapters.memory.consumer import MemoryConsumer
 from combee.adapters.memory.store import Partition, Store
 from combee.adapters.memory.transactor import MemoryTransactor
 from combee.ports import Clock, OnAssigned, Outgoing, Record, TopicPartition, TransientError
-from combee_schemas.murmur2 import partition_of
-from combee_schemas.topics import TOPICS
+from combee_schemas.topics import TOPICS, partition_of
 
 SETTLE_S = 5.0
 """A transaction that stays open for longer was left by a process that is dead."""
@@ -70,7 +69,7 @@ class MemoryLog:
         return len(self._store.partitions(topic))
 
     async def partition_for(self, topic: str, key: bytes) -> int:
-        return partition_of(key, await self.partitions(topic))
+        return partition_of(topic, key, await self.partitions(topic))
 
     async def beginnings(self, topic: str) -> Mapping[int, int]:
         return {number: partition.first for number, partition in enumerate(self._store.partitions(topic))}

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from combee.ports import Clock, FatalError, FencedError, Outgoing, PoisonError, Record, TopicPartition
-from combee_schemas.murmur2 import partition_of
+from combee_schemas.topics import partition_of
 
 MAX_RECORD_BYTES = 1 << 20
 """Key and value together: Kafka's default limit."""
@@ -134,7 +134,7 @@ class Store:
             return outgoing.partition
         count = len(self.partitions(outgoing.topic))
         if outgoing.key is not None:
-            return partition_of(outgoing.key, count)
+            return partition_of(outgoing.topic, outgoing.key, count)
         self._keyless += 1
         return self._keyless % count
 

@@ -17,11 +17,10 @@ from combee_schemas.batch import Batch
 from combee_schemas.codec import CodecError, decode
 from combee_schemas.command import Command
 from combee_schemas.dead_letter import DeadLetter, Resolution, claimed_attempt
-from combee_schemas.murmur2 import partition_of
 from combee_schemas.playbook import Playbook
 from combee_schemas.records import Record
 from combee_schemas.scan import Planned
-from combee_schemas.topics import AnyTopic, key_of
+from combee_schemas.topics import AnyTopic, key_of, partition_of
 
 ORDER: tuple[AnyTopic, ...] = (
     topics.EVALUATIONS,
@@ -184,7 +183,7 @@ class Cut:
 
     def home(self, topic: AnyTopic, playbook: str) -> int:
         """Return the partition of a playbook."""
-        return partition_of(playbook.encode(), len(self.ends[topic.name]))
+        return partition_of(topic.name, playbook.encode(), len(self.ends[topic.name]))
 
     def _is_sent_again_later(self, record: Record) -> bool:
         """Return whether a record was sent again because of a dead letter that is beyond the cut."""
@@ -219,12 +218,18 @@ class Cut:
         base = plan.base_history_offset
         if not self._is_below(topics.HISTORY.name, self.home(topics.HISTORY, name), base):
             self._beyond.setdefault(name, record.offset)
+        if plan.branch is not None and not self._has_version(plan.branch.of, plan.branch.version):
+            self._beyond.setdefault(name, record.offset)
         if record.offset >= self._beyond.get(name, record.offset + 1):
             return False
         known = self.newest.get(name)
         if plan.sequence > (known.batch_sequence if known else 0):
             self._in_flight.setdefault(name, set()).update(member.offset for member in batch.members)
         return True
+
+    def _has_version(self, name: str, version: int) -> bool:
+        known = self.newest.get(name)
+        return known is not None and version <= known.version
 
     def _is_planned(self, record: Planned) -> bool:
         name, place = record.plan.playbook, record.manifest_offset

@@ -15,9 +15,8 @@ from dataclasses import dataclass, field
 
 from combee_schemas.archive import NONE, ArchiveHeader
 from combee_schemas.base import Message
-from combee_schemas.murmur2 import partition_of
 from combee_schemas.records import Record, TopicPartition
-from combee_schemas.topics import AnyTopic
+from combee_schemas.topics import AnyTopic, partition_of
 
 Place = tuple[int, int]
 """Partition and offset."""
@@ -167,8 +166,9 @@ class Places:
         return self._homes(topic, playbook)[1]
 
     def _homes(self, topic: AnyTopic, playbook: str) -> tuple[int, int]:
+        before, after = self.before[topic.name], self.after[topic.name]
         key = playbook.encode()
-        return partition_of(key, self.before[topic.name]), partition_of(key, self.after[topic.name])
+        return partition_of(topic.name, key, before), partition_of(topic.name, key, after)
 
     def positions(self) -> dict[str, dict[TopicPartition, int]]:
         """Return what each group has committed there: up to the first record that it had not passed."""
@@ -198,5 +198,5 @@ def _home(topic: AnyTopic, record: Record, message: Message | None, count: int) 
     if topic.placed_by is not None:
         placed = topic.place(message, count) if message is not None else None
     else:
-        placed = None if record.key is None else partition_of(record.key, count)
+        placed = None if record.key is None else partition_of(topic.name, record.key, count)
     return record.partition % count if placed is None else placed

@@ -12,7 +12,7 @@ from combee.core.batching.shape import plan_shape
 from combee.core.canonical import canonical
 from combee_schemas.base import MOST_SCORES, NOTHING_SPENT, Usage
 from combee_schemas.batch import Batch, Cluster, Member
-from combee_schemas.plan import CloseReason, Outcomes, Plan, PlanSettings
+from combee_schemas.plan import Branch, CloseReason, Outcomes, Plan, PlanSettings
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Group, GroupMember
 
@@ -150,6 +150,44 @@ def plan_consolidation(
         embeddings=embeddings,
         copies=1,
         shape_reason=f"one call about {len(clusters)} clusters of entries",
+    )
+    return batch.model_copy(update={"plan": plan.model_copy(update={"sha256": plan_hash(batch)})})
+
+
+def plan_fork(
+    line: str,
+    sequence: int,
+    branch: Branch,
+    *,
+    settings: PlanSettings,
+    base: Base,
+    command_id: str,
+    through_offset: int,
+    closed_at_ms: int = 0,
+) -> Batch:
+    """Return the manifest of a branch's first batch, which has no reflections and asks no model."""
+    plan = Plan(
+        batch_id=identity.batch_id(line, sequence),
+        playbook=line,
+        sequence=sequence,
+        settings=settings,
+        widths=(1,),
+        base_version=base.version,
+        base_sequence=base.sequence,
+        base_history_offset=base.history_offset,
+        through_offset=through_offset,
+        reflections=0,
+        reason="branch",
+        command_id=command_id,
+        branch=branch,
+        closed_at_ms=closed_at_ms,
+    )
+    batch = Batch(
+        plan=plan,
+        seed=identity.batch_seed(line, sequence, (), settings.salt),
+        members=(),
+        copies=1,
+        shape_reason=f"begins with version {branch.version} of {branch.of}",
     )
     return batch.model_copy(update={"plan": plan.model_copy(update={"sha256": plan_hash(batch)})})
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from hashlib import sha256
 
 from combee_schemas import topics
+from combee_schemas.base import playbook_of
 from combee_schemas.codec import CodecError, decode
 from combee_schemas.dead_letter import Attempt, DeadLetter, LetterId
 from combee_schemas.plan import Plan
@@ -63,7 +64,8 @@ def is_proven(claim: Attempt, letter: DeadLetter, reflection: Reflection, value:
     """
     return (
         letter.origin_topic == topics.REFLECTIONS.name
-        and (letter.playbook, letter.record_id) == (reflection.playbook, reflection.reflection_id)
+        and (playbook_of(letter.playbook), letter.record_id)
+        == (reflection.playbook, reflection.reflection_id)
         and letter.attempts == claim.number
         and letter.sha256 == sha256(value).hexdigest()
     )

@@ -115,17 +115,28 @@ class Ledger:
         content: str = "",
         known: Sequence[str] = (),
     ) -> None:
-        """Take an acknowledged reflection; ``content`` is its fingerprint, ``known`` all ids it is a repeat under."""
-        self._unseen.get(playbook, set()).discard(reflection_id)
-        batched = (known_id for known_id in (reflection_id, *known) if self._is_batched(playbook, known_id))
-        reflection_id = next(batched, reflection_id)
-        key, place = (playbook, reflection_id), (partition, offset)
-        self._contents.take(place, key, content)
+        """Take an acknowledged reflection; ``content`` is its fingerprint, ``known`` all ids it is a repeat under.
+
+        It counts once on each line that learns from it: on its playbook and on the playbook's branches.
+        """
+        place = (partition, offset)
+        first = self._known_as(playbook, reflection_id, known)
+        self._contents.take(place, (playbook, first), content)
+        for line in (playbook, *self._batches.branches(playbook, first, offset, self._versions.ended)):
+            self._unseen.get(line, set()).discard(reflection_id)
+            self._account(place, line, self._known_as(line, reflection_id, known))
+
+    def _known_as(self, line: str, reflection_id: str, known: Sequence[str]) -> str:
+        batched = (known_id for known_id in (reflection_id, *known) if self._is_batched(line, known_id))
+        return next(batched, reflection_id)
+
+    def _account(self, place: Place, line: str, reflection_id: str) -> None:
+        key = (line, reflection_id)
         self._dead_letters.identify(place, key)
-        fates = self._fates.setdefault(playbook, {})
+        fates = self._fates.setdefault(line, {})
         fates[reflection_id] = max(self._fate(place, key), fates.get(reflection_id, Fate.LOST))
         if fates[reflection_id] == Fate.LOST:
-            self._lost[key] = f"{REFLECTIONS}[{partition}]@{offset}: {reflection_id} of {playbook}"
+            self._lost[key] = f"{REFLECTIONS}[{place[0]}]@{place[1]}: {reflection_id} of {line}"
         else:
             self._lost.pop(key, None)
 

@@ -1,16 +1,29 @@
 """Manifests: sequences without gaps, bounded staleness, every id in one batch, plans that follow from members."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from combee.core import identity
 from combee.core.batching.plan import deal_batch, plan_hash
 from combee.core.ledger.report import Findings
 from combee_schemas.batch import Batch, Member
+from combee_schemas.plan import Branch, Plan
 
 NOWHERE = (0, 0)
 """Attempt and sequence of an id that is in no batch; sequences begin at 1."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Fork:
+    """A time for which a branch learned: which of its playbook's reflections are its own."""
+
+    branch: Branch
+    sequence: int
+    after: int
+    """It learns from reflections beyond this offset; those before are in its content or nowhere."""
+    through: int
+    """Up to this offset its batches have them."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -27,6 +40,8 @@ class Batches:
     """(playbook, sequence) → members."""
     bases: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
     """(playbook, sequence) → base version and the last batch in it, where the manifest bounds its staleness."""
+    forks: dict[str, list[Fork]] = field(default_factory=dict)
+    """By line, oldest first."""
     doubles: set[tuple[str, str]] = field(default_factory=set)
     _first: dict[str, int] = field(default_factory=dict)
     _last: dict[str, int] = field(default_factory=dict)
@@ -47,12 +62,38 @@ class Batches:
         self._last[batch.plan.playbook] = max(last, batch.plan.sequence)
         self.partition_of.setdefault(batch.plan.playbook, partition)
         self.sizes.setdefault((batch.plan.playbook, batch.plan.sequence), len(batch.members))
+        self._learned(batch.plan)
         for member in batch.members:
             self._join(where, batch, member)
             self._attempt(where, batch, member)
         self._identity(where, batch)
         self._staleness(where, batch)
         self._groups(where, batch)
+
+    def _learned(self, plan: Plan) -> None:
+        line, through = plan.playbook, plan.through_offset
+        if plan.branch is not None:
+            fork = Fork(branch=plan.branch, sequence=plan.sequence, after=through, through=through)
+            self.forks.setdefault(line, []).append(fork)
+        elif line in self.forks:
+            self.forks[line][-1].through = max(self.forks[line][-1].through, through)
+
+    def branches(self, name: str, reflection_id: str, offset: int, ended: Mapping[str, int]) -> list[str]:
+        """Return the branches of a playbook that have to account for a reflection at this offset.
+
+        ``ended``: the last batch of lines that are branches no more. What the playbook had before the fork is a
+        repeat on the branch, and counts on the playbook alone.
+        """
+        before = self._sequence_of.get(name, {}).get(reflection_id)
+        return [
+            line
+            for line, forks in self.forks.items()
+            for fork in forks
+            if fork.branch.of == name
+            and fork.after < offset
+            and (offset <= fork.through or (fork is forks[-1] and ended.get(line, -1) < fork.sequence))
+            and (before is None or before > fork.branch.sequence)
+        ]
 
     def _join(self, where: str, batch: Batch, member: Member) -> None:
         name, reflection_id = batch.plan.playbook, member.reflection_id

@@ -35,6 +35,8 @@ class Versions:
     """Partitions whose first versions are not retained."""
     published: dict[str, int] = field(default_factory=dict)
     """Playbook → last batch that a version contains."""
+    ended: dict[str, int] = field(default_factory=dict)
+    """Of lines that are no branches, or none any more: the last batch in their snapshot."""
     applied: dict[tuple[str, int], str] = field(default_factory=dict)
     """(playbook, sequence) → which version applies it, in words."""
     _snapshots: dict[str, Snapshot] = field(default_factory=dict)
@@ -62,6 +64,10 @@ class Versions:
             content=fingerprint(playbook),
         )
         self.published[name] = max(self.published.get(name, 0), playbook.batch_sequence)
+        if playbook.branch is None:
+            self.ended[name] = playbook.batch_sequence
+        else:
+            self.ended.pop(name, None)
 
     def version(self, partition: int, offset: int, playbook: Playbook, *, settled: bool) -> None:
         """Judge one record of ``history``; ``settled``: it was there before the snapshots were read."""

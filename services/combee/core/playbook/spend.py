@@ -1,6 +1,6 @@
 """What a playbook spends per day (UTC), and when its cap pauses aggregation; pure."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -117,26 +117,50 @@ def at_once(spend: Spend, policy: SpendPolicy, limit: int) -> int:
     return 1 if policy.is_capped and not spend.tokens_each else limit
 
 
-def pause(spend: Spend, policy: SpendPolicy, *, in_flight: int, batch_size: int, now_ms: int) -> Pause | None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherLine:
+    """What another line under the same cap spent, and what it has in flight."""
+
+    spend: Spend
+    in_flight: int
+    batch_size: int
+
+
+def pause(
+    spend: Spend,
+    policy: SpendPolicy,
+    *,
+    in_flight: int,
+    batch_size: int,
+    now_ms: int,
+    others: Sequence[OtherLine] = (),
+) -> Pause | None:
     """Return why the next batch must wait for the next day; None if it may go.
 
     Batches in flight and the next one are counted in advance, each as a full batch at what the last one
     took per reflection. The first batch of a day always goes: nothing would ever, were the cap below one.
+    A playbook and its branches (``others``) have one cap.
     """
-    spent = today(spend, now_ms)
-    if not (spent.tokens or spent.cost or in_flight):
+    now_ms = max(now_ms, *(known.day * DAY_MS for known in (spend, *(other.spend for other in others))))
+    spent = [today(spend, now_ms), *(today(other.spend, now_ms) for other in others)]
+    coming = [(in_flight + 1) * batch_size, *(other.in_flight * other.batch_size for other in others)]
+    in_flight += sum(other.in_flight for other in others)
+    if not (in_flight or any(line.tokens or line.cost for line in spent)):
         return None
+    tokens, cost = sum(line.tokens for line in spent), sum(line.cost for line in spent)
+    lines = list(zip(coming, spent, strict=True))
+    tokens_ahead = sum(count * line.tokens_each for count, line in lines)
+    cost_ahead = sum(count * line.cost_each for count, line in lines)
     measured = (
-        ("{:,.0f} of {:,.0f} tokens", spent.tokens, spent.tokens_each, policy.daily_tokens),
-        ("{:,.4f} of {:,.4f} in money", spent.cost, spent.cost_each, policy.daily_cost),
+        ("{:,.0f} of {:,.0f} tokens", tokens, tokens_ahead, policy.daily_tokens),
+        ("{:,.4f} of {:,.4f} in money", cost, cost_ahead, policy.daily_cost),
     )
-    for words, sofar, each, cap in measured:
-        ahead = (in_flight + 1) * batch_size * each
+    for words, sofar, ahead, cap in measured:
         if cap is not None and (sofar >= cap or sofar + ahead > cap):
             ongoing = f"{in_flight} in flight and " if in_flight else ""
             reason = (
                 f"{words.format(sofar, cap)} spent today; {ongoing}a batch of {batch_size} would take about"
             )
             amount = f"{ahead:,.0f}" if isinstance(cap, int) else f"{ahead:,.4f}"
-            return Pause(reason=f"{reason} {amount}", until_ms=(spent.day + 1) * DAY_MS)
+            return Pause(reason=f"{reason} {amount}", until_ms=(spent[0].day + 1) * DAY_MS)
     return None

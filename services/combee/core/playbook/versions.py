@@ -12,6 +12,7 @@ from combee.core.playbook.components import clash
 from combee.core.playbook.echo import retired
 from combee.core.playbook.recomputing import Recomputation, Recomputed
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy, after_batch
+from combee_schemas.base import playbook_of
 from combee_schemas.codec import CodecError, encode
 from combee_schemas.command import Command
 from combee_schemas.plan import Plan, Probation
@@ -111,6 +112,52 @@ def after_update(
             "consolidated_version": plan.base_version
             if plan.reason == "consolidate"
             else current.consolidated_version,
+            "issued_by": "",
+            "created_at_ms": now_ms,
+        }
+    )
+
+
+def after_fork(current: Playbook, update: Update, forked: Playbook, *, now_ms: int) -> Playbook:
+    """Return the version with which a branch begins: what ``forked``, a version of its playbook, says.
+
+    Raises
+    ------
+    InapplicableError
+        If it is no branch of that playbook.
+    """
+    plan, branch = update.plan, update.plan.branch
+    names = (playbook_of(plan.playbook), forked.name)
+    if branch is None or names != (branch.of, branch.of) or plan.playbook == branch.of:
+        raise InapplicableError(f"{plan.playbook} is no branch of {forked.name}")
+    version = current.version + 1
+    began = {"created_version": version, "updated_version": version}
+    return current.model_copy(
+        update={
+            "version": version,
+            "sections": forked.sections,
+            "entries": tuple(entry.model_copy(update=began) for entry in forked.entries),
+            "counters": forked.counters,
+            "holds": forked.holds,
+            "method": forked.method,
+            "next_id": max(current.next_id, forked.next_id),
+            "origin": "batch",
+            "changes": (Change(kind="import", detail=f"version {forked.version} of {forked.name}"),),
+            "retired": forked.retired,
+            "revoked": tuple(dict.fromkeys([*current.revoked, *forked.revoked])),
+            "batch": AppliedBatch(plan=plan, usage=update.result.usage),
+            "batch_sequence": plan.sequence,
+            "through_offset": max(current.through_offset, plan.through_offset),
+            "manifest_offset": max(current.manifest_offset, update.manifest_offset),
+            "retention_recent": (),
+            "lost_recent": (),
+            # What a batch takes is known; what was spent is its playbook's.
+            "spend": current.spend.model_copy(
+                update={"tokens_each": forked.spend.tokens_each, "cost_each": forked.spend.cost_each}
+            ),
+            "commands": remembered(current.commands, plan.command_id),
+            "branch": branch,
+            "consolidated_version": version if forked.consolidated_version else 0,
             "issued_by": "",
             "created_at_ms": now_ms,
         }
@@ -322,7 +369,14 @@ def _deleted(current: Playbook) -> Playbook:
     bare = {"entries": (), "sections": empty(current.name).sections, "counters": True, "holds": "entries"}
     change = Change(kind="delete", detail=f"{len(current.entries)} entries")
     return current.model_copy(
-        update={**bare, "retention_recent": (), "lost_recent": (), "lost_count": 0, "changes": (change,)}
+        update={
+            **bare,
+            "branch": None,
+            "retention_recent": (),
+            "lost_recent": (),
+            "lost_count": 0,
+            "changes": (change,),
+        }
     )
 
 

@@ -181,9 +181,9 @@ async def test_a_forged_header_makes_nothing_count_twice() -> None:
 async def test_without_the_proof_the_ledger_names_the_attempts_that_nothing_proves(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def believed(_log: object, record: Any, _reflection: object) -> int:
+    async def believed(_log: object, record: Any, reflection: Reflection) -> tuple[int, str]:
         claim = claimed_attempt(record.headers)
-        return claim.number if claim else 0
+        return claim.number if claim else 0, reflection.playbook
 
     monkeypatch.setattr(shuffler, "attempt_of", believed)
     report = await judged(await applied_then_forged())
@@ -308,8 +308,8 @@ async def test_what_was_dropped_stays_a_dead_letter_that_somebody_answered_for()
 
 
 async def test_a_retry_that_had_no_effect_is_lost_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def nothing_proven(*_: object) -> int:
-        return 0
+    async def nothing_proven(*_: object) -> tuple[int, None]:
+        return 0, None
 
     deployment = broken()
     await buried(deployment)

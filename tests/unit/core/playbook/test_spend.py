@@ -15,6 +15,7 @@ from combee.core.playbook.spend import (
     DAY_MS,
     MOST,
     UNCAPPED,
+    OtherLine,
     SpendPolicy,
     after_batch,
     at_once,
@@ -51,6 +52,21 @@ def spent(tokens: int, each: float = 10.0, day: int = DAY, **fields: Any) -> Spe
 
 def paused(spend: Spend, policy: SpendPolicy = CAP, *, in_flight: int = 0, size: int = 10) -> bool:
     return pause(spend, policy, in_flight=in_flight, batch_size=size, now_ms=NOON_MS) is not None
+
+
+def test_a_playbook_and_its_branches_have_one_cap() -> None:
+    def beside(tokens: int, *, in_flight: int = 0, day: int = DAY) -> bool:
+        other = OtherLine(spend=spent(tokens, each=20.0, day=day), in_flight=in_flight, batch_size=10)
+        found = pause(spent(400), CAP, in_flight=0, batch_size=10, now_ms=NOON_MS, others=[other])
+        return found is not None
+
+    assert not beside(500), "400 + 500 + 10 * 10 are the cap"
+    assert beside(501)
+    assert beside(301, in_flight=1), "10 * 20 are on their way"
+    assert not beside(300, in_flight=1)
+    assert not beside(900, day=DAY - 1), "that was yesterday"
+    assert not beside(900, day=DAY + 1), "by the other line's clock what this one spent was yesterday"
+    assert beside(901, day=DAY + 1)
 
 
 # ---- counting

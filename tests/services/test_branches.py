@@ -1,0 +1,425 @@
+"""A branch: forked between two batches of its playbook, from then on it learns from the same reflections."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from combee.commands import dead_letters
+from combee.core.archive.cut import Cut
+from combee.core.playbook.spend import UNCAPPED, SpendPolicy
+from combee.inspection.audit import audit
+from combee.inspection.dead_letters import letters
+from combee.ports import Outgoing, PoisonError
+from combee.shuffle import partition
+from combee.shuffle.partition import PartitionState
+from combee_schemas import topics
+from combee_schemas.base import Usage
+from combee_schemas.batch import Batch
+from combee_schemas.codec import encode
+from combee_schemas.command import Command
+from combee_schemas.model import Prompt
+from combee_schemas.plan import BranchSettings
+from combee_schemas.playbook import Playbook
+from combee_schemas.reflection import Reflection
+from support import ledger
+from support.archives import archived, restored
+from support.deployment import ROLES, Deployment
+from support.failpoints.points import CrashError, CrashFailpoint
+from support.ledger import NAME, outgoing, reflection
+from support.models import ScriptedModel, echo
+
+pytestmark = pytest.mark.usefixtures("quick_polls")
+LINE = f"{NAME}@short"
+BATCH = 3
+OWN = BranchSettings(batch_size=2, copies=1, prompts="small", scope=7)
+FORK = Command(command_id="fork", playbook=NAME, kind="branch", branch="short", settings=OWN)
+DELETE = Command(command_id="delete", playbook=LINE, kind="delete")
+
+
+async def publish(deployment: Deployment, numbers: Sequence[int], **fields: Any) -> None:
+    await deployment.log.produce(*(outgoing(reflection(n, **fields)) for n in numbers))
+
+
+async def learned(count: int = BATCH) -> Deployment:
+    """Return a deployment whose playbook has a version, and reflections that wait."""
+    deployment = Deployment(batch_size=BATCH)
+    async with deployment.running():
+        await publish(deployment, range(count))
+        await deployment.until(lambda: len(ledger.versions(deployment.log)) == count // BATCH)
+        await deployment.until(lambda: not ledger.behind(deployment.log) or bool(count % BATCH))
+    return deployment
+
+
+def members(deployment: Deployment, line: str) -> list[str]:
+    return [
+        member.reflection_id for batch in ledger.batches(deployment.log, line) for member in batch.members
+    ]
+
+
+def ids(numbers: Sequence[int]) -> list[str]:
+    return [f"r-{n}" for n in numbers]
+
+
+def fork_of(deployment: Deployment) -> Batch:
+    (fork,) = [batch for batch in ledger.batches(deployment.log, LINE) if batch.plan.branch is not None]
+    return fork
+
+
+def first(deployment: Deployment) -> Playbook:
+    return ledger.versions(deployment.log, LINE)[0]
+
+
+def waiting(deployment: Deployment) -> int:
+    """Return how many reflections wait in the playbook's window."""
+    assert deployment.shuffler is not None
+    return sum(len(state.window(NAME)) for state in deployment.shuffler._states.values())
+
+
+def both(deployment: Deployment, count: int) -> bool:
+    """Return whether both lines have learned what they can of so many reflections after the fork."""
+    return (
+        len(members(deployment, NAME)) >= BATCH + count // BATCH * BATCH
+        and len(members(deployment, LINE)) >= count // 2 * 2
+        and len(ledger.versions(deployment.log)) == len(ledger.batches(deployment.log))
+        and len(ledger.versions(deployment.log, LINE)) == len(ledger.batches(deployment.log, LINE))
+    )
+
+
+async def test_a_branch_begins_with_the_content_and_learns_from_the_same_reflections() -> None:
+    deployment = await learned()
+    before = ledger.latest(deployment.log)
+    async with deployment.running():
+        await deployment.log.produce(outgoing(FORK))
+        await deployment.until(lambda: len(ledger.versions(deployment.log, LINE)) == 1)
+        assert [entry.content for entry in first(deployment).entries] == [e.content for e in before.entries]
+        await publish(deployment, range(10, 16))
+        await deployment.until(lambda: both(deployment, 6))
+    assert members(deployment, NAME) == ids([*range(3), *range(10, 16)])
+    assert members(deployment, LINE) == ids(range(10, 16))
+    contents = [
+        {entry.content for entry in ledger.latest(deployment.log, line).entries} for line in (NAME, LINE)
+    ]
+    assert contents[0] == contents[1] == ledger.lessons([*range(3), *range(10, 16)])
+
+
+async def test_each_line_goes_by_its_own_settings() -> None:
+    deployment = await learned()
+    async with deployment.running():
+        await deployment.log.produce(outgoing(FORK))
+        await deployment.until(lambda: len(ledger.versions(deployment.log, LINE)) == 1)
+        await publish(deployment, range(10, 16))
+        await deployment.until(lambda: both(deployment, 6))
+    sizes = [[len(batch.members) for batch in ledger.batches(deployment.log, line)] for line in (NAME, LINE)]
+    assert sizes == [[3, 3, 3], [0, 2, 2, 2]]
+    own, other = (ledger.batches(deployment.log, line)[-1].plan.settings for line in (LINE, NAME))
+    assert (own.copies, own.prompts, own.scope) == (1, "small", 7)
+    overlaid = {name: getattr(other, name) for name in ("copies", "prompts", "scope", "templates")}
+    assert own.templates != other.templates
+    assert own.model_copy(update=overlaid) == other
+
+
+async def test_a_reflection_is_paid_for_on_the_playbook_alone() -> None:
+    deployment = await learned()
+    async with deployment.running():
+        await deployment.log.produce(outgoing(FORK))
+        await deployment.until(lambda: len(ledger.versions(deployment.log, LINE)) == 1)
+        await publish(deployment, range(10, 16), usage=Usage(calls=1, tokens_in=5))
+        await deployment.until(lambda: both(deployment, 6))
+    batches = [ledger.batches(deployment.log, line) for line in (NAME, LINE)]
+    assert [sum(batch.plan.reflect_usage.tokens_in for batch in cut) for cut in batches] == [30, 0]
+
+
+async def test_a_fork_waits_for_the_batch_in_flight_and_takes_what_waits_along() -> None:
+    deployment = await learned()
+    async with deployment.running(["shuffle", "publish"]):
+        await publish(deployment, range(10, 14))
+        await deployment.until(lambda: len(ledger.batches(deployment.log)) == 2)
+        await deployment.log.produce(outgoing(FORK))
+        await publish(deployment, range(14, 17))
+        await deployment.until(lambda: waiting(deployment) == 4)
+        assert not ledger.batches(deployment.log, LINE)
+        async with deployment.running(["scan"]):
+            await deployment.until(lambda: both(deployment, 3))
+    fork = fork_of(deployment).plan
+    assert fork.branch is not None
+    assert (fork.branch.version, fork.branch.sequence) == (2, 2)
+    assert members(deployment, NAME) == ids([*range(3), *range(10, 16)])
+    assert members(deployment, LINE) == ids(range(13, 17)), "what was in no batch yet is learned on both"
+
+
+async def test_sent_again_a_fork_has_one_effect() -> None:
+    deployment = await learned()
+    async with deployment.running():
+        await deployment.log.produce(outgoing(FORK), outgoing(FORK))
+        await deployment.until(lambda: len(ledger.versions(deployment.log, LINE)) == 1)
+        await deployment.log.produce(
+            outgoing(FORK), outgoing(FORK.model_copy(update={"command_id": "other"}))
+        )
+        await publish(deployment, range(10, 16))
+        await deployment.until(lambda: both(deployment, 6))
+    assert fork_of(deployment).plan.sequence == 1
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"branch": ""},
+        {"branch": "a b"},
+        {"playbook": LINE},
+        {"settings": OWN.model_copy(update={"copies": 9})},
+    ],
+    ids=str,
+)
+async def test_a_branch_that_cannot_be_is_dead_lettered_and_work_goes_on(wrong: dict[str, Any]) -> None:
+    deployment = await learned()
+    bad = FORK.model_copy(update=wrong)
+    async with deployment.running():
+        await deployment.log.produce(
+            Outgoing(topic=topics.COMMANDS.name, key=NAME.encode(), value=encode(bad))
+        )
+        await deployment.until(lambda: bool(ledger.dead_letters(deployment.log)))
+        await publish(deployment, range(10, 13))
+        await deployment.until(lambda: len(ledger.versions(deployment.log)) == 2)
+    assert {letter.origin_topic for letter in ledger.dead_letters(deployment.log)} == {topics.COMMANDS.name}
+
+
+async def test_repeats_are_known_across_the_fork_and_after_it() -> None:
+    deployment = await learned()
+    async with deployment.running():
+        await deployment.log.produce(outgoing(FORK))
+        await deployment.until(lambda: len(ledger.versions(deployment.log, LINE)) == 1)
+        await publish(deployment, [0, 1, 10, 10, 11])
+        await deployment.until(lambda: len(members(deployment, LINE)) == 2)
+    async with deployment.running():
+        await publish(deployment, [2, 10, 11, 12, 13])
+        await deployment.until(lambda: len(members(deployment, LINE)) == 4)
+        await deployment.until(lambda: len(members(deployment, NAME)) == 6)
+    assert members(deployment, LINE) == ids(range(10, 14))
+    assert members(deployment, NAME) == ids([*range(3), *range(10, 13)])
+
+
+async def test_a_deleted_branch_learns_no_more_and_holds_nothing_up() -> None:
+    deployment = await learned()
+    async with deployment.running():
+        await deployment.log.produce(outgoing(FORK))
+        await deployment.until(lambda: len(ledger.versions(deployment.log, LINE)) == 1)
+        await publish(deployment, [10])
+        await deployment.log.produce(outgoing(DELETE))
+        await deployment.until(lambda: ledger.versions(deployment.log, LINE)[-1].origin == "delete")
+        await publish(deployment, range(11, 16))
+        await deployment.until(lambda: len(ledger.versions(deployment.log)) == 3)
+        await deployment.until(lambda: not ledger.behind(deployment.log))
+    assert ledger.versions(deployment.log, LINE)[-1].branch is None
+    assert (await audit(deployment.log)).good
+
+
+async def test_a_branch_is_forked_anew_under_its_old_name() -> None:
+    deployment = await learned()
+    async with deployment.running():
+        await deployment.log.produce(outgoing(FORK))
+        await deployment.until(lambda: len(ledger.versions(deployment.log, LINE)) == 1)
+        await deployment.log.produce(outgoing(DELETE))
+        await deployment.until(lambda: len(ledger.versions(deployment.log, LINE)) == 2)
+        await publish(deployment, range(10, 13))
+        await deployment.until(lambda: len(ledger.versions(deployment.log)) == 2)
+        await deployment.log.produce(outgoing(FORK.model_copy(update={"command_id": "again"})))
+        await deployment.until(lambda: len(ledger.versions(deployment.log, LINE)) == 3)
+        await publish(deployment, range(20, 23))
+        await deployment.until(lambda: len(members(deployment, LINE)) >= 2)
+        await deployment.until(lambda: len(ledger.versions(deployment.log, LINE)) == 4)
+    assert members(deployment, LINE) == ids([20, 21])
+    assert ledger.lessons(range(10, 13)) <= {e.content for e in ledger.latest(deployment.log, LINE).entries}
+    assert (await audit(deployment.log)).good
+
+
+async def begun() -> Deployment:
+    """Return a deployment in which a branch is asked for while a reflection waits."""
+    deployment = await learned(BATCH + 1)
+    await deployment.log.produce(outgoing(FORK))
+    await publish(deployment, range(10, 15))
+    return deployment
+
+
+def over(deployment: Deployment) -> bool:
+    return both(deployment, 6) and len(ledger.versions(deployment.log)) == 3
+
+
+async def points_of(role: str) -> int:
+    failpoint, deployment = CrashFailpoint(), await begun()
+    others = [other for other in ROLES if other != role]
+    async with deployment.running(others), deployment.running([role], failpoint=failpoint):
+        await deployment.until(lambda: over(deployment))
+    return len(failpoint.points)
+
+
+@pytest.mark.parametrize("role", ["shuffle", "scan", "publish"])
+async def test_killed_at_any_write_both_lines_have_each_reflection_once(role: str) -> None:
+    for at in range(1, await points_of(role) + 1):
+        deployment = await begun()
+        others = [other for other in ROLES if other != role]
+        async with deployment.running(others):
+            with suppress(CrashError):
+                async with deployment.running([role], failpoint=CrashFailpoint(at)):
+                    await deployment.until(lambda: over(deployment))  # noqa: B023
+            async with deployment.running([role]):
+                await deployment.until(lambda: over(deployment))  # noqa: B023
+        forked = fork_of(deployment).plan.branch
+        assert forked is not None
+        inherited = members(deployment, NAME)[: forked.sequence * BATCH]
+        assert members(deployment, NAME) == ids([*range(4), *range(10, 15)]), at
+        assert [*inherited, *members(deployment, LINE)] == ids([*range(4), *range(10, 15)]), at
+        assert (await audit(deployment.log)).good, at
+
+
+# ---- what one line alone lacks
+
+
+async def test_the_ledger_counts_each_reflection_once_on_each_line() -> None:
+    deployment = await learned()
+    async with deployment.running():
+        await deployment.log.produce(outgoing(FORK))
+        await deployment.until(lambda: len(ledger.versions(deployment.log, LINE)) == 1)
+        await publish(deployment, [*range(10, 16), 0, 10])
+        await deployment.until(lambda: both(deployment, 6))
+        await deployment.until(lambda: not ledger.behind(deployment.log))
+    found = await audit(deployment.log)
+    assert (found.reflections, found.applied, found.duplicates, found.good) == (15, 15, 2, True)
+
+
+async def test_the_ledger_misses_what_one_line_has_not_learned(monkeypatch: pytest.MonkeyPatch) -> None:
+    wait = PartitionState.wait
+
+    def forgetful(state: PartitionState, line: str, given: Reflection, *rest: Any, **more: Any) -> None:
+        if (line, given.reflection_id) != (LINE, "r-11"):
+            wait(state, line, given, *rest, **more)
+
+    monkeypatch.setattr(PartitionState, "wait", forgetful)
+    deployment = await learned()
+    async with deployment.running():
+        await deployment.log.produce(outgoing(FORK))
+        await deployment.until(lambda: len(ledger.versions(deployment.log, LINE)) == 1)
+        await publish(deployment, range(10, 13))
+        await deployment.until(lambda: len(ledger.versions(deployment.log, LINE)) == 2)
+        await deployment.until(lambda: not ledger.behind(deployment.log))
+    found = await audit(deployment.log)
+    assert (found.lost, found.good) == (1, False)
+    assert f"r-11 of {LINE}" in found.violations[0]
+
+
+def unusable_on_the_branch(prompt: Prompt) -> Mapping[str, Any]:
+    if "lesson 10" in prompt.user and "lesson 12" not in prompt.user:
+        raise PoisonError("no usable reply")
+    return echo(prompt)
+
+
+async def test_a_retry_counts_on_the_line_that_it_failed_on() -> None:
+    deployment = await learned()
+    deployment.model = ScriptedModel(unusable_on_the_branch)
+    async with deployment.running():
+        await deployment.log.produce(outgoing(FORK))
+        await deployment.until(lambda: len(ledger.versions(deployment.log, LINE)) == 1)
+        await publish(deployment, range(10, 13))
+        await deployment.until(lambda: len(ledger.dead_letters(deployment.log)) == 2)
+    assert {letter.playbook for letter in ledger.dead_letters(deployment.log)} == {LINE}
+    found = [letter async for letter in letters(deployment.log, lambda _read, _total: None)]
+    deployment.model = ScriptedModel(echo)
+    async with deployment.running():
+        resolved, refused = await dead_letters.resend(deployment.log, deployment.clock, found, {})
+        assert (len(resolved), refused) == (2, [])
+        await deployment.until(lambda: len(members(deployment, LINE)) == 4)
+        await publish(deployment, [13])
+        await deployment.until(lambda: len(members(deployment, LINE)) == 6)
+        await deployment.until(lambda: len(ledger.versions(deployment.log, LINE)) == 4)
+    assert members(deployment, NAME) == ids([*range(3), *range(10, 13)]), "a retry is a repeat there"
+    assert members(deployment, LINE) == ids([10, 11, 12, 10, 11, 13])
+    assert ledger.lessons(range(10, 14)) <= {e.content for e in ledger.latest(deployment.log, LINE).entries}
+    assert (await audit(deployment.log)).good
+
+
+async def test_what_has_no_room_in_memory_is_read_again_on_each_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partition, "WINDOW_KEPT", 2)
+    deployment = await learned()
+    deployment.settings = deployment.settings.model_copy(update={"window_memory_bytes": 1})
+    async with deployment.running(["shuffle", "publish"]):
+        await publish(deployment, range(10, 13))
+        await deployment.until(lambda: len(ledger.batches(deployment.log)) == 2)
+        await deployment.log.produce(outgoing(FORK))
+        await publish(deployment, range(20, 32))
+        await deployment.until(lambda: waiting(deployment) == 12)
+        async with deployment.running(["scan"]):
+            await deployment.until(lambda: len(members(deployment, LINE)) == 12)
+            await deployment.until(lambda: both(deployment, 12))
+    assert members(deployment, LINE) == ids(range(20, 32))
+    assert members(deployment, NAME) == ids([*range(3), *range(10, 13), *range(20, 32)])
+    assert (await audit(deployment.log)).good
+
+
+def learning(deployment: Deployment) -> int:
+    """Return how many versions there are of batches with reflections, on both lines."""
+    both_lines = [*ledger.versions(deployment.log), *ledger.versions(deployment.log, LINE)]
+    return sum(version.reflections > 0 for version in both_lines)
+
+
+async def test_both_lines_have_one_spend_cap() -> None:
+    deployment = Deployment(batch_size=BATCH, spending=SpendPolicy(daily_tokens=1))
+    async with deployment.running():
+        await publish(deployment, range(BATCH))
+        await deployment.until(lambda: learning(deployment) == 1)
+        await deployment.log.produce(outgoing(FORK))
+        await deployment.until(lambda: len(ledger.versions(deployment.log, LINE)) == 1)
+        await publish(deployment, range(10, 16))
+        await deployment.until(lambda: waiting(deployment) == 6)
+        assert deployment.shuffler is not None
+        for day in range(2, 5):
+            for _ in range(3):
+                await deployment.shuffler.turn()
+            assert learning(deployment) == day - 1, "the first batch of a day goes, on one line"
+            deployment.advance(86_400)
+            await deployment.until(lambda: learning(deployment) == day)  # noqa: B023
+    deployment.spending = UNCAPPED
+    async with deployment.running():
+        await deployment.until(lambda: both(deployment, 6))
+    assert (await audit(deployment.log)).good
+
+
+# ---- archived
+
+
+@pytest.mark.parametrize("begun_only", [True, False])
+@pytest.mark.parametrize("partitions", [1, 2, 5])
+async def test_an_archive_takes_both_lines_to_other_partitions(
+    tmp_path: Path, partitions: int, *, begun_only: bool
+) -> None:
+    deployment = await begun()
+    roles = ("shuffle", "publish") if begun_only else ROLES
+    async with deployment.running(roles):
+        await deployment.until(
+            lambda: len(ledger.batches(deployment.log)) == 2 if begun_only else over(deployment)
+        )
+    await archived(deployment.log, tmp_path / "archive")
+    moved = Deployment(batch_size=BATCH, partitions=partitions)
+    await restored(tmp_path / "archive", moved.log)
+    async with moved.running():
+        await moved.until(lambda: over(moved))
+        await publish(moved, range(20, 26))
+        await moved.until(lambda: both(moved, 12))
+    assert members(moved, NAME) == ids([*range(4), *range(10, 15), *range(20, 26)])
+    assert members(moved, LINE)[-6:] == ids(range(20, 26))
+    assert (await audit(moved.log)).good
+
+
+async def test_a_fork_of_a_version_beyond_the_cut_is_left_out() -> None:
+    deployment = await learned()
+    async with deployment.running():
+        await deployment.log.produce(outgoing(FORK))
+        await deployment.until(lambda: len(ledger.versions(deployment.log, LINE)) == 1)
+    (record,) = [r for r in ledger.records(deployment.log, topics.BATCHES) if r.key == LINE.encode()]
+    ends = {topic.name: tuple((await deployment.log.ends(topic.name)).values()) for topic in topics.TOPICS}
+    assert not Cut(ends=ends).holds(topics.BATCHES, record)
+    cut = Cut(ends=ends)
+    for version in ledger.records(deployment.log, topics.HISTORY):
+        cut.holds(topics.HISTORY, version)
+    assert cut.holds(topics.BATCHES, record)
