@@ -61,12 +61,12 @@ class VariantRun:
         """
         await self._begin(base)
         published = await self._published(done.batches)
-        applied = await self._applied()
         for place, batch in enumerate(done.batches):
             on_step(place, len(done.batches))
-            if batch[-1].reflection_id in applied:
-                continue
+            # Before looking: what was under way when a replay was killed may be applied at any moment.
             ends = dict(await self._target.ends(topics.HISTORY.name))
+            if batch[-1].reflection_id in await self._applied():
+                continue
             through = await self._publish(batch, published)
             commands = Commands(self._target, LogStore(self._target), SystemClock(), issued_by=ISSUER)
             decision = await commands.flush(self._name, through)
@@ -74,8 +74,19 @@ class VariantRun:
                 await commands.send(decision.command)
             await self._wait_for(batch, ends)
         on_step(len(done.batches), len(done.batches))
-        await self._read(done)
-        return done
+        return await self.read(done)
+
+    async def is_complete(self, batches: Sequence[Sequence[Arrival]]) -> bool:
+        """Return whether every batch is applied: then nobody needs to run services.
+
+        Raises
+        ------
+        FatalError
+            If the prefix holds something else.
+        """
+        await self._published(batches)
+        applied = await self._applied()
+        return all(arrival.reflection_id in applied for batch in batches for arrival in batch)
 
     async def _begin(self, base: Playbook | None) -> None:
         """Give the shadow the version that it begins with; twice is once."""
@@ -150,7 +161,8 @@ class VariantRun:
                 " goes on from here"
             ) from error
 
-    async def _read(self, done: Done) -> None:
+    async def read(self, done: Done) -> Done:
+        """Add what the shadow holds."""
         places = {
             arrival.reflection_id: place for place, batch in enumerate(done.batches) for arrival in batch
         }
@@ -165,3 +177,4 @@ class VariantRun:
                 place = place_of.get(version.batch_sequence, -1)
                 done.seconds[place] = done.seconds.get(place, 0.0) + max(0.0, took)
             done.newest = version
+        return done

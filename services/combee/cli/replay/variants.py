@@ -202,8 +202,12 @@ async def _run(job: Job, log: Log, servers: str, run: _Run, base: Playbook | Non
     done = Done(
         variant=run.variant, seed=run.seed, prefix=run.settings.kafka.topic_prefix, batches=run.batches
     )
-    async with opened(run.settings, servers) as target, _services(job, run, servers):
-        return await VariantRun(log, target, job.name, timeout_s=job.timeout_s).run(done, base, show)
+    async with opened(run.settings, servers) as target:
+        shadow = VariantRun(log, target, job.name, timeout_s=job.timeout_s)
+        if await shadow.is_complete(run.batches):
+            return await shadow.read(done)
+        async with _services(job, run, servers):
+            return await shadow.run(done, base, show)
 
 
 @asynccontextmanager
