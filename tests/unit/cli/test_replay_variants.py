@@ -1,6 +1,8 @@
 """``combee replay --variant``: what is refused before anything is asked or written, and one run on the memory log."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,11 +14,16 @@ from combee.cli.replay.variant_run import Done, VariantRun
 from combee.core.replaying.selection import Selection
 from combee.core.replaying.steps import as_batched
 from combee.core.replaying.variant import Variant
+from combee.inspection.audit import audit
 from combee.inspection.tracker import StalledError
-from combee.ports import FatalError
+from combee.ports import FatalError, Outgoing
 from combee_schemas import topics
+from combee_schemas.playbook import Playbook
+from combee_schemas.reflection import Reflection
 from support import ledger
 from support.deployment import Deployment
+from support.failpoints.points import CrashError, CrashFailpoint
+from support.failpoints.ports import FaultInjectingLog
 from support.ledger import NAME, outgoing, reflection
 from support.reading import learned_from, run
 
@@ -145,3 +152,99 @@ def test_a_row_says_what_came_of_a_run_beside_the_original(learned: Deployment) 
     assert rows[0]["entries"] == {"count": 20, "kept": 20, "added": [], "lost": [], "changed": []}
     assert (rows[1]["entries"]["kept"], len(rows[1]["entries"]["lost"])) == (10, 10)
     assert table(rows).row_count == 2
+
+
+class TornLog(FaultInjectingLog):
+    """A log whose process dies with half of a write acknowledged."""
+
+    async def produce(self, *outgoing: Outgoing) -> Sequence[int]:
+        half = len(outgoing) // 2
+        first = await super().produce(*outgoing[:half]) if half else ()
+        return [*first, *await super().produce(*outgoing[half:])]
+
+
+def begun_with(learned: Deployment) -> Playbook:
+    return ledger.versions(learned.log)[0].model_copy(
+        update={"entries": ledger.latest(learned.log).entries[:3]}
+    )
+
+
+async def killed_at(
+    learned: Deployment, target: Deployment, base: Playbook, at: int | None = None
+) -> list[str]:
+    """Replay until its process dies at one of the gaps around its writes; return those that it passed."""
+    failpoint = CrashFailpoint(at)
+    async with target.running():
+        shadow = VariantRun(learned.log, TornLog(target.log, failpoint), NAME, timeout_s=20)
+        with nullcontext() if at is None else pytest.raises(CrashError):
+            await shadow.run(await planned(learned), base)
+    return failpoint.points
+
+
+async def test_killed_at_any_write_the_same_command_comes_to_the_same(learned: Deployment) -> None:
+    base, whole = begun_with(learned), shadow()
+    points = await killed_at(learned, whole, base)
+    assert len(points) == 2 * (1 + 2 * (2 + 1)), "the base; of each batch two halves and a flush"
+    for at in range(1, len(points) + 1):
+        target = shadow()
+        await killed_at(learned, target, base, at)
+        async with target.running():
+            done = await VariantRun(learned.log, target.log, NAME, timeout_s=20).run(
+                await planned(learned), base
+            )
+            await target.until(partial(_is_quiet, target))
+        assert [version.reflections for version in done.versions] == [10, 10]
+        assert said(target) == said(whole), f"killed at {points[at - 1]}, the {at}th"
+        published = [
+            message.reflection_id for message in ledger.messages(target.log, topics.REFLECTIONS, Reflection)
+        ]
+        assert sorted(published) == sorted(f"r-{n}" for n in range(20))
+        assert (await audit(target.log)).violations == ()
+
+
+def _is_quiet(target: Deployment) -> bool:
+    return not ledger.behind(target.log)
+
+
+def said(target: Deployment) -> list[tuple[str, object]]:
+    return [(version.origin, version.entries) for version in ledger.versions(target.log)]
+
+
+class LateLog(FaultInjectingLog):
+    """A log that says where it ends only after all that is under way has been applied."""
+
+    def __init__(self, target: Deployment, reflections: int) -> None:
+        super().__init__(target.log, CrashFailpoint())
+        self.ends = self._late_ends
+        self._target = target
+        self._reflections = reflections
+
+    async def _late_ends(self, topic: str) -> Mapping[int, int]:
+        await self._target.until(lambda: ledger.applied(self._target.log) >= self._reflections)
+        return await self._target.log.ends(topic)
+
+
+async def test_a_batch_that_is_applied_while_a_resumed_replay_looks_is_not_waited_for(
+    learned: Deployment,
+) -> None:
+    target = shadow()
+    failpoint = CrashFailpoint(6)
+    with pytest.raises(CrashError):  # after the flush of the first batch, which nobody has learned from yet
+        await VariantRun(learned.log, TornLog(target.log, failpoint), NAME, timeout_s=5).run(
+            await planned(learned), None
+        )
+    assert ledger.versions(target.log) == []
+    async with target.running():
+        resumed = VariantRun(learned.log, LateLog(target, 10), NAME, timeout_s=5)
+        done = await resumed.run(await planned(learned), None)
+    assert [version.reflections for version in done.versions] == [10, 10]
+
+
+async def test_what_is_complete_is_read_without_services(learned: Deployment) -> None:
+    target, wanted = shadow(), await planned(learned)
+    run = VariantRun(learned.log, target.log, NAME, timeout_s=20)
+    assert not await run.is_complete(wanted.batches)
+    await replayed(learned.log, target, wanted)
+    assert await run.is_complete(wanted.batches)
+    again = await run.read(await planned(learned))
+    assert again == wanted
