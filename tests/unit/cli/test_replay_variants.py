@@ -130,6 +130,14 @@ async def test_a_prefix_that_holds_something_else_is_refused(learned: Deployment
         await replayed(learned.log, target, await planned(learned))
 
 
+async def test_a_prefix_that_holds_the_variant_with_other_settings_is_refused(learned: Deployment) -> None:
+    target, wanted = shadow(), await planned(learned)
+    await replayed(learned.log, target, wanted)
+    other = VariantRun(learned.log, target.log, NAME, timeout_s=5, made_with="other")
+    with pytest.raises(FatalError, match="with other settings, or another model: choose another --to"):
+        await other.is_complete(wanted.batches)
+
+
 async def test_a_run_without_services_ends_in_time(learned: Deployment) -> None:
     with pytest.raises(StalledError, match="--timeout waits longer"):
         await VariantRun(learned.log, shadow().log, NAME, timeout_s=0.1).run(await planned(learned), None)

@@ -18,6 +18,8 @@ from combee_schemas import topics
 from combee_schemas.playbook import Playbook
 
 ISSUER = "replay"
+FLUSH = "replay-flush-"
+"""Begins the ids of a replay's flushes, which go on with what it is made with."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -38,11 +40,12 @@ class Done:
 class VariantRun:
     """Feeds a shadow of one playbook and waits for what comes of it."""
 
-    def __init__(self, source: Log, target: Log, name: str, *, timeout_s: float) -> None:
+    def __init__(self, source: Log, target: Log, name: str, *, timeout_s: float, made_with: str = "") -> None:
         self._source = source
         self._target = target
         self._name = name
         self._timeout_s = timeout_s
+        self._flush_id = f"{FLUSH}{made_with}-"
 
     async def run(
         self,
@@ -69,7 +72,8 @@ class VariantRun:
                 continue
             through = await self._publish(batch, published)
             commands = Commands(self._target, LogStore(self._target), SystemClock(), issued_by=ISSUER)
-            decision = await commands.flush(self._name, through)
+            flush_id = f"{self._flush_id}{through}"
+            decision = await commands.flush(self._name, through, command_id=flush_id)
             if decision.command is not None:
                 await commands.send(decision.command)
             await self._wait_for(batch, ends)
@@ -102,6 +106,12 @@ class VariantRun:
 
     async def _published(self, batches: Sequence[Sequence[Arrival]]) -> dict[str, int]:
         """Return the offsets of what is there already; anything else there is another replay's."""
+        async for command in messages(self._target, topics.COMMANDS, self._name):
+            if command.command_id.startswith(FLUSH) and not command.command_id.startswith(self._flush_id):
+                raise FatalError(
+                    "its prefix holds this variant with other settings, or another model: choose another --to,"
+                    " or give the variant another name"
+                )
         wanted = {arrival.reflection_id for batch in batches for arrival in batch}
         there: dict[str, int] = {}
         source = await partition_of(self._target, topics.REFLECTIONS, self._name)

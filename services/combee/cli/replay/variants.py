@@ -40,6 +40,8 @@ from combee.ports import FatalError, LanguageModel, Log
 from combee.settings.loading import Settings, load_settings
 from combee.settings.methods import as_configured, plan_settings
 from combee_schemas import topics
+from combee_schemas.digests import digest
+from combee_schemas.plan import PlanSettings
 from combee_schemas.playbook import Playbook
 
 
@@ -76,6 +78,8 @@ class _Run:
     closed_ms: list[float]
     """When each batch's window closes, had the reflections come as they came."""
     estimate: Estimate
+    made_with: str
+    """Digest of all that the playbook follows from, beside the reflections."""
 
 
 async def replay_variants(job: Job) -> list[dict[str, Any]] | None:
@@ -148,6 +152,7 @@ async def _planned(job: Job, log: Log, original: Recording) -> AsyncIterator[_Ru
                 batches=cut,
                 closed_ms=closed,
                 estimate=estimate(cut, shape, usage),
+                made_with=_digest(job, variant, settings, shape),
                 settings=replace(
                     settings,
                     kafka=settings.kafka.model_copy(
@@ -170,6 +175,12 @@ async def _layout(log: Log) -> dict[str, int]:
         "partitions": await log.partitions(topics.REFLECTIONS.name),
         "scan_partitions": await log.partitions(topics.SCAN[0].name),
     }
+
+
+def _digest(job: Job, variant: Variant, settings: Settings, shape: PlanSettings) -> str:
+    simulation = [*job.sim_options, *(f"{name}={value}" for name, value in variant.simulation.items())]
+    asked = settings.model.model or "", variant.settings.get("base_url", "")
+    return digest(shape.model_dump_json(), *asked, job.base or 0, *simulation).hex()[:12]
 
 
 def _model(settings: Settings) -> dict[str, Any]:
@@ -203,7 +214,7 @@ async def _run(job: Job, log: Log, servers: str, run: _Run, base: Playbook | Non
         variant=run.variant, seed=run.seed, prefix=run.settings.kafka.topic_prefix, batches=run.batches
     )
     async with opened(run.settings, servers) as target:
-        shadow = VariantRun(log, target, job.name, timeout_s=job.timeout_s)
+        shadow = VariantRun(log, target, job.name, timeout_s=job.timeout_s, made_with=run.made_with)
         if await shadow.is_complete(run.batches):
             return await shadow.read(done)
         async with _services(job, run, servers):
