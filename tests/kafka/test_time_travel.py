@@ -240,7 +240,11 @@ async def test_a_bad_source_is_found_taken_back_and_what_is_left_moves_elsewhere
         moved = {"prefix": there, "COMBEE_PARTITIONS": "5", "COMBEE_SCAN_PARTITIONS": "3"}
         assert (await deployment.said("ledger", **moved))["violations"] == []
         shown = await deployment.said("playbook", "show", NAME)
-        assert await deployment.said("playbook", "show", NAME, **moved) == shown
+        there_shown = await deployment.said("playbook", "show", NAME, **moved)
+        assert {name for name in shown if shown[name] != there_shown[name]} == {
+            "history_offset",
+            "manifest_offset",
+        }
 
 
 async def _killed_in_the_middle(story: Story, to: str, *variants: str) -> None:
