@@ -222,8 +222,11 @@ async def test_a_bad_source_is_found_taken_back_and_what_is_left_moves_elsewhere
         assert set(revoked["revoked"]) == set(found["reflections"])
         assert await deployment.is_clean()
 
-        await _killed_in_the_middle(deployment, f"{topic_prefix}-mend", "same", "clean:without=source:bad")
-        runs = await _compared(deployment, f"{topic_prefix}-mend", "same", "clean:without=source:bad")
+        to, variants = f"{topic_prefix}-mend", ("same", "clean:without=source:bad")
+        said = await _stopped(deployment, signal.SIGINT, f"{to}-same-0", to, *variants)
+        assert "Traceback" not in said
+        await _stopped(deployment, signal.SIGKILL, f"{to}-clean-0", to, *variants)
+        runs = await _compared(deployment, to, *variants)
         clean = runs["clean"]
         assert clean["difference_low"] > 0
         exported = ("playbook", "export", NAME, "--format", "json", "--out", str(clean_file))
@@ -247,20 +250,23 @@ async def test_a_bad_source_is_found_taken_back_and_what_is_left_moves_elsewhere
         }
 
 
-async def _killed_in_the_middle(story: Story, to: str, *variants: str) -> None:
-    """SIGKILL a replay once its shadow has a first version; nothing that it started stays."""
+async def _stopped(story: Story, sign: signal.Signals, shadow: str, to: str, *variants: str) -> str:
+    """Stop a replay once a shadow has a first version; nothing that it started stays."""
     given = [part for variant in variants for part in ("--variant", variant)]
     env = {"COMBEE_BOOTSTRAP_SERVERS": story.servers, "COMBEE_TOPIC_PREFIX": story.prefix, **story.model}
     process = await start("replay", NAME, "--to", to, *given, "--yes", data_dir=story.folder / "data", **env)
     async with (
         asyncio.timeout(STALL_S),
-        story.log(f"{to}-same-0") as log,
+        story.log(shadow) as log,
         aclosing(log.follow(topics.HISTORY.name, {})) as changes,
     ):
         async for records in changes:
             if records:
                 break
     started = descendants(process.pid)
-    process.kill()
-    assert await process.wait() == -signal.SIGKILL
+    assert started
+    process.send_signal(sign)
+    _, err = await process.communicate()
+    assert process.returncode in {-sign, 128 + sign}
     assert await all_gone(started) == []
+    return err.decode()

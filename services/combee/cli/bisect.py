@@ -181,4 +181,5 @@ def lines(name: str, culprit: Culprit) -> Iterator[str | Text]:
             else ""
         )
         yield f"learned from {', '.join(culprit.reflections[:MOST_NAMED])}{more}"
-        yield "'combee why ENTRY' leads from an entry to its reflections, 'combee playbook revoke' takes them back"
+        yield "'combee why ENTRY' leads from an entry to its reflections, 'combee playbook revoke' takes them back;"
+        yield "what they corrected stays, but 'combee replay' with --without shows what is learned without them"

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -11,15 +12,18 @@ from combee.adapters.memory import MemoryLog
 from combee.cli.replay.recorded import Range, recording
 from combee.cli.replay.report import Row, as_row, table
 from combee.cli.replay.variant_run import Done, VariantRun
+from combee.cli.replay.variants import Job, _planned
 from combee.core.replaying.selection import Selection
 from combee.core.replaying.steps import as_batched
-from combee.core.replaying.variant import Variant
+from combee.core.replaying.variant import Variant, parse
 from combee.inspection.audit import audit
 from combee.inspection.tracker import StalledError
 from combee.ports import FatalError, Outgoing
+from combee.settings.loading import load_settings
 from combee_schemas import topics
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import Reflection
+from combee_schemas.scan import Group
 from support import ledger
 from support.deployment import Deployment
 from support.failpoints.points import CrashError, CrashFailpoint
@@ -141,6 +145,31 @@ async def test_a_prefix_that_holds_the_variant_with_other_settings_is_refused(le
 async def test_a_run_without_services_ends_in_time(learned: Deployment) -> None:
     with pytest.raises(StalledError, match="--timeout waits longer"):
         await VariantRun(learned.log, shadow().log, NAME, timeout_s=0.1).run(await planned(learned), None)
+
+
+async def test_each_seed_and_each_variant_is_dealt_otherwise_and_kept_apart(learned: Deployment) -> None:
+    job = Job(
+        name=NAME, settings=load_settings(), to="x", range=Range(), seeds=range(2), without=(), base=None,
+        variants=[parse(text) for text in ("same", "one:copies=1", "own:salt=mine", "law:sim.law=lessons_only")],
+        simulated=True, sim_options=(), questions=(), simulated_answers=None, timeout_s=1, agreed=True,
+    )  # fmt: skip
+    original = await recording(learned.log, NAME, Range())
+    runs = [run async for run in _planned(job, learned.log, original)]
+    assert len({run.settings.kafka.topic_prefix for run in runs}) == len({run.made_with for run in runs}) == 8
+    salts = {run.settings.batch.salt for run in runs if run.variant.name == "own"}
+    assert salts == {"mine", "minereplay-1"}
+    deals = [await dealt(learned, run.settings.batch.salt) for run in runs[:2]]
+    assert deals[0] != deals[1]
+    for deal in deals:
+        assert sorted(offset for group in deal for offset in group) == sorted([*range(10), *range(10)])
+
+
+async def dealt(learned: Deployment, salt: str) -> list[list[int]]:
+    """Return the groups of the first batch that a replay with this salt deals, two copies of each reflection."""
+    target, wanted = Deployment(batch_size=100, max_wait_s=1e9, copies=2, salt=salt), await planned(learned)
+    await replayed(learned.log, target, replace(wanted, batches=wanted.batches[:1]))
+    groups = ledger.messages(target.log, topics.SCAN[0], Group)
+    return [[member.offset for member in group.members] for group in sorted(groups, key=lambda g: g.index)]
 
 
 def test_a_row_says_what_came_of_a_run_beside_the_original(learned: Deployment) -> None:

@@ -129,8 +129,9 @@ async def _planned(job: Job, log: Log, original: Recording) -> AsyncIterator[_Ru
         rules = [*job.without, *map(Selection.parse, variant.without)]
         arrivals = (await recording(log, job.name, job.range, rules)).arrivals if rules else original.arrivals
         for seed in job.seeds:
-            salt = {"salt": f"replay-{seed}"} if seed else {}
-            flags = {**now, **budget, **salt, **variant.settings}
+            flags: dict[str, Any] = {**now, **budget, **variant.settings}
+            if seed:
+                flags["salt"] = f"{variant.settings.get('salt', '')}replay-{seed}"
             settings = load_settings(
                 **{"bootstrap_servers": job.settings.kafka.bootstrap_servers, **_model(job.settings), **flags}
             )
