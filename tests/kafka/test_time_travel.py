@@ -89,7 +89,8 @@ class Story:
 
 @asynccontextmanager
 async def story(servers: str, prefix: str, folder: Path, questions: Path, *sim: str) -> AsyncIterator[Story]:
-    settings = {"batch_size": BATCH, "sim_arguments": sim, "latency": "0"}
+    roles = ("reflect", "scan", "shuffle", "publish")
+    settings = {"batch_size": BATCH, "sim_arguments": sim, "latency": "0", "roles": roles}
     async with running_stack(servers, prefix, folder / "stack", **settings) as running:  # type: ignore[arg-type]
         url = model_environment(running.supervisor)["base_url"]
         model = {"COMBEE_MODEL": "simulated", "COMBEE_BASE_URL": url, "COMBEE_API_KEY": "simulated"}

@@ -13,6 +13,7 @@ from combee.cli.replay.recorded import Range, recording
 from combee.cli.replay.report import Row, as_row, table
 from combee.cli.replay.variant_run import Done, VariantRun
 from combee.cli.replay.variants import Job, _planned
+from combee.cli.shared.console import print_whole
 from combee.core.replaying.selection import Selection
 from combee.core.replaying.steps import as_batched
 from combee.core.replaying.variant import Variant, parse
@@ -172,7 +173,9 @@ async def dealt(learned: Deployment, salt: str) -> list[list[int]]:
     return [[member.offset for member in group.members] for group in sorted(groups, key=lambda g: g.index)]
 
 
-def test_a_row_says_what_came_of_a_run_beside_the_original(learned: Deployment) -> None:
+def test_a_row_says_what_came_of_a_run_beside_the_original(
+    learned: Deployment, capsys: pytest.CaptureFixture[str]
+) -> None:
     versions = ledger.versions(learned.log)
 
     def row(name: str, seed: int | None) -> Row:
@@ -189,6 +192,13 @@ def test_a_row_says_what_came_of_a_run_beside_the_original(learned: Deployment) 
     assert rows[0]["entries"] == {"count": 20, "kept": 20, "added": [], "lost": [], "changed": []}
     assert (rows[1]["entries"]["kept"], len(rows[1]["entries"]["lost"])) == (10, 10)
     assert table(rows).row_count == 2
+
+    scored = {"score": 0.53, "difference": 0.26, "difference_low": 0.21, "difference_high": 0.31}
+    spent = {"tokens": {"in": 171_900_000, "cached": 72_248_000, "out": 10_981_000}}
+    print_whole(table([{**row, **scored, **spent} for row in rows]))
+    printed = capsys.readouterr().out
+    assert "…" not in printed, "no figure is cut off"
+    assert {"171,900,000", "72,248,000", "10,981,000"} <= set(printed.split())
 
 
 class TornLog(FaultInjectingLog):
