@@ -13,6 +13,7 @@ from combee.cli.replay.recorded import Range, recording
 from combee.cli.replay.report import Row, as_row, table
 from combee.cli.replay.variant_run import Done, VariantRun
 from combee.cli.replay.variants import Job, _planned
+from combee.cli.replay.verb import FAR_MS
 from combee.cli.shared.console import print_whole
 from combee.core.replaying.selection import Selection
 from combee.core.replaying.steps import as_batched
@@ -76,13 +77,29 @@ async def test_a_recording_has_what_counted_in_a_range_less_what_is_left_out(lea
     assert [arrival.reflection_id for arrival in some.arrivals] == ["r-3", "r-5", "r-6"]
 
 
-async def test_an_expired_range_is_refused_with_the_date_it_begins(learned: Deployment) -> None:
-    partition = await learned.log.partition_for(topics.REFLECTIONS.name, NAME.encode())
-    learned.log._store.partitions(topics.REFLECTIONS.name)[partition].first = 5
+async def expired(learned: Deployment, first: int) -> int:
+    """Let the reflections before ``first`` expire; return when that one came."""
+    number = await learned.log.partition_for(topics.REFLECTIONS.name, NAME.encode())
+    partition = learned.log._store.partitions(topics.REFLECTIONS.name)[number]
+    partition.first = first
+    return next(iter(partition.records(first, first + 1))).timestamp_ms
+
+
+@pytest.mark.parametrize("by_time", [False, True])
+async def test_an_expired_range_is_refused_with_the_date_it_begins(
+    learned: Deployment, by_time: bool
+) -> None:
+    kept_since = await expired(learned, 5)
+    wanted = Range(times_ms=(kept_since - 1, FAR_MS)) if by_time else Range()
     with pytest.raises(
         FatalError, match=r"5 reflections .* expired: they are kept from offset 5 on, from 20\d\d-"
     ):
-        await recording(learned.log, NAME, Range())
+        await recording(learned.log, NAME, wanted)
+
+
+async def test_a_range_that_begins_with_what_is_kept_is_replayed(learned: Deployment) -> None:
+    wanted = Range(times_ms=(await expired(learned, 5), FAR_MS))
+    assert len((await recording(learned.log, NAME, wanted)).arrivals) == 15
 
 
 async def replayed(source: MemoryLog, target: Deployment, done: Done, timeout_s: float = 20) -> Done:
