@@ -87,7 +87,7 @@ async def expired(learned: Deployment, first: int) -> int:
 
 @pytest.mark.parametrize("by_time", [False, True])
 async def test_an_expired_range_is_refused_with_the_date_it_begins(
-    learned: Deployment, by_time: bool
+    learned: Deployment, *, by_time: bool
 ) -> None:
     kept_since = await expired(learned, 5)
     wanted = Range(times_ms=(kept_since - 1, FAR_MS)) if by_time else Range()
