@@ -17,9 +17,8 @@ from combee.ports import FatalError, Log
 from combee_schemas import topics
 from combee_schemas.playbook import Playbook
 
-ISSUER = "replay"
-FLUSH = "replay-flush-"
-"""Begins the ids of a replay's flushes, which go on with what it is made with."""
+ISSUER = "replay "
+"""Who a replay's commands are issued by; what the variant is made with follows."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -45,7 +44,7 @@ class VariantRun:
         self._target = target
         self._name = name
         self._timeout_s = timeout_s
-        self._flush_id = f"{FLUSH}{made_with}-"
+        self._issuer = f"{ISSUER}{made_with}"
 
     async def run(
         self,
@@ -64,16 +63,19 @@ class VariantRun:
         """
         await self._begin(base)
         published = await self._published(done.batches)
+        applied = await self._applied()
         for place, batch in enumerate(done.batches):
             on_step(place, len(done.batches))
-            # Before looking: what was under way when a replay was killed may be applied at any moment.
+            last = batch[-1].reflection_id
+            if last in applied:
+                continue
             ends = dict(await self._target.ends(topics.HISTORY.name))
-            if batch[-1].reflection_id in await self._applied():
+            # What was under way when a replay was killed may have been applied since it was looked at.
+            if last in published and last in await self._applied():
                 continue
             through = await self._publish(batch, published)
-            commands = Commands(self._target, LogStore(self._target), SystemClock(), issued_by=ISSUER)
-            flush_id = f"{self._flush_id}{through}"
-            decision = await commands.flush(self._name, through, command_id=flush_id)
+            commands = Commands(self._target, LogStore(self._target), SystemClock(), issued_by=self._issuer)
+            decision = await commands.flush(self._name, through)
             if decision.command is not None:
                 await commands.send(decision.command)
             await self._wait_for(batch, ends)
@@ -97,7 +99,7 @@ class VariantRun:
         newest = await newest_playbook(self._target, self._name)
         if newest is not None or base is None:
             return
-        commands = Commands(self._target, LogStore(self._target), SystemClock(), issued_by=ISSUER)
+        commands = Commands(self._target, LogStore(self._target), SystemClock(), issued_by=self._issuer)
         decision = await commands.import_(self._name, base, "json", command_id=f"replay-base-{base.version}")
         if decision.command is not None:
             made = await commands.outcome(await commands.send(decision.command), self._timeout_s)
@@ -107,7 +109,7 @@ class VariantRun:
     async def _published(self, batches: Sequence[Sequence[Arrival]]) -> dict[str, int]:
         """Return the offsets of what is there already; anything else there is another replay's."""
         async for command in messages(self._target, topics.COMMANDS, self._name):
-            if command.command_id.startswith(FLUSH) and not command.command_id.startswith(self._flush_id):
+            if command.issued_by.startswith(ISSUER) and command.issued_by != self._issuer:
                 raise FatalError(
                     "its prefix holds this variant with other settings, or another model: choose another --to,"
                     " or give the variant another name"
@@ -139,6 +141,15 @@ class VariantRun:
             for member in batch.members
         }
 
+    async def _members(self, version: Playbook) -> set[str]:
+        """Return the reflections of a version's batch."""
+        if version.origin != "batch":
+            return set()
+        source = await partition_of(self._target, topics.BATCHES, self._name)
+        records = await self._target.read_at(source, [version.manifest_offset])
+        manifests = topics.BATCHES.under(self._name, records.values())
+        return {member.reflection_id for batch in manifests for member in batch.members}
+
     async def _publish(self, batch: Sequence[Arrival], published: dict[str, int]) -> int:
         missing = [arrival.offset for arrival in batch if arrival.reflection_id not in published]
         ids = {arrival.offset: arrival.reflection_id for arrival in batch}
@@ -163,8 +174,9 @@ class VariantRun:
                         for record in records or ()
                         for version in topics.HISTORY.under(self._name, [record])
                     ]
-                    if fresh and last in await self._applied():
-                        return
+                    for version in fresh:
+                        if last in await self._members(version):
+                            return
         except TimeoutError as error:
             raise StalledError(
                 f"no version of the replay within {self._timeout_s:g} s; --timeout waits longer, and the same command"
