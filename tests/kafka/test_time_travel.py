@@ -127,8 +127,8 @@ async def ends(log: KafkaLog) -> dict[str, dict[int, int]]:
     return {topic.name: dict(await log.ends(topic.name)) for topic in topics.TOPICS}
 
 
-async def generations(servers: str, prefix: str) -> dict[str, list[int]]:
-    """Return every generation that the groups of a prefix have had, from the broker's own log of them."""
+async def generations(servers: str, prefix: str) -> dict[str, int]:
+    """Return the generations of a prefix's groups, which rise when anybody joins or leaves, from the broker's log."""
     reader = aiokafka.AIOKafkaConsumer(bootstrap_servers=servers, enable_auto_commit=False)
     await reader.start()
     try:
@@ -139,7 +139,7 @@ async def generations(servers: str, prefix: str) -> dict[str, list[int]]:
         reader.assign(places)
         await reader.seek_to_beginning(*places)
         until = await reader.end_offsets(places)
-        known: dict[str, list[int]] = {}
+        known: dict[str, int] = {}
         while any([await reader.position(place) < until[place] for place in places]):
             for records in (await reader.getmany(timeout_ms=500)).values():
                 for record in records:
@@ -149,7 +149,7 @@ async def generations(servers: str, prefix: str) -> dict[str, list[int]]:
                     (length,) = struct.unpack_from(">h", record.value, 2)
                     (generation,) = struct.unpack_from(">i", record.value, 4 + length)
                     if group.startswith(f"{prefix}."):
-                        known.setdefault(group, []).append(generation)
+                        known[group] = generation
         return known
     finally:
         await reader.stop()
