@@ -69,6 +69,7 @@ async def running_stack(
     latency: str = "0.1",
     replicas: int = 1,
     roles: Sequence[str] = tuple(compose.ROLES),
+    sim_arguments: Sequence[str] = (),
     **settings: object,
 ) -> AsyncIterator[Running]:
     chosen = {
@@ -92,7 +93,7 @@ async def running_stack(
         scan_workers=replicas,
         replicas=replicas,
         roles=tuple(roles),
-        sim_arguments=("--latency", latency, "--call-log", str(call_log)),
+        sim_arguments=("--latency", latency, "--call-log", str(call_log), *sim_arguments),
     )
     log = KafkaLog(connected)
     try:

@@ -135,7 +135,8 @@ def lines(origins: Lineage) -> Iterator[Text]:
 def _source_lines(source: Source) -> Iterator[Text]:
     reflection, trace = source.reflection, source.trace
     batch = f" (batch {source.sequence})" if source.sequence else ""
-    yield Text(clean(f"\nreflection {source.reflection_id}{batch}"), style="cyan")
+    by = f", source {reflection.source.name}" if reflection and reflection.source else ""
+    yield Text(clean(f"\nreflection {source.reflection_id}{batch}{by}"), style="cyan")
     if reflection is None:
         yield Text("  no longer in the log, or given by hand", style="dim")
         return

@@ -160,8 +160,7 @@ class Evaluator:
 
     def _take(self, evaluation: Evaluation) -> None:
         assert self._known is not None  # noqa: S101 - loaded before the first question
-        if evaluation.asked in self._known:
-            return
+        # Two evaluators at once may both ask: both were paid for; the last record is what a compaction leaves.
         self._known[evaluation.asked] = Points(right=evaluation.right, places=evaluation.places)
         spent = today(self._spent.get(evaluation.playbook, Spend()), evaluation.evaluated_at_ms)
         if evaluation.evaluated_at_ms // DAY_MS < spent.day:

@@ -100,7 +100,9 @@ class Supervisor:
                 return
             quick = self._clock.monotonic() - child.started_at < QUICK_DEATH_S
             child.deaths = child.deaths + 1 if quick else 1
-            logger.warning("process_ended", process=child.process.name, code=code, deaths=child.deaths)
+            name = child.process.name
+            why = {"said": self.tail(name, 1)} if code > 0 else {}
+            logger.warning("process_ended", process=name, code=code, deaths=child.deaths, **why)
             # Refused after it has been ready is another thing: a cluster may take a right away for a moment.
             refused = code == MISCONFIGURED and not child.process.ready_file.exists()
             if refused or (code in {1, MISCONFIGURED} and child.deaths >= QUICK_DEATHS_LIMIT):
@@ -127,11 +129,11 @@ class Supervisor:
         if not self._failure.done():
             self._failure.set_exception(FatalError(message))
 
-    def tail(self, name: str) -> str:
+    def tail(self, name: str, count: int = TAIL_LINES) -> str:
         """Return the last lines a process wrote."""
         path = self.log_file(name)
         lines = path.read_text(errors="replace").splitlines() if path.exists() else []
-        return "\n".join(lines[-TAIL_LINES:])
+        return "\n".join(lines[-count:])
 
     def addresses(self) -> dict[str, str]:
         """Return where each process tells of itself, as far as they do."""

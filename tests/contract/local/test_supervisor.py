@@ -4,9 +4,11 @@ import asyncio
 import sys
 from asyncio.subprocess import DEVNULL, PIPE
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from combee.clock import SystemClock
 from combee.local.supervisor import Process, Supervisor
@@ -91,3 +93,17 @@ async def test_a_process_that_is_refused_after_it_has_been_ready_is_tried_again(
     await until(lambda: len(supervisor.all) == 2)
     supervisor.check()
     await supervisor.stop(timeout_s=5)
+
+
+async def test_a_process_that_fails_is_told_of_with_the_last_that_it_said(tmp_path: Path) -> None:
+    supervisor = Supervisor(tmp_path, SystemClock())
+    script = "import sys; print('going on', flush=True); sys.exit('no such topic')"
+    failing = replace(process("failing", tmp_path), command=(sys.executable, "-c", script))
+    with capture_logs() as logs:
+        await supervisor.start(failing)
+        try:
+            await until(lambda: bool(logs))
+        finally:
+            await supervisor.stop(timeout_s=5)
+    told = {name: logs[0][name] for name in ("event", "process", "code", "said")}
+    assert told == {"event": "process_ended", "process": "failing", "code": 1, "said": "no such topic"}

@@ -1,6 +1,9 @@
 """``combee replay --variant``: what is refused before anything is asked or written, and one run on the memory log."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -9,14 +12,24 @@ from combee.adapters.memory import MemoryLog
 from combee.cli.replay.recorded import Range, recording
 from combee.cli.replay.report import Row, as_row, table
 from combee.cli.replay.variant_run import Done, VariantRun
+from combee.cli.replay.variants import Job, _planned
+from combee.cli.replay.verb import FAR_MS
+from combee.cli.shared.console import print_whole
 from combee.core.replaying.selection import Selection
 from combee.core.replaying.steps import as_batched
-from combee.core.replaying.variant import Variant
+from combee.core.replaying.variant import Variant, parse
+from combee.inspection.audit import audit
 from combee.inspection.tracker import StalledError
-from combee.ports import FatalError
+from combee.ports import FatalError, Outgoing
+from combee.settings.loading import load_settings
 from combee_schemas import topics
+from combee_schemas.playbook import Playbook
+from combee_schemas.reflection import Reflection
+from combee_schemas.scan import Group
 from support import ledger
 from support.deployment import Deployment
+from support.failpoints.points import CrashError, CrashFailpoint
+from support.failpoints.ports import FaultInjectingLog
 from support.ledger import NAME, outgoing, reflection
 from support.reading import learned_from, run
 
@@ -64,13 +77,29 @@ async def test_a_recording_has_what_counted_in_a_range_less_what_is_left_out(lea
     assert [arrival.reflection_id for arrival in some.arrivals] == ["r-3", "r-5", "r-6"]
 
 
-async def test_an_expired_range_is_refused_with_the_date_it_begins(learned: Deployment) -> None:
-    partition = await learned.log.partition_for(topics.REFLECTIONS.name, NAME.encode())
-    learned.log._store.partitions(topics.REFLECTIONS.name)[partition].first = 5
+async def expired(learned: Deployment, first: int) -> int:
+    """Let the reflections before ``first`` expire; return when that one came."""
+    number = await learned.log.partition_for(topics.REFLECTIONS.name, NAME.encode())
+    partition = learned.log._store.partitions(topics.REFLECTIONS.name)[number]
+    partition.first = first
+    return next(iter(partition.records(first, first + 1))).timestamp_ms
+
+
+@pytest.mark.parametrize("by_time", [False, True])
+async def test_an_expired_range_is_refused_with_the_date_it_begins(
+    learned: Deployment, *, by_time: bool
+) -> None:
+    kept_since = await expired(learned, 5)
+    wanted = Range(times_ms=(kept_since - 1, FAR_MS)) if by_time else Range()
     with pytest.raises(
         FatalError, match=r"5 reflections .* expired: they are kept from offset 5 on, from 20\d\d-"
     ):
-        await recording(learned.log, NAME, Range())
+        await recording(learned.log, NAME, wanted)
+
+
+async def test_a_range_that_begins_with_what_is_kept_is_replayed(learned: Deployment) -> None:
+    wanted = Range(times_ms=(await expired(learned, 5), FAR_MS))
+    assert len((await recording(learned.log, NAME, wanted)).arrivals) == 15
 
 
 async def replayed(source: MemoryLog, target: Deployment, done: Done, timeout_s: float = 20) -> Done:
@@ -123,12 +152,47 @@ async def test_a_prefix_that_holds_something_else_is_refused(learned: Deployment
         await replayed(learned.log, target, await planned(learned))
 
 
+async def test_a_prefix_that_holds_the_variant_with_other_settings_is_refused(learned: Deployment) -> None:
+    target, wanted = shadow(), await planned(learned)
+    await replayed(learned.log, target, wanted)
+    other = VariantRun(learned.log, target.log, NAME, timeout_s=5, made_with="other")
+    with pytest.raises(FatalError, match="with other settings, or another model: choose another --to"):
+        await other.is_complete(wanted.batches)
+
+
 async def test_a_run_without_services_ends_in_time(learned: Deployment) -> None:
     with pytest.raises(StalledError, match="--timeout waits longer"):
         await VariantRun(learned.log, shadow().log, NAME, timeout_s=0.1).run(await planned(learned), None)
 
 
-def test_a_row_says_what_came_of_a_run_beside_the_original(learned: Deployment) -> None:
+async def test_each_seed_and_each_variant_is_dealt_otherwise_and_kept_apart(learned: Deployment) -> None:
+    job = Job(
+        name=NAME, settings=load_settings(), to="x", range=Range(), seeds=range(2), without=(), base=None,
+        variants=[parse(text) for text in ("same", "one:copies=1", "own:salt=mine", "law:sim.law=lessons_only")],
+        simulated=True, sim_options=(), questions=(), simulated_answers=None, timeout_s=1, agreed=True,
+    )  # fmt: skip
+    original = await recording(learned.log, NAME, Range())
+    runs = [run async for run in _planned(job, learned.log, original)]
+    assert len({run.settings.kafka.topic_prefix for run in runs}) == len({run.made_with for run in runs}) == 8
+    salts = {run.settings.batch.salt for run in runs if run.variant.name == "own"}
+    assert salts == {"mine", "minereplay-1"}
+    deals = [await dealt(learned, run.settings.batch.salt) for run in runs[:2]]
+    assert deals[0] != deals[1]
+    for deal in deals:
+        assert sorted(offset for group in deal for offset in group) == sorted([*range(10), *range(10)])
+
+
+async def dealt(learned: Deployment, salt: str) -> list[list[int]]:
+    """Return the groups of the first batch that a replay with this salt deals, two copies of each reflection."""
+    target, wanted = Deployment(batch_size=100, max_wait_s=1e9, copies=2, salt=salt), await planned(learned)
+    await replayed(learned.log, target, replace(wanted, batches=wanted.batches[:1]))
+    groups = ledger.messages(target.log, topics.SCAN[0], Group)
+    return [[member.offset for member in group.members] for group in sorted(groups, key=lambda g: g.index)]
+
+
+def test_a_row_says_what_came_of_a_run_beside_the_original(
+    learned: Deployment, capsys: pytest.CaptureFixture[str]
+) -> None:
     versions = ledger.versions(learned.log)
 
     def row(name: str, seed: int | None) -> Row:
@@ -145,3 +209,106 @@ def test_a_row_says_what_came_of_a_run_beside_the_original(learned: Deployment) 
     assert rows[0]["entries"] == {"count": 20, "kept": 20, "added": [], "lost": [], "changed": []}
     assert (rows[1]["entries"]["kept"], len(rows[1]["entries"]["lost"])) == (10, 10)
     assert table(rows).row_count == 2
+
+    scored = {"score": 0.53, "difference": 0.26, "difference_low": 0.21, "difference_high": 0.31}
+    spent = {"tokens": {"in": 171_900_000, "cached": 72_248_000, "out": 10_981_000}}
+    print_whole(table([{**row, **scored, **spent} for row in rows]))
+    printed = capsys.readouterr().out
+    assert "…" not in printed, "no figure is cut off"
+    assert {"171,900,000", "72,248,000", "10,981,000"} <= set(printed.split())
+
+
+class TornLog(FaultInjectingLog):
+    """A log whose process dies with half of a write acknowledged."""
+
+    async def produce(self, *outgoing: Outgoing) -> Sequence[int]:
+        half = len(outgoing) // 2
+        first = await super().produce(*outgoing[:half]) if half else ()
+        return [*first, *await super().produce(*outgoing[half:])]
+
+
+def begun_with(learned: Deployment) -> Playbook:
+    return ledger.versions(learned.log)[0].model_copy(
+        update={"entries": ledger.latest(learned.log).entries[:3]}
+    )
+
+
+async def killed_at(
+    learned: Deployment, target: Deployment, base: Playbook, at: int | None = None
+) -> list[str]:
+    """Replay until its process dies at one of the gaps around its writes; return those that it passed."""
+    failpoint = CrashFailpoint(at)
+    async with target.running():
+        shadow = VariantRun(learned.log, TornLog(target.log, failpoint), NAME, timeout_s=20)
+        with nullcontext() if at is None else pytest.raises(CrashError):
+            await shadow.run(await planned(learned), base)
+    return failpoint.points
+
+
+async def test_killed_at_any_write_the_same_command_comes_to_the_same(learned: Deployment) -> None:
+    base, whole = begun_with(learned), shadow()
+    points = await killed_at(learned, whole, base)
+    assert len(points) == 2 * (1 + 2 * (2 + 1)), "the base; of each batch two halves and a flush"
+    for at in range(1, len(points) + 1):
+        target = shadow()
+        await killed_at(learned, target, base, at)
+        async with target.running():
+            done = await VariantRun(learned.log, target.log, NAME, timeout_s=20).run(
+                await planned(learned), base
+            )
+            await target.until(partial(_is_quiet, target))
+        assert [version.reflections for version in done.versions] == [10, 10]
+        assert said(target) == said(whole), f"killed at {points[at - 1]}, the {at}th"
+        published = [
+            message.reflection_id for message in ledger.messages(target.log, topics.REFLECTIONS, Reflection)
+        ]
+        assert sorted(published) == sorted(f"r-{n}" for n in range(20))
+        assert (await audit(target.log)).violations == ()
+
+
+def _is_quiet(target: Deployment) -> bool:
+    return not ledger.behind(target.log)
+
+
+def said(target: Deployment) -> list[tuple[str, object]]:
+    return [(version.origin, version.entries) for version in ledger.versions(target.log)]
+
+
+class LateLog(FaultInjectingLog):
+    """A log that says where it ends only after all that is under way has been applied."""
+
+    def __init__(self, target: Deployment, reflections: int) -> None:
+        super().__init__(target.log, CrashFailpoint())
+        self.ends = self._late_ends
+        self._target = target
+        self._reflections = reflections
+
+    async def _late_ends(self, topic: str) -> Mapping[int, int]:
+        await self._target.until(lambda: ledger.applied(self._target.log) >= self._reflections)
+        return await self._target.log.ends(topic)
+
+
+async def test_a_batch_that_is_applied_while_a_resumed_replay_looks_is_not_waited_for(
+    learned: Deployment,
+) -> None:
+    target = shadow()
+    failpoint = CrashFailpoint(6)
+    with pytest.raises(CrashError):  # after the flush of the first batch, which nobody has learned from yet
+        await VariantRun(learned.log, TornLog(target.log, failpoint), NAME, timeout_s=5).run(
+            await planned(learned), None
+        )
+    assert ledger.versions(target.log) == []
+    async with target.running():
+        resumed = VariantRun(learned.log, LateLog(target, 10), NAME, timeout_s=5)
+        done = await resumed.run(await planned(learned), None)
+    assert [version.reflections for version in done.versions] == [10, 10]
+
+
+async def test_what_is_complete_is_read_without_services(learned: Deployment) -> None:
+    target, wanted = shadow(), await planned(learned)
+    run = VariantRun(learned.log, target.log, NAME, timeout_s=20)
+    assert not await run.is_complete(wanted.batches)
+    await replayed(learned.log, target, wanted)
+    assert await run.is_complete(wanted.batches)
+    again = await run.read(await planned(learned))
+    assert again == wanted

@@ -63,7 +63,7 @@ def test_why_finds_the_run_behind_a_reflection(monkeypatch: pytest.MonkeyPatch) 
 
     async def learn() -> None:
         async with deployment.running():
-            reflection = ledger.reflection(1, trace_id="t-7")
+            reflection = ledger.reflection(1, trace_id="t-7", source={"name": "shop-b"})
             await deployment.log.produce(outgoing_item(run_line), outgoing_item(reflection))
             await deployment.until(lambda: bool(ledger.versions(deployment.log)))
 
@@ -74,6 +74,7 @@ def test_why_finds_the_run_behind_a_reflection(monkeypatch: pytest.MonkeyPatch) 
     assert told
     assert told[0]["trace"]["task"] == "refund it"
     assert run_json("why", entry.id, "--no-traces")["reflections"][0]["trace"] is None
+    assert ", source shop-b" in run("why", entry.id).stdout
 
 
 def test_why_knows_entries_that_left(learned: Deployment) -> None:

@@ -138,6 +138,21 @@ async def test_what_an_earlier_day_cost_does_not_count_wherever_its_record_stand
     assert (await exam(OTHER)).stopped == ""
 
 
+async def test_of_two_evaluators_at_once_the_last_record_counts_and_both_are_paid_for() -> None:
+    exam, changed = Exam(), Exam()
+    changed.log, changed.model.answer = exam.log, lambda _prompt: {"final_answer": "unknown"}
+    each = (await exam(OTHER, QUESTIONS[:1])).usage
+    first, second = exam.evaluator(), changed.evaluator()
+    for evaluator in (first, second):
+        await evaluator.evaluate(OTHER, QUESTIONS[:1])  # both have read what is known by now
+    assert (await first.evaluate(OTHER, QUESTIONS[:4])).score.mean == 1
+    assert (await second.evaluate(OTHER, QUESTIONS[:4])).score.mean == 0.25
+    exam.caps = SpendPolicy(daily_tokens=6 * (each.tokens_in + each.tokens_out))
+    third = await exam(OTHER)
+    assert (third.known, third.unasked) == (4, 2), "what both spent is at the cap"
+    assert third.score.mean == 0.25, "as after a compaction of the topic"
+
+
 async def test_a_question_that_a_model_refuses_counts_as_wrong_and_says_why() -> None:
     exam = Exam()
 

@@ -8,7 +8,7 @@ from combee.clock import moment
 from combee.core.replaying.selection import Selection
 from combee.core.replaying.steps import Arrival
 from combee.history import History, messages, partition_of
-from combee.ports import FatalError, Log, Outgoing, Record
+from combee.ports import FatalError, Log, Outgoing, Record, TopicPartition
 from combee_schemas import topics
 from combee_schemas.batch import Batch
 from combee_schemas.playbook import Playbook
@@ -94,8 +94,10 @@ async def _arrivals(
     }
     first = (await log.beginnings(topics.REFLECTIONS.name))[source.partition]
     expired = sum(offset < first for offset in places)
-    if expired and not wanted.times_ms:
-        raise FatalError(await _expired(log, name, first, expired))
+    if expired:
+        kept_since = await _time_of(log, source, first)
+        if not wanted.times_ms or kept_since is None or wanted.times_ms[0] < kept_since:
+            raise FatalError(_expired(first, kept_since, expired))
     async for record in records_at(log, name, [offset for offset in sorted(places) if offset >= first]):
         reflection = topics.REFLECTIONS.read_or_none(record)
         if reflection is None or any(rule.matches(reflection, record.timestamp_ms) for rule in without):
@@ -114,13 +116,16 @@ async def _arrivals(
         )
 
 
-async def _expired(log: Log, name: str, first: int, count: int) -> str:
-    source = await partition_of(log, topics.REFLECTIONS, name)
-    since = ""
+async def _time_of(log: Log, source: TopicPartition, first: int) -> int | None:
+    """Return when the oldest record came that is kept; None if none is."""
     async with aclosing(log.read(source, first)) as records:
         async for record in records:
-            since = f", from {moment(record.timestamp_ms)} UTC"
-            break
+            return record.timestamp_ms
+    return None
+
+
+def _expired(first: int, since_ms: int | None, count: int) -> str:
+    since = "" if since_ms is None else f", from {moment(since_ms)} UTC"
     return (
         f"{count} reflections of that range have expired: they are kept from offset {first} on{since}. Choose a later"
         f" range (--since, --versions), or restore an archive that has them"

@@ -17,7 +17,8 @@ from combee.ports import FatalError, Log
 from combee_schemas import topics
 from combee_schemas.playbook import Playbook
 
-ISSUER = "replay"
+ISSUER = "replay "
+"""Who a replay's commands are issued by; what the variant is made with follows."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -38,11 +39,12 @@ class Done:
 class VariantRun:
     """Feeds a shadow of one playbook and waits for what comes of it."""
 
-    def __init__(self, source: Log, target: Log, name: str, *, timeout_s: float) -> None:
+    def __init__(self, source: Log, target: Log, name: str, *, timeout_s: float, made_with: str = "") -> None:
         self._source = source
         self._target = target
         self._name = name
         self._timeout_s = timeout_s
+        self._issuer = f"{ISSUER}{made_with}"
 
     async def run(
         self,
@@ -64,25 +66,40 @@ class VariantRun:
         applied = await self._applied()
         for place, batch in enumerate(done.batches):
             on_step(place, len(done.batches))
-            if batch[-1].reflection_id in applied:
+            last = batch[-1].reflection_id
+            if last in applied:
                 continue
             ends = dict(await self._target.ends(topics.HISTORY.name))
+            # What was under way when a replay was killed may have been applied since it was looked at.
+            if last in published and last in await self._applied():
+                continue
             through = await self._publish(batch, published)
-            commands = Commands(self._target, LogStore(self._target), SystemClock(), issued_by=ISSUER)
+            commands = Commands(self._target, LogStore(self._target), SystemClock(), issued_by=self._issuer)
             decision = await commands.flush(self._name, through)
             if decision.command is not None:
                 await commands.send(decision.command)
             await self._wait_for(batch, ends)
         on_step(len(done.batches), len(done.batches))
-        await self._read(done)
-        return done
+        return await self.read(done)
+
+    async def is_complete(self, batches: Sequence[Sequence[Arrival]]) -> bool:
+        """Return whether every batch is applied: then nobody needs to run services.
+
+        Raises
+        ------
+        FatalError
+            If the prefix holds something else.
+        """
+        await self._published(batches)
+        applied = await self._applied()
+        return all(arrival.reflection_id in applied for batch in batches for arrival in batch)
 
     async def _begin(self, base: Playbook | None) -> None:
         """Give the shadow the version that it begins with; twice is once."""
         newest = await newest_playbook(self._target, self._name)
         if newest is not None or base is None:
             return
-        commands = Commands(self._target, LogStore(self._target), SystemClock(), issued_by=ISSUER)
+        commands = Commands(self._target, LogStore(self._target), SystemClock(), issued_by=self._issuer)
         decision = await commands.import_(self._name, base, "json", command_id=f"replay-base-{base.version}")
         if decision.command is not None:
             made = await commands.outcome(await commands.send(decision.command), self._timeout_s)
@@ -91,6 +108,12 @@ class VariantRun:
 
     async def _published(self, batches: Sequence[Sequence[Arrival]]) -> dict[str, int]:
         """Return the offsets of what is there already; anything else there is another replay's."""
+        async for command in messages(self._target, topics.COMMANDS, self._name):
+            if command.issued_by.startswith(ISSUER) and command.issued_by != self._issuer:
+                raise FatalError(
+                    "its prefix holds this variant with other settings, or another model: choose another --to,"
+                    " or give the variant another name"
+                )
         wanted = {arrival.reflection_id for batch in batches for arrival in batch}
         there: dict[str, int] = {}
         source = await partition_of(self._target, topics.REFLECTIONS, self._name)
@@ -118,6 +141,15 @@ class VariantRun:
             for member in batch.members
         }
 
+    async def _members(self, version: Playbook) -> set[str]:
+        """Return the reflections of a version's batch."""
+        if version.origin != "batch":
+            return set()
+        source = await partition_of(self._target, topics.BATCHES, self._name)
+        records = await self._target.read_at(source, [version.manifest_offset])
+        manifests = topics.BATCHES.under(self._name, records.values())
+        return {member.reflection_id for batch in manifests for member in batch.members}
+
     async def _publish(self, batch: Sequence[Arrival], published: dict[str, int]) -> int:
         missing = [arrival.offset for arrival in batch if arrival.reflection_id not in published]
         ids = {arrival.offset: arrival.reflection_id for arrival in batch}
@@ -142,15 +174,17 @@ class VariantRun:
                         for record in records or ()
                         for version in topics.HISTORY.under(self._name, [record])
                     ]
-                    if fresh and last in await self._applied():
-                        return
+                    for version in fresh:
+                        if last in await self._members(version):
+                            return
         except TimeoutError as error:
             raise StalledError(
                 f"no version of the replay within {self._timeout_s:g} s; --timeout waits longer, and the same command"
                 " goes on from here"
             ) from error
 
-    async def _read(self, done: Done) -> None:
+    async def read(self, done: Done) -> Done:
+        """Add what the shadow holds."""
         places = {
             arrival.reflection_id: place for place, batch in enumerate(done.batches) for arrival in batch
         }
@@ -165,3 +199,4 @@ class VariantRun:
                 place = place_of.get(version.batch_sequence, -1)
                 done.seconds[place] = done.seconds.get(place, 0.0) + max(0.0, took)
             done.newest = version
+        return done

@@ -40,6 +40,8 @@ from combee.ports import FatalError, LanguageModel, Log
 from combee.settings.loading import Settings, load_settings
 from combee.settings.methods import as_configured, plan_settings
 from combee_schemas import topics
+from combee_schemas.digests import digest
+from combee_schemas.plan import PlanSettings
 from combee_schemas.playbook import Playbook
 
 
@@ -76,6 +78,8 @@ class _Run:
     closed_ms: list[float]
     """When each batch's window closes, had the reflections come as they came."""
     estimate: Estimate
+    made_with: str
+    """Digest of all that the playbook follows from, beside the reflections."""
 
 
 async def replay_variants(job: Job) -> list[dict[str, Any]] | None:
@@ -125,8 +129,9 @@ async def _planned(job: Job, log: Log, original: Recording) -> AsyncIterator[_Ru
         rules = [*job.without, *map(Selection.parse, variant.without)]
         arrivals = (await recording(log, job.name, job.range, rules)).arrivals if rules else original.arrivals
         for seed in job.seeds:
-            salt = {"salt": f"replay-{seed}"} if seed else {}
-            flags = {**now, **budget, **salt, **variant.settings}
+            flags: dict[str, Any] = {**now, **budget, **variant.settings}
+            if seed:
+                flags["salt"] = f"{variant.settings.get('salt', '')}replay-{seed}"
             settings = load_settings(
                 **{"bootstrap_servers": job.settings.kafka.bootstrap_servers, **_model(job.settings), **flags}
             )
@@ -148,6 +153,7 @@ async def _planned(job: Job, log: Log, original: Recording) -> AsyncIterator[_Ru
                 batches=cut,
                 closed_ms=closed,
                 estimate=estimate(cut, shape, usage),
+                made_with=_digest(job, variant, settings, shape),
                 settings=replace(
                     settings,
                     kafka=settings.kafka.model_copy(
@@ -170,6 +176,12 @@ async def _layout(log: Log) -> dict[str, int]:
         "partitions": await log.partitions(topics.REFLECTIONS.name),
         "scan_partitions": await log.partitions(topics.SCAN[0].name),
     }
+
+
+def _digest(job: Job, variant: Variant, settings: Settings, shape: PlanSettings) -> str:
+    simulation = [*job.sim_options, *(f"{name}={value}" for name, value in variant.simulation.items())]
+    asked = settings.model.model or "", variant.settings.get("base_url", "")
+    return digest(shape.model_dump_json(), *asked, job.base or 0, *simulation).hex()[:12]
 
 
 def _model(settings: Settings) -> dict[str, Any]:
@@ -202,8 +214,12 @@ async def _run(job: Job, log: Log, servers: str, run: _Run, base: Playbook | Non
     done = Done(
         variant=run.variant, seed=run.seed, prefix=run.settings.kafka.topic_prefix, batches=run.batches
     )
-    async with opened(run.settings, servers) as target, _services(job, run, servers):
-        return await VariantRun(log, target, job.name, timeout_s=job.timeout_s).run(done, base, show)
+    async with opened(run.settings, servers) as target:
+        shadow = VariantRun(log, target, job.name, timeout_s=job.timeout_s, made_with=run.made_with)
+        if await shadow.is_complete(run.batches):
+            return await shadow.read(done)
+        async with _services(job, run, servers):
+            return await shadow.run(done, base, show)
 
 
 @asynccontextmanager

@@ -17,7 +17,16 @@ from combee.cli.replay.recorded import Range
 from combee.cli.replay.replaying import Replay, Replayed
 from combee.cli.replay.report import OFF_POLICY, plot, table
 from combee.cli.replay.variants import Job, replay_variants
-from combee.cli.shared.console import COLUMNS, FAILED, diagnostics, failure, output, print_json, remark
+from combee.cli.shared.console import (
+    COLUMNS,
+    FAILED,
+    diagnostics,
+    failure,
+    output,
+    print_json,
+    print_whole,
+    remark,
+)
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, Name, Servers, checked_prefix
 from combee.cli.shared.plotting import library
@@ -178,7 +187,7 @@ def _compare(job: Job, plot_file: Path | None, *, as_json: bool) -> None:
             {"playbook": job.name, "from": job.settings.kafka.topic_prefix, "runs": rows, "note": OFF_POLICY}
         )
         return
-    output().print(table(rows))
+    print_whole(table(rows))
     remark(OFF_POLICY)
 
 

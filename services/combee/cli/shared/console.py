@@ -10,12 +10,15 @@ from contextlib import contextmanager
 
 import typer
 from rich.console import Console
+from rich.measure import Measurement
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
 
 from combee_schemas.errors import ConfigurationError
 
 FAILED, USAGE, REJECTED = 1, ConfigurationError.exit_code, 3
 WIDTH_OF_PIPES = 160
+WIDEST = 1000
 COLUMNS = (TextColumn("{task.description:>16}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
 
 
@@ -23,6 +26,14 @@ def output() -> Console:
     """Return the console for results people read."""
     width = None if sys.stdout.isatty() else WIDTH_OF_PIPES
     return Console(highlight=False, width=width)
+
+
+def print_whole(table: Table) -> None:
+    """Print a table without cutting figures off: a line longer than the terminal wraps."""
+    console = output()
+    widest = Measurement.get(console, console.options.update(max_width=WIDEST), table).maximum
+    console.width = max(console.width, widest)
+    console.print(table, crop=False)
 
 
 def diagnostics() -> Console:
