@@ -221,6 +221,8 @@ async def test_a_bad_source_is_found_taken_back_and_what_is_left_moves_elsewhere
         assert set(found["reflections"]) == {reflection.reflection_id for reflection in bad}
         revoked = await deployment.said("playbook", "revoke", NAME, *found["reflections"])
         assert set(revoked["revoked"]) == set(found["reflections"])
+        mended = await deployment.said("evaluate", NAME, "--questions", str(exam_file), "--against", "4")
+        assert mended["verdict"] == "better", "what the source corrected says again what it said before"
         assert await deployment.is_clean()
 
         to, variants = f"{topic_prefix}-mend", ("same", "clean:without=source:bad")
@@ -233,7 +235,7 @@ async def test_a_bad_source_is_found_taken_back_and_what_is_left_moves_elsewhere
         exported = ("playbook", "export", NAME, "--format", "json", "--out", str(clean_file))
         await deployment.told(*exported, prefix=clean["prefix"])
         await deployment.said("playbook", "import", NAME, str(clean_file))
-        worth = await deployment.said("evaluate", NAME, "--questions", str(exam_file), "--against", "5")
+        worth = await deployment.said("evaluate", NAME, "--questions", str(exam_file), "--against", "4")
         assert (worth["verdict"], worth["score"]) == ("better", pytest.approx(clean["score"], abs=1e-3))
         assert await deployment.is_clean()
 

@@ -11,7 +11,7 @@ from combee.core.evaluation.scoring import Points, ScorerName, judge_prompt, non
 from combee.core.formats.render import ace_lines
 from combee.core.methods import ace, gepa
 from combee.core.playbook import probation
-from combee.ports import ConfigurationError, LanguageModel, PoisonError
+from combee.ports import CombeeError, ConfigurationError, LanguageModel, PoisonError
 from combee_schemas.base import Usage
 from combee_schemas.model import Prompt
 from combee_schemas.playbook import Playbook
@@ -118,11 +118,16 @@ class FunctionAnswerer:
         Raises
         ------
         PoisonError
-            If it returns no number from 0 to 1.
+            If it fails, or returns no number from 0 to 1.
         """
-        value: Any = self._function(text_of(playbook), _fields(question))
-        if inspect.isawaitable(value):
-            value = await value
+        try:
+            value: Any = self._function(text_of(playbook), _fields(question))
+            if inspect.isawaitable(value):
+                value = await value
+        except CombeeError:
+            raise
+        except Exception as error:
+            raise PoisonError(f"{self.name} failed on {question.id}: {error!r}") from error
         if isinstance(value, bool):
             value = float(value)
         if not isinstance(value, int | float) or not 0 <= value <= 1:

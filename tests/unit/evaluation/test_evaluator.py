@@ -213,6 +213,17 @@ async def test_what_is_no_score_is_refused_and_recorded_nowhere(value: object) -
     assert not await whole(log, topics.EVALUATIONS)
 
 
+async def test_a_function_that_fails_is_named_with_the_question() -> None:
+    def fails(_playbook: str, question: Mapping[str, str]) -> float:
+        return 1 / len(question["no such field"])
+
+    evaluator = Evaluator(
+        MemoryLog(ManualClock()), FunctionAnswerer(fails, "function f"), ManualClock(), caps=UNCAPPED
+    )
+    with pytest.raises(PoisonError, match="function f failed on q-0: KeyError"):
+        await evaluator.evaluate(empty("p"), QUESTIONS[:1])
+
+
 @pytest.mark.parametrize("place", ["no.such.module:f", "json:no_such", "json:__name__"])
 def test_a_function_that_is_not_there_is_told_with_its_setting(place: str) -> None:
     with pytest.raises(ConfigurationError, match=f"COMBEE_EVAL_FUNCTION: {place}"):

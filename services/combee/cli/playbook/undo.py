@@ -93,10 +93,7 @@ def revoke(
     more = {"revoked": list(made.revoked), "changed": change.changed, "labels": serving}
     _print(change, more, as_json=as_json)
     if fewer := _weakened(change.decision.current, made):
-        remark(
-            f"{fewer} entries rest on fewer reflections now; what a revoked one corrected still says what it said:"
-            " 'combee replay' with --without learns it anew"
-        )
+        remark(f"{fewer} entries rest on fewer reflections now")
     for label, version in serving.items():
         remark(
             f"{label} still serves version {version}, in which something rests on revoked reflections:"

@@ -159,9 +159,13 @@ async def _planned(job: Job, log: Log, original: Recording) -> AsyncIterator[_Ru
                     kafka=settings.kafka.model_copy(
                         update={**layout, "topic_prefix": f"{job.to}-{variant.name}-{seed}"}
                     ),
-                    # Only the replay closes windows.
+                    # Only the replay closes windows, and nothing is consolidated that it did not ask for.
                     batch=settings.batch.model_copy(
-                        update={"batch_size": min(2000, largest + 1), "max_wait_s": 1e9}
+                        update={
+                            "batch_size": min(2000, largest + 1),
+                            "max_wait_s": 1e9,
+                            "consolidate_above": 0.0,
+                        }
                     ),
                     model=settings.model.model_copy(
                         update={"answers_from": job.settings.kafka.topic_prefix} if reuses else {}
