@@ -87,3 +87,10 @@ def test_another_thread_may_wake_a_loop_that_is_not_alone() -> None:
         return await event.wait()
 
     assert run(woken())
+
+
+def test_a_run_that_used_a_thread_ends() -> None:
+    async def work() -> int:
+        return await asyncio.to_thread(sum, (1, 2))
+
+    assert run_virtual(work()) == 3

@@ -106,7 +106,7 @@ async def test_what_waits_and_nobody_works_on_is_named(
         Outgoing(topic=topics.DEAD_LETTERS.name, key=b"traces", value=encode(letter)),
     )
     found = await doctor(kafka, topic_prefix, tmp_path, code=1, COMBEE_SECRET_PASSWORD="not-printed-either")  # noqa: S106 - made up
-    assert found["topics"].startswith("ok all 14")
+    assert found["topics"].startswith("ok all 16")
     assert re.match(r"fail 3 records wait, the oldest for \d+ s; workers: 0", found["lag of reflect"])
     assert "combee worker reflect" in found["lag of reflect"]
     assert found["lag of scan"].startswith("ok")

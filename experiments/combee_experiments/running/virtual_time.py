@@ -70,6 +70,14 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def _returned(self, _: asyncio.Future[Any]) -> None:
         self._jumping.threads -= 1
 
+    async def shutdown_default_executor(self, *limits: float) -> None:
+        """Wait in real time until the threads have ended."""
+        self._jumping.threads += 1
+        try:
+            await super().shutdown_default_executor(*limits)
+        finally:
+            self._jumping.threads -= 1
+
 
 class LoopClock:
     """The ``Clock`` port on the running loop, virtual or not."""
