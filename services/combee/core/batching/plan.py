@@ -5,10 +5,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from statistics import fmean
+from typing import Any
 
 from combee.core import identity
 from combee.core.batching import shuffle, tree
-from combee.core.batching.shape import plan_shape
+from combee.core.batching.shape import Shape, plan_shape
 from combee.core.canonical import canonical
 from combee_schemas.base import MOST_SCORES, NOTHING_SPENT, Usage
 from combee_schemas.batch import Batch, Cluster, Member
@@ -30,6 +31,34 @@ class Base:
     history_offset: int
 
 
+def shape_of(sizes: Sequence[int], seed: int, settings: PlanSettings) -> Shape:
+    """Return the shape of a batch under a manifest's settings; ``sizes`` are its reflections', in bytes."""
+    return plan_shape(
+        sizes,
+        seed,
+        copies=settings.copies,
+        fan_in=settings.fan_in,
+        max_levels=settings.max_levels,
+        group_bytes=settings.group_bytes,
+        aggregate_tokens=settings.aggregate_tokens,
+        small_batches=settings.small_batches,
+        part_tokens=settings.combine_tokens if settings.holds == "entries" else 0,
+    )
+
+
+def _header(playbook: str, sequence: int, settings: PlanSettings, base: Base) -> dict[str, Any]:
+    """Return what every plan says of its batch, its settings and the version that it is made on."""
+    return {
+        "batch_id": identity.batch_id(playbook, sequence),
+        "playbook": playbook,
+        "sequence": sequence,
+        "settings": settings,
+        "base_version": base.version,
+        "base_sequence": base.sequence,
+        "base_history_offset": base.history_offset,
+    }
+
+
 def plan_batch(
     playbook: str,
     sequence: int,
@@ -49,26 +78,10 @@ def plan_batch(
 ) -> Batch:
     """Return the manifest of a batch of ``members``; ``sizes`` are their bytes."""
     seed = identity.batch_seed(playbook, sequence, tuple(m.reflection_id for m in members), settings.salt)
-    shape = plan_shape(
-        sizes,
-        seed,
-        copies=settings.copies,
-        fan_in=settings.fan_in,
-        max_levels=settings.max_levels,
-        group_bytes=settings.group_bytes,
-        aggregate_tokens=settings.aggregate_tokens,
-        small_batches=settings.small_batches,
-        part_tokens=settings.combine_tokens if settings.holds == "entries" else 0,
-    )
+    shape = shape_of(sizes, seed, settings)
     plan = Plan(
-        batch_id=identity.batch_id(playbook, sequence),
-        playbook=playbook,
-        sequence=sequence,
-        settings=settings,
+        **_header(playbook, sequence, settings, base),
         widths=shape.widths,
-        base_version=base.version,
-        base_sequence=base.sequence,
-        base_history_offset=base.history_offset,
         through_offset=through_offset,
         reflections=len(members),
         batch_size=batch_size,
@@ -125,14 +138,8 @@ def plan_consolidation(
     ``automatic``: nobody asked; ``embeddings`` tells of those that helped to find clusters, ``usage`` what they cost.
     """
     plan = Plan(
-        batch_id=identity.batch_id(playbook, sequence),
-        playbook=playbook,
-        sequence=sequence,
-        settings=settings,
+        **_header(playbook, sequence, settings, base),
         widths=(1,),
-        base_version=base.version,
-        base_sequence=base.sequence,
-        base_history_offset=base.history_offset,
         through_offset=through_offset,
         reflections=0,
         waiting=waiting,
@@ -167,14 +174,8 @@ def plan_fork(
 ) -> Batch:
     """Return the manifest of a branch's first batch, which has no reflections and asks no model."""
     plan = Plan(
-        batch_id=identity.batch_id(line, sequence),
-        playbook=line,
-        sequence=sequence,
-        settings=settings,
+        **_header(line, sequence, settings, base),
         widths=(1,),
-        base_version=base.version,
-        base_sequence=base.sequence,
-        base_history_offset=base.history_offset,
         through_offset=through_offset,
         reflections=0,
         reason="branch",

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from combee.core.batching.shape import plan_shape
+from combee.core.batching.plan import shape_of
 from combee_schemas.base import Usage
 from combee_schemas.plan import PlanSettings
 
@@ -69,7 +69,7 @@ class Estimate:
 
 def estimate(batches: Sequence[Sequence[Arrival]], settings: PlanSettings, before: Usage) -> Estimate:
     """Return what batches cost under these settings, at the tokens that a call took ``before``."""
-    calls = sum(_calls(batch, settings) for batch in batches)
+    calls = sum(sum(shape_of([arrival.size for arrival in batch], 0, settings).widths) for batch in batches)
     each = max(1, before.calls)
     return Estimate(
         calls=calls,
@@ -77,20 +77,6 @@ def estimate(batches: Sequence[Sequence[Arrival]], settings: PlanSettings, befor
         tokens_out=calls * before.tokens_out // each,
         cached_tokens=calls * before.cached_tokens // each,
     )
-
-
-def _calls(batch: Sequence[Arrival], settings: PlanSettings) -> int:
-    shape = plan_shape(
-        [arrival.size for arrival in batch],
-        0,
-        copies=settings.copies,
-        fan_in=settings.fan_in,
-        max_levels=settings.max_levels,
-        group_bytes=settings.group_bytes,
-        aggregate_tokens=settings.aggregate_tokens,
-        small_batches=settings.small_batches,
-    )
-    return sum(shape.widths)
 
 
 def median_staleness_s(
