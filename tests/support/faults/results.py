@@ -2,6 +2,7 @@
 
 import csv
 import fcntl
+import io
 import itertools
 import json
 import os
@@ -19,12 +20,14 @@ HEAD = (
 )
 
 
-def table(outcomes: Iterable[Mapping[str, Any]]) -> list[Sequence[str]]:
-    """Return the names of the columns and a row per fault, in the order in which they come."""
+def table(outcomes: Iterable[Mapping[str, Any]]) -> str:
+    """Return CSV: the names of the columns and a row per fault, in the order in which they come."""
     faults: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for outcome in outcomes:
         faults[outcome["fault"]].append(outcome)
-    return [HEAD, *itertools.starmap(_row, faults.items())]
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([HEAD, *itertools.starmap(_row, faults.items())])
+    return text.getvalue()
 
 
 def _row(fault: str, runs: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -58,5 +61,4 @@ def add(folder: Path, outcome: Mapping[str, Any]) -> None:
         }
         file.truncate(0)
         file.write(json.dumps({"simulated": True, "machine": machine, "outcomes": outcomes}, indent=1) + "\n")
-        with (folder / TABLE_FILE).open("w", encoding="utf-8", newline="") as page:
-            csv.writer(page, lineterminator="\n").writerows(table(outcomes))
+        (folder / TABLE_FILE).write_text(table(outcomes), "utf-8")
