@@ -18,8 +18,8 @@ CALL_S = 32.0
 GROUPS = 8
 """One for each partition of ``scan.0``: 64 reflections make ⌊√64⌋ groups."""
 MOVED = {True: 3, False: 5}
-"""Two members have partitions 0–3 and 4–7, three have 0–2, 3–5 and 6–7 (range). If the one that joins is the last by its
-number, 3, 6 and 7 change hands; a dynamic member may be the first: then 0–2, 4 and 5 do."""
+"""Two members have partitions 0–3 and 4–7, three have 0–2, 3–5 and 6–7 (range). If the one that joins is the last
+by its number, 3, 6 and 7 change hands; a dynamic member may be the first: then 0–2, 4 and 5 do."""
 FORGETFUL = """
 from combee.worker.loop import Loop
 
