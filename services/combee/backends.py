@@ -185,9 +185,25 @@ async def topic_problems(settings: Settings, connected: Connection) -> list[str]
     return half + layout.problems(want, current, prefix)
 
 
+async def nested_prefixes(connected: Connection) -> list[str]:
+    """Return the prefixes of other deployments of this cluster that lie within this one, or it in them."""
+    return layout.nested(connected.prefix, await KafkaAdmin(connected).all_names())
+
+
 async def create_topics(settings: Settings, connected: Connection) -> list[str]:
-    """Create the topics that are missing; return their names."""
+    """Create the topics that are missing; return their names.
+
+    Raises
+    ------
+    ConfigurationError
+        If nothing is there yet, and the prefix lies within another deployment's or that one in it.
+    """
     admin = KafkaAdmin(connected)
+    if (others := await nested_prefixes(connected)) and not await admin.names():
+        raise ConfigurationError(
+            f"{connected.prefix} and {', '.join(others)} lie within one another, so that rights on the one would be"
+            f" rights on the other: choose another COMBEE_TOPIC_PREFIX, such as {connected.prefix.replace('.', '-')}"
+        )
     want = layout.wanted(settings.kafka.partitions, settings.kafka.scan_partitions)
     replication = settings.kafka.replication_factor
     made = [

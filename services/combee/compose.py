@@ -11,6 +11,7 @@ import structlog
 
 from combee import wiring
 from combee.adapters.kafka import KafkaLog, Reachability
+from combee.adapters.kafka.connection import Connection
 from combee.backends import check_topics, connection, embedder, language_model
 from combee.clock import SystemClock
 from combee.inspection.lag import INPUTS, Lags
@@ -42,7 +43,7 @@ class Worker:
 
     log: Log
     settings: Settings
-    bootstrap_servers: str
+    connection: Connection
     stop: asyncio.Event
     telemetry: Telemetry
     wrap_model: WrapModel
@@ -76,7 +77,7 @@ async def _recorded_answers(worker: Worker) -> AsyncIterator[RecordedAnswers | N
     if prefix is None:
         yield None
         return
-    log = KafkaLog(replace(connection(worker.settings, worker.bootstrap_servers), prefix=prefix))
+    log = KafkaLog(replace(worker.connection, prefix=prefix))
     try:
         yield RecordedAnswers(log)
     finally:
@@ -138,9 +139,7 @@ async def _shuffle(worker: Worker) -> None:
             ),
         )
         telemetry.watch(shuffler.playbooks.view, shuffler.sizes, in_flight=shuffler.in_flight)
-        servers = worker.bootstrap_servers
-        security = connection(settings, servers).security
-        app = faust_app.build_app(settings.kafka, servers, settings.worker.slot, Path(folder), security)
+        app = faust_app.build_app(worker.connection, Path(folder))
         prefix = settings.kafka.topic_prefix
         delivery = faust_app.session(app, shuffler, prefix, worker.stop, telemetry.on_turn)
         try:
@@ -242,7 +241,7 @@ async def run_worker(
         worker = Worker(
             log=seen,
             settings=settings,
-            bootstrap_servers=bootstrap_servers,
+            connection=connected,
             stop=stopping,
             telemetry=telemetry,
             wrap_model=wrap_model,
