@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from support.cli import Ended, combee, start
+from support.cli import Ended, combee, start_anew
 
 SIMULATED = ("--simulated", "--json")
 
@@ -83,7 +83,7 @@ async def test_beside_a_simulated_deployment_learn_uses_its_stand_in_with_the_fl
     tmp_path: Path,
 ) -> None:
     runs = json.dumps({"context": "What is 2 + 2?", "target": "4"})  # answered by learn itself, too
-    up = await start("up", "--simulated", data_dir=tmp_path, COMBEE_GATEWAY_PORT="0")
+    up = await start_anew("up", "--simulated", data_dir=tmp_path, COMBEE_GATEWAY_PORT="0")
     assert up.stderr is not None
     try:
         async with asyncio.timeout(120):
