@@ -64,7 +64,10 @@ def _text(value: object) -> str:
 
 @asynccontextmanager
 async def stack(
-    options: StackOptions, on_line: Callable[[str, str], None] | None = None
+    options: StackOptions,
+    on_line: Callable[[str, str], None] | None = None,
+    *,
+    supervise: type[Supervisor] = Supervisor,
 ) -> AsyncIterator[Supervisor]:
     """Run the services (and the stand-in model, if simulated) while the context is open.
 
@@ -75,7 +78,7 @@ async def stack(
     """
     configured_method(options.settings.batch)  # refused here rather than by each process
     options.folder.mkdir(parents=True, exist_ok=True)
-    supervisor = Supervisor(options.folder, SystemClock(), on_line)
+    supervisor = supervise(options.folder, SystemClock(), on_line)
     try:
         env = child_environment(options)
         if options.simulated:
