@@ -23,7 +23,7 @@ from combee_schemas.topics import AnyTopic, Topic, key_of
 M = TypeVar("M", bound=Message)
 
 NAMES_KEPT = 256
-VERSIONS_KEPT = 64
+VERSIONS_KEPT = 16
 LOOK_UP_S = 60.0
 SPAN = 32
 """A look-up that is so close, in versions or in offsets, reads on instead of jumping."""
