@@ -64,6 +64,17 @@ async def whole(log: Log, topic: AnyTopic) -> list[Record]:
 # ---- the newest of each
 
 
+async def names(log: Log) -> list[str]:
+    """Return the names of all playbooks that are not deleted, by their keys alone: none of them is decoded."""
+    keys: dict[str, None] = {}
+    for record in await whole(log, topics.PLAYBOOKS):
+        if record.value is None:
+            keys.pop(key_of(record), None)
+        else:
+            keys[key_of(record)] = None
+    return sorted(key for key in keys if "#" not in key)
+
+
 async def newest_snapshots(log: Log) -> dict[str, Playbook]:
     """Return the newest version of every playbook by name, and what remains of the deleted ones."""
     by_key: dict[str, Playbook] = {}

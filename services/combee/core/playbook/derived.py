@@ -8,15 +8,14 @@ from collections import OrderedDict
 from collections.abc import Callable
 from functools import wraps
 from typing import TypeVar
-from weakref import ReferenceType, ref
 
 from combee.core.playbook.similarity import Index
 from combee_schemas.playbook import Playbook
 
 T = TypeVar("T")
 
-VERSIONS_KEPT = 64
-"""Of so many versions in memory at most; of a version that is in memory no longer nothing is kept."""
+VERSIONS_KEPT = 24
+"""Of so many versions, those asked about last; each is some megabytes where playbooks are full."""
 
 
 def once_per_version(work: Callable[[Playbook], T]) -> Callable[[Playbook], T]:
@@ -24,17 +23,18 @@ def once_per_version(work: Callable[[Playbook], T]) -> Callable[[Playbook], T]:
 
     A version is known by its object: to compare versions would cost by their size, too.
     """
-    known: OrderedDict[int, tuple[ReferenceType[Playbook], T]] = OrderedDict()
+    known: OrderedDict[int, tuple[Playbook, T]] = OrderedDict()
 
     @wraps(work)
     def remembered(playbook: Playbook) -> T:
+        # As long as it is remembered it lives, so no other object has its id.
         key = id(playbook)
-        place = known.get(key)
-        if place is None or place[0]() is not playbook:
-            place = known[key] = ref(playbook, lambda _gone: known.pop(key, None) and None), work(playbook)
+        if key not in known:
+            known[key] = playbook, work(playbook)
             while len(known) > VERSIONS_KEPT:
                 known.popitem(last=False)
-        return place[1]
+        known.move_to_end(key)
+        return known[key][1]
 
     return remembered
 
