@@ -20,6 +20,7 @@ from combee.reflect.handler import ReflectHandler
 from combee.scan.handler import ScanHandler
 from combee.scan.recorded import HashOf, RecordedAnswers, RecordedModel
 from combee.settings.loading import Settings
+from combee.settings.worker import SERVICES
 from combee.shuffle.neighbours import Neighbours
 from combee.telemetry.telemetry import Telemetry
 from combee.worker.dead_letter_limiter import DeadLetterLimiter
@@ -180,14 +181,7 @@ async def _gateway(worker: Worker) -> None:
     await server.run(worker.log, worker.settings, worker.stop, worker.telemetry, mounts)
 
 
-ROLES: Mapping[str, Role] = {
-    "control": _control,
-    "publish": _publish,
-    "scan": _scan,
-    "shuffle": _shuffle,
-    "reflect": _reflect,
-}
-"""Every service; started in this order, so that each finds its readers there."""
+ROLES: Mapping[str, Role] = dict(zip(SERVICES, (_control, _publish, _scan, _shuffle, _reflect), strict=True))
 FRONTS: Mapping[str, Role] = {"gateway": _gateway}
 """What people and agents touch, beside the services; it needs an extra."""
 

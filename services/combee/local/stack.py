@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from combee.clock import SystemClock
-from combee.compose import ROLES
 from combee.local.ports import address, metrics_ports, port_option
 from combee.local.supervisor import Process, Supervisor
 from combee.ports import FatalError
 from combee.settings.loading import Settings, environment
 from combee.settings.methods import configured_method
+from combee.settings.worker import SERVICES
 
 SIMULATED_EMBEDDING = "simulated-embedding"
 """The embedding model of the stand-in."""
@@ -32,7 +32,7 @@ class StackOptions:
     scan_workers: int = 1
     replicas: int = 1
     """Processes of each other service."""
-    roles: tuple[str, ...] = tuple(ROLES)
+    roles: tuple[str, ...] = SERVICES
 
 
 def child_environment(options: StackOptions) -> dict[str, str]:

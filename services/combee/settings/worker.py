@@ -7,6 +7,9 @@ from pydantic import Field
 
 from combee.settings.group import Group
 
+SERVICES = ("control", "publish", "scan", "shuffle", "reflect")
+"""Every service; started in this order, so that each finds its readers there."""
+
 
 class WorkerSettings(Group):
     """One process."""
