@@ -9,16 +9,19 @@ from combee_experiments.running.report import Panel, Report, Table, Verdict, ser
 
 EMPTY, LARGE, ALIKE = "empty playbook", "playbook of 14,000 tokens", "lessons that differ in a word"
 PARAPHRASE = "paraphrase"
-SINGLE, TODAY = "single", "single, carry"
+SINGLE, TODAY, SURE = "single", "single, carry", "single, carry, no guesses"
+CALLS_INVENT = ("invented", "all")
 NO_GAIN = "lessons_only"
 LESS = 0.02
 MORE = 1.05
 MOST_TOKENS, MOST_CALLS = 1.1, 1.5
 FEWER = 0.9
+HALF = 0.5
 """The criteria, written down before the first complete run: a share of the lessons, and times today's."""
 BESIDE = (
     ("entries per lesson", "wordings_per_lesson", 2),
     ("invented", "invented", 0),
+    ("of these by calls", "invented_by_calls", 0),
     ("wrong", "wrong", 0),
     ("contradicting pairs", "contradicted", 1),
     ("calls", "calls", 0),
@@ -33,7 +36,8 @@ RULES = (
 PARTS = (
     "topic, N: alike proposals are combined together, a call for each part of about N tokens, two levels; single: a "
     "call for all that a node reads, in levels bounded by 32,000 tokens and 32 children; carry: code passes on what "
-    "a call neither used nor dropped by name. 'single, carry' is the default."
+    "a call neither used nor dropped by name; no guesses: not what rests on guesses alone. 'single, carry' is the "
+    "default."
 )
 INVENTING = (
     "Each call adds two lessons in mode invented, so an arm that makes more calls is given more of them; that is how "
@@ -136,21 +140,37 @@ def _tables(given: str, size: int, measured: Measured) -> Iterator[Table]:
 
 def _verdicts(places: list[Place], arms: tuple[str, ...]) -> Iterator[Verdict]:
     for arm in arms:
-        if arm not in (SINGLE, TODAY):
+        if arm == SURE:
+            yield _as_many(arm, places)
+            yield _halved(arm, places)
+        elif arm not in (SINGLE, TODAY):
             yield from _against_today(arm, places)
             if TODAY.removeprefix(SINGLE) not in arm:
                 yield _gains(arm, places)
 
 
-def _against_today(arm: str, places: list[Place]) -> Iterator[Verdict]:
+def _as_many(arm: str, places: list[Place]) -> Verdict:
     worst = min(places, key=lambda place: place.against(arm, TODAY).high)
     behind = [place for place in places if place.against(arm, TODAY).high < -100 * LESS]
-    yield Verdict(
+    return Verdict(
         criterion=f"{arm}: everywhere the 95 % interval of the difference from today's lessons includes or exceeds"
         f" −{LESS:.0%} of them",
         met=not behind,
         told=f"missed in {len(behind)} of {len(places)}; worst {worst.against(arm, TODAY).told()} % ({worst.told})",
     )
+
+
+def _halved(arm: str, places: list[Place]) -> Verdict:
+    """Decide whether at most half of what calls make up gets in, wherever calls make something up."""
+    criterion = (
+        f"{arm}: at most {HALF:g} × today's entries that calls invented (modes {' and '.join(CALLS_INVENT)})"
+    )
+    inventing = [place for place in places if place.mode in CALLS_INVENT]
+    return _at_most(criterion, arm, inventing, "invented_by_calls", HALF)
+
+
+def _against_today(arm: str, places: list[Place]) -> Iterator[Verdict]:
+    yield _as_many(arm, places)
     yield _at_most(
         f"{arm}: at most {MORE:g} × today's entries per lesson", arm, places, "wordings_per_lesson", MORE
     )
