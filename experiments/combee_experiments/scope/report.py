@@ -41,7 +41,9 @@ def report_on(data: Data, measured: Measured) -> Report:
     )
 
 
-def _cost(data: Data, measured: Measured) -> Table:
+def _cost(data: Data, everything: Measured) -> Table:
+    law = everything.values("law")[0]
+    measured = everything.where(law=law)
     columns = (
         "arm",
         *(f"{name}: read (cached) / written" for _, name in WHO),
@@ -60,7 +62,7 @@ def _cost(data: Data, measured: Measured) -> Table:
         for arm in measured.arms()
     )
     return Table(
-        title=f"{data.name}: tokens and cost of one iteration, {measured.values('law')[0]}",
+        title=f"{data.name}: tokens and cost of one iteration, {law}",
         columns=columns,
         rows=rows,
         note=ITERATION,
