@@ -42,8 +42,7 @@ def report_on(data: Data, measured: Measured) -> Report:
 
 
 def _cost(data: Data, everything: Measured) -> Table:
-    law = everything.values("law")[0]
-    measured = everything.where(law=law)
+    law, mode, measured = _places(everything)[0]
     columns = (
         "arm",
         *(f"{name}: read (cached) / written" for _, name in WHO),
@@ -62,7 +61,7 @@ def _cost(data: Data, everything: Measured) -> Table:
         for arm in measured.arms()
     )
     return Table(
-        title=f"{data.name}: tokens and cost of one iteration, {law}",
+        title=f"{data.name}: tokens and cost of one iteration, {law}, mode {mode}",
         columns=columns,
         rows=rows,
         note=ITERATION,
