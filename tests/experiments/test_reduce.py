@@ -141,3 +141,16 @@ def test_a_carry_without_guesses_passes_on_less_of_what_calls_invent() -> None:
     assert sure["invented_by_calls"] < today["invented_by_calls"] == today["invented"]
     assert sure["carried"] < today["carried"]
     assert sure["calls"] == today["calls"]
+
+
+def test_a_carry_without_guesses_is_compared_on_20_seeds_and_the_other_tables_keep_theirs() -> None:
+    setup = replace(SETUP, seeds=tuple(range(20)))
+    cells = {each: EVEN for each in experiment.cells(setup) if each.number("reflections") == 400}
+    seeds = {arm: {each.seed for each in cells if each.arm == arm} for arm in (TODAY, SURE, TOPIC)}
+    assert [len(each) for each in seeds.values()] == [20, 20, 5]
+    late = {each: {**EVEN, "lessons": 0} for each in cells if each.arm == TODAY and each.seed >= 5}
+    report = experiment.report(setup, Measured({**cells, **late}))
+    kept, *_, pair = report.tables
+    assert SURE not in kept.columns
+    assert {row[kept.columns.index(TODAY)] for row in kept.rows} == {"20.0"}
+    assert {row[pair.columns.index("lessons")] for row in pair.rows} == {"5.0 / 20.0"}

@@ -35,9 +35,11 @@ from combee_schemas.model import Prompt, Reply
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import Reflection
 
-SIZES: Mapping[int, int] = {100: 20, 400: 20, 2_000: 3}
+SIZES: Mapping[int, int] = {100: 20, 400: 5, 2_000: 3}
 """Reflections in the batch, and how many seeds at most: where they are many, a lesson is no difference."""
 SMALLEST = min(SIZES)
+MOST_PAIRED, PAIRS = 400, 20
+"""The carry without guesses is compared with today's up to this size, on so many seeds."""
 EACH = 4
 """Reflections per lesson."""
 FEW = 5
@@ -78,6 +80,8 @@ ARMS: Mapping[str, Arm] = {
 def cells(setup: Setup) -> Iterator[Cell]:
     """Every arm at every size under every rule and mode; the smallest also on a large playbook and hard data.
 
+    The carry without guesses only beside today's, on smaller batches.
+
     Raises
     ------
     FatalError
@@ -91,9 +95,11 @@ def cells(setup: Setup) -> Iterator[Cell]:
         beside = [(LARGE, NONE), (ALIKE, PARAPHRASE)] if size == SMALLEST else []
         for given, mode in [*product([EMPTY], MODES), *beside]:
             seeds = setup.seeds[: SIZES[size] if given == EMPTY else FEW]
+            paired = setup.seeds[: PAIRS if given == EMPTY and size <= MOST_PAIRED else 0]
             # Arms inside: they share what is asked of level 0.
-            for seed, law, arm in product(seeds, RULES, ARMS):
-                yield Cell.of(arm, seed, reflections=size, given=given, mode=mode, law=law)
+            for seed, law, arm in product(setup.seeds, RULES, ARMS):
+                if seed in (paired if arm == SURE else seeds) or (arm == TODAY and seed in paired):
+                    yield Cell.of(arm, seed, reflections=size, given=given, mode=mode, law=law)
 
 
 @cache

@@ -1,6 +1,6 @@
 """The tables and criteria of ``reduce``."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from combee_experiments.running.cells import Measured
@@ -11,6 +11,8 @@ EMPTY, LARGE, ALIKE = "empty playbook", "playbook of 14,000 tokens", "lessons th
 PARAPHRASE = "paraphrase"
 SINGLE, TODAY, SURE = "single", "single, carry", "single, carry, no guesses"
 CALLS_INVENT = ("invented", "all")
+BY_GUESSES = ("wordings_per_lesson", "invented", "invented_by_calls", "wrong")
+"""Numbers that a carry without guesses may change."""
 NO_GAIN = "lessons_only"
 LESS = 0.02
 MORE = 1.05
@@ -71,6 +73,8 @@ def _times(numbers: Mapping[int, float], factor: float) -> dict[int, float]:
 
 def report_on(measured: Measured) -> Report:
     """Return what was found."""
+    pairs = [place for place in _places(_of(measured, {TODAY, SURE})) if place.measured.where(SURE)]
+    measured = _of_all_arms(measured)
     tables = [
         table
         for given in measured.values("given")
@@ -78,11 +82,30 @@ def report_on(measured: Measured) -> Report:
         for table in _tables(str(given), int(size), measured.where(given=given, reflections=size))
     ]
     places = list(_places(measured))
+    if pairs:
+        tables.append(_without_guesses(pairs))
     return Report(
         tables=tuple(tables),
-        verdicts=(*_verdicts(places, measured.arms()),),
+        verdicts=(*_verdicts(places, measured.arms()), *(_on_guesses(pairs) if pairs else ())),
         panels=tuple(_panels(measured)),
         remarks=(PARTS, INVENTING, RULES),
+    )
+
+
+def _of(measured: Measured, arms: Collection[str]) -> Measured:
+    return Measured({cell: numbers for cell, numbers in measured if cell.arm in arms})
+
+
+def _of_all_arms(measured: Measured) -> Measured:
+    """Return the seeds that all arms have: today's has more of them, for its comparison without guesses."""
+    others = _of(measured, {arm for arm in measured.arms() if arm not in (TODAY, SURE)})
+    seeds = {(cell.parameters, cell.seed) for cell, _ in others}
+    return Measured(
+        {
+            cell: numbers
+            for cell, numbers in measured
+            if cell.arm != SURE and (cell.parameters, cell.seed) in seeds
+        }
     )
 
 
@@ -140,10 +163,7 @@ def _tables(given: str, size: int, measured: Measured) -> Iterator[Table]:
 
 def _verdicts(places: list[Place], arms: tuple[str, ...]) -> Iterator[Verdict]:
     for arm in arms:
-        if arm == SURE:
-            yield _as_many(arm, places)
-            yield _halved(arm, places)
-        elif arm not in (SINGLE, TODAY):
+        if arm not in (SINGLE, TODAY):
             yield from _against_today(arm, places)
             if TODAY.removeprefix(SINGLE) not in arm:
                 yield _gains(arm, places)
@@ -160,13 +180,40 @@ def _as_many(arm: str, places: list[Place]) -> Verdict:
     )
 
 
-def _halved(arm: str, places: list[Place]) -> Verdict:
-    """Decide whether at most half of what calls make up gets in, wherever calls make something up."""
-    criterion = (
-        f"{arm}: at most {HALF:g} × today's entries that calls invented (modes {' and '.join(CALLS_INVENT)})"
+def _on_guesses(places: list[Place]) -> Iterator[Verdict]:
+    """Decide whether the carry without guesses keeps the lessons, and at most half of what calls make up."""
+    yield _as_many(SURE, places)
+    yield _at_most(
+        f"{SURE}: at most {HALF:g} × today's entries that calls invented (modes {' and '.join(CALLS_INVENT)})",
+        SURE,
+        [place for place in places if place.mode in CALLS_INVENT],
+        "invented_by_calls",
+        HALF,
     )
-    inventing = [place for place in places if place.mode in CALLS_INVENT]
-    return _at_most(criterion, arm, inventing, "invented_by_calls", HALF)
+
+
+def _without_guesses(places: list[Place]) -> Table:
+    """Show what the carry leaves out with guesses."""
+    columns = [column for column in BESIDE if column[1] in BY_GUESSES]
+    return Table(
+        title=f"{TODAY} / {SURE}",
+        columns=("n", "rule", "mode", "lessons", "difference, %", *(name for name, *_ in columns)),
+        rows=tuple(
+            (
+                f"{place.measured.values('reflections')[0]:,}",
+                place.law,
+                place.mode,
+                " / ".join(f"{place.mean(arm, 'lessons'):.1f}" for arm in (TODAY, SURE)),
+                place.against(SURE, TODAY).told(),
+                *(
+                    " / ".join(f"{place.mean(arm, number):,.{digits}f}" for arm in (TODAY, SURE))
+                    for _, number, digits in columns
+                ),
+            )
+            for place in places
+        ),
+        note="Difference: of the lessons there, paired by seed, and its 95 % interval.",
+    )
 
 
 def _against_today(arm: str, places: list[Place]) -> Iterator[Verdict]:
