@@ -39,6 +39,10 @@ VERBS = {
         "combee.cli.playbook.group",
         "Playbooks: read, compare, export, import, edit, label, undo.",
     ),
+    "branch": Verb(
+        "combee.cli.branches",
+        "Fork NAME@BRANCH, which learns from NAME's reflections in its own way; or show branches side by side.",
+    ),
     "review": Verb(
         "combee.cli.review",
         "Show what a version says otherwise than a label does, and move the label there if you agree.",

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from combee.cli.shared.console import clean, output, print_json, reading, shortened
 from combee.cli.shared.log import open_log
-from combee.cli.shared.options import AsJson, Servers, checked_name, playbook_names
+from combee.cli.shared.options import AsJson, Servers, checked_line, line_names
 from combee.clock import moment
 from combee.core.playbook.probation import is_active
 from combee.history import newest_playbooks
@@ -33,8 +33,8 @@ def why(
         str | None,
         typer.Option(
             help="where it is or was; needed only if several have such an id",
-            callback=lambda given: given and checked_name(given),
-            autocompletion=playbook_names,
+            callback=lambda given: given and checked_line(given),
+            autocompletion=line_names,
         ),
     ] = None,
     traces: Annotated[bool, typer.Option(help="look up the runs, too")] = True,

@@ -25,7 +25,7 @@ def newest(context: Context, name: str) -> Playbook | None:
 
 
 def newest_by_name(context: Context) -> dict[str, Playbook]:
-    """Return the newest version of each, by name in order."""
+    """Return the newest version of each playbook and branch, by name in order."""
     playbooks_by_name = {
         playbook.name: playbook
         for playbook in context.playbooks.view.all().values()

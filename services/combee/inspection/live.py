@@ -69,13 +69,14 @@ class Live:
         """Since when the log has not answered: what is shown is of then; None: it answers."""
         self._answers = 0
         """Questions of the last look that were answered, with a refusal or otherwise."""
+        self._lines_known = asyncio.Event()
         self._current = asyncio.Event()
         self._changed = asyncio.Event()
 
     async def run(self) -> None:
         """Follow everything for ever; a broker that is away is waited for, and so is a right that is missing."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._follow(topics.REFLECTIONS, self._arrived))
+            tasks.create_task(self._follow_reflections())
             for topic in FOLLOWED:
                 tasks.create_task(self._follow(topic, self._taker(topic)))
             tasks.create_task(self._look_often())
@@ -108,6 +109,11 @@ class Live:
         return self.picture.revision
 
     # ---- following
+
+    async def _follow_reflections(self) -> None:
+        """Follow them once it is known which branches there are: they wait for these, too."""
+        await self._lines_known.wait()
+        await self._follow(topics.REFLECTIONS, self._arrived)
 
     async def _follow(self, topic: AnyTopic, take: Callable[[Record], None]) -> None:
         starts: dict[int, int] | None = None
@@ -145,6 +151,8 @@ class Live:
     def _read(self, topic: AnyTopic) -> None:
         """Wait for a topic no longer: it has been read, or must not be."""
         self._behind.discard(topic.name)
+        if topic is topics.PLAYBOOKS:
+            self._lines_known.set()
         if not self._behind:
             self._current.set()
 

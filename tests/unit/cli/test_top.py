@@ -86,7 +86,7 @@ def test_a_frame_shows_lag_window_size_and_why_retention_cost_and_versions() -> 
 
 def test_a_frame_shows_the_tree_of_the_running_batch_node_by_node() -> None:
     out = drawn(SNAPSHOT)
-    assert "batch 7 of support/refunds: 9 reflections; closed by size; 2 of 4 nodes done" in out
+    assert "batch 7 of support/refunds: 9 reflections, closed by size; 2 of 4 nodes done" in out
     assert "3 groups: the square root of 9" in out
     lines = [line.strip() for line in out.splitlines() if " node " in line]
     assert lines == [

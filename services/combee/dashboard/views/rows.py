@@ -68,13 +68,7 @@ def headline(batch: LiveBatch) -> str:
     """Return what a batch is and how far."""
     done = sum(node.is_settled for node in batch.nodes)
     so_far = f"version {batch.version}" if batch.version else f"{done} of {len(batch.nodes)} nodes done"
-    why = f", closed by {batch.reason}" if batch.reason else ""
-    what = (
-        f"consolidates entries{', automatically' if batch.automatic else ''}"
-        if batch.reason == "consolidate"
-        else f"{batch.reflections} reflections{why}"
-    )
-    return f"{batch.playbook} · batch {batch.sequence} · {what} · {so_far}"
+    return f"{batch.playbook} · batch {batch.sequence} · {batch.about} · {so_far}"
 
 
 def kind_of(node: LiveNode, *, is_over: bool) -> str:

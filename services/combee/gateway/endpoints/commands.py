@@ -15,12 +15,22 @@ from combee.gateway import playbooks
 from combee.gateway.access.access import allowed, check_touch
 from combee.gateway.access.keys import Caller
 from combee.gateway.context import Context
-from combee.gateway.endpoints.bodies import Asked, Edit, Import, Keep, Promote, Revoke, Rollback
+from combee.gateway.endpoints.bodies import (
+    Asked,
+    Edit,
+    Import,
+    Keep,
+    NewBranch,
+    Promote,
+    Revoke,
+    Rollback,
+)
 from combee.gateway.names import Name
 from combee.gateway.problems import BODY, Refusal, problems, unavailable
 from combee.gateway.store import commands_of
 from combee.gateway.values import Sent
 from combee.ports import PoisonError
+from combee_schemas.base import playbook_of
 
 NO_BODY = Asked()
 STATUSES: Mapping[Reason, HTTPStatus] = {
@@ -101,6 +111,14 @@ class Endpoints:
             call, body, lambda to: to.delete(call.name, command_id=body.command_id)
         )
 
+    async def branch(self, call: Given, body: NewBranch) -> Sent:
+        """Fork `NAME@BRANCH`, which learns from now on from the playbook's reflections in its own way."""
+        return await self._carried_out(
+            call,
+            body,
+            lambda to: to.branch(call.name, body.branch, body.settings, command_id=body.command_id),
+        )
+
     async def consolidate(self, call: Given, body: Asked = NO_BODY) -> Sent:
         """Let the model merge entries that are alike and judge those that are mostly harmful."""
         return await self._carried_out(
@@ -114,7 +132,7 @@ class Endpoints:
             live = self._context.live
             if not live.is_current:
                 raise unavailable("the gateway is still reading what waits")
-            newest = live.picture.windows.newest(call.name)
+            newest = live.picture.windows.newest(playbook_of(call.name))
             async with asyncio.timeout(self._context.settings.gateway.gateway_ack_timeout_s):
                 return await commands.flush(call.name, newest, command_id=body.command_id)
 
@@ -160,6 +178,7 @@ def router(context: Context) -> APIRouter:
         ("import", commands.import_),
         ("revoke", commands.revoke),
         ("delete", commands.delete),
+        ("branch", commands.branch),
         ("consolidate", commands.consolidate),
         ("flush", commands.flush),
     ):
@@ -172,7 +191,7 @@ def router(context: Context) -> APIRouter:
             response_model=Sent,
             responses={
                 200: {"description": "Its effect is there, or nothing was to be done.", "model": Sent},
-                202: {"description": "Kafka has acknowledged it; publish gets to it."},
+                202: {"description": "Kafka has acknowledged it; the services get to it."},
                 **problems(400, 404, 409, *BODY),
             },
         )

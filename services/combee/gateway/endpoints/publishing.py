@@ -10,6 +10,7 @@ from fastapi import APIRouter, Depends, Request, Response
 from pydantic import ValidationError
 from pydantic_core import from_json, to_json
 
+from combee.core.formats.files import is_name
 from combee.core.formats.intake import nothing_said
 from combee.core.identity import content_id, fingerprint
 from combee.core.redact import redacted_deep
@@ -19,7 +20,7 @@ from combee.gateway.context import Context
 from combee.gateway.problems import BODY, Refusal, Wrong, invalid, problems, unknowns, wrongs
 from combee.gateway.values import Item, Receipt, whole
 from combee_schemas import topics
-from combee_schemas.base import Message, Usage
+from combee_schemas.base import Message, Usage, playbook_of
 from combee_schemas.codec import CodecError, encode
 from combee_schemas.reflection import Reflection
 from combee_schemas.topics import AnyTopic
@@ -106,6 +107,8 @@ class Publishing:
         """Return one object as a message that fits a record, or why not."""
         if not isinstance(given, dict):
             return Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, "expected an object")
+        if refusal := _for_a_branch(given.get("playbook")):
+            return refusal
         what, unknown = f"not a {kind.topic.message.type}", unknowns(kind.topic.message, given)
         try:
             fields = {name: value if name in NAMES else redacted_deep(value) for name, value in given.items()}
@@ -180,6 +183,17 @@ class Publishing:
 
     def _place(self, kind: Kind, message: Message) -> Place:
         return kind.topic.name, str(getattr(message, "playbook", "")), _id(kind, message)
+
+
+def _for_a_branch(playbook: Any) -> Refusal | None:
+    if not isinstance(playbook, str) or playbook_of(playbook) == playbook or not is_name(playbook, line=True):
+        return None
+    of = playbook_of(playbook)
+    return Refusal(
+        HTTPStatus.UNPROCESSABLE_ENTITY,
+        f"{playbook} is a branch: publish for {of}, from whose reflections it learns, and name the branch that the"
+        " agent read in shown.line",
+    )
 
 
 def _id(kind: Kind, message: Message) -> str:
