@@ -40,8 +40,8 @@ VERBS = {
         "Playbooks: read, compare, export, import, edit, label, undo.",
     ),
     "branch": Verb(
-        "combee.cli.branches",
-        "Fork NAME@BRANCH, which learns from NAME's reflections in its own way; or show branches side by side.",
+        "combee.cli.branch",
+        "Fork NAME@BRANCH, which learns from NAME's reflections in its own way; without --as list branches.",
     ),
     "review": Verb(
         "combee.cli.review",
