@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import aclosing, asynccontextmanager
 
 from combee.core.playbook import evidence
+from combee.core.playbook.branching import Adoption
 from combee.core.playbook.recomputing import Recomputation, Recomputed
 from combee.core.playbook.versions import empty
 from combee.history import messages
@@ -170,6 +171,37 @@ async def _rests_on(log: Log, version: Playbook, revoked: frozenset[str]) -> boo
         return True
     doubtful = any(revoked.issuperset(entry.evidence) and entry.evidence_count for entry in version.entries)
     return doubtful and bool(evidence.resting_on((await with_evidence(log, version)).entries, revoked))
+
+
+async def adoption_of(
+    log: Log,
+    current: Playbook,
+    line: Playbook,
+    target: Playbook,
+    version_of: Callable[[Playbook, int], Awaitable[Playbook | None]],
+) -> Adoption:
+    """Return what decides whether ``target``, a version of a branch (``line``: its newest), becomes ``current``'s next.
+
+    Raises
+    ------
+    PoisonError
+        If looking up what the branch has not read takes longer than a minute.
+    """
+    forked = await version_of(current, target.branch.version) if target.branch else None
+    unread = 0
+    if forked is not None and current.through_offset > target.through_offset:
+        async with (
+            in_time(target),
+            aclosing(messages(log, topics.BATCHES, current.name, forked.manifest_offset + 1)) as batches,
+        ):
+            async for batch in batches:
+                if batch.plan.sequence > current.batch_sequence:
+                    break
+                # What failed on the playbook and was sent again is no news to a branch.
+                unread += sum(
+                    member.offset > target.through_offset and not member.attempt for member in batch.members
+                )
+    return Adoption(line=line, target=target, forked=forked, unread=unread)
 
 
 async def places_of(log: Log, name: str, ids: Collection[str]) -> dict[str, tuple[int, int]]:

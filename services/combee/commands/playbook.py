@@ -24,7 +24,7 @@ from combee.core.commands import RefusedError
 from combee.core.formats.files import Format
 from combee.core.playbook.evidence import NO_BUDGET
 from combee.core.playbook.versions import barring, retained_from
-from combee.evidence import labels_serving, recomputed
+from combee.evidence import adoption_of, labels_serving, recomputed
 from combee.history import messages, partition_of
 from combee.ports import Clock, Log, Outgoing
 from combee_schemas import topics
@@ -118,6 +118,26 @@ class Commands:
         current = await self._store.newest(name)
         target = await self._version(current, version)
         return _decision(current, decide.rollback(current, version, target, command_id))
+
+    async def adopt(
+        self, name: str, line: str, version: int | None = None, *, command_id: str | None = None
+    ) -> Decision:
+        """Make a new version that says what a branch says: ``line`` (``NAME@BRANCH``), its newest version by default.
+
+        Raises
+        ------
+        PoisonError
+            If what the branch has not read cannot be looked up in time.
+        RefusedError
+            If there is no such line or version, it is no branch of the playbook, or has not read what that has.
+        """
+        current, branch = await self._store.newest(name), await self._store.newest(line)
+        decide.check_branch(current, branch)
+        target = await self._version(branch, branch.version if version is None else version)
+        if target is None:
+            raise RefusedError("unknown", decide.no_version(branch, version or 0))
+        adoption = await adoption_of(self._log, current, branch, target, self._version)
+        return _decision(current, decide.adopt(current, adoption, command_id))
 
     async def edit(
         self, name: str, text: str, version: int | None = None, *, command_id: str | None = None

@@ -14,9 +14,11 @@ from pydantic import ValidationError
 from combee.core.formats.editing import edit_operations, edited_version
 from combee.core.formats.files import Format, carried_over, held_by, says_the_same, write_playbook
 from combee.core.identity import content_id
+from combee.core.playbook.branching import Adoption, is_branch_of
 from combee.core.playbook.clusters import clusters
 from combee.core.playbook.probation import is_active, shown
 from combee.core.replaying.selection import Selection
+from combee_schemas.base import branch_in
 from combee_schemas.command import Command, CommandKind
 from combee_schemas.playbook import LABEL_PATTERN, LATEST, Label, Playbook
 from combee_schemas.scan import Operation, OperationKind
@@ -118,6 +120,40 @@ def rollback(
         return None
     own = _own("rollback", current, str(version))
     return _command("rollback", current, command_id or own, version=version)
+
+
+def check_branch(current: Playbook, line: Playbook) -> None:
+    """Refuse what only a playbook and a branch of it can do.
+
+    Raises
+    ------
+    RefusedError
+        If there is no such playbook, or ``line`` is no branch of it that is there.
+    """
+    check_live(current)
+    if not is_branch_of(line.name, current.name):
+        raise RefusedError("conflict", f"{line.name} is no branch of {current.name}")
+    if not line.version or is_deleted(line):
+        raise RefusedError("unknown", absence(line))
+
+
+def adopt(current: Playbook, adoption: Adoption, command_id: str | None) -> Command | None:
+    """Make a new version that says what a version of a branch says; see ``check_branch``.
+
+    Raises
+    ------
+    RefusedError
+        If the branch has not read what the playbook has learned from, or learns no more.
+    """
+    line, target = adoption.line, adoption.target
+    if command_id in current.commands or says_the_same(current, target, "json"):
+        return None
+    if reason := adoption.refusal():
+        raise RefusedError("conflict", reason)
+    own = _own("adopt", current, line.name, str(target.version))
+    return _command(
+        "adopt", current, command_id or own, branch=branch_in(line.name), version=target.version
+    )
 
 
 def edit_base(current: Playbook, text: str, version: int | None = None) -> int:
