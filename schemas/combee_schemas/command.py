@@ -30,7 +30,7 @@ class Command(Message):
     unless an entry that they name has changed since ``base_version``.
     promote: ``label`` moves to ``version``. rollback: a new version equal to ``version``.
     adopt: a new version that says what ``version`` of the branch ``PLAYBOOK@branch`` says.
-    revoke: ``reflection_ids`` no longer count, now or later, on the playbook and its branches; ``rules`` are what chose them.
+    revoke: ``reflection_ids`` no longer count, now or later, on the playbook and its branches; ``rules`` chose them.
     delete: the playbook is gone; its history stays.
     branch: a line ``PLAYBOOK@branch`` is forked, which learns under ``settings``.
     consolidate: a batch without reflections asks the model to merge entries that are alike and to judge harmful ones.

@@ -151,9 +151,7 @@ def adopt(current: Playbook, adoption: Adoption, command_id: str | None) -> Comm
     if reason := adoption.refusal():
         raise RefusedError("conflict", reason)
     own = _own("adopt", current, line.name, str(target.version))
-    return _command(
-        "adopt", current, command_id or own, branch=branch_in(line.name), version=target.version
-    )
+    return _command("adopt", current, command_id or own, branch=branch_in(line.name), version=target.version)
 
 
 def edit_base(current: Playbook, text: str, version: int | None = None) -> int:
@@ -238,7 +236,7 @@ def import_(current: Playbook, given: Playbook, form: Format, command_id: str | 
 
 
 def revoke(
-    current: Playbook,
+    lines: Sequence[Playbook],
     ids: Sequence[str],
     unknown: Collection[str],
     command_id: str | None,
@@ -246,24 +244,23 @@ def revoke(
     rules: Sequence[str] = (),
     retained_from: int = 0,
 ) -> Command | None:
-    """Take reflections back; ``unknown`` are the ids and rules that mean none of the playbook's.
+    """Take reflections back, on a playbook and its branches (``lines``, the playbook first).
 
-    ``rules`` are what chose ``ids``; empty: they were named.
+    ``unknown`` are the ids and rules that mean none of its reflections, ``rules`` are what chose ``ids``; empty: they
+    were named.
 
     Raises
     ------
     RefusedError
         If there is no such playbook, or reflections are unknown.
     """
+    current = lines[0]
     check_live(current)
     if command_id in current.commands:
         return None
     if unknown:
         raise RefusedError("unknown", f"{current.name} has no reflection {', '.join(unknown)}")
-    known = {revocation.rule for revocation in current.revocations}
-    if set(ids) <= set(current.revoked) and all(
-        rule in known for rule in rules if Selection.parse(rule).is_open_ended
-    ):
+    if all(_is_revoked(line, ids, rules) for line in lines):
         return None
     return _command(
         "revoke",
@@ -275,17 +272,31 @@ def revoke(
     )
 
 
-def delete(current: Playbook, command_id: str | None) -> Command | None:
-    """Delete a playbook and its labels; its history stays.
+def _is_revoked(line: Playbook, ids: Collection[str], rules: Collection[str]) -> bool:
+    known = {revocation.rule for revocation in line.revocations}
+    later = (rule for rule in rules if Selection.parse(rule).is_open_ended)
+    return set(ids) <= set(line.revoked) and known.issuperset(later)
+
+
+def has_branches(name: str, branches: Sequence[str]) -> str:
+    """Return why a playbook that has branches cannot be deleted, and the remedy."""
+    lines = ", ".join(sorted(branches))
+    return f"{name} has branches, which learn from its reflections: delete them first ({lines})"
+
+
+def delete(current: Playbook, branches: Sequence[str], command_id: str | None) -> Command | None:
+    """Delete a playbook and its labels; its history stays. ``branches`` are its branches that are there.
 
     Raises
     ------
     RefusedError
-        If there is none, unless this very command deleted it.
+        If there is none, unless this very command deleted it; or if it has branches.
     """
     if is_deleted(current) and command_id in current.commands:
         return None
     check_live(current)
+    if branches:
+        raise RefusedError("conflict", has_branches(current.name, branches))
     return _command("delete", current, command_id or _own("delete", current))
 
 

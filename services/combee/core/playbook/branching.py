@@ -1,6 +1,6 @@
-"""Between a playbook and its branches: what is revoked on one is on all, and what a branch says when it is adopted."""
+"""Between a playbook and its branches: what is revoked on one is on all; a branch's content is adopted; pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from combee.core.playbook.operations import union
@@ -56,13 +56,13 @@ class Adoption:
         What says the same here keeps the id that it has here, what the branch began with its own. What the branch has
         learned since keeps its id if the playbook never gave it: an id must not come to mean another entry.
         """
-        here = {(entry.section, entry.content): entry.id for entry in reversed(current.entries)}
+        same = {(entry.section, entry.content): entry.id for entry in reversed(current.entries)}
         began = {entry.id for entry in self.forked.entries} if self.forked else set[str]()
         given = {entry.id for entry in current.entries}
         ids = {
-            entry.id: here.pop((entry.section, entry.content))
+            entry.id: same.pop((entry.section, entry.content))
             for entry in entries
-            if (entry.section, entry.content) in here
+            if (entry.section, entry.content) in same
         }
         taken = set(ids.values())
         for entry in entries:
@@ -85,8 +85,9 @@ def taken_over(adoption: Adoption, current: Playbook, content: Playbook) -> Play
     version, target = current.version + 1, adoption.target
     since = {(entry.id, entry.content): entry.created_version for entry in current.entries}
     entries = tuple(
-        renamed(entry, ids).model_copy(
+        entry.model_copy(
             update={
+                "id": ids[entry.id],
                 "created_version": since.get((ids[entry.id], entry.content), version),
                 "updated_version": version,
             }
@@ -94,21 +95,34 @@ def taken_over(adoption: Adoption, current: Playbook, content: Playbook) -> Play
         for entry in content.entries
     )
     change = Change(kind="adopt", detail=f"version {target.version} of {target.name}")
-    here = {new: old for old, new in ids.items() if new != old}
+    other = {new: old for old, new in ids.items() if new != old}
     return content.model_copy(
         update={
             "entries": entries,
             "next_id": max([content.next_id, *(number_of(entry.id) + 1 for entry in entries)]),
             "changes": (change, *(_renamed_change(each, ids) for each in content.changes)),
-            "adopted": Adopted(line=target.name, version=target.version, renamed=here),
+            "adopted": Adopted(line=target.name, version=target.version, renamed=other),
             "counted_through": target.through_offset,
         }
     )
 
 
-def renamed(entry: Entry, ids: Mapping[str, str]) -> Entry:
-    """Return an entry under the id that it has elsewhere."""
-    return entry.model_copy(update={"id": ids[entry.id]}) if entry.id in ids else entry
+def here(entries: Iterable[Entry], version: Playbook) -> tuple[Entry, ...]:
+    """Return entries that a version began with as they are on its line, if it took them over from another one."""
+    forked = version.batch is not None and version.batch.plan.branch is not None
+    if version.adopted is None and not forked:
+        return tuple(entries)
+    since = {entry.id: entry.created_version for entry in version.entries}
+    ids = {old: new for new, old in version.adopted.renamed.items()} if version.adopted else {}
+    return tuple(
+        entry.model_copy(
+            update={
+                "id": (own := ids.get(entry.id, entry.id)),
+                "created_version": since.get(own, version.version),
+            }
+        )
+        for entry in entries
+    )
 
 
 def _renamed_change(change: Change, ids: Mapping[str, str]) -> Change:

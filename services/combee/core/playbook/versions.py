@@ -121,8 +121,19 @@ def after_update(
     )
 
 
-def after_fork(current: Playbook, update: Update, forked: Playbook, *, now_ms: int) -> Playbook:
+def after_fork(
+    current: Playbook,
+    update: Update,
+    forked: Playbook,
+    *,
+    playbook: Playbook,
+    budget_tokens: int,
+    now_ms: int,
+    recomputed: Recomputed | None = None,
+) -> Playbook:
     """Return the version with which a branch begins: what ``forked``, a version of its playbook, says.
+
+    ``playbook`` is the newest one: what is revoked there does not come along. ``recomputed`` is what that leaves.
 
     Raises
     ------
@@ -132,22 +143,19 @@ def after_fork(current: Playbook, update: Update, forked: Playbook, *, now_ms: i
     plan, branch = update.plan, update.plan.branch
     if branch is None or forked.name != branch.of or not is_branch_of(plan.playbook, branch.of):
         raise InapplicableError(f"{plan.playbook} is no branch of {forked.name}")
+    content = _without(_saying(barred_by(current, playbook), forked), recomputed, budget_tokens)
     version = current.version + 1
     began = {"created_version": version, "updated_version": version}
-    return current.model_copy(
+    change = Change(kind="import", detail=f"version {forked.version} of {forked.name}")
+    return content.model_copy(
         update={
             "version": version,
-            "sections": forked.sections,
-            "entries": tuple(entry.model_copy(update=began) for entry in forked.entries),
-            "counters": forked.counters,
-            "holds": forked.holds,
-            "counted_through": forked.counted_through,
+            "entries": tuple(entry.model_copy(update=began) for entry in evidence.kept(content.entries)),
             "method": forked.method,
-            "next_id": max(current.next_id, forked.next_id),
+            "next_id": max(content.next_id, forked.next_id),
             "origin": "batch",
-            "changes": (Change(kind="import", detail=f"version {forked.version} of {forked.name}"),),
+            "changes": (change, *content.changes),
             "retired": forked.retired,
-            "revoked": tuple(dict.fromkeys([*current.revoked, *forked.revoked])),
             "batch": AppliedBatch(plan=plan, usage=update.result.usage),
             "batch_sequence": plan.sequence,
             "through_offset": max(current.through_offset, plan.through_offset),
