@@ -30,6 +30,11 @@ def playbook_of(line: str) -> str:
     return line.partition("@")[0]
 
 
+def branch_in(line: str) -> str:
+    """Return the name of a branch without its playbook's; empty: the line is the playbook itself."""
+    return line.partition("@")[2]
+
+
 Id = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 
 

@@ -16,9 +16,9 @@ from combee.cli.shared.options import AsJson, CommandId, MaybePlaybook, Patience
 from combee.cli.shared.sending import carry_out
 from combee.clock import SystemClock
 from combee.commands.playbook import Commands, Decision
-from combee.core.playbook.branches import branch_row, branch_text
 from combee.core.playbook.probation import counts, counts_text
 from combee.core.playbook.retention import percent
+from combee.core.playbook.side_by_side import branch_row, branch_text
 from combee.inspection.branches import Line, lines
 from combee.ports import Log
 from combee.settings.loading import Settings, load_settings

@@ -11,7 +11,7 @@ from combee.cli.shared.console import output, print_json, reading
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, MaybeName, Servers
 from combee.clock import moment
-from combee.core.playbook.branches import pause_of, recorded_cap, side_by_side
+from combee.core.playbook.side_by_side import in_order, pause_of, recorded_cap
 from combee.core.playbook.spend import DAY_MS, OtherLine, SpendPolicy, today
 from combee.history import partition_of
 from combee.ports import FatalError, Log, TopicPartition
@@ -44,7 +44,7 @@ def cost(name: MaybeName = None, *, bootstrap_servers: Servers = None, as_json: 
 async def _cost(settings: Settings, name: str | None) -> list[dict[str, Any]]:
     async with open_log(settings) as (log, _):
         histories = await _histories(log, name)
-        return [cost_row(line, histories[line]) for line in side_by_side(histories)]
+        return [cost_row(line, histories[line]) for line in in_order(histories)]
 
 
 async def _histories(log: Log, name: str | None) -> dict[str, list[Playbook]]:

@@ -12,9 +12,9 @@ from combee.cli.shared.console import clean, output, print_json
 from combee.cli.shared.log import brokers, open_log
 from combee.cli.shared.options import AsJson, Servers
 from combee.clock import SystemClock, moment
-from combee.core.playbook.branches import branch_row, branch_text, side_by_side
 from combee.core.playbook.probation import counts, counts_text
 from combee.core.playbook.retention import in_playbook, is_losing, losing, percent
+from combee.core.playbook.side_by_side import branch_row, branch_text, in_order
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
 from combee.core.playbook.versions import empty, made_by
 from combee.history import newest_snapshots
@@ -82,7 +82,7 @@ async def _playbooks(log: Log, default_size: int, spending: SpendPolicy) -> list
     playbooks |= {name: empty(name) for name in newest_batch.keys() - playbooks.keys()}
     spent = under_caps(playbooks, newest_batch, decisions, default_size)
     rows: list[dict[str, object]] = []
-    for name in side_by_side(playbooks):
+    for name in in_order(playbooks):
         playbook, decided, lines = playbooks[name], decisions.get(name), spent[playbook_of(name)]
         line = lines[name]
         if playbook.origin == "delete" and not line.in_flight:

@@ -43,6 +43,10 @@ VERBS = {
         "combee.cli.branch",
         "Fork NAME@BRANCH, which learns from NAME's reflections in its own way; without --as list branches.",
     ),
+    "adopt": Verb(
+        "combee.cli.adopt",
+        "Make what a branch says its playbook's next version; the branch stays and learns on.",
+    ),
     "review": Verb(
         "combee.cli.review",
         "Show what a version says otherwise than a label does, and move the label there if you agree.",

@@ -90,6 +90,7 @@ def as_document(origins: Lineage) -> dict[str, Any]:
         "entry": origins.entry.model_dump(mode="json"),
         "changes": [
             {
+                "playbook": version.name,
                 "version": version.version,
                 "kind": change.kind,
                 "detail": change.detail,
@@ -107,6 +108,7 @@ def _source(source: Source) -> dict[str, Any]:
     reflection, trace = source.reflection, source.trace
     return {
         "reflection_id": source.reflection_id,
+        "playbook": source.line,
         "batch_sequence": source.sequence,
         "reflection": reflection and reflection.model_dump(mode="json"),
         "trace": trace and trace.model_dump(mode="json"),
@@ -123,18 +125,21 @@ def lines(origins: Lineage) -> Iterator[Text]:
     yield Text(clean(f"{origins.playbook}, {entry.section}; {state}; {counts}\n"))
     for version, change in origins.changes:
         origin = f"batch {version.batch_sequence}" if version.origin == "batch" else version.origin
-        title = f"version {version.version} ({origin}, {moment(version.created_at_ms)}): {change.kind}"
+        of_line = "" if version.name == origins.playbook else f" of {version.name}"
+        title = (
+            f"version {version.version}{of_line} ({origin}, {moment(version.created_at_ms)}): {change.kind}"
+        )
         yield Text(clean(f"{title} {shortened(change.detail, LONG)}".rstrip()))
     for source in origins.sources[-SHOWN:]:
-        yield from _source_lines(source)
+        yield from _source_lines(source, "" if source.line == origins.playbook else f" of {source.line}")
     hidden = len(origins.sources) - SHOWN
     if hidden > 0:
         yield Text(f"\n{hidden} earlier reflections: --json lists them all", style="dim")
 
 
-def _source_lines(source: Source) -> Iterator[Text]:
+def _source_lines(source: Source, of_line: str) -> Iterator[Text]:
     reflection, trace = source.reflection, source.trace
-    batch = f" (batch {source.sequence})" if source.sequence else ""
+    batch = f" (batch {source.sequence}{of_line})" if source.sequence else ""
     by = f", source {reflection.source.name}" if reflection and reflection.source else ""
     yield Text(clean(f"\nreflection {source.reflection_id}{batch}{by}"), style="cyan")
     if reflection is None:

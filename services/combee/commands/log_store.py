@@ -1,12 +1,12 @@
 """The state of playbooks read from the log when it is asked for: for a process that lives for one command."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 
 from combee.commands.playbook import Effect, Sent
 from combee.core.commands import has_taken_effect, subject
 from combee.core.playbook.versions import empty
-from combee.history import History, all_labels, newest_snapshot
+from combee.history import History, all_labels, branches_of, newest_snapshot
 from combee.ports import Log, Outgoing
 from combee_schemas import topics
 from combee_schemas.command import Command
@@ -30,6 +30,9 @@ class LogStore:
 
     async def version(self, name: str, number: int) -> Playbook | None:
         return await self._history.exactly(name, number, self._newest.get(name))
+
+    async def branches(self, name: str) -> Sequence[Playbook]:
+        return await branches_of(self._log, name)
 
     async def labels(self, name: str) -> Mapping[str, Label]:
         return {label.label: label for label in await all_labels(self._log) if label.playbook == name}

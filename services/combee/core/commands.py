@@ -14,10 +14,11 @@ from pydantic import TypeAdapter, ValidationError
 from combee.core.formats.editing import edit_operations, edited_version
 from combee.core.formats.files import Format, carried_over, held_by, says_the_same, write_playbook
 from combee.core.identity import content_id
+from combee.core.playbook.branching import Adoption, is_branch_of
 from combee.core.playbook.clusters import clusters
 from combee.core.playbook.probation import is_active, shown
 from combee.core.replaying.selection import Selection
-from combee_schemas.base import BranchName, playbook_of
+from combee_schemas.base import BranchName, branch_in, playbook_of
 from combee_schemas.command import Command, CommandKind
 from combee_schemas.plan import BranchSettings
 from combee_schemas.playbook import LABEL_PATTERN, LATEST, Label, Playbook
@@ -122,6 +123,38 @@ def rollback(
     return _command("rollback", current, command_id or own, version=version)
 
 
+def check_branch(current: Playbook, line: Playbook) -> None:
+    """Refuse what only a playbook and a branch of it can do.
+
+    Raises
+    ------
+    RefusedError
+        If there is no such playbook, or ``line`` is no branch of it that is there.
+    """
+    check_live(current)
+    if not is_branch_of(line.name, current.name):
+        raise RefusedError("conflict", f"{line.name} is no branch of {current.name}")
+    if not line.version or is_deleted(line):
+        raise RefusedError("unknown", absence(line))
+
+
+def adopt(current: Playbook, adoption: Adoption, command_id: str | None) -> Command | None:
+    """Make a new version that says what a version of a branch says; see ``check_branch``.
+
+    Raises
+    ------
+    RefusedError
+        If the branch has not read what the playbook has learned from, or learns no more.
+    """
+    line, target = adoption.line, adoption.target
+    if command_id in current.commands or says_the_same(current, target, "json"):
+        return None
+    if reason := adoption.refusal():
+        raise RefusedError("conflict", reason)
+    own = _own("adopt", current, line.name, str(target.version))
+    return _command("adopt", current, command_id or own, branch=branch_in(line.name), version=target.version)
+
+
 def edit_base(current: Playbook, text: str, version: int | None = None) -> int:
     """Return the version that an edited text was made of: as given, else as its title says, else the newest."""
     return version or edited_version(text) or current.version
@@ -204,7 +237,7 @@ def import_(current: Playbook, given: Playbook, form: Format, command_id: str | 
 
 
 def revoke(
-    current: Playbook,
+    lines: Sequence[Playbook],
     ids: Sequence[str],
     unknown: Collection[str],
     command_id: str | None,
@@ -212,24 +245,23 @@ def revoke(
     rules: Sequence[str] = (),
     retained_from: int = 0,
 ) -> Command | None:
-    """Take reflections back; ``unknown`` are the ids and rules that mean none of the playbook's.
+    """Take reflections back, on a playbook and its branches (``lines``, the playbook first).
 
-    ``rules`` are what chose ``ids``; empty: they were named.
+    ``unknown`` are the ids and rules that mean none of its reflections, ``rules`` are what chose ``ids``; empty: they
+    were named.
 
     Raises
     ------
     RefusedError
         If there is no such playbook, or reflections are unknown.
     """
+    current = lines[0]
     check_live(current)
     if command_id in current.commands:
         return None
     if unknown:
         raise RefusedError("unknown", f"{current.name} has no reflection {', '.join(unknown)}")
-    known = {revocation.rule for revocation in current.revocations}
-    if set(ids) <= set(current.revoked) and all(
-        rule in known for rule in rules if Selection.parse(rule).is_open_ended
-    ):
+    if all(_is_revoked(line, ids, rules) for line in lines):
         return None
     return _command(
         "revoke",
@@ -241,17 +273,31 @@ def revoke(
     )
 
 
-def delete(current: Playbook, command_id: str | None) -> Command | None:
-    """Delete a playbook and its labels; its history stays.
+def _is_revoked(line: Playbook, ids: Collection[str], rules: Collection[str]) -> bool:
+    known = {revocation.rule for revocation in line.revocations}
+    later = (rule for rule in rules if Selection.parse(rule).is_open_ended)
+    return set(ids) <= set(line.revoked) and known.issuperset(later)
+
+
+def has_branches(name: str, branches: Sequence[str]) -> str:
+    """Return why a playbook that has branches cannot be deleted, and the remedy."""
+    lines = ", ".join(sorted(branches))
+    return f"{name} has branches, which learn from its reflections: delete them first ({lines})"
+
+
+def delete(current: Playbook, branches: Sequence[str], command_id: str | None) -> Command | None:
+    """Delete a playbook and its labels; its history stays. ``branches`` are its branches that are there.
 
     Raises
     ------
     RefusedError
-        If there is none, unless this very command deleted it.
+        If there is none, unless this very command deleted it; or if it has branches.
     """
     if is_deleted(current) and command_id in current.commands:
         return None
     check_live(current)
+    if branches:
+        raise RefusedError("conflict", has_branches(current.name, branches))
     return _command("delete", current, command_id or _own("delete", current))
 
 

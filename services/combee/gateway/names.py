@@ -11,6 +11,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from combee_schemas.base import LineName
 
 ENDINGS = (
+    "adopt",
     "branch",
     "consolidate",
     "delete",

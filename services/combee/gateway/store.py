@@ -1,10 +1,11 @@
 """The state of playbooks as commands find it in the gateway's process: from its views, which follow the log."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from combee.commands.playbook import Commands, Effect, Sent
-from combee.core.commands import has_taken_effect, subject
+from combee.core.commands import has_taken_effect, is_deleted, subject
 from combee.core.live.values import LiveDeadLetter
+from combee.core.playbook.branching import is_branch_of
 from combee.gateway import playbooks
 from combee.gateway.context import Context
 from combee.ports import Outgoing
@@ -26,6 +27,10 @@ class ContextStore:
 
     async def version(self, name: str, number: int) -> Playbook | None:
         return await self._context.history.exactly(name, number, self._context.playbooks.latest(name))
+
+    async def branches(self, name: str) -> Sequence[Playbook]:
+        known = self._context.playbooks.view.all().values()
+        return [line for line in known if is_branch_of(line.name, name) and not is_deleted(line)]
 
     async def labels(self, name: str) -> Mapping[str, Label]:
         return playbooks.labels_of(self._context, name)

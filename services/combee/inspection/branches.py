@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from combee.core.playbook.branches import Learned, batch_size_of, by_playbook, learned, side_by_side
+from combee.core.playbook.side_by_side import Learned, batch_size_of, by_playbook, in_order, learned
 from combee.core.playbook.spend import OtherLine
 from combee.history import History, newest_snapshots, placed, whole
 from combee.inspection.batches import newest_batches
@@ -77,7 +77,7 @@ async def lines(log: Log, playbook: str | None, default_size: int) -> Lines:
     wanted = {playbook} if playbook is not None else open_forks.keys()
     shown = [
         line
-        for line in side_by_side(snapshots)
+        for line in in_order(snapshots)
         if playbook_of(line) in wanted and (snapshots[line].branch or playbook_of(line) == line)
     ]
     since = {

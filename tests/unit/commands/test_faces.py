@@ -37,6 +37,7 @@ LIVE = (FIRST, SECOND)
 GONE = (FIRST, SECOND, EMPTIED, DELETED)
 LINE = f"{NAME}@exp"
 FORKED = version(LINE, 1, "ask", branch=Branch(of=NAME, version=1, sequence=0), commands=("forked",))
+AHEAD = FORKED.model_copy(update={"version": 2, "entries": version(LINE, 2, "look away").entries})
 ENDED = version(LINE, 2, entries=(), origin="delete", commands=("forked",))
 BACK = version(LINE, 3, "ask")
 ACE = "## OTHERS\n[misc-00009] helpful=0 harmful=0 :: hurry\n"
@@ -60,6 +61,8 @@ class Case:
     """Where the command line has the verb."""
     roles: Sequence[str] = ("publish",)
     """Who carries it out."""
+    name: str = NAME
+    """What it is given to."""
 
 
 def promote(about: str, label: str, number: int | None = None, **more: Any) -> Case:
@@ -98,6 +101,15 @@ def branch(about: str, *own: str, settings: dict[str, Any] | None = None, **more
     return Case(
         **{"about": about, "verb": "branch", "arguments": arguments, "body": body, "group": ()}
         | {"roles": ("shuffle", "publish")}
+        | more
+    )
+
+
+def adopt(about: str, number: int | None = None, **more: Any) -> Case:
+    arguments = () if number is None else ("--version", str(number))
+    body = {} if number is None else {"version": number}
+    return Case(
+        **{"about": about, "verb": "adopt", "arguments": arguments, "body": body, "group": (), "name": LINE}
         | more
     )
 
@@ -186,6 +198,14 @@ CASES = [
         refused=f"there is {LINE} already: delete it first, or name the branch otherwise",
     ),
     branch("content of its name", state=(*LIVE, FORKED, ENDED, BACK), refused="which learns no more"),
+    adopt("the newest version of a branch", state=(*LIVE, FORKED)),
+    adopt("one of its versions", 1, state=(*LIVE, FORKED, AHEAD)),
+    adopt("what says the same", state=(version(NAME, 1, "ask"), FORKED), unchanged=True),
+    again(adopt("a repeat", state=(*LIVE, FORKED)), "done"),
+    adopt("a version that there is not", 7, state=(*LIVE, FORKED), refused=f"{LINE} has no version 7"),
+    adopt("a branch that has ended", state=(*LIVE, FORKED, ENDED), refused=f"no playbook {LINE} any more"),
+    adopt("a branch that never was", refused=f"there is no playbook {LINE}"),
+    adopt("a branch of what never was", state=(), refused=NEVER),
     branch("of what is deleted", state=GONE, refused=NO_MORE),
     branch("of what never was", state=(), refused=NEVER),
 ]  # fmt: skip
@@ -235,7 +255,7 @@ def by_command_line(case: Case, monkeypatch: pytest.MonkeyPatch) -> Answer:
     asyncio.run(prepared(deployment, case.state))
     use_log(monkeypatch, deployment.log)
     publish_with(monkeypatch, deployment, *case.roles)
-    ended = run(*case.group, case.verb, NAME, *case.arguments, "--json", stdin=case.stdin)
+    ended = run(*case.group, case.verb, case.name, *case.arguments, "--json", stdin=case.stdin)
     if ended.exit_code:
         assert ended.exit_code == 1, ended.output
         return answered(deployment, refused=ended.stderr)
@@ -248,7 +268,7 @@ async def by_http(case: Case) -> Answer:
     await prepared(deployment, case.state)
     gateway_of_log = asked(deployment.log, application=APPLICATION)
     async with deployment.running(case.roles), gateway_of_log as gateway:
-        path = f"/v1/playbooks/{NAME}/{case.verb}?wait_s=10"
+        path = f"/v1/playbooks/{case.name}/{case.verb}?wait_s=10"
         answer = await gateway.client.post(path, json=case.body)
         if not answer.is_success:
             assert answer.status_code < 422, answer.text

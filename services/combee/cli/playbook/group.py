@@ -14,8 +14,8 @@ from combee.cli.shared.console import output, print_json
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, Everything, FormOrNone, Label, Name, Servers, Version, as_format
 from combee.core.playbook import probation
-from combee.core.playbook.branches import side_by_side
 from combee.core.playbook.retention import is_losing
+from combee.core.playbook.side_by_side import in_order
 from combee.history import History, newest_playbooks
 from combee.settings.loading import Settings, load_settings
 from combee_schemas.base import playbook_of
@@ -51,7 +51,7 @@ async def _list(settings: Settings) -> list[dict[str, Any]]:
         newest = await newest_playbooks(log)
     return [
         list_row(newest[name], newest.get(playbook_of(name)), pointing.get(name, {}))
-        for name in side_by_side(newest)
+        for name in in_order(newest)
     ]
 
 

@@ -12,10 +12,10 @@ from combee.cli.shared.console import clean, output, shortened
 from combee.clock import moment
 from combee.core.formats.render import section_order
 from combee.core.playbook import retention
-from combee.core.playbook.branches import branch_row, branch_text
 from combee.core.playbook.comparison import CHANGE_WORDS
 from combee.core.playbook.probation import counts, counts_text, is_active, shown
 from combee.core.playbook.retention import percent
+from combee.core.playbook.side_by_side import branch_row, branch_text
 from combee.core.playbook.versions import made_by
 from combee_schemas.base import NOTHING_SPENT, Usage
 from combee_schemas.plan import Outcomes

@@ -11,9 +11,9 @@ from rich.tree import Tree
 from combee.cli.shared.console import WIDTH_OF_PIPES, clean, shortened
 from combee.clock import moment
 from combee.core.live.values import LiveBatch, LiveNode, LivePlaybook, Snapshot, Stage, current_batch
-from combee.core.playbook.branches import branch_row, branch_text
 from combee.core.playbook.probation import counts_text
 from combee.core.playbook.retention import percent
+from combee.core.playbook.side_by_side import branch_row, branch_text
 
 BAR, SHORT_BAR = 12, 6
 NARROW = 120

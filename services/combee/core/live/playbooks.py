@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 from combee.core.live.values import LivePlaybook, LiveSize, LiveVersion
 from combee.core.live.windows import Windows
-from combee.core.playbook.branches import batch_size_of, pause_of, place
 from combee.core.playbook.probation import counts
 from combee.core.playbook.retention import in_playbook
+from combee.core.playbook.side_by_side import batch_size_of, pause_of, place
 from combee.core.playbook.spend import UNCAPPED, OtherLine
 from combee_schemas.base import playbook_of
 from combee_schemas.control import BatchSize

@@ -21,6 +21,7 @@ CHANGE_WORDS: Mapping[str, str] = {
     "conflict": "in conflict",
     "import": "imported",
     "rollback": "rolled back",
+    "adopt": "adopted",
     "delete": "deleted",
 }
 """What a change of each kind is called wherever people read of it; other kinds are called by their names."""

@@ -45,6 +45,13 @@ class NewBranch(Asked):
     """Such as ``{"batch_size": 10}``; what is not named it does as its playbook."""
 
 
+class Adopt(Asked):
+    """Make what a branch says its playbook's next version."""
+
+    version: Number | None = None
+    """Of the branch; None: the newest."""
+
+
 class Edit(Asked):
     """Change entries; ``text`` is Markdown as ``format=md`` gives it, changed."""
 

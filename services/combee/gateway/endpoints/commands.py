@@ -16,6 +16,7 @@ from combee.gateway.access.access import allowed, check_touch
 from combee.gateway.access.keys import Caller
 from combee.gateway.context import Context
 from combee.gateway.endpoints.bodies import (
+    Adopt,
     Asked,
     Edit,
     Import,
@@ -32,7 +33,7 @@ from combee.gateway.values import Sent
 from combee.ports import PoisonError
 from combee_schemas.base import playbook_of
 
-NO_BODY = Asked()
+NO_BODY, NEWEST = Asked(), Adopt()
 STATUSES: Mapping[Reason, HTTPStatus] = {
     "unknown": HTTPStatus.NOT_FOUND,
     "invalid": HTTPStatus.BAD_REQUEST,
@@ -119,6 +120,15 @@ class Endpoints:
             lambda to: to.branch(call.name, body.branch, body.settings, command_id=body.command_id),
         )
 
+    async def adopt(self, call: Given, body: Adopt = NEWEST) -> Sent:
+        """Make what a branch (`NAME@BRANCH`) says its playbook's next version; the branch stays and learns on."""
+        playbook = playbook_of(call.name)
+        return await self._carried_out(
+            call,
+            body,
+            lambda to: to.adopt(playbook, call.name, body.version, command_id=body.command_id),
+        )
+
     async def consolidate(self, call: Given, body: Asked = NO_BODY) -> Sent:
         """Let the model merge entries that are alike and judge those that are mostly harmful."""
         return await self._carried_out(
@@ -179,6 +189,7 @@ def router(context: Context) -> APIRouter:
         ("revoke", commands.revoke),
         ("delete", commands.delete),
         ("branch", commands.branch),
+        ("adopt", commands.adopt),
         ("consolidate", commands.consolidate),
         ("flush", commands.flush),
     ):

@@ -13,6 +13,7 @@ from pydantic_core import from_json, to_json
 from combee.core.formats.files import is_name
 from combee.core.formats.intake import nothing_said
 from combee.core.identity import content_id, fingerprint
+from combee.core.playbook.lines import with_digests
 from combee.core.redact import redacted_deep
 from combee.gateway.access.access import allowed
 from combee.gateway.access.keys import Caller
@@ -117,6 +118,7 @@ class Publishing:
             message = kind.topic.message.model_validate_json(to_json(fields), strict=True)
             if not getattr(message, "created_at_ms", 0):
                 message = message.model_copy(update={"created_at_ms": self._context.clock.now_ms()})
+            message = self._with_digests(message)
             encode(message)
         except (ValidationError, RecursionError) as error:
             errors = wrongs(error) if isinstance(error, ValidationError) else ()
@@ -134,6 +136,13 @@ class Publishing:
             return Refusal(HTTPStatus.FORBIDDEN, f"this key's name spaces do not hold {playbook}")
         # What a client says that it spent would count against the playbook's cap.
         return message.model_copy(update={"usage": Usage()}) if isinstance(message, Reflection) else message
+
+    def _with_digests(self, message: Message) -> Message:
+        """Return a message that says what the entries said that its agent was shown: clients name them only."""
+        if not isinstance(message, Trace | Reflection) or message.shown is None:
+            return message
+        newest = self._context.playbooks.latest(message.shown.line or message.playbook)
+        return message.model_copy(update={"shown": with_digests(message.shown, newest)})
 
     def _consistent(self, kind: Kind, results: Sequence[Message | Refusal]) -> list[Message | Refusal]:
         """Refuse what is other content than its playbook has under its id, as far as that is remembered."""

@@ -16,7 +16,7 @@ def place(line: str) -> tuple[str, str]:
     return playbook_of(line), line
 
 
-def side_by_side(lines: Iterable[str]) -> list[str]:
+def in_order(lines: Iterable[str]) -> list[str]:
     """Return lines so that branches follow their playbook."""
     return sorted(lines, key=place)
 
