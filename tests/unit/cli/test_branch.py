@@ -187,7 +187,7 @@ def test_a_branch_that_the_common_cap_pauses_shows_why(
 def test_two_lines_are_compared_entry_by_entry(deployment: Deployment) -> None:
     other = ledger.latest(deployment.log, LINE)
     said, text = other.entries[0].content, "the branch alone says this"
-    edited = editable(other).replace(said, text)
+    edited = editable(other).replace(f"{said}\n", f"{text}\n")
     result = run("playbook", "edit", LINE, "--file", "-", stdin=edited)
     assert f"{LINE} version {other.version + 1}" in result.stdout, result.output
     found = run_json("playbook", "diff", NAME, LINE)

@@ -30,8 +30,12 @@ def batch_size_of(playbook: Playbook, decided: int | None, default: int) -> int:
 def _instead_of(branch: Branch, playbook: Playbook | None) -> dict[str, Any]:
     """Return how a playbook's last batch did what a branch does in its own way; None: that is not known."""
     plan = playbook.batch.plan if playbook and playbook.batch else None
-    known = {**plan.settings.model_dump(), "batch_size": plan.batch_size or None} if plan else {}
-    return {name: known.get(name) for name in branch.settings.own()}
+    if plan is None:
+        return dict.fromkeys(branch.settings.own())
+    return {
+        name: plan.batch_size or None if name == "batch_size" else getattr(plan.settings, name)
+        for name in branch.settings.own()
+    }
 
 
 def branch_row(branch: Branch | None, playbook: Playbook | None = None) -> dict[str, Any] | None:
