@@ -19,7 +19,9 @@ from combee.commands.playbook import Commands, Decision
 from combee.core.playbook.probation import counts, counts_text
 from combee.core.playbook.retention import percent
 from combee.core.playbook.side_by_side import branch_row, branch_text
-from combee.inspection.branches import Line, lines
+from combee.history import History, newest_snapshots
+from combee.inspection.batches import newest_batches
+from combee.inspection.branches import Line, SideBySide, batch_sizes, under_caps
 from combee.ports import Log
 from combee.settings.loading import Settings, load_settings
 from combee_schemas.base import playbook_of
@@ -96,20 +98,19 @@ def _list(settings: Settings, name: str | None, *, as_json: bool) -> None:
 
 async def _rows(settings: Settings, name: str | None) -> list[dict[str, Any]]:
     async with open_log(settings) as (log, _):
-        known = await lines(log, name, settings.batch.batch_size)
-        if name and not known.shown:
+        snapshots = await newest_snapshots(log)
+        lines = await SideBySide(History(log)).lines(snapshots, name)
+        if name and not lines:
             raise await missing_playbook(log, name)
+        begun, decisions = await newest_batches(log), await batch_sizes(log)
+    spent = under_caps(snapshots, begun, decisions, settings.batch.batch_size)
     policy, now_ms = settings.spend.caps(), SystemClock().now_ms()
-    playbooks = {line.playbook.name: line.playbook for line in known.shown}
-    return [
-        {
-            **_row(line, playbooks),
-            "in_flight": spent[line.playbook.name].in_flight,
-            **spend_row(line.playbook.name, spent, policy, now_ms=now_ms),
-        }
-        for line in known.shown
-        for spent in [known.spent[playbook_of(line.playbook.name)]]
-    ]
+    rows = []
+    for line in lines:
+        own, all_lines = line.playbook.name, spent[playbook_of(line.playbook.name)]
+        row = _row(line, snapshots) | {"in_flight": all_lines[own].in_flight}
+        rows.append(row | spend_row(own, all_lines, policy, now_ms=now_ms))
+    return rows
 
 
 def _row(line: Line, playbooks: Mapping[str, Playbook]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from combee.gateway.access.access import check_touch
 from combee.gateway.access.keys import Caller
 from combee.gateway.context import Context
 from combee.gateway.problems import Refusal, not_found, unavailable
+from combee_schemas.base import playbook_of
 from combee_schemas.playbook import LATEST, Label, Playbook
 
 
@@ -32,6 +33,11 @@ def newest_by_name(context: Context) -> dict[str, Playbook]:
         if not is_deleted(playbook)
     }
     return dict(sorted(playbooks_by_name.items()))
+
+
+def lines_of(context: Context, name: str) -> dict[str, Playbook]:
+    """Return the newest version of a playbook and of each of its branches, by name in order."""
+    return {line: playbook for line, playbook in newest_by_name(context).items() if playbook_of(line) == name}
 
 
 def labels_of(context: Context, name: str) -> dict[str, Label]:

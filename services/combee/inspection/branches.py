@@ -2,16 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from combee.core.playbook.side_by_side import Learned, batch_size_of, by_playbook, in_order, learned
 from combee.core.playbook.spend import OtherLine
-from combee.history import History, newest_snapshots, placed, whole
-from combee.inspection.batches import newest_batches
+from combee.history import History, whole
 from combee.ports import Log
 from combee_schemas import topics
 from combee_schemas.base import playbook_of
 from combee_schemas.control import BatchSize
+from combee_schemas.plan import Branch
 from combee_schemas.playbook import Playbook
 
 
@@ -27,13 +27,57 @@ class Line:
     """Since then."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lines:
-    """Playbooks beside their branches."""
+@dataclass(slots=True, kw_only=True)
+class _Read:
+    """What was read of a line's history since its fork."""
 
-    shown: Sequence[Line]
-    spent: Mapping[str, Mapping[str, OtherLine]]
-    """By playbook what each of its lines spent, deleted ones too: all of it counts against the playbook's cap."""
+    branch: Branch | None
+    since: int
+    end: int
+    versions: list[Playbook] = field(default_factory=list)
+    """Without their entries: they may be many."""
+
+
+class SideBySide:
+    """Looks lines up; asked again, it reads on where it was."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._read: dict[str, _Read] = {}
+
+    async def lines(self, snapshots: Mapping[str, Playbook], playbook: str | None = None) -> Sequence[Line]:
+        """Return each playbook that has open branches beside them, or one playbook with those it has."""
+        forks: dict[str, list[int]] = {}
+        for snapshot in snapshots.values():
+            if snapshot.branch is not None:
+                forks.setdefault(snapshot.branch.of, []).append(snapshot.branch.version)
+        wanted = forks.keys() if playbook is None else {playbook}
+        shown = [
+            snapshot
+            for name in in_order(name for name in snapshots if playbook_of(name) in wanted)
+            if (snapshot := snapshots[name]).origin != "delete"
+            and (snapshot.branch is not None or playbook_of(name) == name)
+        ]
+        return [
+            await self._line(
+                newest, newest.branch.version if newest.branch else min(forks.get(newest.name, [0]))
+            )
+            for newest in shown
+        ]
+
+    async def _line(self, newest: Playbook, since: int) -> Line:
+        read = self._read.get(newest.name)
+        if read is None or (read.branch, read.since) != (newest.branch, since):
+            forked = await self._history.exactly(playbook_of(newest.name), since)
+            end = forked.history_offset + 1 if forked else 0
+            read = self._read[newest.name] = _Read(branch=newest.branch, since=since, end=end)
+        new = self._history.between(newest.name, read.end, newest.history_offset + 1)
+        async with aclosing(new) as versions:
+            async for version in versions:
+                if version.branch == newest.branch:
+                    read.versions.append(version.model_copy(update={"entries": ()}))
+        read.end = max(read.end, newest.history_offset + 1)
+        return Line(playbook=newest, since=since, learned=learned(read.versions))
 
 
 async def batch_sizes(log: Log) -> dict[str, BatchSize]:
@@ -64,50 +108,3 @@ def under_caps(
         for name, playbook in playbooks.items()
     }
     return by_playbook(lines)
-
-
-async def lines(log: Log, playbook: str | None, default_size: int) -> Lines:
-    """Return each playbook that has open branches beside them, or one playbook with those it has."""
-    snapshots = await newest_snapshots(log)
-    spent = under_caps(snapshots, await newest_batches(log), await batch_sizes(log), default_size)
-    open_forks: dict[str, list[int]] = {}
-    for snapshot in snapshots.values():
-        if snapshot.branch is not None:
-            open_forks.setdefault(snapshot.branch.of, []).append(snapshot.branch.version)
-    wanted = {playbook} if playbook is not None else open_forks.keys()
-    shown = [
-        line
-        for line in in_order(snapshots)
-        if playbook_of(line) in wanted and (snapshots[line].branch or playbook_of(line) == line)
-    ]
-    since = {
-        line: branch.version if (branch := snapshots[line].branch) else min(open_forks.get(line, [0]))
-        for line in shown
-    }
-    return Lines(
-        shown=[
-            Line(
-                playbook=snapshots[line],
-                since=since[line],
-                learned=learned(await _versions(log, snapshots[line], since[line])),
-            )
-            for line in shown
-            if snapshots[line].origin != "delete"
-        ],
-        spent=spent,
-    )
-
-
-async def _versions(log: Log, newest: Playbook, since: int) -> list[Playbook]:
-    """Return a line's versions since a version of its playbook, without their entries: they may be many."""
-    history, of = History(log), playbook_of(newest.name)
-    forked = await history.exactly(of, since)
-    source = await history.source(of)
-    versions: list[Playbook] = []
-    start = forked.history_offset + 1 if forked else 0
-    async with aclosing(log.read(source, start, newest.history_offset + 1)) as records:
-        async for record in records:
-            version = placed(record) if record.key == newest.name.encode() else None
-            if version is not None and version.branch == newest.branch:
-                versions.append(version.model_copy(update={"entries": ()}))
-    return versions
