@@ -1,14 +1,12 @@
 """A branch is adopted: its content becomes the playbook's next version, and where it came from stays known."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from combee.commands import dead_letters
-from combee.commands.log_store import LogStore
-from combee.commands.playbook import Commands, Decision
 from combee.core.commands import RefusedError
 from combee.inspection.audit import audit
 from combee.inspection.dead_letters import letters
@@ -21,7 +19,21 @@ from combee_schemas.playbook import Adopted, Entry
 from combee_schemas.reflection import BulletTag
 from combee_schemas.scan import Operation, OperationKind
 from support import ledger
-from support.branches import BATCH, DELETE, LINE, both, forked, ids, members, publish
+from support.branches import (
+    BATCH,
+    DELETE,
+    LINE,
+    ahead,
+    both,
+    carried_out,
+    commands,
+    contents,
+    forked,
+    ids,
+    members,
+    publish,
+    refused,
+)
 from support.deployment import ROLES, Deployment
 from support.failpoints.points import CrashError, CrashFailpoint
 from support.ledger import NAME, outgoing
@@ -29,17 +41,6 @@ from support.models import ScriptedModel, echo
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
 ADOPT = Command(command_id="adopt", playbook=NAME, kind="adopt", branch="short", version=1)
-
-
-def commands(deployment: Deployment) -> Commands:
-    return Commands(deployment.log, LogStore(deployment.log), deployment.clock, issued_by="user:test")
-
-
-async def carried_out(deployment: Deployment, decision: Decision) -> None:
-    """Send what was decided and wait for what it makes."""
-    on = commands(deployment)
-    assert decision.command is not None
-    assert await on.outcome(await on.send(decision.command), timeout_s=10) is not None
 
 
 async def adopt(deployment: Deployment, version: int | None = None) -> None:
@@ -54,17 +55,9 @@ async def add(deployment: Deployment, line: str, content: str) -> None:
     await deployment.until(lambda: content in contents(deployment, line))
 
 
-def contents(deployment: Deployment, line: str = NAME) -> set[str]:
-    return {entry.content for entry in ledger.latest(deployment.log, line).entries}
-
-
 def entry(deployment: Deployment, content: str, line: str = NAME) -> Entry:
     (found,) = (each for each in ledger.latest(deployment.log, line).entries if each.content == content)
     return found
-
-
-def refused(deployment: Deployment) -> list[str]:
-    return [letter.reason for letter in ledger.dead_letters(deployment.log)]
 
 
 async def why(deployment: Deployment, content: str) -> Lineage:
@@ -72,16 +65,6 @@ async def why(deployment: Deployment, content: str) -> Lineage:
     return await lineage(
         deployment.log, NAME, own.id, traces=False, on_progress=lambda _topic, _read, _total: None
     )
-
-
-async def ahead(numbers: Sequence[int] = (10, 11), **fields: Any) -> Deployment:
-    """Return a deployment whose branch has learned what still waits for the playbook's next batch."""
-    deployment = await forked()
-    async with deployment.running():
-        await publish(deployment, numbers, **fields)
-        await deployment.until(lambda: len(members(deployment, LINE)) == len(numbers))
-        await deployment.until(lambda: len(ledger.versions(deployment.log, LINE)) == 1 + len(numbers) // 2)
-    return deployment
 
 
 async def test_the_branch_s_content_becomes_the_playbook_s_next_version_and_both_learn_on() -> None:

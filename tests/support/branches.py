@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+from combee.commands.log_store import LogStore
+from combee.commands.playbook import Commands, Decision
 from combee_schemas.batch import Batch
 from combee_schemas.command import Command
 from combee_schemas.plan import BranchSettings
@@ -74,3 +76,32 @@ async def forked(count: int = BATCH) -> Deployment:
         await deployment.log.produce(outgoing(FORK))
         await deployment.until(lambda: len(ledger.versions(deployment.log, LINE)) == 1)
     return deployment
+
+
+async def ahead(numbers: Sequence[int] = (10, 11), **fields: Any) -> Deployment:
+    """Return a deployment whose branch has learned what still waits for the playbook's next batch."""
+    deployment = await forked()
+    async with deployment.running():
+        await publish(deployment, numbers, **fields)
+        await deployment.until(lambda: len(members(deployment, LINE)) == len(numbers))
+        await deployment.until(lambda: len(ledger.versions(deployment.log, LINE)) == 1 + len(numbers) // 2)
+    return deployment
+
+
+def commands(deployment: Deployment) -> Commands:
+    return Commands(deployment.log, LogStore(deployment.log), deployment.clock, issued_by="user:test")
+
+
+async def carried_out(deployment: Deployment, decision: Decision) -> None:
+    """Send what was decided and wait for what it makes."""
+    on = commands(deployment)
+    assert decision.command is not None
+    assert await on.outcome(await on.send(decision.command), timeout_s=10) is not None
+
+
+def contents(deployment: Deployment, line: str = NAME) -> set[str]:
+    return {entry.content for entry in ledger.latest(deployment.log, line).entries}
+
+
+def refused(deployment: Deployment) -> list[str]:
+    return [letter.reason for letter in ledger.dead_letters(deployment.log)]
