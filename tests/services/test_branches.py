@@ -1,6 +1,6 @@
 """A branch: forked between two batches of its playbook, from then on it learns from the same reflections."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,75 +17,32 @@ from combee.shuffle import partition
 from combee.shuffle.partition import PartitionState
 from combee_schemas import topics
 from combee_schemas.base import Usage
-from combee_schemas.batch import Batch
 from combee_schemas.codec import encode
-from combee_schemas.command import Command
 from combee_schemas.model import Prompt
-from combee_schemas.plan import BranchSettings
-from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import Reflection
 from support import ledger
 from support.archives import archived, restored
+from support.branches import (
+    BATCH,
+    DELETE,
+    FORK,
+    LINE,
+    OWN,
+    both,
+    first,
+    fork_of,
+    ids,
+    learned,
+    members,
+    publish,
+    waiting,
+)
 from support.deployment import ROLES, Deployment
 from support.failpoints.points import CrashError, CrashFailpoint
-from support.ledger import NAME, outgoing, reflection
+from support.ledger import NAME, outgoing
 from support.models import ScriptedModel, echo
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
-LINE = f"{NAME}@short"
-BATCH = 3
-OWN = BranchSettings(batch_size=2, copies=1, prompts="small", scope=7)
-FORK = Command(command_id="fork", playbook=NAME, kind="branch", branch="short", settings=OWN)
-DELETE = Command(command_id="delete", playbook=LINE, kind="delete")
-
-
-async def publish(deployment: Deployment, numbers: Sequence[int], **fields: Any) -> None:
-    await deployment.log.produce(*(outgoing(reflection(n, **fields)) for n in numbers))
-
-
-async def learned(count: int = BATCH) -> Deployment:
-    """Return a deployment whose playbook has a version, and reflections that wait."""
-    deployment = Deployment(batch_size=BATCH)
-    async with deployment.running():
-        await publish(deployment, range(count))
-        await deployment.until(lambda: len(ledger.versions(deployment.log)) == count // BATCH)
-        await deployment.until(lambda: not ledger.behind(deployment.log) or bool(count % BATCH))
-    return deployment
-
-
-def members(deployment: Deployment, line: str) -> list[str]:
-    return [
-        member.reflection_id for batch in ledger.batches(deployment.log, line) for member in batch.members
-    ]
-
-
-def ids(numbers: Sequence[int]) -> list[str]:
-    return [f"r-{n}" for n in numbers]
-
-
-def fork_of(deployment: Deployment) -> Batch:
-    (fork,) = [batch for batch in ledger.batches(deployment.log, LINE) if batch.plan.branch is not None]
-    return fork
-
-
-def first(deployment: Deployment) -> Playbook:
-    return ledger.versions(deployment.log, LINE)[0]
-
-
-def waiting(deployment: Deployment) -> int:
-    """Return how many reflections wait in the playbook's window."""
-    assert deployment.shuffler is not None
-    return sum(len(state.window(NAME)) for state in deployment.shuffler._states.values())
-
-
-def both(deployment: Deployment, count: int) -> bool:
-    """Return whether both lines have learned what they can of so many reflections after the fork."""
-    return (
-        len(members(deployment, NAME)) >= BATCH + count // BATCH * BATCH
-        and len(members(deployment, LINE)) >= count // 2 * 2
-        and len(ledger.versions(deployment.log)) == len(ledger.batches(deployment.log))
-        and len(ledger.versions(deployment.log, LINE)) == len(ledger.batches(deployment.log, LINE))
-    )
 
 
 async def test_a_branch_begins_with_the_content_and_learns_from_the_same_reflections() -> None:
