@@ -36,8 +36,12 @@ def newest_by_name(context: Context) -> dict[str, Playbook]:
 
 
 def lines_of(context: Context, name: str) -> dict[str, Playbook]:
-    """Return the newest version of a playbook and of each of its branches, by name in order."""
-    return {line: playbook for line, playbook in newest_by_name(context).items() if playbook_of(line) == name}
+    """Return the newest version of a playbook and of each of its branches, by name."""
+    return {
+        line.name: line
+        for line in context.playbooks.view.all().values()
+        if playbook_of(line.name) == name and not is_deleted(line)
+    }
 
 
 def labels_of(context: Context, name: str) -> dict[str, Label]:
