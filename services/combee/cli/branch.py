@@ -20,8 +20,7 @@ from combee.core.playbook.probation import counts, counts_text
 from combee.core.playbook.retention import percent
 from combee.core.playbook.side_by_side import branch_row, branch_text
 from combee.history import History, newest_snapshots
-from combee.inspection.batches import newest_batches
-from combee.inspection.branches import Line, SideBySide, batch_sizes, under_caps
+from combee.inspection.branches import Line, SideBySide, spent_by_playbook
 from combee.ports import Log
 from combee.settings.loading import Settings, load_settings
 from combee_schemas.base import playbook_of
@@ -102,8 +101,7 @@ async def _rows(settings: Settings, name: str | None) -> list[dict[str, Any]]:
         lines = await SideBySide(History(log)).lines(snapshots, name)
         if name and not lines:
             raise await missing_playbook(log, name)
-        begun, decisions = await newest_batches(log), await batch_sizes(log)
-    spent = under_caps(snapshots, begun, decisions, settings.batch.batch_size)
+        spent = await spent_by_playbook(log, snapshots, settings.batch.batch_size)
     policy, now_ms = settings.spend.caps(), SystemClock().now_ms()
     rows = []
     for line in lines:

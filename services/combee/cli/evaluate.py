@@ -15,7 +15,7 @@ from combee.cli.playbook.files import read_text
 from combee.cli.playbook.lookup import resolve_line
 from combee.cli.shared.console import COLUMNS, FAILED, diagnostics, output, print_json, remark
 from combee.cli.shared.log import open_log
-from combee.cli.shared.options import AsJson, BaseUrl, Name, Ref, Servers, Simulated, refs
+from combee.cli.shared.options import AsJson, BaseUrl, Name, Ref, Servers, Simulated, places
 from combee.clock import SystemClock
 from combee.core.evaluation.intervals import Interval, paired
 from combee.core.evaluation.questions import Question, read_questions
@@ -59,7 +59,7 @@ def evaluate(
     version: Ref = LATEST,
     *,
     against: Annotated[
-        str | None, typer.Option(help="compare with this version, label or branch", autocompletion=refs)
+        str | None, typer.Option(help="compare with this version, label or branch", autocompletion=places)
     ] = None,
     questions: Questions = None,
     scorer: ScorerName = None,

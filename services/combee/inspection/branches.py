@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from combee.core.playbook.side_by_side import Learned, batch_size_of, by_playbook, in_order, learned
 from combee.core.playbook.spend import OtherLine
 from combee.history import History, whole
+from combee.inspection.batches import newest_batches
 from combee.ports import Log
 from combee_schemas import topics
 from combee_schemas.base import playbook_of
@@ -88,6 +89,13 @@ async def batch_sizes(log: Log) -> dict[str, BatchSize]:
         if decided is not None:
             decisions[decided.playbook] = decided
     return decisions
+
+
+async def spent_by_playbook(
+    log: Log, snapshots: Mapping[str, Playbook], default_size: int
+) -> dict[str, dict[str, OtherLine]]:
+    """See ``under_caps``."""
+    return under_caps(snapshots, await newest_batches(log), await batch_sizes(log), default_size)
 
 
 def under_caps(

@@ -1,13 +1,18 @@
 """``combee branch`` and ``combee adopt``: a branch is made, seen beside its playbook, adopted."""
 
 import asyncio
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import nullcontext
 from typing import Any
 
 import pytest
 
+from combee.cli.doctor import probes
 from combee.cli.shared import sending
+from combee.core.diagnosis import Check
 from combee.core.formats.editing import editable
+from combee.ports import Log
+from combee.settings.loading import Settings, load_settings
 from combee_schemas import topics
 from combee_schemas.codec import encode
 from combee_schemas.playbook import Spend
@@ -182,6 +187,22 @@ def test_a_branch_that_the_common_cap_pauses_shows_why(
     assert "990 of 1,000 tokens spent today" in rows[LINE]["paused"]["reason"], "both count"
     for verb in (("status",), ("branch", NAME)):
         assert f"paused: {LINE} until" in run(*verb).stdout
+
+
+def test_the_doctor_minds_branches(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = load_settings(batch_timeout_s=1, daily_tokens=1)
+    monkeypatch.setattr("combee.clock.SystemClock.now_ms", lambda _: deployment.clock.now_ms() + 3_600_000)
+
+    def verdicts(
+        probe: Callable[[Log, Settings], Coroutine[Any, Any, Sequence[Check]]],
+    ) -> list[tuple[str, str]]:
+        return [(check.verdict, check.says) for check in asyncio.run(probe(deployment.log, settings))]
+
+    ((verdict, says),) = verdicts(probes.branches)
+    assert (verdict, f"{LINE} is paused: " in says) == ("warn", True)
+    run_json("playbook", "delete", LINE, "--yes")
+    assert verdicts(probes.branches) == [("ok", "none")]
+    assert verdicts(probes.batches) == [("ok", "none waits")], "what a deleted branch had is published"
 
 
 def test_two_lines_are_compared_entry_by_entry(deployment: Deployment) -> None:

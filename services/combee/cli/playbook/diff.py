@@ -11,7 +11,7 @@ from rich.text import Text
 from combee.cli.playbook.lookup import find_version, resolve_line
 from combee.cli.shared.console import clean, output, print_json
 from combee.cli.shared.log import open_log
-from combee.cli.shared.options import AsJson, Name, Servers, refs
+from combee.cli.shared.options import AsJson, Name, Servers, places
 from combee.core.formats.text import split_lines
 from combee.core.playbook.comparison import Comparison, Counted, Reworded, compare
 from combee.core.playbook.versions import empty
@@ -23,7 +23,7 @@ from combee_schemas.playbook import Playbook
 COLOURS = {"+": "green", "-": "red", " ": "dim", "~": "yellow"}
 Place = Annotated[
     str | None,
-    typer.Argument(help="a version's number, a label, latest or another line", autocompletion=refs),
+    typer.Argument(help="a version's number, a label, latest or another line", autocompletion=places),
 ]
 
 

@@ -80,6 +80,17 @@ def branch_names(ctx: typer.Context, incomplete: str) -> list[str]:
     return [name for name in line_names(ctx, incomplete) if playbook_of(name) != name]
 
 
+def places(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return what ``refs`` does, and the other lines of the playbook."""
+    name = str(ctx.params.get("name"))
+    lines = [
+        line
+        for line in line_names(ctx, incomplete)
+        if playbook_of(line) == playbook_of(name) and line != name
+    ]
+    return [*refs(ctx, incomplete), *lines]
+
+
 def refs(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return the labels of the playbook on the line that begin so, its newest version, and ``latest``."""
     name = str(ctx.params.get("name"))
