@@ -216,7 +216,7 @@ class Playbook(Message):
     """Of a branch that learns: where it was forked."""
     adopted: Adopted | None = None
     """The branch whose content this version took over; None: something else made it."""
-    counted_through: int = -1
+    counted_offset: int = -1
     """Tags of reflections up to this offset count already: the branch that was adopted had read them."""
     consolidated_version: int = 0
     """The version that the last consolidation asked about, also if it changed nothing; 0: there was none."""

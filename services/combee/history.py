@@ -14,10 +14,9 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from combee.core.playbook.branching import is_branch_of
 from combee.ports import Log, Record, TopicPartition, TransientError
 from combee_schemas import topics
-from combee_schemas.base import Message
+from combee_schemas.base import Message, is_branch_of
 from combee_schemas.playbook import Label, Playbook
 from combee_schemas.topics import AnyTopic, Topic, key_of
 

@@ -2,16 +2,19 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from combee.cli.replay.recorded import Range, recording
+from combee.cli.replay.replaying import Replay
 from combee.commands import dead_letters
 from combee.core.commands import RefusedError
 from combee.inspection.audit import audit
 from combee.inspection.dead_letters import letters
 from combee.inspection.lineage import Lineage, lineage
-from combee.ports import PoisonError
+from combee.ports import FatalError, PoisonError
 from combee_schemas.base import Shown
 from combee_schemas.command import Command
 from combee_schemas.model import Prompt
@@ -19,6 +22,7 @@ from combee_schemas.playbook import Adopted, Entry
 from combee_schemas.reflection import BulletTag
 from combee_schemas.scan import Operation, OperationKind
 from support import ledger
+from support.archives import archived, restored
 from support.branches import (
     BATCH,
     DELETE,
@@ -359,3 +363,58 @@ async def test_the_ledger_holds_after_an_adoption_and_the_branch_s_end() -> None
     assert (found.lost, found.double, found.violations) == (0, 0, ())
     taught = await why(deployment, "lesson 10")
     assert taught.sources[0].line == LINE, "the branch's records stay"
+
+
+# ---- archived, and replayed
+
+
+async def adopted() -> Deployment:
+    """Return a deployment in which a branch was adopted, and another playbook has learned, too."""
+    deployment = await ahead()
+    async with deployment.running():
+        await adopt(deployment)
+        await publish(deployment, range(BATCH), playbook="other")
+        await deployment.until(lambda: bool(ledger.versions(deployment.log, "other")))
+        await deployment.until(lambda: not [at for at in ledger.behind(deployment.log) if at[0] != "shuffle"])
+    return deployment
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+async def test_an_archive_of_one_playbook_takes_its_branches_along(tmp_path: Path, partitions: int) -> None:
+    deployment = await adopted()
+    await archived(deployment.log, tmp_path / "archive", playbook=NAME)
+    moved = Deployment(batch_size=BATCH, partitions=partitions)
+    await restored(tmp_path / "archive", moved.log)
+    assert ledger.versions(moved.log, "other") == []
+    assert ledger.latest(moved.log).counted_offset == members_end(moved)
+    async with moved.running():
+        await publish(moved, range(12, 16))
+        await moved.until(lambda: len(ledger.versions(moved.log)) == 4)
+        await moved.until(lambda: len(ledger.versions(moved.log, LINE)) == 4)
+    taught = await why(moved, "lesson 10")
+    assert [(each.reflection_id, each.line) for each in taught.sources] == [("r-10", LINE)]
+    assert (await audit(moved.log)).good
+
+
+def members_end(deployment: Deployment) -> int:
+    """Return the offset of the last reflection in the branch's batches."""
+    return max(member.offset for batch in ledger.batches(deployment.log, LINE) for member in batch.members)
+
+
+async def test_a_branch_is_archived_with_its_playbook_alone(tmp_path: Path) -> None:
+    deployment = await forked()
+    with pytest.raises(FatalError, match=f"archive {NAME}, its branches come along"):
+        await archived(deployment.log, tmp_path / "archive", playbook=LINE)
+
+
+async def test_neither_a_branch_is_replayed_nor_what_was_adopted_from_one() -> None:
+    deployment = await ahead()
+    with pytest.raises(FatalError, match=f"{LINE} learns from {NAME}'s reflections"):
+        await Replay(deployment.log, LINE, timeout_s=1).read()
+    with pytest.raises(FatalError, match=f"{LINE} learns from {NAME}'s reflections"):
+        await recording(deployment.log, LINE, Range())
+    await Replay(deployment.log, NAME, timeout_s=1).read()
+    async with deployment.running():
+        await adopt(deployment)
+    with pytest.raises(FatalError, match=f"version 2 of {NAME} was adopted from {LINE}"):
+        await Replay(deployment.log, NAME, timeout_s=1).read()

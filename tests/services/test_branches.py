@@ -9,6 +9,7 @@ import pytest
 
 from combee.commands import dead_letters
 from combee.core.archive.cut import Cut
+from combee.core.playbook.lines import shown_to
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
 from combee.inspection.audit import audit
 from combee.inspection.dead_letters import letters
@@ -18,8 +19,10 @@ from combee.shuffle.partition import PartitionState
 from combee_schemas import topics
 from combee_schemas.base import Usage
 from combee_schemas.codec import encode
+from combee_schemas.command import Command
 from combee_schemas.model import Prompt
-from combee_schemas.reflection import Reflection
+from combee_schemas.reflection import BulletTag, Reflection
+from combee_schemas.scan import Operation, OperationKind
 from support import ledger
 from support.archives import archived, restored
 from support.branches import (
@@ -229,6 +232,29 @@ async def test_killed_at_any_write_both_lines_have_each_reflection_once(role: st
         assert members(deployment, NAME) == ids([*range(4), *range(10, 15)]), at
         assert [*inherited, *members(deployment, LINE)] == ids([*range(4), *range(10, 15)]), at
         assert (await audit(deployment.log)).good, at
+
+
+async def test_tags_of_agents_that_read_the_playbook_count_on_a_branch_that_says_the_same() -> None:
+    deployment = await learned()
+    async with deployment.running():
+        await deployment.log.produce(outgoing(FORK))
+        await deployment.until(lambda: len(ledger.versions(deployment.log, LINE)) == 1)
+        same, other, *_ = first(deployment).entries
+        changed = Operation(kind=OperationKind.UPDATE, content="otherwise", entry_ids=(other.id,))
+        edit = Command(command_id="e", playbook=LINE, kind="edit", operations=(changed,))
+        await deployment.log.produce(outgoing(edit))
+        await deployment.until(lambda: len(ledger.versions(deployment.log, LINE)) == 2)
+        read = ledger.latest(deployment.log)
+        tags = tuple(BulletTag(id=each.id, tag="helpful") for each in (same, other))
+        await publish(deployment, range(10, 16), bullet_tags=tags, shown=shown_to(read, read.entries))
+        await deployment.until(lambda: len(members(deployment, LINE)) == 6)
+        await deployment.until(lambda: len(ledger.versions(deployment.log, LINE)) == 5)
+        await deployment.until(lambda: len(ledger.versions(deployment.log)) == 3)
+    counted = [
+        {entry.id: entry.helpful for entry in ledger.latest(deployment.log, line).entries}
+        for line in (NAME, LINE)
+    ]
+    assert [(each[same.id], each[other.id]) for each in counted] == [(6, 6), (6, 0)]
 
 
 # ---- what one line alone lacks

@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from combee.commands.playbook import Commands, Effect, Sent
 from combee.core.commands import has_taken_effect, is_deleted, subject
 from combee.core.live.values import LiveDeadLetter
-from combee.core.playbook.branching import is_branch_of
 from combee.gateway import playbooks
 from combee.gateway.context import Context
 from combee.ports import Outgoing
 from combee_schemas import topics
+from combee_schemas.base import is_branch_of
 from combee_schemas.command import Command
 from combee_schemas.playbook import Label, Playbook
 

@@ -6,12 +6,12 @@ from typing import TypeVar
 
 import structlog
 
-from combee.core.playbook.branching import is_branch_of
 from combee.core.playbook.versions import empty
 from combee.core.watermark import Watermark
 from combee.ports import Log, Outgoing, Record, TopicPartition, Transactor
 from combee.publish.early import EarlyUpdates
 from combee_schemas import topics
+from combee_schemas.base import is_branch_of
 from combee_schemas.codec import CodecError
 from combee_schemas.playbook import Label, Playbook, deleted_key
 from combee_schemas.topics import Topic, key_of

@@ -9,6 +9,7 @@ import pytest
 
 from combee.adapters.memory import MemoryLog
 from combee.clock import SystemClock
+from combee.core.playbook.lines import content_digest
 from combee.ports import Outgoing, TopicPartition, TransientError
 from combee_schemas import topics
 from combee_schemas.base import Usage
@@ -67,6 +68,26 @@ async def test_what_is_sent_is_written_as_it_is_and_keyed_as_the_map_says() -> N
         assert {one.trace_id for one in traces if isinstance(one, Trace)} == {"t1", "t2"}
         number = await gateway.log.partition_for(topics.REFLECTIONS.name, b"support/refunds")
         assert (await gateway.log.ends(topics.REFLECTIONS.name))[number] == 1
+
+
+async def test_what_the_entries_said_is_added_that_a_client_names_as_shown() -> None:
+    first, newest = version("support/refunds", 1, "ask"), version("support/refunds", 2, "ask", "look")
+    shown = {"version": 2, "entry_ids": ["misc-00002", "unknown"]}
+    async with asked() as gateway:
+        await gateway.knows(first, newest)
+        for _ in range(2):
+            await gateway.client.post("/v1/reflections", json={**LESSON, "shown": shown})
+        await gateway.client.post("/v1/traces", json={**TRACE, "shown": shown})
+        own = {**shown, "digests": ["mine", "own"]}
+        await gateway.client.post("/v1/traces", json={**TRACE, "trace_id": "t2", "shown": own})
+        (lesson,) = await written(gateway, topics.REFLECTIONS)
+        traces = await written(gateway, topics.TRACES)
+    expected = (content_digest(newest.entries[1]), "")
+    assert lesson.shown.digests == expected
+    assert {trace.trace_id: trace.shown.digests for trace in traces} == {
+        "t1": expected,
+        "t2": ("mine", "own"),
+    }
 
 
 async def test_nothing_is_accepted_before_the_log_has_acknowledged() -> None:

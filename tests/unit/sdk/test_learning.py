@@ -66,6 +66,21 @@ def test_of_a_playbook_above_the_budget_a_run_has_the_entries_nearest_to_its_tas
     assert trace.shown.entry_ids == ("misc-00001",)
 
 
+def test_a_trace_says_in_digests_what_its_calls_were_shown(
+    client: Client, memory: UnreliableTransport
+) -> None:
+    memory.put_playbook(NAME, "couriers are late on Mondays\nrefunds need a manager")
+    until(lambda: client.playbook(NAME).version == 1)
+    with learning(NAME, client=client, task="t") as run:
+        assert "manager" in run.prompt("refund 7", budget_tokens=10)
+        run.outcome("refunded")
+    client.flush()
+    (trace,) = memory.traces
+    assert trace.shown is not None
+    assert trace.shown.entry_ids == ("misc-00002",)
+    assert trace.shown.digests == (content_digest(run.playbook.entries[1]),)
+
+
 def test_what_a_run_raises_is_its_feedback_and_goes_on(client: Client, memory: UnreliableTransport) -> None:
     with pytest.raises(KeyError), learning(NAME, client=client, task="t"):
         raise KeyError("missing")

@@ -5,13 +5,7 @@ from dataclasses import dataclass
 
 from combee.core.playbook.operations import union
 from combee.core.playbook.sections import slug
-from combee_schemas.base import playbook_of
 from combee_schemas.playbook import Adopted, Change, Entry, Playbook
-
-
-def is_branch_of(line: str, playbook: str) -> bool:
-    """Return whether a line is a branch of this playbook."""
-    return line != playbook == playbook_of(line)
 
 
 def barred_by(playbook: Playbook, other: Playbook) -> Playbook:
@@ -102,7 +96,7 @@ def taken_over(adoption: Adoption, current: Playbook, content: Playbook) -> Play
             "next_id": max([content.next_id, *(number_of(entry.id) + 1 for entry in entries)]),
             "changes": (change, *(_renamed_change(each, ids) for each in content.changes)),
             "adopted": Adopted(line=target.name, version=target.version, renamed=other),
-            "counted_through": target.through_offset,
+            "counted_offset": target.through_offset,
         }
     )
 

@@ -8,11 +8,12 @@ from pydantic import ValidationError
 from combee.core.formats.render import section_order
 from combee.core.playbook import evidence, probation, retention
 from combee.core.playbook.apply import applied, holds_after
-from combee.core.playbook.branching import Adoption, barred_by, is_branch_of, number_of, taken_over
+from combee.core.playbook.branching import Adoption, barred_by, number_of, taken_over
 from combee.core.playbook.components import clash
 from combee.core.playbook.echo import retired
 from combee.core.playbook.recomputing import Recomputation, Recomputed
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy, after_batch
+from combee_schemas.base import is_branch_of
 from combee_schemas.codec import CodecError, encode
 from combee_schemas.command import Command
 from combee_schemas.plan import Plan, Probation
@@ -30,7 +31,7 @@ from combee_schemas.scan import Operation, Seen, Update
 
 COMMANDS_REMEMBERED = 50
 COUNTING = frozenset({"new", "known"})
-CONTENT = ("entries", "sections", "counters", "holds", "counted_through")
+CONTENT = ("entries", "sections", "counters", "holds", "counted_offset")
 """What a version says, and which reflections its tags are from; the rest of a playbook is bookkeeping."""
 
 
