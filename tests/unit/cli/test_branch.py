@@ -205,6 +205,12 @@ def test_the_doctor_minds_branches(deployment: Deployment, monkeypatch: pytest.M
     assert verdicts(probes.batches) == [("ok", "none waits")], "what a deleted branch had is published"
 
 
+def test_why_finds_an_entry_of_both_lines_on_the_playbook(deployment: Deployment) -> None:
+    entry = ledger.latest(deployment.log).entries[0].id
+    assert run_json("why", entry)["playbook"] == NAME
+    assert run_json("why", entry, "--playbook", LINE)["playbook"] == LINE
+
+
 def test_two_lines_are_compared_entry_by_entry(deployment: Deployment) -> None:
     other = ledger.latest(deployment.log, LINE)
     said, text = other.entries[0].content, "the branch alone says this"
