@@ -147,7 +147,9 @@ def adopt(current: Playbook, adoption: Adoption, command_id: str | None) -> Comm
         If the branch has not read what the playbook has learned from, or learns no more.
     """
     line, target = adoption.line, adoption.target
-    if command_id in current.commands or says_the_same(current, target, "json"):
+    took = current.adopted and (current.adopted.line, current.adopted.version)
+    is_done = took == (line.name, target.version)
+    if is_done or command_id in current.commands or says_the_same(current, target, "json"):
         return None
     if reason := adoption.refusal():
         raise RefusedError("conflict", reason)

@@ -15,7 +15,7 @@ from combee_schemas import topics
 from combee_schemas.codec import decode
 from combee_schemas.command import Command
 from combee_schemas.plan import Branch
-from combee_schemas.playbook import Entry, Playbook
+from combee_schemas.playbook import Adopted, Entry, Playbook
 from support import ledger
 from support.deployment import Deployment
 from support.gateway import SharedApplication, asked, labelled, published, version
@@ -38,6 +38,7 @@ GONE = (FIRST, SECOND, EMPTIED, DELETED)
 LINE = f"{NAME}@exp"
 FORKED = version(LINE, 1, "ask", branch=Branch(of=NAME, version=1, sequence=0), commands=("forked",))
 AHEAD = FORKED.model_copy(update={"version": 2, "entries": version(LINE, 2, "look away").entries})
+ADOPTED = version(NAME, 3, "ask twice", adopted=Adopted(line=LINE, version=1))
 ENDED = version(LINE, 2, entries=(), origin="delete", commands=("forked",))
 BACK = version(LINE, 3, "ask")
 ACE = "## OTHERS\n[misc-00009] helpful=0 harmful=0 :: hurry\n"
@@ -201,6 +202,7 @@ CASES = [
     adopt("the newest version of a branch", state=(*LIVE, FORKED)),
     adopt("one of its versions", 1, state=(*LIVE, FORKED, AHEAD)),
     adopt("what says the same", state=(version(NAME, 1, "ask"), FORKED), unchanged=True),
+    adopt("what was adopted just now", state=(*LIVE, FORKED, ADOPTED), unchanged=True),
     again(adopt("a repeat", state=(*LIVE, FORKED)), "done"),
     adopt("a version that there is not", 7, state=(*LIVE, FORKED), refused=f"{LINE} has no version 7"),
     adopt("a branch that has ended", state=(*LIVE, FORKED, ENDED), refused=f"no playbook {LINE} any more"),
