@@ -14,6 +14,7 @@ from combee.core.live.values import LiveBatch, LiveNode, LivePlaybook, Snapshot,
 from combee.core.playbook.probation import counts_text
 from combee.core.playbook.retention import percent
 from combee.core.playbook.side_by_side import branch_row, branch_text
+from combee_schemas.base import branch_in, is_branch_of
 
 BAR, SHORT_BAR = 12, 6
 NARROW = 120
@@ -127,9 +128,13 @@ def playbooks(snapshot: Snapshot, room: Room = ROOMS[0], *, narrow: bool = False
         table.add_column(title.removesuffix(" today") if narrow else title)
     if not narrow:
         table.add_column("why this batch size")
+    above = ""
     for playbook in snapshot.playbooks[: room.playbooks]:
+        # Of a long name the end is cut off, which is all that a branch differs in.
+        is_below = narrow and is_branch_of(playbook.name, above)
+        above = above if is_below else playbook.name
         table.add_row(
-            Text(clean(playbook.name)),
+            Text(clean(f"└ @{branch_in(playbook.name)}" if is_below else playbook.name)),
             str(playbook.version),
             *(() if narrow else (counts_text(playbook.entries, playbook.proposed),)),
             window(playbook, SHORT_BAR if narrow else BAR),
