@@ -11,6 +11,7 @@ from combee.cli.replay.recorded import Range, recording
 from combee.cli.replay.replaying import Replay
 from combee.commands import dead_letters
 from combee.core.commands import RefusedError
+from combee.core.playbook.lines import shown_to
 from combee.inspection.audit import audit
 from combee.inspection.dead_letters import letters
 from combee.inspection.lineage import Lineage, lineage
@@ -32,6 +33,7 @@ from support.branches import (
     carried_out,
     commands,
     contents,
+    first,
     forked,
     ids,
     members,
@@ -130,10 +132,10 @@ async def test_an_id_never_comes_to_mean_another_entry() -> None:
 
 async def test_tags_of_what_the_branch_had_read_already_count_once() -> None:
     deployment = await forked()
-    own = entry(deployment, "lesson 0")
+    own, read = entry(deployment, "lesson 0"), first(deployment)
     fields = {
         "bullet_tags": (BulletTag(id=own.id, tag="helpful"),),
-        "shown": Shown(version=1, entry_ids=(own.id,), line=LINE),
+        "shown": shown_to(read, read.entries),
     }
     async with deployment.running():
         await publish(deployment, [10, 11], **fields)

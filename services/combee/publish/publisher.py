@@ -175,13 +175,14 @@ class Publisher:
     async def _fork(self, state: PartitionState, record: Record, update: Update, branch: Branch) -> None:
         current, playbook = state.current(update.plan.playbook), state.current(branch.of)
         forked = await self._version(playbook, branch.version)
+        barred = barred_by(playbook, current)
+        is_clean = set(barred.revoked) <= set(forked.revoked)
         version = versions.after_fork(
             current,
             update,
             forked,
             playbook=playbook,
-            # It may have been revoked since the version that the branch begins with.
-            recomputed=await self._without(forked, barred_by(playbook, current)),
+            recomputed=None if is_clean else await self._without(forked, barred),
             budget_tokens=self._budget_tokens,
             now_ms=self._clock.now_ms(),
         )
