@@ -219,7 +219,14 @@ def import_(current: Playbook, given: Playbook, form: Format, command_id: str | 
 
     The id names content and base version: the same text sent twice has one effect, while going back to an earlier
     content is a new import. What remains of a deleted playbook says nothing, and is another base.
+
+    Raises
+    ------
+    RefusedError
+        If it would start a branch: only a fork does.
     """
+    if branch_in(current.name) and not current.version:
+        raise RefusedError("absent", absence(current))
     same = not is_deleted(current) and says_the_same(current, given, form)
     if same or command_id in current.commands:
         return None

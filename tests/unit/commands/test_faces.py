@@ -168,6 +168,7 @@ CASES = [
     again(import_("a repeat", ACE), "done"),
     again(import_("a repeat on what is deleted", ACE, state=GONE), "done"),
     import_("on what is deleted", ACE, state=GONE),
+    import_("a branch that never was", ACE, name=LINE, refused=f"there is no playbook {LINE}"),
     import_("nothing on what is deleted", '{"entries": []}', "json", state=GONE),
     import_("what cannot be read", "no playbook", refused="line 1"),
     import_("what is too large", f"## A\n[x] {'ü' * 480_000}\n", refused="this import of"),

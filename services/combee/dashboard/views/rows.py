@@ -10,6 +10,7 @@ from combee.core.playbook.side_by_side import branch_row, branch_text, in_order
 from combee.core.redact import redacted
 from combee.dashboard.views.wording import matching, moment, percent, prompt_tokens
 from combee.inspection.branches import Line
+from combee_schemas.base import branch_in
 from combee_schemas.playbook import Playbook, Spend
 
 KINDS = {
@@ -116,8 +117,8 @@ class Figure:
 
 
 def figures(now: Snapshot, playbooks: Iterable[Playbook]) -> list[Figure]:
-    """Return what there is at a glance."""
-    books = list(playbooks)
+    """Return what there is at a glance; a branch is no playbook more, and nothing waits for it alone."""
+    books = [book for book in playbooks if not branch_in(book.name)]
     in_flight = sum(batch.version is None for batch in now.batches)
     return [
         Figure(number=f"{len(books):,}", what="playbooks", address="/playbooks"),
@@ -125,7 +126,7 @@ def figures(now: Snapshot, playbooks: Iterable[Playbook]) -> list[Figure]:
             number=f"{sum(counts(book)['entries'] for book in books):,}", what="lessons", address="/search"
         ),
         Figure(
-            number=f"{sum(playbook.waiting for playbook in now.playbooks):,}",
+            number=f"{sum(book.waiting for book in now.playbooks if not branch_in(book.name)):,}",
             what="reflections waiting",
             address="/flow",
         ),
