@@ -120,6 +120,20 @@ async def test_a_log_that_says_nothing_is_not_waited_for_for_ever() -> None:
         assert (await gateway.client.post("/v1/reflections", json=LESSON)).status_code == 503
 
 
+@pytest.mark.parametrize(
+    "line", ["0" * 300, "a b", "support/refunds@", "support/refunds@a@b", "support/other"]
+)
+async def test_what_an_agent_calls_the_line_that_it_read_is_any_text(line: str) -> None:
+    shown = {"version": 1, "entry_ids": ["misc-00001"], "line": line}
+    async with asked() as gateway:
+        await gateway.knows(version("support/other", 1))
+        answer = await gateway.client.post("/v1/reflections", json={**LESSON, "shown": shown})
+        assert answer.status_code == 202
+        (lesson,) = await written(gateway, topics.REFLECTIONS)
+    assert lesson.shown is not None
+    assert (lesson.shown.line, lesson.shown.digests) == (line, ()), "what others have is looked up for nobody"
+
+
 @pytest.mark.parametrize(("path", "given"), [("reflections", LESSON), ("traces", TRACE)])
 async def test_what_is_sent_for_a_branch_is_refused_with_the_remedy(path: str, given: dict[str, Any]) -> None:
     async with asked() as gateway:

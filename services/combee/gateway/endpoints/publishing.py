@@ -138,10 +138,16 @@ class Publishing:
         return message.model_copy(update={"usage": Usage()}) if isinstance(message, Reflection) else message
 
     def _with_digests(self, message: Message) -> Message:
-        """Return a message that says what the entries said that its agent was shown: clients name them only."""
+        """Return a message that says what the entries said that its agent was shown: clients name them only.
+
+        What they call the line is any text: nothing is looked up under what is no line of the playbook.
+        """
         if not isinstance(message, Trace | Reflection) or message.shown is None:
             return message
-        newest = self._context.playbooks.latest(message.shown.line or message.playbook)
+        line = message.shown.line or message.playbook
+        if playbook_of(line) != message.playbook or not is_name(line, line=True):
+            return message
+        newest = self._context.playbooks.latest(line)
         return message.model_copy(update={"shown": with_digests(message.shown, newest)})
 
     def _consistent(self, kind: Kind, results: Sequence[Message | Refusal]) -> list[Message | Refusal]:
