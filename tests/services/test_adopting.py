@@ -11,6 +11,7 @@ from combee.cli.replay.recorded import Range, recording
 from combee.cli.replay.replaying import Replay
 from combee.commands import dead_letters
 from combee.core.commands import RefusedError
+from combee.core.playbook import evidence
 from combee.core.playbook.lines import shown_to
 from combee.inspection.audit import audit
 from combee.inspection.dead_letters import letters
@@ -27,6 +28,7 @@ from support.archives import archived, restored
 from support.branches import (
     BATCH,
     DELETE,
+    FORK,
     LINE,
     ahead,
     both,
@@ -351,6 +353,37 @@ async def test_why_of_an_entry_under_a_new_id_knows_the_old_one() -> None:
         taught = await why(deployment, f"lesson {number}")
         assert [each.reflection_id for each in taught.sources] == ids([number])
         assert [version.name for version, _ in taught.changes] == [LINE, NAME]
+
+
+def one_lesson(prompt: Prompt) -> Mapping[str, Any]:
+    items = echo(prompt)["operations"]
+    return {"reasoning": "", "operations": [{**each, "content": "always the same"} for each in items]}
+
+
+async def test_evidence_that_no_snapshot_names_is_followed_across_lines(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(evidence, "EVIDENCE_KEPT", 1)
+    deployment = Deployment(batch_size=BATCH, model=ScriptedModel(one_lesson))
+    async with deployment.running():
+        await publish(deployment, range(BATCH))
+        await deployment.until(lambda: len(ledger.versions(deployment.log)) == 1)
+        await deployment.log.produce(outgoing(FORK))
+        await deployment.until(lambda: len(ledger.versions(deployment.log, LINE)) == 1)
+        await publish(deployment, [10, 11])
+        await deployment.until(lambda: len(ledger.versions(deployment.log, LINE)) == 2)
+        await adopt(deployment)
+        (adopted,) = ledger.latest(deployment.log).entries
+        assert (adopted.evidence_count, len(adopted.evidence)) == (5, 1)
+        taught = await why(deployment, "always the same")
+        assert {(each.reflection_id, each.line) for each in taught.sources} == {
+            *((each, NAME) for each in ids(range(BATCH))),
+            *((each, LINE) for each in ids([10, 11])),
+        }
+        await carried_out(deployment, await commands(deployment).revoke(NAME, ids([0, 1, 2, 10])))
+        assert [each.evidence_count for each in ledger.latest(deployment.log).entries] == [1]
+        await carried_out(deployment, await commands(deployment).revoke(NAME, ids([11])))
+    assert [ledger.latest(deployment.log, line).entries for line in (NAME, LINE)] == [(), ()]
 
 
 async def test_the_ledger_holds_after_an_adoption_and_the_branch_s_end() -> None:

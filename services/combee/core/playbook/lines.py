@@ -26,7 +26,7 @@ def with_digests(shown: Shown, newest: Playbook) -> Shown:
 
     An entry that has changed since the agent's version gets none.
     """
-    if shown.digests or not shown.entry_ids or shown.version > newest.version:
+    if shown.digests or not shown.entry_ids or not 0 < shown.version <= newest.version:
         return shown
     same = {entry.id: entry for entry in newest.entries if entry.updated_version <= shown.version}
     digests = (content_digest(same[entry]) if entry in same else "" for entry in shown.entry_ids)
