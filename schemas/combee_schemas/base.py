@@ -30,6 +30,16 @@ def playbook_of(line: str) -> str:
     return line.partition("@")[0]
 
 
+def is_branch_of(line: str, playbook: str) -> bool:
+    """Return whether a line is a branch of this playbook."""
+    return line != playbook == playbook_of(line)
+
+
+def branch_in(line: str) -> str:
+    """Return the name of a branch without its playbook's; empty: the line is the playbook itself."""
+    return line.partition("@")[2]
+
+
 Id = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 
 

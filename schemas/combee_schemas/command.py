@@ -9,7 +9,16 @@ from combee_schemas.playbook import Entry
 from combee_schemas.scan import Operation
 
 CommandKind = Literal[
-    "flush", "import", "edit", "promote", "rollback", "revoke", "delete", "consolidate", "branch"
+    "flush",
+    "import",
+    "edit",
+    "promote",
+    "rollback",
+    "adopt",
+    "revoke",
+    "delete",
+    "consolidate",
+    "branch",
 ]
 
 
@@ -20,7 +29,8 @@ class Command(Message):
     import: ``entries``, ``sections``, ``counters``, ``holds`` replace the content. edit: ``operations`` are applied,
     unless an entry that they name has changed since ``base_version``.
     promote: ``label`` moves to ``version``. rollback: a new version equal to ``version``.
-    revoke: ``reflection_ids`` no longer count, now or later; ``rules`` are what chose them.
+    adopt: a new version that says what ``version`` of the branch ``PLAYBOOK@branch`` says.
+    revoke: ``reflection_ids`` no longer count, now or later, on the playbook and its branches; ``rules`` chose them.
     delete: the playbook is gone; its history stays.
     branch: a line ``PLAYBOOK@branch`` is forked, which learns under ``settings``.
     consolidate: a batch without reflections asks the model to merge entries that are alike and to judge harmful ones.
@@ -59,5 +69,5 @@ class Command(Message):
 
     @property
     def line(self) -> str:
-        """The line that it is about: the playbook, or the branch that is to be."""
+        """The line that it is about: the playbook, or the branch that is to be or to be adopted."""
         return f"{self.playbook}@{self.branch}" if self.branch else self.playbook

@@ -66,6 +66,7 @@ ChangeKind = Literal[
     "dropped",
     "import",
     "rollback",
+    "adopt",
     "delete",
 ]
 """echo: what agents were shown came back, no news; superseded: an operation lost to one with newer evidence;
@@ -149,7 +150,16 @@ class Revocation(Value):
     """The version that it made, which says who asked for it and when."""
 
 
-Origin = Literal["empty", "batch", "import", "edit", "rollback", "revoke", "delete"]
+class Adopted(Value):
+    """The version of a branch whose content a playbook took over."""
+
+    line: LineName
+    version: int
+    renamed: dict[str, str] = Field(default_factory=dict)
+    """Ids of entries here → there, where they differ: the branch had given an id that was not free here."""
+
+
+Origin = Literal["empty", "batch", "import", "edit", "rollback", "adopt", "revoke", "delete"]
 
 
 def deleted_key(name: str) -> str:
@@ -204,6 +214,10 @@ class Playbook(Message):
     """The last command ids executed, newest last."""
     branch: Branch | None = None
     """Of a branch that learns: where it was forked."""
+    adopted: Adopted | None = None
+    """The branch whose content this version took over; None: something else made it."""
+    counted_offset: int = -1
+    """Tags of reflections up to this offset count already: the branch that was adopted had read them."""
     consolidated_version: int = 0
     """The version that the last consolidation asked about, also if it changed nothing; 0: there was none."""
     issued_by: str = ""

@@ -5,16 +5,20 @@ Whoever revokes must know all of them: ``publish``, and the commands before they
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Mapping
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 
 from combee.core.playbook import evidence
+from combee.core.playbook.branching import Adoption
+from combee.core.playbook.evidence import Place
 from combee.core.playbook.recomputing import Recomputation, Recomputed
 from combee.core.playbook.versions import empty
-from combee.history import messages
+from combee.history import messages, partition_of
 from combee.ports import Log, PoisonError
 from combee_schemas import topics
+from combee_schemas.base import playbook_of
 from combee_schemas.playbook import Playbook
 from combee_schemas.scan import Update
+from combee_schemas.topics import key_of
 
 LOOK_UP_S = 60.0
 """Looking up evidence takes no longer: publish does nothing else meanwhile."""
@@ -57,24 +61,37 @@ async def in_time(version: Playbook) -> AsyncIterator[None]:
 
 
 async def _followed(log: Log, version: Playbook) -> Playbook:
-    before, whole = {0: 0}, {0}
+    complete: Playbook | None = None
+    async with aclosing(_path(log, version, to_whole=True)) as path:
+        async for past_version, update in path:
+            complete = evidence.followed(complete, past_version, update) if complete else past_version
+    return complete or version
+
+
+async def _path(
+    log: Log, version: Playbook, *, to_whole: bool = False
+) -> AsyncGenerator[tuple[Playbook, Update | None], None]:
+    """Yield the versions that lead to one, oldest first, each with the update of its batch.
+
+    They begin with version 0, or the oldest there is; ``to_whole``: with the last one that names all of its evidence.
+    """
+    before: dict[Place, Place] = {}
+    whole: set[Place] = set()
     async with aclosing(_versions(log, version)) as past:
         async for past_version in past:
-            before[past_version.version] = evidence.began_with(past_version)
-            if evidence.is_whole(past_version):
-                whole.add(past_version.version)
-    path = frozenset(evidence.ancestry(version.version, before, whole))
-    complete = empty(version.name) if 0 in path else None
-    async with aclosing(_versions(log, version)) as past, aclosing(_Updates(log, version.name)) as updates:
+            before[evidence.place(past_version)] = evidence.began_with(past_version)
+            if to_whole and evidence.is_whole(past_version):
+                whole.add(evidence.place(past_version))
+    path = evidence.ancestry(evidence.place(version), before, whole)
+    if not path[0][1]:
+        yield empty(path[0][0]), None
+    wanted = frozenset(path)
+    async with aclosing(_versions(log, version)) as past, AsyncExitStack() as stack:
+        updates = {line: await stack.enter_async_context(aclosing(_Updates(log, line))) for line, _ in wanted}
         async for past_version in past:
-            if past_version.version not in path:
-                continue
-            if complete is None:
-                complete = past_version
-            else:
-                update = await updates.of(past_version) if past_version.origin == "batch" else None
-                complete = evidence.followed(complete, past_version, update)
-    return complete or version
+            if evidence.place(past_version) in wanted:
+                is_batch = past_version.origin == "batch"
+                yield past_version, await updates[past_version.name].of(past_version) if is_batch else None
 
 
 async def recomputed(
@@ -90,26 +107,13 @@ async def recomputed(
     PoisonError
         If reading it takes longer than a minute.
     """
-    async with in_time(version):
-        before = {0: 0}
-        async with aclosing(_versions(log, version)) as past:
-            async for past_version in past:
-                before[past_version.version] = evidence.began_with(past_version)
-        path = frozenset(evidence.ancestry(version.version, before, {0}))
-        start = empty(version.name) if 0 in path else None
-        book = _recomputation(start, barred, retained_from) if start else None
-        async with (
-            aclosing(_versions(log, version)) as past,
-            aclosing(_Updates(log, version.name)) as updates,
-        ):
-            async for past_version in past:
-                if past_version.version not in path:
-                    continue
-                if book is None:
-                    book = _recomputation(past_version, barred, retained_from)
-                else:
-                    update = await updates.of(past_version) if past_version.origin == "batch" else None
-                    book.follow(past_version, update)
+    book: Recomputation | None = None
+    async with in_time(version), aclosing(_path(log, version)) as path:
+        async for past_version, update in path:
+            if book is None:
+                book = _recomputation(past_version, barred, retained_from)
+            else:
+                book.follow(past_version, update)
     return (book or _recomputation(version, barred, retained_from)).result(budget_tokens=budget_tokens)
 
 
@@ -118,11 +122,17 @@ def _recomputation(start: Playbook, barred: Playbook, retained_from: int) -> Rec
 
 
 async def _versions(log: Log, upto: Playbook) -> AsyncGenerator[Playbook, None]:
-    async with aclosing(messages(log, topics.HISTORY, upto.name)) as versions:
-        async for version in versions:
-            yield version
-            if version.version == upto.version:
-                return
+    """Yield the versions of all lines of a playbook up to one: what it follows from stands before it."""
+    source, playbook = await partition_of(log, topics.HISTORY, upto.name), playbook_of(upto.name)
+    async with aclosing(log.read(source, 0)) as records:
+        async for record in records:
+            if playbook_of(key_of(record)) != playbook:
+                continue
+            version = topics.HISTORY.read_or_none(record)
+            if version is not None:
+                yield version
+                if evidence.place(version) == evidence.place(upto):
+                    return
 
 
 class _Updates:
@@ -170,6 +180,37 @@ async def _rests_on(log: Log, version: Playbook, revoked: frozenset[str]) -> boo
         return True
     doubtful = any(revoked.issuperset(entry.evidence) and entry.evidence_count for entry in version.entries)
     return doubtful and bool(evidence.resting_on((await with_evidence(log, version)).entries, revoked))
+
+
+async def adoption_of(
+    log: Log,
+    current: Playbook,
+    line: Playbook,
+    target: Playbook,
+    version_of: Callable[[Playbook, int], Awaitable[Playbook | None]],
+) -> Adoption:
+    """Return what decides whether ``target``, a version of a branch (``line``: its newest), may be adopted.
+
+    Raises
+    ------
+    PoisonError
+        If looking up what the branch has not read takes longer than a minute.
+    """
+    forked = await version_of(current, target.branch.version) if target.branch else None
+    unread = 0
+    if forked is not None and current.through_offset > target.through_offset:
+        async with (
+            in_time(target),
+            aclosing(messages(log, topics.BATCHES, current.name, forked.manifest_offset + 1)) as batches,
+        ):
+            async for batch in batches:
+                if batch.plan.sequence > current.batch_sequence:
+                    break
+                # What failed on the playbook and was sent again is no news to a branch.
+                unread += sum(
+                    member.offset > target.through_offset and not member.attempt for member in batch.members
+                )
+    return Adoption(line=line, target=target, forked=forked, unread=unread)
 
 
 async def places_of(log: Log, name: str, ids: Collection[str]) -> dict[str, tuple[int, int]]:

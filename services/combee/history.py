@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from combee.ports import Log, Record, TopicPartition, TransientError
 from combee_schemas import topics
-from combee_schemas.base import Message
+from combee_schemas.base import Message, is_branch_of
 from combee_schemas.playbook import Label, Playbook
 from combee_schemas.topics import AnyTopic, Topic, key_of
 
@@ -80,10 +80,7 @@ async def newest_snapshots(log: Log) -> dict[str, Playbook]:
     by_key: dict[str, Playbook] = {}
     for record in await whole(log, topics.PLAYBOOKS):
         _take(by_key, record)
-    by_name = {
-        playbook.name: playbook for playbook in sorted(by_key.values(), key=lambda playbook: playbook.version)
-    }
-    return dict(sorted(by_name.items()))
+    return dict(sorted(_by_name(by_key).items()))
 
 
 async def newest_playbooks(log: Log) -> dict[str, Playbook]:
@@ -97,12 +94,29 @@ async def newest_playbooks(log: Log) -> dict[str, Playbook]:
 
 async def newest_snapshot(log: Log, name: str) -> Playbook | None:
     """Return the newest version of a playbook, of a deleted one what remains; None if there never was one."""
+    return (await _newest_beside(log, name)).get(name)
+
+
+async def branches_of(log: Log, name: str) -> list[Playbook]:
+    """Return the newest versions of a playbook's branches that are not deleted, by name."""
+    return [
+        line
+        for other, line in sorted((await _newest_beside(log, name)).items())
+        if is_branch_of(other, name) and line.origin != "delete"
+    ]
+
+
+async def _newest_beside(log: Log, name: str) -> dict[str, Playbook]:
+    """Return the newest versions of all playbooks on the partition of one, as ``newest_snapshots`` does."""
     by_key: dict[str, Playbook] = {}
     async with aclosing(log.read(await partition_of(log, topics.PLAYBOOKS, name), 0)) as records:
         async for record in records:
             _take(by_key, record)
-    versions = (playbook for playbook in by_key.values() if playbook.name == name)
-    return max(versions, key=lambda playbook: playbook.version, default=None)
+    return _by_name(by_key)
+
+
+def _by_name(by_key: dict[str, Playbook]) -> dict[str, Playbook]:
+    return {version.name: version for version in sorted(by_key.values(), key=lambda each: each.version)}
 
 
 async def newest_playbook(log: Log, name: str) -> Playbook | None:

@@ -1,4 +1,4 @@
-"""A branch on real Kafka: forked while reflections arrive and services are killed, nothing lost or counted twice."""
+"""A branch on real Kafka: forked and adopted while services are killed, nothing lost or counted twice."""
 
 import asyncio
 import signal
@@ -6,8 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from combee.clock import SystemClock
+from combee.commands.log_store import LogStore
+from combee.commands.playbook import Commands
+from combee.core.commands import RefusedError
 from combee.core.formats.items import outgoing
 from combee.inspection.audit import audit
+from combee.inspection.lineage import lineage
 from combee_schemas import topics
 from combee_schemas.command import Command
 from combee_schemas.plan import BranchSettings
@@ -39,6 +44,26 @@ async def until_learned(running: Running, line: str, count: int) -> None:
             await asyncio.sleep(0.2)
 
 
+async def adopted_under_kills(running: Running) -> None:
+    """Adopt the branch while publish is killed; its lessons lead to the branch's batches."""
+    commands = Commands(running.log, LogStore(running.log), SystemClock(), issued_by="user:test")
+    decision = await commands.adopt(PLAYBOOK, LINE)
+    assert decision.command is not None
+    sent = await commands.send(decision.command)
+    running.supervisor.send("publish", signal.SIGKILL)
+    adopted = await commands.outcome(sent, timeout_s=60)
+    assert isinstance(adopted, Playbook)
+    assert adopted.adopted is not None
+    origins = [
+        await lineage(running.log, PLAYBOOK, entry.id, traces=False, on_progress=lambda *_: None)
+        for entry in adopted.entries[-3:]
+    ]
+    lines = {source.line for origin in origins for source in origin.sources if source.reflection}
+    assert LINE in lines
+    with pytest.raises(RefusedError, match="delete them first"):
+        await commands.delete(PLAYBOOK)
+
+
 @pytest.mark.timeout(240)
 async def test_forked_under_load_and_kills_each_line_has_each_reflection_once(
     kafka: Broker, topic_prefix: str, tmp_path: Path
@@ -68,6 +93,7 @@ async def test_forked_under_load_and_kills_each_line_has_each_reflection_once(
             if batch.plan.playbook == PLAYBOOK and batch.plan.sequence <= first.branch.sequence  # type: ignore[attr-defined]
         )
         await until_learned(running, LINE, FIRST + COUNT - inherited)
+        await adopted_under_kills(running)
         found = await audit(running.log)
     assert (found.violations, found.lost, found.double, found.pending) == ((), 0, 0, 0)
     assert found.applied == 2 * (FIRST + COUNT) - inherited

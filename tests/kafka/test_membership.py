@@ -14,6 +14,7 @@ from combee.ports import FatalError, TopicPartition
 from combee.settings.loading import load_settings
 from support.broker import Broker
 from support.cli import start
+from support.forked import Forked
 
 DEADLINE_S = 60.0
 POLL_S = 0.2
@@ -103,7 +104,7 @@ async def test_next_session_of_one_process_is_the_member_that_it_was(
 async def test_worker_whose_number_another_takes_ends_once_and_says_so(
     kafka: Broker, topic_prefix: str, tmp_path: Path, role: str
 ) -> None:
-    async def started(name: str) -> asyncio.subprocess.Process:
+    async def started(name: str) -> Forked:
         return await start(
             "worker",
             role,

@@ -1,6 +1,6 @@
 """A branch: forked between two batches of its playbook, from then on it learns from the same reflections."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -9,6 +9,7 @@ import pytest
 
 from combee.commands import dead_letters
 from combee.core.archive.cut import Cut
+from combee.core.playbook.lines import shown_to
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
 from combee.inspection.audit import audit
 from combee.inspection.dead_letters import letters
@@ -17,75 +18,34 @@ from combee.shuffle import partition
 from combee.shuffle.partition import PartitionState
 from combee_schemas import topics
 from combee_schemas.base import Usage
-from combee_schemas.batch import Batch
 from combee_schemas.codec import encode
 from combee_schemas.command import Command
 from combee_schemas.model import Prompt
-from combee_schemas.plan import BranchSettings
-from combee_schemas.playbook import Playbook
-from combee_schemas.reflection import Reflection
+from combee_schemas.reflection import BulletTag, Reflection
+from combee_schemas.scan import Operation, OperationKind
 from support import ledger
 from support.archives import archived, restored
+from support.branches import (
+    BATCH,
+    DELETE,
+    FORK,
+    LINE,
+    OWN,
+    both,
+    first,
+    fork_of,
+    ids,
+    learned,
+    members,
+    publish,
+    waiting,
+)
 from support.deployment import ROLES, Deployment
 from support.failpoints.points import CrashError, CrashFailpoint
-from support.ledger import NAME, outgoing, reflection
+from support.ledger import NAME, outgoing
 from support.models import ScriptedModel, echo
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
-LINE = f"{NAME}@short"
-BATCH = 3
-OWN = BranchSettings(batch_size=2, copies=1, prompts="small", scope=7)
-FORK = Command(command_id="fork", playbook=NAME, kind="branch", branch="short", settings=OWN)
-DELETE = Command(command_id="delete", playbook=LINE, kind="delete")
-
-
-async def publish(deployment: Deployment, numbers: Sequence[int], **fields: Any) -> None:
-    await deployment.log.produce(*(outgoing(reflection(n, **fields)) for n in numbers))
-
-
-async def learned(count: int = BATCH) -> Deployment:
-    """Return a deployment whose playbook has a version, and reflections that wait."""
-    deployment = Deployment(batch_size=BATCH)
-    async with deployment.running():
-        await publish(deployment, range(count))
-        await deployment.until(lambda: len(ledger.versions(deployment.log)) == count // BATCH)
-        await deployment.until(lambda: not ledger.behind(deployment.log) or bool(count % BATCH))
-    return deployment
-
-
-def members(deployment: Deployment, line: str) -> list[str]:
-    return [
-        member.reflection_id for batch in ledger.batches(deployment.log, line) for member in batch.members
-    ]
-
-
-def ids(numbers: Sequence[int]) -> list[str]:
-    return [f"r-{n}" for n in numbers]
-
-
-def fork_of(deployment: Deployment) -> Batch:
-    (fork,) = [batch for batch in ledger.batches(deployment.log, LINE) if batch.plan.branch is not None]
-    return fork
-
-
-def first(deployment: Deployment) -> Playbook:
-    return ledger.versions(deployment.log, LINE)[0]
-
-
-def waiting(deployment: Deployment) -> int:
-    """Return how many reflections wait in the playbook's window."""
-    assert deployment.shuffler is not None
-    return sum(len(state.window(NAME)) for state in deployment.shuffler._states.values())
-
-
-def both(deployment: Deployment, count: int) -> bool:
-    """Return whether both lines have learned what they can of so many reflections after the fork."""
-    return (
-        len(members(deployment, NAME)) >= BATCH + count // BATCH * BATCH
-        and len(members(deployment, LINE)) >= count // 2 * 2
-        and len(ledger.versions(deployment.log)) == len(ledger.batches(deployment.log))
-        and len(ledger.versions(deployment.log, LINE)) == len(ledger.batches(deployment.log, LINE))
-    )
 
 
 async def test_a_branch_begins_with_the_content_and_learns_from_the_same_reflections() -> None:
@@ -272,6 +232,29 @@ async def test_killed_at_any_write_both_lines_have_each_reflection_once(role: st
         assert members(deployment, NAME) == ids([*range(4), *range(10, 15)]), at
         assert [*inherited, *members(deployment, LINE)] == ids([*range(4), *range(10, 15)]), at
         assert (await audit(deployment.log)).good, at
+
+
+async def test_tags_of_agents_that_read_the_playbook_count_on_a_branch_that_says_the_same() -> None:
+    deployment = await learned()
+    async with deployment.running():
+        await deployment.log.produce(outgoing(FORK))
+        await deployment.until(lambda: len(ledger.versions(deployment.log, LINE)) == 1)
+        same, other, *_ = first(deployment).entries
+        changed = Operation(kind=OperationKind.UPDATE, content="otherwise", entry_ids=(other.id,))
+        edit = Command(command_id="e", playbook=LINE, kind="edit", operations=(changed,))
+        await deployment.log.produce(outgoing(edit))
+        await deployment.until(lambda: len(ledger.versions(deployment.log, LINE)) == 2)
+        read = ledger.latest(deployment.log)
+        tags = tuple(BulletTag(id=each.id, tag="helpful") for each in (same, other))
+        await publish(deployment, range(10, 16), bullet_tags=tags, shown=shown_to(read, read.entries))
+        await deployment.until(lambda: len(members(deployment, LINE)) == 6)
+        await deployment.until(lambda: len(ledger.versions(deployment.log, LINE)) == 5)
+        await deployment.until(lambda: len(ledger.versions(deployment.log)) == 3)
+    counted = [
+        {entry.id: entry.helpful for entry in ledger.latest(deployment.log, line).entries}
+        for line in (NAME, LINE)
+    ]
+    assert [(each[same.id], each[other.id]) for each in counted] == [(6, 6), (6, 0)]
 
 
 # ---- what one line alone lacks

@@ -136,7 +136,7 @@ def recomputed(history: list[Playbook], updates: Mapping[int, Update], gone: fro
     says: dict[int, dict[str, str]] = {0: {}}
     for version in history:
         says[version.version] = {entry.id: entry.content for entry in version.entries}
-        start = evidence.began_with(version)
+        start = evidence.began_with(version)[1]
         book = {entry_id: line.copy() for entry_id, line in lines[start].items()}
         if version.origin == "batch":
             apply(book, updates[version.batch_sequence], says[start], says[version.version], gone)

@@ -7,6 +7,7 @@ from combee.core import identity
 from combee.core.formats.intake import Sample, verdict
 from combee.core.methods import ace
 from combee.core.playbook import probation
+from combee.core.playbook.lines import shown_to
 from combee.core.relevance import best_entries, entries_to_judge
 from combee.core.shortening import task_excerpt
 from combee.ports import LanguageModel, PoisonError
@@ -14,7 +15,7 @@ from combee.settings.batch import BatchSettings
 from combee.sim.chance import draw
 from combee_experiments.arms.services import Services
 from combee_experiments.arms.tails import Tail
-from combee_schemas.base import Shown, Usage
+from combee_schemas.base import Usage
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import Reflection
 from combee_schemas.trace import Trace
@@ -77,9 +78,7 @@ async def _answered(model: LanguageModel, playbook: Playbook, sample: Sample) ->
     except PoisonError as error:
         body, used = {}, error.usage  # a run without an answer is a wrong run
     answer = str(body.get("final_answer", ""))
-    shown = Shown(
-        version=playbook.version, entry_ids=tuple(entry.id for entry in probation.shown(playbook).entries)
-    )
+    shown = shown_to(playbook, probation.shown(playbook).entries)
     trace = Trace(
         trace_id=sample.trace_id,
         playbook=sample.playbook,

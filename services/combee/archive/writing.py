@@ -11,6 +11,7 @@ from combee.inspection.lag import INPUTS
 from combee.ports import Clock, FatalError, Log, Record, TopicPartition, TransientError
 from combee_schemas import topics
 from combee_schemas.archive import NONE, ArchiveHeader, GroupPositions, TopicContents
+from combee_schemas.base import playbook_of
 from combee_schemas.codec import CodecError
 from combee_schemas.topics import TOPICS, AnyTopic
 
@@ -54,15 +55,20 @@ async def write_archive(
     written_by: str = "",
     on_progress: OnProgress = lambda _topic, _read, _total: None,
 ) -> Archived:
-    """Write topics to a file: all of them, or what is there of one playbook.
+    """Write topics to a file: all of them, or what is there of one playbook and its branches.
 
     ``configs`` is the broker's configuration by topic; of it is kept what Combee sets.
 
     Raises
     ------
     FatalError
-        If there is no such playbook, or the file cannot be written.
+        If there is no such playbook, it is a branch, or the file cannot be written.
     """
+    if playbook_of(playbook) != playbook:
+        whole = playbook_of(playbook)
+        raise FatalError(
+            f"{playbook} learns from {whole}'s reflections: archive {whole}, its branches come along"
+        )
     try:
         with whole_file(path) as file:
             cut_at_ms = clock.now_ms()

@@ -9,13 +9,14 @@ from rich.text import Text
 
 from combee.cli.shared.console import clean, output, print_json, reading, shortened
 from combee.cli.shared.log import open_log
-from combee.cli.shared.options import AsJson, Servers, checked_name, playbook_names
+from combee.cli.shared.options import AsJson, Servers, checked_line, line_names
 from combee.clock import moment
 from combee.core.playbook.probation import is_active
 from combee.history import newest_playbooks
 from combee.inspection.lineage import Lineage, Source, lineage
 from combee.ports import FatalError, Log
 from combee.settings.loading import Settings, load_settings
+from combee_schemas.base import playbook_of
 
 SHOWN = 10
 LONG = 300
@@ -33,8 +34,8 @@ def why(
         str | None,
         typer.Option(
             help="where it is or was; needed only if several have such an id",
-            callback=lambda given: given and checked_name(given),
-            autocompletion=playbook_names,
+            callback=lambda given: given and checked_line(given),
+            autocompletion=line_names,
         ),
     ] = None,
     traces: Annotated[bool, typer.Option(help="look up the runs, too")] = True,
@@ -59,7 +60,7 @@ async def _why(settings: Settings, entry: str, name: str | None, *, traces: bool
 
 
 async def found_in(log: Log, entry_id: str, name: str | None) -> str:
-    """Return the playbook that an entry is in.
+    """Return the playbook that an entry is in, or the branch that alone has it: what both have is the playbook's.
 
     Raises
     ------
@@ -74,6 +75,7 @@ async def found_in(log: Log, entry_id: str, name: str | None) -> str:
         for book_name, book in playbooks.items()
         if any(entry.id == entry_id for entry in book.entries)
     ]
+    having = [line for line in having if playbook_of(line) == line or playbook_of(line) not in having]
     if len(having) == 1:
         return having[0]
     if having:
@@ -90,6 +92,7 @@ def as_document(origins: Lineage) -> dict[str, Any]:
         "entry": origins.entry.model_dump(mode="json"),
         "changes": [
             {
+                "playbook": version.name,
                 "version": version.version,
                 "kind": change.kind,
                 "detail": change.detail,
@@ -107,6 +110,7 @@ def _source(source: Source) -> dict[str, Any]:
     reflection, trace = source.reflection, source.trace
     return {
         "reflection_id": source.reflection_id,
+        "playbook": source.line,
         "batch_sequence": source.sequence,
         "reflection": reflection and reflection.model_dump(mode="json"),
         "trace": trace and trace.model_dump(mode="json"),
@@ -123,18 +127,21 @@ def lines(origins: Lineage) -> Iterator[Text]:
     yield Text(clean(f"{origins.playbook}, {entry.section}; {state}; {counts}\n"))
     for version, change in origins.changes:
         origin = f"batch {version.batch_sequence}" if version.origin == "batch" else version.origin
-        title = f"version {version.version} ({origin}, {moment(version.created_at_ms)}): {change.kind}"
+        of_line = "" if version.name == origins.playbook else f" of {version.name}"
+        title = (
+            f"version {version.version}{of_line} ({origin}, {moment(version.created_at_ms)}): {change.kind}"
+        )
         yield Text(clean(f"{title} {shortened(change.detail, LONG)}".rstrip()))
     for source in origins.sources[-SHOWN:]:
-        yield from _source_lines(source)
+        yield from _source_lines(source, "" if source.line == origins.playbook else f" of {source.line}")
     hidden = len(origins.sources) - SHOWN
     if hidden > 0:
         yield Text(f"\n{hidden} earlier reflections: --json lists them all", style="dim")
 
 
-def _source_lines(source: Source) -> Iterator[Text]:
+def _source_lines(source: Source, of_line: str) -> Iterator[Text]:
     reflection, trace = source.reflection, source.trace
-    batch = f" (batch {source.sequence})" if source.sequence else ""
+    batch = f" (batch {source.sequence}{of_line})" if source.sequence else ""
     by = f", source {reflection.source.name}" if reflection and reflection.source else ""
     yield Text(clean(f"\nreflection {source.reflection_id}{batch}{by}"), style="cyan")
     if reflection is None:

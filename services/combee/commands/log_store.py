@@ -1,15 +1,16 @@
 """The state of playbooks read from the log when it is asked for: for a process that lives for one command."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 
 from combee.commands.playbook import Effect, Sent
-from combee.core.commands import has_taken_effect
+from combee.core.commands import has_taken_effect, subject
 from combee.core.playbook.versions import empty
-from combee.history import History, all_labels, newest_snapshot
+from combee.history import History, all_labels, branches_of, newest_snapshot
 from combee.ports import Log, Outgoing
 from combee_schemas import topics
 from combee_schemas.command import Command
+from combee_schemas.dead_letter import DeadLetter
 from combee_schemas.playbook import Label, Playbook, label_key
 from combee_schemas.topics import Topic
 
@@ -30,6 +31,9 @@ class LogStore:
     async def version(self, name: str, number: int) -> Playbook | None:
         return await self._history.exactly(name, number, self._newest.get(name))
 
+    async def branches(self, name: str) -> Sequence[Playbook]:
+        return await branches_of(self._log, name)
+
     async def labels(self, name: str) -> Mapping[str, Label]:
         return {label.label: label for label in await all_labels(self._log) if label.playbook == name}
 
@@ -42,7 +46,7 @@ class LogStore:
     async def effect(self, command: Command) -> Effect | None:
         if command.kind == "promote":
             return await self._followed(topics.LABELS, label_key(command.playbook, command.label), command)
-        return await self._followed(topics.HISTORY, command.playbook, command)
+        return await self._followed(topics.HISTORY, subject(command), command)
 
     async def _followed(
         self, topic: Topic[Playbook] | Topic[Label], key: str, command: Command
@@ -54,7 +58,7 @@ class LogStore:
                         return message
         return None
 
-    async def refusal(self, sent: Sent) -> str:
+    async def refusal(self, sent: Sent) -> DeadLetter:
         origin, mine = topics.COMMANDS.name, (sent.partition, sent.offset)
         changes = self._log.follow(topics.DEAD_LETTERS.name, self._since[topics.DEAD_LETTERS.name])
         async with aclosing(changes):
@@ -64,5 +68,5 @@ class LogStore:
                         letter.origin_topic == origin
                         and (letter.origin_partition, letter.origin_offset) == mine
                     ):
-                        return letter.reason
+                        return letter
         raise AssertionError("a log is followed for ever")

@@ -15,21 +15,24 @@ What cannot be is refused with ``RefusedError``, which says why, the same everyw
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
 from combee.commands.revocation import Meant, Outlook, calls_for, copies_of, meant
 from combee.core import commands as decide
 from combee.core.commands import RefusedError
 from combee.core.formats.files import Format
+from combee.core.live.values import LiveDeadLetter
 from combee.core.playbook.evidence import NO_BUDGET
 from combee.core.playbook.versions import barring, retained_from
-from combee.evidence import labels_serving, recomputed
+from combee.evidence import adoption_of, labels_serving, recomputed
 from combee.history import messages, partition_of
 from combee.ports import Clock, Log, Outgoing
 from combee_schemas import topics
+from combee_schemas.base import playbook_of
 from combee_schemas.codec import CodecError
 from combee_schemas.command import Command
+from combee_schemas.dead_letter import DeadLetter
 from combee_schemas.playbook import Label, Playbook
 
 Effect = Playbook | Label
@@ -74,6 +77,9 @@ class Store(Protocol):
     async def version(self, name: str, number: int) -> Playbook | None:
         """Return one version; None if there is none."""
 
+    async def branches(self, name: str) -> Sequence[Playbook]:
+        """Return the newest versions of a playbook's branches, of those that are there."""
+
     async def labels(self, name: str) -> Mapping[str, Label]:
         """Return a playbook's labels by name."""
 
@@ -83,8 +89,8 @@ class Store(Protocol):
     async def effect(self, command: Command) -> Effect | None:
         """Wait until a command has taken effect; None if that will not be known here."""
 
-    async def refusal(self, sent: Sent) -> str:
-        """Wait until publish has refused a command, and return why."""
+    async def refusal(self, sent: Sent) -> DeadLetter | LiveDeadLetter:
+        """Wait until a service has refused a command, and return the letter that says why."""
 
 
 class Commands:
@@ -119,6 +125,26 @@ class Commands:
         target = await self._version(current, version)
         return _decision(current, decide.rollback(current, version, target, command_id))
 
+    async def adopt(
+        self, name: str, line: str, version: int | None = None, *, command_id: str | None = None
+    ) -> Decision:
+        """Make a new version that says what a branch says: ``line`` (``NAME@BRANCH``), its newest version by default.
+
+        Raises
+        ------
+        PoisonError
+            If what the branch has not read cannot be looked up in time.
+        RefusedError
+            If there is no such line or version, it is no branch of the playbook, or has not read what that has.
+        """
+        current, branch = await self._store.newest(name), await self._store.newest(line)
+        decide.check_branch(current, branch)
+        target = await self._version(branch, branch.version if version is None else version)
+        if target is None:
+            raise RefusedError("unknown", decide.no_version(branch, version or 0))
+        adoption = await adoption_of(self._log, current, branch, target, self._version)
+        return _decision(current, decide.adopt(current, adoption, command_id))
+
     async def edit(
         self, name: str, text: str, version: int | None = None, *, command_id: str | None = None
     ) -> Decision:
@@ -143,6 +169,8 @@ class Commands:
     async def revoke(self, name: str, chosen: Sequence[str], *, command_id: str | None = None) -> Decision:
         """Take reflections back, chosen by ids or by rules: entries that rest on them alone go.
 
+        They are a playbook's and its branches', whichever of these is named: what is poison on one is on all.
+
         Raises
         ------
         PoisonError
@@ -150,40 +178,51 @@ class Commands:
         RefusedError
             If nothing has such an id, no reflection is meant by a rule, or a rule cannot be read.
         """
-        current = await self._store.newest(name)
+        current = await self._store.newest(playbook_of(name))
         decide.check_live(current)
+        lines = (current, *await self._store.branches(current.name))
         if not chosen:
             raise RefusedError("invalid", "nothing is named that is to be revoked: neither an id nor a rule")
         try:
-            these = await meant(self._log, current, chosen)
+            these = await meant(self._log, lines, chosen)
         except ValueError as error:
             raise RefusedError("invalid", str(error)) from error
         command = decide.revoke(
-            current,
+            lines,
             these.ids,
             these.unknown,
             command_id,
             rules=these.rules,
             retained_from=these.retained_from,
         )
-        outlook = await self._outlook(current, these, command)
+        outlook, *others = [await self._outlook(line, these, command) for line in lines]
+        outlook = replace(outlook, branches=tuple(others))
         return Decision(
             command=command,
             current=current,
             version=current.version,
-            labels=outlook.labels,
+            labels=outlook.labels,  # of the playbook itself; those of branches are in their outlooks
             outlook=outlook,
         )
 
     async def delete(self, name: str, *, command_id: str | None = None) -> Decision:
         """Delete a playbook and its labels for all subscribers; its history stays, and rollback brings it back."""
         current = await self._store.newest(name)
-        return _decision(current, decide.delete(current, command_id))
+        branches = [line.name for line in await self._store.branches(name)]
+        return _decision(current, decide.delete(current, branches, command_id))
 
     async def consolidate(self, name: str, *, command_id: str | None = None) -> Decision:
         """Let the model merge entries that are alike and judge those that are mostly harmful."""
         current = await self._store.newest(name)
         return _decision(current, decide.consolidate(current, command_id, embeds=self._embeds))
+
+    async def branch(
+        self, name: str, branch: str, settings: Mapping[str, Any], *, command_id: str | None = None
+    ) -> Decision:
+        """Fork ``NAME@branch``, which learns from the playbook's reflections under settings of its own."""
+        line = await self._store.newest(decide.line_of(name, branch))
+        current = await self._store.newest(name)
+        return _decision(line, decide.branch(current, line, settings, command_id))
 
     async def flush(self, name: str, newest: int, *, command_id: str | None = None) -> Decision:
         """Close the window up to ``newest``, the offset of the last reflection seen."""
@@ -217,7 +256,6 @@ class Commands:
             recomputed=done,
             calls=await calls_for(
                 self._log,
-                current.name,
                 (mixed for mixed in done.mixed if not mixed.is_dropped),
                 barred.revoked,
             ),
@@ -261,7 +299,7 @@ class Commands:
         Raises
         ------
         RefusedError
-            If publish refuses it.
+            If the service that carries it out refuses it.
         """
         made = asyncio.create_task(self._store.effect(sent.command))
         refused = asyncio.create_task(self._store.refusal(sent))
@@ -272,7 +310,8 @@ class Commands:
             if made in done:
                 return made.result()
             if refused in done:
-                raise RefusedError("conflict", f"publish refused it: {refused.result()}")
+                letter = refused.result()
+                raise RefusedError("conflict", f"{letter.service} refused it: {letter.reason}")
             return None
         finally:
             for task in (made, refused):

@@ -15,6 +15,7 @@ from combee.evidence import in_time, places_of
 from combee.history import messages, newest_playbooks, partition_of
 from combee.ports import Log
 from combee_schemas import topics
+from combee_schemas.base import playbook_of
 from combee_schemas.batch import Batch
 from combee_schemas.playbook import Entry, Playbook
 
@@ -32,8 +33,8 @@ class Meant:
     """Bodies before this offset of ``reflections`` have expired: words, traces and times are not known of them."""
 
 
-async def meant(log: Log, current: Playbook, chosen: Sequence[str]) -> Meant:
-    """Return the reflections of a playbook that ids (of a reflection or a trace) and rules mean.
+async def meant(log: Log, lines: Sequence[Playbook], chosen: Sequence[str]) -> Meant:
+    """Return the reflections that ids (of a reflection or a trace) and rules mean: of a playbook and its branches.
 
     Sources and ids are known of all reflections, by the manifests and the updates; words, traces that no id was
     derived from, and times only as long as the reflections are retained.
@@ -45,12 +46,12 @@ async def meant(log: Log, current: Playbook, chosen: Sequence[str]) -> Meant:
     PoisonError
         If looking them up takes longer than a minute.
     """
-    rules = {text: rule_of(text) for text in dict.fromkeys(chosen)}
+    rules, current = {text: rule_of(text) for text in dict.fromkeys(chosen)}, lines[0]
     source = await partition_of(log, topics.REFLECTIONS, current.name)
     retained_from = (await log.beginnings(source.topic))[source.partition]
     found: dict[str, dict[str, None]] = {text: {} for text in rules}
     async with in_time(current):
-        await _named(log, current, rules, found)
+        await _named(log, lines, rules, found)
         searched = {text: rule for text, rule in rules.items() if rule.kind != "id" or not found[text]}
         if searched:
             await _searched(log, current.name, searched, found)
@@ -78,14 +79,15 @@ def rule_of(text: str) -> Selection:
 
 
 async def _named(
-    log: Log, current: Playbook, rules: dict[str, Selection], found: dict[str, dict[str, None]]
+    log: Log, lines: Sequence[Playbook], rules: dict[str, Selection], found: dict[str, dict[str, None]]
 ) -> None:
     """Find what ids mean: a reflection's own, or the trace that it was derived from."""
     by_id = {text: rule.value for text, rule in rules.items() if rule.kind == "id"}
+    current = lines[0]
     candidates = {text: (value, *derived_ids(current.name, value)) for text, value in by_id.items()}
     known = {
         *current.revoked,
-        *(reflection_id for entry in current.entries for reflection_id in entry.evidence),
+        *(each for line in lines for entry in line.entries for each in entry.evidence),
     }
     wanted = {each for ids in candidates.values() for each in ids} - known
     if any(known.isdisjoint(ids) for ids in candidates.values()):
@@ -137,6 +139,8 @@ class Outlook:
     copies: tuple[tuple[str, str], ...]
     """Playbooks and their entries that say what goes from this one."""
     labels: Mapping[str, int] = field(default_factory=dict)
+    branches: tuple["Outlook", ...] = ()
+    """What it does on each branch of the playbook."""
 
     @property
     def _now(self) -> dict[str, Entry]:
@@ -184,31 +188,31 @@ class Outlook:
             "labels": dict(self.labels),
             "copies": [{"playbook": name, "id": entry_id} for name, entry_id in self.copies],
             "cost": {"calls_made": 0, "calls_to_tell_mixed_apart": self.calls},
+            **({"branches": [each.as_document() for each in self.branches]} if self.branches else {}),
         }
 
 
 async def copies_of(log: Log, name: str, contents: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """Return the entries of other playbooks that say one of these contents, as imported copies do."""
+    """Return the entries of other playbooks (no lines of this one) that say one of these contents, as copies do."""
     said = {normalise(content) for content in contents}
     others = (await newest_playbooks(log)).values() if said else ()
     return tuple(
         (other.name, entry.id)
         for other in others
-        if other.name != name
+        if playbook_of(other.name) != playbook_of(name)
         for entry in other.entries
         if normalise(entry.content) in said
     )
 
 
-async def calls_for(log: Log, name: str, mixed: Iterable[Mixed], revoked: Collection[str]) -> int:
+async def calls_for(log: Log, mixed: Iterable[Mixed], revoked: Collection[str]) -> int:
     """Return how many calls it takes to do the batches of mixed operations again without what is revoked."""
-    sequences = {each.sequence for each in mixed}
-    nodes = dict.fromkeys(sequences, 1)
-    if sequences:
+    nodes = {(each.line, each.sequence): 1 for each in mixed}
+    for name in {line for line, _ in nodes}:
         async with aclosing(messages(log, topics.BATCHES, name)) as batches:
             async for batch in batches:
-                if batch.plan.sequence in sequences:
-                    nodes[batch.plan.sequence] = _nodes_above(batch, frozenset(revoked))
+                if (name, batch.plan.sequence) in nodes:
+                    nodes[name, batch.plan.sequence] = _nodes_above(batch, frozenset(revoked))
     return sum(nodes.values())
 
 

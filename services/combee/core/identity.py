@@ -4,6 +4,7 @@ Ids of traces, reflections and commands are their producers' own: each means som
 """
 
 import json
+from collections.abc import Mapping
 
 from combee_schemas.base import Message
 from combee_schemas.digests import digest
@@ -44,7 +45,10 @@ def known_ids(reflection: Reflection) -> tuple[str, ...]:
     return (reflection.reflection_id,)
 
 
-CIRCUMSTANCE = {"created_at_ms", "issued_at_ms", "usage", "trace_digest"}
+CIRCUMSTANCE: Mapping[str, bool | set[str]] = {
+    **dict.fromkeys(("created_at_ms", "issued_at_ms", "usage", "trace_digest"), True),
+    "shown": {"digests"},
+}
 """Fields in which two sendings of one content may differ."""
 
 

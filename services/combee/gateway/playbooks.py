@@ -10,6 +10,7 @@ from combee.gateway.access.access import check_touch
 from combee.gateway.access.keys import Caller
 from combee.gateway.context import Context
 from combee.gateway.problems import Refusal, not_found, unavailable
+from combee_schemas.base import playbook_of
 from combee_schemas.playbook import LATEST, Label, Playbook
 
 
@@ -26,13 +27,22 @@ def newest(context: Context, name: str) -> Playbook | None:
 
 
 def newest_by_name(context: Context) -> dict[str, Playbook]:
-    """Return the newest version of each, by name in order."""
+    """Return the newest version of each playbook and branch, by name in order."""
     playbooks_by_name = {
         playbook.name: playbook
         for playbook in context.playbooks.view.all().values()
         if not is_deleted(playbook)
     }
     return dict(sorted(playbooks_by_name.items()))
+
+
+def lines_of(context: Context, name: str) -> dict[str, Playbook]:
+    """Return the newest version of a playbook and of each of its branches, by name."""
+    return {
+        line.name: line
+        for line in context.playbooks.view.all().values()
+        if playbook_of(line.name) == name and not is_deleted(line)
+    }
 
 
 def labels_of(context: Context, name: str) -> dict[str, Label]:

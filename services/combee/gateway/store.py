@@ -1,13 +1,15 @@
 """The state of playbooks as commands find it in the gateway's process: from its views, which follow the log."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from combee.commands.playbook import Commands, Effect, Sent
-from combee.core.commands import has_taken_effect
+from combee.core.commands import has_taken_effect, is_deleted, subject
+from combee.core.live.values import LiveDeadLetter
 from combee.gateway import playbooks
 from combee.gateway.context import Context
 from combee.ports import Outgoing
 from combee_schemas import topics
+from combee_schemas.base import is_branch_of
 from combee_schemas.command import Command
 from combee_schemas.playbook import Label, Playbook
 
@@ -25,6 +27,10 @@ class ContextStore:
 
     async def version(self, name: str, number: int) -> Playbook | None:
         return await self._context.history.exactly(name, number, self._context.playbooks.latest(name))
+
+    async def branches(self, name: str) -> Sequence[Playbook]:
+        known = self._context.playbooks.view.all().values()
+        return [line for line in known if is_branch_of(line.name, name) and not is_deleted(line)]
 
     async def labels(self, name: str) -> Mapping[str, Label]:
         return playbooks.labels_of(self._context, name)
@@ -44,15 +50,15 @@ class ContextStore:
     def _current(self, command: Command) -> Effect | None:
         if command.kind == "promote":
             return playbooks.labels_of(self._context, command.playbook).get(command.label)
-        return self._context.playbooks.latest(command.playbook)
+        return self._context.playbooks.latest(subject(command))
 
-    async def refusal(self, sent: Sent) -> str:
+    async def refusal(self, sent: Sent) -> LiveDeadLetter:
         origin = f"{topics.COMMANDS.name}[{sent.partition}]@{sent.offset}"
         while True:
             picture = await self._context.live.seen()
             for letter in reversed(picture.dead_letters):
                 if letter.origin == origin:
-                    return letter.reason
+                    return letter
             await self._context.live.changed(picture.revision, LOOK_S)
 
 

@@ -5,18 +5,16 @@ consumer group: the playbook's partitions of ``history`` and ``batches``, the ve
 ``traces`` the partitions that hold the wanted keys. ``combee why`` and the dashboard show the same answer.
 """
 
-from collections.abc import (
-    Callable,
-    Collection,
-    Mapping,
-)
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from combee.core.identity import fingerprint
+from combee.core.playbook.evidence import Place, ancestry, began_with, place
 from combee.evidence import places_of, with_evidence
 from combee.history import messages, partition_of
 from combee.ports import FatalError, Log, TopicPartition
 from combee_schemas import topics
+from combee_schemas.base import playbook_of
 from combee_schemas.playbook import Change, Entry, Playbook
 from combee_schemas.reflection import Reflection
 from combee_schemas.topics import key_of
@@ -32,6 +30,8 @@ class Source:
     """A reflection that an entry rests on; ``reflection`` None: it is no longer in the log."""
 
     reflection_id: str
+    line: str
+    """Whose batch it was in: the playbook's, or a branch's."""
     sequence: int | None
     """Of its batch."""
     reflection: Reflection | None
@@ -48,49 +48,109 @@ class Lineage:
     entry: Entry
     is_live: bool = True
     changes: list[tuple[Playbook, Change]] = field(default_factory=list)
+    """Oldest first, on each line that the entry comes from."""
     sources: list[Source] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stretch:
+    """What happened to an entry on one line, since it came from another one."""
+
+    line: str
+    newest: Playbook | None
+    """The newest version that has the entry."""
+    is_live: bool
+    changes: list[tuple[Playbook, Change]]
+    ids: list[str]
+    """The evidence that versions name."""
+    origin: Playbook | None
+    """The version that took the entry over from another line; None: it began here."""
 
 
 async def lineage(log: Log, name: str, entry_id: str, *, traces: bool, on_progress: OnProgress) -> Lineage:
     """Return everything the log says about an entry, evidence in the order in which it came.
+
+    From an adopted entry it goes on to the branch's versions, and from there to those before the fork.
 
     Raises
     ------
     FatalError
         If the playbook never had such an entry.
     """
-    newest, ids, is_live = None, dict[str, None](), False
-    changes: list[tuple[Playbook, Change]] = []
-    async for version in messages(log, topics.HISTORY, name):
-        entry = next((entry for entry in version.entries if entry.id == entry_id), None)
-        is_live = entry is not None
-        if entry is not None:
-            newest = version
-            ids |= dict.fromkeys(entry.evidence)
-        changes += [(version, change) for change in version.changes if change.entry_id == entry_id]
+    last = await _stretch(log, name, entry_id, None)
+    newest = last.newest
     if newest is None:
         raise FatalError(f"{name} has and had no entry {entry_id}; 'combee playbook show {name}' lists them")
+    stretches, own_id = [last], entry_id
+    while (origin := stretches[0].origin) is not None:
+        line, version = began_with(origin)
+        own_id = origin.adopted.renamed.get(own_id, own_id) if origin.adopted else own_id
+        stretches.insert(0, await _stretch(log, line, own_id, version))
     (entry,) = (entry for entry in newest.entries if entry.id == entry_id)
+    lines: dict[str, str] = {}
+    for stretch in stretches:
+        lines |= {each: stretch.line for each in stretch.ids if each not in lines}
     if entry.evidence_count > len(entry.evidence):
         whole = await with_evidence(log, newest)
         (all_of_it,) = (entry.evidence for entry in whole.entries if entry.id == entry_id)
-        ids = dict.fromkeys(all_of_it) | ids
+        lines = {each: lines.get(each, "") for each in (*all_of_it, *lines)}
     return Lineage(
         playbook=name,
         version=newest.version,
         entry=entry,
+        is_live=last.is_live,
+        changes=[change for stretch in stretches for change in stretch.changes],
+        sources=await _sources(
+            log, lines, [stretch.line for stretch in stretches], traces=traces, on_progress=on_progress
+        ),
+    )
+
+
+async def _stretch(log: Log, line: str, entry_id: str, upto: int | None) -> _Stretch:
+    """Return what the versions of one line say about an entry: all of them, or those up to one."""
+    newest, is_live = None, False
+    before: dict[Place, Place] = {}
+    took_over: dict[Place, Playbook] = {}
+    named: dict[str, int] = {}  # evidence → the last version that names it
+    changes: list[tuple[Playbook, Change]] = []
+    async for version in messages(log, topics.HISTORY, line):
+        if upto is not None and version.version > upto:
+            break
+        before[place(version)] = began_with(version)
+        entry = next((entry for entry in version.entries if entry.id == entry_id), None)
+        is_live = entry is not None
+        if entry is not None:
+            newest = version
+            named |= dict.fromkeys(entry.evidence, version.version)
+            if began_with(version)[0] != line:
+                took_over[place(version)] = version
+                changes.append((version, version.changes[0]))
+        changes += [(version, change) for change in version.changes if change.entry_id == entry_id]
+    path = ancestry(place(newest), before) if newest else []
+    origin = next((took_over[each] for each in reversed(path) if each in took_over), None)
+    since = origin.version if origin else 0
+    return _Stretch(
+        line=line,
+        newest=newest,
         is_live=is_live,
-        changes=changes,
-        sources=await _sources(log, name, ids, traces=traces, on_progress=on_progress),
+        changes=[(version, change) for version, change in changes if version.version >= since],
+        ids=[each for each, number in named.items() if number >= since],
+        origin=origin,
     )
 
 
 async def _sources(
-    log: Log, name: str, ids: Collection[str], *, traces: bool, on_progress: OnProgress
+    log: Log, lines: Mapping[str, str], on: Sequence[str], *, traces: bool, on_progress: OnProgress
 ) -> list[Source]:
-    places = await places_of(log, name, ids)
+    """Return reflections with what is known; ``lines`` says on which line each taught, empty: one of ``on``."""
+    places: dict[str, tuple[str, int, int]] = {}
+    for line in dict.fromkeys(on):
+        ids = [each for each, own in lines.items() if own in {line, ""}]
+        for each, (offset, sequence) in (await places_of(log, line, ids)).items():
+            places.setdefault(each, (line, offset, sequence))
+    name = playbook_of(on[0])
     source = await partition_of(log, topics.REFLECTIONS, name)
-    records = await log.read_at(source, sorted(offset for offset, _ in places.values()))
+    records = await log.read_at(source, sorted({offset for _, offset, _ in places.values()}))
     reflections = {
         reflection.reflection_id: reflection
         for reflection in topics.REFLECTIONS.under(name, records.values())
@@ -104,11 +164,12 @@ async def _sources(
     return [
         Source(
             reflection_id=reflection_id,
-            sequence=places[reflection_id][1] if reflection_id in places else None,
+            line=places[reflection_id][0] if reflection_id in places else line,
+            sequence=places[reflection_id][2] if reflection_id in places else None,
             reflection=(reflection := reflections.get(reflection_id)),
             trace=by_trace_id.get(reflection.trace_id or "") if reflection else None,
         )
-        for reflection_id in ids
+        for reflection_id, line in lines.items()
     ]
 
 
@@ -127,9 +188,8 @@ async def last_taught(log: Log, version: Playbook, ids: Collection[str]) -> dict
     number = await log.partition_for(topics.REFLECTIONS.name, version.name.encode())
     source = TopicPartition(topic=topics.REFLECTIONS.name, partition=number)
     records = (await log.read_at(source, offsets)).values() if offsets else ()
-    return {
-        reflection.reflection_id: reflection for reflection in topics.REFLECTIONS.under(version.name, records)
-    }
+    taught = topics.REFLECTIONS.under(playbook_of(version.name), records)
+    return {reflection.reflection_id: reflection for reflection in taught}
 
 
 async def _traces(log: Log, name: str, ids: Mapping[str, str], on_progress: OnProgress) -> dict[str, Trace]:

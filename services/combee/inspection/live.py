@@ -94,6 +94,8 @@ class Live:
         """Questions of the last look that were answered, with a refusal or otherwise."""
         self._looked_s = 0.0
         self._wanted = asyncio.Event()
+        self._lines_known = asyncio.Event()
+        self._lines_known.set()  # unless playbooks are still to be read
         self._current = asyncio.Event()
         self._changed = asyncio.Event()
 
@@ -168,11 +170,15 @@ class Live:
             self.picture.forget()
 
     async def _follow_all(self) -> None:
+        if topics.PLAYBOOKS.name in self._behind:
+            self._lines_known.clear()
         async with asyncio.TaskGroup() as tasks:
             for topic, take in self._takers:
                 tasks.create_task(self._follow(topic, take))
 
     async def _follow(self, topic: AnyTopic, take: Take) -> None:
+        if topic is topics.REFLECTIONS:  # they wait for branches, too
+            await self._lines_known.wait()
         starts: dict[int, int] | None = None
         while True:
             try:
@@ -208,6 +214,8 @@ class Live:
     def _read(self, name: str) -> None:
         """Wait for something no longer: it has been read, or must not be."""
         self._behind.discard(name)
+        if name == topics.PLAYBOOKS.name:
+            self._lines_known.set()
         if not self._behind and self._wanted.is_set():
             self._current.set()
 

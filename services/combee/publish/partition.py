@@ -11,6 +11,7 @@ from combee.core.watermark import Watermark
 from combee.ports import Log, Outgoing, Record, TopicPartition, Transactor
 from combee.publish.early import EarlyUpdates
 from combee_schemas import topics
+from combee_schemas.base import is_branch_of
 from combee_schemas.codec import CodecError
 from combee_schemas.playbook import Label, Playbook, deleted_key
 from combee_schemas.topics import Topic, key_of
@@ -34,6 +35,14 @@ class PartitionState:
     def current(self, name: str) -> Playbook:
         """Return the newest version; of a deleted playbook, what remains of it."""
         return self.playbooks.get(name) or self.playbooks.get(deleted_key(name)) or empty(name)
+
+    def branches(self, name: str) -> list[Playbook]:
+        """Return the newest versions of a playbook's branches that are there."""
+        return [
+            line
+            for line in self.playbooks.values()
+            if line.origin != "delete" and is_branch_of(line.name, name)
+        ]
 
     def labels_of(self, name: str) -> dict[str, Label]:
         """Return a playbook's labels by their keys."""

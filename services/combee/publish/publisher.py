@@ -5,10 +5,12 @@ from collections.abc import Callable, Iterable, Sequence
 
 import structlog
 
+from combee.core.commands import RefusedError, check_branch, has_branches, no_version
 from combee.core.playbook import versions
+from combee.core.playbook.branching import Adoption, barred_by
 from combee.core.playbook.recomputing import Recomputed
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
-from combee.evidence import recomputed
+from combee.evidence import adoption_of, recomputed
 from combee.history import History
 from combee.ports import (
     Clock,
@@ -24,8 +26,10 @@ from combee.publish.partition import PartitionState, open_partition
 from combee.worker.dead_letters import dead_letter
 from combee.worker.lookup import manifest_of
 from combee_schemas import topics
+from combee_schemas.base import playbook_of
 from combee_schemas.codec import CodecError
 from combee_schemas.command import Command, CommandKind
+from combee_schemas.plan import Branch
 from combee_schemas.playbook import Playbook, label_key
 from combee_schemas.scan import Seen, Update
 
@@ -35,7 +39,7 @@ GROUP = "publish"
 INPUTS = (topics.UPDATES.name, topics.COMMANDS.name)
 POLL_S = 0.2
 NOT_OURS: frozenset[CommandKind] = frozenset({"flush", "consolidate", "branch"})
-UNUSABLE = (CodecError, PoisonError, versions.InapplicableError)
+UNUSABLE = (CodecError, PoisonError, RefusedError, versions.InapplicableError)
 """Errors of one record: it is dead-lettered, and the next one is taken."""
 UNPLANNED = "an update of a batch that nobody cut: no manifest says so"
 
@@ -156,10 +160,7 @@ class Publisher:
     async def _apply(self, state: PartitionState, record: Record, update: Update) -> None:
         current = state.current(update.plan.playbook)
         if update.plan.branch is not None:
-            branch = update.plan.branch
-            forked = await self._version(state.current(branch.of), branch.version)
-            version = versions.after_fork(current, update, forked, now_ms=self._clock.now_ms())
-            await self._write(state, record, version, ())
+            await self._fork(state, record, update, update.plan.branch)
             return
         version = versions.after_update(
             current,
@@ -169,7 +170,23 @@ class Publisher:
             spending=self._spending,
         )
         letters = await self._lost(record.partition, update)
-        await self._write(state, record, version, letters)
+        await self._write(state, record, (version,), letters)
+
+    async def _fork(self, state: PartitionState, record: Record, update: Update, branch: Branch) -> None:
+        current, playbook = state.current(update.plan.playbook), state.current(branch.of)
+        forked = await self._version(playbook, branch.version)
+        barred = barred_by(playbook, current)
+        is_clean = set(barred.revoked) <= set(forked.revoked)
+        version = versions.after_fork(
+            current,
+            update,
+            forked,
+            playbook=playbook,
+            recomputed=None if is_clean else await self._without(forked, barred),
+            budget_tokens=self._budget_tokens,
+            now_ms=self._clock.now_ms(),
+        )
+        await self._write(state, record, (version,))
 
     async def _lost(self, partition: int, update: Update) -> Sequence[Outgoing]:
         """Return dead letters for reflections of which no copy got through, their bytes untouched."""
@@ -207,30 +224,58 @@ class Publisher:
         elif command.kind == "promote":
             await self._promote(state, record, command, current)
         else:
-            target = await self._target(command, current)
-            recomputed = await self._recomputed(command, current, target)
-            if command.kind == "delete":
-                current = state.with_label_commands(current)
-            version = versions.after_command(
-                current,
-                command,
-                record.offset,
-                target=target,
-                budget_tokens=self._budget_tokens,
-                now_ms=self._clock.now_ms(),
-                recomputed=recomputed,
-            )
-            await self._write(state, record, version, ())
+            lines = [current]
+            if command.kind == "revoke":
+                # What is poison on one line is on all: they are one partition's, and are written at once.
+                lines += state.branches(current.name)
+            made = [await self._after(state, record, command, line) for line in lines]
+            await self._write(state, record, made)
+
+    async def _after(
+        self, state: PartitionState, record: Record, command: Command, current: Playbook
+    ) -> Playbook:
+        """Return the version that a command makes of a line."""
+        # Of a branch that was deleted: what was revoked since stays out when it comes back.
+        current = barred_by(current, state.current(playbook_of(current.name)))
+        target = await self._target(state, command, current)
+        adoption = await self._adoption(state, command, current)
+        recomputed = await self._recomputed(command, current, target, adoption)
+        if command.kind == "delete":
+            current = state.with_label_commands(current)
+        return versions.after_command(
+            current,
+            command,
+            record.offset,
+            target=target,
+            budget_tokens=self._budget_tokens,
+            now_ms=self._clock.now_ms(),
+            adoption=adoption,
+            recomputed=recomputed,
+        )
+
+    async def _adoption(self, state: PartitionState, command: Command, current: Playbook) -> Adoption | None:
+        if command.kind != "adopt":
+            return None
+        line = state.current(command.line)
+        check_branch(current, line)
+        target = await self._version(line, command.version)
+        return await adoption_of(self._log, current, line, target, self._version)
 
     async def _recomputed(
-        self, command: Command, current: Playbook, target: Playbook | None
+        self, command: Command, current: Playbook, target: Playbook | None, adoption: Adoption | None
     ) -> Recomputed | None:
-        """Return what is left of the version that a revocation, or a rollback of what was revoked, is about."""
+        """Return what is left of the version that a command is about, if something is revoked that it may rest on."""
         if command.kind == "revoke":
-            version, barred = current, versions.barring(current, command)
-        elif command.kind == "rollback" and target is not None and current.revoked:
-            version, barred = target, current
-        else:
+            return await self._without(current, versions.barring(current, command))
+        if command.kind == "rollback" and target is not None:
+            return await self._without(target, current)
+        if adoption is not None:
+            return await self._without(adoption.target, versions.adopting(current, adoption))
+        return None
+
+    async def _without(self, version: Playbook, barred: Playbook) -> Recomputed | None:
+        """Return what is left of a version without what is ``barred``."""
+        if not barred.revoked:
             return None
         return await recomputed(
             self._log,
@@ -258,10 +303,12 @@ class Publisher:
             await transaction.commit_offsets(GROUP, state.offsets([record]))
         state.labels[key] = label
 
-    async def _target(self, command: Command, current: Playbook) -> Playbook | None:
+    async def _target(self, state: PartitionState, command: Command, current: Playbook) -> Playbook | None:
         """Return the other version that a command speaks of, if it does."""
         if command.kind in {"delete", "revoke"} and current.origin == "delete":
             raise PoisonError(f"there is no playbook {command.playbook} any more")
+        if command.kind == "delete" and (branches := state.branches(current.name)):
+            raise PoisonError(has_branches(current.name, [line.name for line in branches]))
         if command.kind == "rollback":
             return await self._version(current, command.version)
         if command.kind == "edit" and command.base_version not in {0, current.version}:
@@ -271,29 +318,33 @@ class Publisher:
     async def _version(self, current: Playbook, version: int) -> Playbook:
         old = await History(self._log).exactly(current.name, version, current)
         if old is None:
-            raise PoisonError(f"{current.name} has no version {version} to go back to")
+            raise PoisonError(no_version(current, version))
         return old
 
     # ---- writing
 
     async def _write(
-        self, state: PartitionState, record: Record, version: Playbook, letters: Iterable[Outgoing]
+        self,
+        state: PartitionState,
+        record: Record,
+        made: Sequence[Playbook],
+        letters: Iterable[Outgoing] = (),
     ) -> None:
-        """Write the version to history and, with its offset there, as snapshot: one transaction."""
-        version = versions.fitted(version)
+        """Write versions to history and, with their offsets there, as snapshots: one transaction."""
         async with state.transactor.transaction() as transaction:
-            version = await self._send_version(transaction, state, version)
+            written = [await self._send_version(transaction, state, versions.fitted(each)) for each in made]
             await transaction.send(*letters)
             await transaction.commit_offsets(GROUP, state.offsets([record]))
-        state.take(version)
-        logger.info(
-            "version",
-            playbook=version.name,
-            version=version.version,
-            entries=len(version.entries),
-            batch=version.batch_sequence,
-            origin=version.origin,
-        )
+        for version in written:
+            state.take(version)
+            logger.info(
+                "version",
+                playbook=version.name,
+                version=version.version,
+                entries=len(version.entries),
+                batch=version.batch_sequence,
+                origin=version.origin,
+            )
 
     async def _send_version(
         self, transaction: Transaction, state: PartitionState, version: Playbook

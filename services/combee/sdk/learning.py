@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Any, Final
 from uuid import uuid4
 
+from combee.core.playbook.lines import only
 from combee.sdk.client import AsyncClient, BaseClient, Client, default_client, feedback_text
 from combee.sdk.reading import PlaybookRef
 from combee.sdk.view import PlaybookView
@@ -54,8 +55,7 @@ class Run:
         shown = self.playbook.shown()
         if shown is None or self._prompted is None:
             return shown
-        kept = tuple(entry_id for entry_id in shown.entry_ids if entry_id in self._prompted)
-        return shown.model_copy(update={"entry_ids": kept})
+        return only(shown, frozenset(self._prompted))
 
     def step(self, who: str, text: str) -> None:
         """Record something that happened: a message, a tool's call or its result."""

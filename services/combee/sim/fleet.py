@@ -8,6 +8,7 @@ from combee.core.identity import content_id
 from combee.core.methods import ace
 from combee.core.methods.method import Method
 from combee.core.playbook import probation
+from combee.core.playbook.lines import shown_to
 from combee.core.playbook.versions import empty
 from combee.ports import LanguageModel, PoisonError
 from combee.sim.family.family import Question, right
@@ -136,6 +137,4 @@ async def _answer(model: LanguageModel, prompt: Prompt) -> tuple[str, str]:
 def _shown(playbook: Playbook | None) -> Shown | None:
     if playbook is None:
         return None
-    return Shown(
-        version=playbook.version, entry_ids=tuple(entry.id for entry in probation.shown(playbook).entries)
-    )
+    return shown_to(playbook, probation.shown(playbook).entries)

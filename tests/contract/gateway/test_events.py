@@ -47,6 +47,18 @@ async def test_a_stream_begins_with_the_newest_version_and_gets_every_later_one(
     assert json.loads(stream.events[-1].data)["playbook"]["entries"][0]["content"] == "lesson of version 6"
 
 
+async def test_a_branch_is_subscribed_to_like_a_playbook() -> None:
+    log, line = MemoryLog(SystemClock()), f"{NAME}@exp"
+    await published(log, version(NAME, 7), version(line, 1))
+    async with served(log) as (address, _), httpx.AsyncClient(base_url=address) as client:
+        stream = Stream(f"/v1/playbooks/{line}/events")
+        reading = asyncio.create_task(stream.read(client, until=reached(2)))
+        await until(lambda: bool(stream.events))
+        await published(log, version(NAME, 8), version(line, 2))
+        await reading
+    assert numbers(stream) == [1, 2]
+
+
 @pytest.mark.parametrize(("query", "told"), [("", 1), ("?state=all", 2)])
 async def test_a_stream_has_what_agents_are_shown_unless_more_is_asked_for(query: str, told: int) -> None:
     log = MemoryLog(SystemClock())

@@ -9,6 +9,7 @@ import pytest
 
 from combee.adapters.memory import MemoryLog
 from combee.clock import SystemClock
+from combee.core.playbook.lines import content_digest
 from combee.ports import Outgoing, TopicPartition, TransientError
 from combee_schemas import topics
 from combee_schemas.base import Usage
@@ -69,6 +70,26 @@ async def test_what_is_sent_is_written_as_it_is_and_keyed_as_the_map_says() -> N
         assert (await gateway.log.ends(topics.REFLECTIONS.name))[number] == 1
 
 
+async def test_what_the_entries_said_is_added_that_a_client_names_as_shown() -> None:
+    first, newest = version("support/refunds", 1, "ask"), version("support/refunds", 2, "ask", "look")
+    shown = {"version": 2, "entry_ids": ["misc-00002", "unknown"]}
+    async with asked() as gateway:
+        await gateway.knows(first, newest)
+        for _ in range(2):
+            await gateway.client.post("/v1/reflections", json={**LESSON, "shown": shown})
+        await gateway.client.post("/v1/traces", json={**TRACE, "shown": shown})
+        own = {**shown, "digests": ["mine", "own"]}
+        await gateway.client.post("/v1/traces", json={**TRACE, "trace_id": "t2", "shown": own})
+        (lesson,) = await written(gateway, topics.REFLECTIONS)
+        traces = await written(gateway, topics.TRACES)
+    expected = (content_digest(newest.entries[1]), "")
+    assert lesson.shown.digests == expected
+    assert {trace.trace_id: trace.shown.digests for trace in traces} == {
+        "t1": expected,
+        "t2": ("mine", "own"),
+    }
+
+
 async def test_nothing_is_accepted_before_the_log_has_acknowledged() -> None:
     log = Gate()
     async with asked(log) as gateway:
@@ -97,6 +118,31 @@ async def test_what_the_log_does_not_take_is_to_be_sent_again(error: Exception) 
 async def test_a_log_that_says_nothing_is_not_waited_for_for_ever() -> None:
     async with asked(Gate(), gateway_ack_timeout_s=0.05) as gateway:
         assert (await gateway.client.post("/v1/reflections", json=LESSON)).status_code == 503
+
+
+@pytest.mark.parametrize(
+    "line", ["0" * 300, "a b", "support/refunds@", "support/refunds@a@b", "support/other"]
+)
+async def test_what_an_agent_calls_the_line_that_it_read_is_any_text(line: str) -> None:
+    shown = {"version": 1, "entry_ids": ["misc-00001"], "line": line}
+    async with asked() as gateway:
+        await gateway.knows(version("support/other", 1))
+        answer = await gateway.client.post("/v1/reflections", json={**LESSON, "shown": shown})
+        assert answer.status_code == 202
+        (lesson,) = await written(gateway, topics.REFLECTIONS)
+    assert lesson.shown is not None
+    assert (lesson.shown.line, lesson.shown.digests) == (line, ()), "what others have is looked up for nobody"
+
+
+@pytest.mark.parametrize(("path", "given"), [("reflections", LESSON), ("traces", TRACE)])
+async def test_what_is_sent_for_a_branch_is_refused_with_the_remedy(path: str, given: dict[str, Any]) -> None:
+    async with asked() as gateway:
+        answer = await gateway.client.post(f"/v1/{path}", json={**given, "playbook": "support/refunds@exp"})
+        assert answer.status_code == 422
+        assert answer.json()["detail"].startswith(
+            "support/refunds@exp is a branch: publish for support/refunds, from whose reflections it learns"
+        )
+        assert await gateway.log.ends(f"{path}") == dict.fromkeys(await gateway.log.ends(path), 0)
 
 
 async def test_a_repeat_under_the_same_id_is_written_once() -> None:

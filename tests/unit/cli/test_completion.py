@@ -56,6 +56,20 @@ def test_no_playbook_is_decoded_for_its_name(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.usefixtures("learned")
+def test_branches_are_offered_where_a_branch_may_stand(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = f"{NAME}@exp"
+    deployment = learned_from(monkeypatch)
+    publish_with(monkeypatch, deployment, "shuffle", "publish")
+    run_json("branch", NAME, "--as", "exp")
+    for verb in ("playbook show", "cost", "evaluate"):
+        assert offered(f"combee {verb} ") == [NAME, line], verb
+    for verb in ("branch", "archive", "replay"):
+        assert offered(f"combee {verb} ") == [NAME], verb
+    assert offered("combee adopt ") == [line]
+    assert offered(f"combee playbook diff {NAME} s") == [line]
+
+
+@pytest.mark.usefixtures("learned")
 def test_versions_and_labels_of_that_playbook_are_offered() -> None:
     run_json("playbook", "promote", NAME, "production", "1")
     assert offered(f"combee playbook rollback {NAME} ") == ["latest", "production", "2", "1"]

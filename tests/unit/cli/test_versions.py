@@ -16,6 +16,7 @@ from combee_schemas.playbook import Entry, Label, Playbook
 from combee_schemas.scan import Operation, OperationKind, Update
 from support import ledger
 from support.deployment import Deployment
+from support.gateway import published
 from support.ledger import NAME, outgoing, reflection
 from support.reading import learned_from, publish_with, run, run_json, use_log
 
@@ -369,6 +370,16 @@ def test_a_dry_run_says_all_of_it_and_changes_nothing(learned: Deployment, tmp_p
     assert "it makes no model call; nothing was changed" in text
     assert len([made for made in ledger.versions(learned.log) if made.name == NAME]) == 2
     assert "copy says the same in misc-1" in run("playbook", "revoke", NAME, "r-3").stderr
+
+
+def test_a_dry_run_says_it_for_a_branch_too(learned: Deployment) -> None:
+    branch = ledger.latest(learned.log).model_copy(update={"name": f"{NAME}@short", "version": 1})
+    asyncio.run(published(learned.log, branch))
+    (there,) = run_json("playbook", "revoke", NAME, "r-3", "--dry-run")["branches"]
+    assert (there["name"], len(there["removed"])) == (branch.name, 1)
+    text = run("playbook", "revoke", NAME, "r-3", "--dry-run").stdout
+    parts = [text.index(f"on {name}:") for name in (NAME, branch.name)]
+    assert parts[0] < text.index("goes: ") < parts[1] < text.rindex("goes: ")
 
 
 def test_a_dry_run_names_what_only_a_model_could_tell_apart(learned: Deployment) -> None:

@@ -1,7 +1,7 @@
 """The live picture: what an onlooker sees of windows, trees, versions and offsets."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from itertools import permutations
 
@@ -11,6 +11,7 @@ import pytest
 from combee.adapters.memory import MemoryLog
 from combee.clock import SystemClock
 from combee.core import identity
+from combee.core.batching.plan import Base, plan_fork
 from combee.core.live.picture import BATCHES_KEPT, Picture
 from combee.core.live.values import LiveBatch, LivePlaybook, Snapshot
 from combee.core.live.windows import Rate
@@ -22,8 +23,10 @@ from combee_schemas.base import Message, Usage
 from combee_schemas.batch import Batch, Member
 from combee_schemas.control import BatchSize
 from combee_schemas.dead_letter import DeadLetter
-from combee_schemas.playbook import LevelAudit, Playbook
+from combee_schemas.plan import Branch, BranchSettings, PlanSettings
+from combee_schemas.playbook import AppliedBatch, LevelAudit, Playbook, Spend
 from combee_schemas.scan import Partial, Update
+from combee_schemas.topics import AnyTopic
 from support import ledger
 from support.clock import ManualClock
 from support.deployment import Deployment
@@ -143,6 +146,101 @@ def test_a_window_holds_what_no_manifest_covers() -> None:
     seen.take(MANIFEST, 2_000)
     seen.arrived("a", 2, 100)
     assert (only(seen).waiting, only(seen).waiting_since_ms) == (2, 104)
+
+
+FORKED = Branch(of="a", version=1, sequence=1, settings=BranchSettings(batch_size=5))
+FORK = plan_fork(
+    "a@x",
+    1,
+    FORKED,
+    settings=PlanSettings(),
+    base=Base(version=0, sequence=0, history_offset=-1),
+    command_id="fork",
+    through_offset=3,
+    closed_at_ms=1_500,
+)
+LINE = VERSION.model_copy(
+    update={"name": "a@x", "branch": FORKED, "batch": AppliedBatch(plan=FORK.plan), "created_at_ms": 1_600}
+)
+ENDED = LINE.model_copy(update={"version": 2, "origin": "delete", "branch": None, "batch": None})
+
+
+def waiting_of(seen: Picture) -> dict[str, int]:
+    return {book.name: book.waiting for book in seen.snapshot(0).playbooks}
+
+
+def test_a_branchs_window_holds_what_its_own_manifests_do_not_cover() -> None:
+    for known in (FORK, LINE):
+        seen = picture()
+        for offset in range(6):
+            seen.arrived("a", offset, 100)
+        seen.take(known, 2_000)
+        seen.take(MANIFEST, 2_000)
+        assert waiting_of(seen) == {"a": 2, "a@x": 2}
+        seen.arrived("a", 6, 100)
+        seen.acknowledged("a", 7, 100)
+        seen.take(changed(MANIFEST, sequence=2, batch_id=identity.batch_id("a", 2), through_offset=7), 2_000)
+        assert waiting_of(seen) == {"a": 0, "a@x": 4}
+        assert [seen.windows.newest(line) for line in ("a", "a@x")] == [7, 7]
+        letter = {"service": "scan", "reason": "x", "key": b"a"}
+        seen.take(DeadLetter(origin_topic="reflections", origin_partition=0, origin_offset=5, **letter), 0)
+        assert waiting_of(seen)["a@x"] == 3
+
+
+def test_nothing_waits_for_a_branch_that_has_ended_whatever_is_read_first() -> None:
+    for order in permutations([FORK, LINE, ENDED]):
+        seen = picture(*order)
+        seen.deleted("a@x")
+        seen.arrived("a", 9, 100)
+        assert waiting_of(seen) == {"a": 1}
+
+
+def test_branches_follow_their_playbook_and_keep_their_own_size() -> None:
+    older = changed(VERSION, name="b", created_at_ms=2_000)
+    late = LINE.model_copy(update={"created_at_ms": 9_000})
+    seen = picture(
+        older, VERSION, late, BatchSize(playbook="a@x", batch_size=54, reason="r", decided_at_ms=9)
+    )
+    books = seen.snapshot(0).playbooks
+    assert [book.name for book in books] == ["a", "a@x", "b"]
+    assert [(book.batch_size, book.branch) for book in books[:2]] == [(40, None), (5, FORKED)]
+
+
+def test_a_line_that_the_common_cap_pauses_says_why() -> None:
+    spent = Spend(day=0, tokens=600, cap_tokens=1000)
+    seen = picture(
+        VERSION.model_copy(update={"spend": spent}),
+        LINE.model_copy(update={"spend": Spend(day=0, tokens=400)}),
+    )
+    assert ["1,000 of 1,000 tokens" in book.paused for book in seen.snapshot(0).playbooks] == [True, True]
+    assert [book.paused for book in seen.snapshot(86_400_000).playbooks] == ["", ""]
+
+
+async def test_whoever_looks_late_knows_what_waits_for_a_branch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reflections are read once it is known which branches there are."""
+    deployment = Deployment(batch_size=4)
+    await published(
+        deployment.log, changed(VERSION, name=NAME), changed(LINE, name=f"{NAME}@x", through_offset=-1)
+    )
+    await deployment.log.produce(*(outgoing(reflection(n)) for n in range(6)))
+    follow, read = Live._follow, asyncio.Event()
+
+    async def late(self: Live, topic: AnyTopic, take: Callable[[Record], None]) -> None:
+        if topic is topics.PLAYBOOKS:
+            await read.wait()
+        await follow(self, topic, take)
+
+    monkeypatch.setattr(Live, "_follow", late)
+    watcher = Live(deployment.log, deployment.clock, batch_size=4)
+    work = asyncio.create_task(watcher.run())
+    try:
+        await until(lambda: not watcher._behind - {"playbooks", "reflections"})
+        read.set()
+        await watcher.wait_current(10.0)
+        assert waiting_of(watcher.picture)[f"{NAME}@x"] == 6
+    finally:
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
 
 
 def test_a_playbook_shows_its_versions_its_size_and_why() -> None:

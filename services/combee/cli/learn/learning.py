@@ -9,6 +9,7 @@ from combee.core.formats.items import earlier_ids, learned_id, outgoing, own_id
 from combee.core.methods import ace
 from combee.core.methods.method import Method
 from combee.core.playbook import probation
+from combee.core.playbook.lines import shown_to
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
 from combee.core.playbook.versions import empty
 from combee.inspection.learned import (
@@ -23,7 +24,7 @@ from combee.inspection.learned import (
 )
 from combee.inspection.tracker import Tracker
 from combee.ports import Clock, LanguageModel, Log, PoisonError
-from combee_schemas.base import Shown, Usage
+from combee_schemas.base import Usage
 from combee_schemas.model import Reply
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import Reflection
@@ -153,10 +154,7 @@ class Learning:
             answer=answer,
             target=sample.target,
             feedback=verdict(answer, sample.target, sample.kind),
-            shown=Shown(
-                version=playbook.version,
-                entry_ids=tuple(entry.id for entry in probation.shown(playbook).entries),
-            ),
+            shown=shown_to(playbook, probation.shown(playbook).entries),
             created_at_ms=self._clock.now_ms(),
         )
         await self._log.produce(outgoing(trace))

@@ -94,22 +94,34 @@ def revoke(
     _print(change, more, as_json=as_json)
     if fewer := _weakened(change.decision.current, made):
         remark(f"{fewer} entries rest on fewer reflections now")
-    for label, version in serving.items():
-        remark(
-            f"{label} still serves version {version}, in which something rests on revoked reflections:"
-            f" 'combee playbook promote {name} {label}' lets it serve version {made.version}"
-        )
-    for line in _left_to_do(outlook) if outlook else ():
-        remark(line)
+    for on_line in (outlook, *outlook.branches) if outlook else ():
+        for label, version in on_line.labels.items():
+            remark(
+                f"{label} still serves version {version}, in which something rests on revoked reflections:"
+                f" 'combee playbook promote {on_line.current.name} {label}' lets it serve the newest version"
+            )
+        for line in _left_to_do(on_line):
+            remark(line)
 
 
 def _foresee(outlook: Outlook, *, as_json: bool) -> None:
     if as_json:
         print_json(outlook.as_document())
         return
-    document = outlook.as_document()
     lines = [f"{len(outlook.reflections)} reflections: {', '.join(outlook.reflections)}"]
-    lines += [f"goes: {each['id']} {each['content']}" for each in document["removed"]]
+    for on_line in (outlook, *outlook.branches):
+        if outlook.branches:
+            lines.append(f"on {on_line.current.name}:")
+        lines += _foreseen(on_line)
+    lines.append("it makes no model call; nothing was changed")
+    for line in lines:
+        output().print(line, markup=False, soft_wrap=True)
+
+
+def _foreseen(outlook: Outlook) -> list[str]:
+    """Return what a revocation does on one line."""
+    document = outlook.as_document()
+    lines = [f"goes: {each['id']} {each['content']}" for each in document["removed"]]
     lines += [
         f"says again: {each['id']} {each['after']} (now: {each['before']})"
         for each in document["changed_back"]
@@ -120,9 +132,7 @@ def _foresee(outlook: Outlook, *, as_json: bool) -> None:
         for entry_id, helpful, harmful in outlook.counters
     ]
     lines += [f"{label} serves it: version {version}" for label, version in outlook.labels.items()]
-    lines += [*_left_to_do(outlook), "it makes no model call; nothing was changed"]
-    for line in lines:
-        output().print(line, markup=False, soft_wrap=True)
+    return [*lines, *_left_to_do(outlook)]
 
 
 def _left_to_do(outlook: Outlook) -> Iterator[str]:

@@ -10,6 +10,7 @@ from combee.core.replaying.steps import Arrival
 from combee.history import History, messages, partition_of
 from combee.ports import FatalError, Log, Outgoing, Record, TopicPartition
 from combee_schemas import topics
+from combee_schemas.base import playbook_of
 from combee_schemas.batch import Batch
 from combee_schemas.playbook import Playbook
 
@@ -42,14 +43,30 @@ class Recording:
     """Versions in between that people made: a variant does not repeat them."""
 
 
+def check_replayable(name: str) -> None:
+    """Refuse a branch: what it learned from is its playbook's.
+
+    Raises
+    ------
+    FatalError
+        If it is one.
+    """
+    if (playbook := playbook_of(name)) != name:
+        raise FatalError(
+            f"{name} learns from {playbook}'s reflections and is not replayed by itself: replay {playbook}, with"
+            " --variant and the branch's settings"
+        )
+
+
 async def recording(log: Log, name: str, wanted: Range, without: Sequence[Selection] = ()) -> Recording:
     """Return what a range holds; ``without`` leaves reflections out.
 
     Raises
     ------
     FatalError
-        If there is nothing in it, or some of it has expired.
+        If there is nothing in it, some of it has expired, or it is a branch's.
     """
+    check_replayable(name)
     read = Recording()
     last: Playbook | None = None
     made_by_people: list[int] = []

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
-from combee.cli.replay.recorded import again
+from combee.cli.replay.recorded import again, check_replayable
 from combee.core.batching.plan import same_plan
 from combee.core.identity import content_id
 from combee.history import History, messages, newest_snapshots, partition_of
@@ -72,9 +72,16 @@ class Replay:
         Raises
         ------
         FatalError
-            If there is nothing to replay, or it has expired.
+            If there is nothing to replay, it has expired, or it rests on a branch.
         """
-        self.steps = [_step(version) async for version in History(self._source).between(self._name, 0)]
+        check_replayable(self._name)
+        async for version in History(self._source).between(self._name, 0):
+            self.steps.append(_step(version))
+            if version.adopted is not None:
+                raise FatalError(
+                    f"version {version.version} of {self._name} was adopted from {version.adopted.line}, and a branch"
+                    " is not replayed: compare with --variant instead"
+                )
         if not self.steps:
             raise FatalError(
                 f"{self._name} has no version to replay; 'combee playbook list' names those that have"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from combee.core.dead_letters.resending import PLANNED, plan_of
 from combee.core.dead_letters.subject import reflection_of
 from combee_schemas import topics
-from combee_schemas.base import Message
+from combee_schemas.base import Message, playbook_of
 from combee_schemas.batch import Batch
 from combee_schemas.codec import CodecError, decode
 from combee_schemas.command import Command
@@ -79,8 +79,8 @@ def read(topic: AnyTopic, record: Record) -> Message | None:
     return None
 
 
-def playbook_of(topic: AnyTopic, record: Record, message: Message | None) -> str:
-    """Return whose record this is; empty if nobody can say."""
+def line_of(topic: AnyTopic, record: Record, message: Message | None) -> str:
+    """Return whose record this is, a playbook's or a branch's; empty if nobody can say."""
     match message:
         case Planned():
             return message.plan.playbook
@@ -114,7 +114,7 @@ class Cut:
 
     ends: Ends
     playbook: str = ""
-    """The only one wanted; empty: all."""
+    """The only one wanted, with its branches; empty: all."""
     newest: dict[str, Newest] = field(default_factory=dict)
     _beyond: dict[str, int] = field(default_factory=dict)
     """By playbook: its first manifest that follows from a version beyond the cut; so do all after it."""
@@ -134,10 +134,10 @@ class Cut:
         return not self._is_sent_again_later(record) and self._is_within(record, message)
 
     def _is_wanted(self, topic: AnyTopic, record: Record, message: Message | None) -> bool:
-        """Return whether a record is of the one playbook that is wanted."""
+        """Return whether a record is of the one playbook that is wanted, or of a branch of it."""
         if isinstance(message, Resolution):
             return (message.origin_topic, message.origin_partition, message.origin_offset) in self._letters
-        wanted = playbook_of(topic, record, message) == self.playbook
+        wanted = playbook_of(line_of(topic, record, message)) == self.playbook
         if wanted and isinstance(message, DeadLetter):
             self._letters.add((message.origin_topic, message.origin_partition, message.origin_offset))
         return wanted
@@ -171,7 +171,7 @@ class Cut:
             case Resolution():
                 return self._is_below(message.origin_topic, message.retry_partition, message.retry_offset)
             case Command():
-                known = self.newest.get(message.playbook)
+                known = self.newest.get(message.line)
                 return max(message.version, message.base_version) <= (known.version if known else 0)
         label = getattr(message, "label", None)
         known = self.newest.get(getattr(message, "playbook", ""))

@@ -33,7 +33,9 @@ PLACES: Mapping[str, frozenset[str]] = {
     "Member": frozenset({"offset"}),
     "Partial": frozenset({"manifest_offset"}),
     "Plan": frozenset({"base_history_offset", "through_offset"}),
-    "Playbook": frozenset({"through_offset", "manifest_offset", "history_offset", "command_offset"}),
+    "Playbook": frozenset(
+        {"through_offset", "counted_offset", "manifest_offset", "history_offset", "command_offset"}
+    ),
     "Resolution": frozenset({"origin_partition", "origin_offset", "retry_partition", "retry_offset"}),
     "Seen": frozenset({"offset"}),
     "Update": frozenset({"manifest_offset"}),
@@ -147,6 +149,7 @@ class Translator:
         return playbook.model_copy(
             update={
                 "through_offset": places.through(topics.REFLECTIONS, name, playbook.through_offset),
+                "counted_offset": places.through(topics.REFLECTIONS, name, playbook.counted_offset),
                 "manifest_offset": places.of_playbook(topics.BATCHES, name, playbook.manifest_offset),
                 "history_offset": places.of_playbook(topics.HISTORY, name, playbook.history_offset),
                 "command_offset": places.through(topics.COMMANDS, name, playbook.command_offset),

@@ -173,7 +173,8 @@ def drafted(
     draft.ids = ids
     revoked_ids = frozenset(revoked)
     seen = [reflection for reflection in seen if reflection.reflection_id not in revoked_ids]
-    _count(draft, (reflection for reflection in seen if reflection.ok))
+    fresh = (reflection for reflection in seen if reflection.offset > base.counted_offset)
+    _count(draft, (reflection for reflection in fresh if reflection.ok))
     _note_echoes(draft, echoes, revoked_ids)
     _strengthen_known(draft, known, revoked_ids)
     usable = list(_sound(draft, operations, revoked_ids))

@@ -4,6 +4,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 
 from combee.core.playbook.apply import applied
+from combee.core.playbook.branching import here
 from combee.core.playbook.operations import union
 from combee.core.replaying.selection import Selection
 from combee_schemas.playbook import EVIDENCE_KEPT, SOURCES_KEPT, Entry, Playbook
@@ -13,6 +14,8 @@ NO_BUDGET = 10**9
 """Tokens that no playbook has: entries that were evicted are taken from the version's changes instead."""
 RESTORED = "to version {version}"
 """What a rollback says of itself as a change."""
+Place = tuple[str, int]
+"""A line and the number of a version of it."""
 _RESTORED = re.compile(RESTORED.format(version=r"(\d+)"))
 
 
@@ -21,22 +24,36 @@ def is_whole(version: Playbook) -> bool:
     return all(map(_has_all, version.entries))
 
 
-def began_with(version: Playbook) -> int:
-    """Return the version whose entries this one began with: the one before, or what a rollback went back to."""
+def place(version: Playbook) -> Place:
+    """Return which version it is, among those of all lines of its playbook."""
+    return version.name, version.version
+
+
+def began_with(version: Playbook) -> Place:
+    """Return the version whose entries this one began with.
+
+    The one before, or what a rollback went back to; of another line, what was forked or adopted.
+    """
+    if version.adopted is not None:
+        return version.adopted.line, version.adopted.version
+    if version.batch is not None and (branch := version.batch.plan.branch) is not None:
+        return branch.of, branch.version
     for change in version.changes:
         if change.kind == "rollback" and (match := _RESTORED.fullmatch(change.detail)):
-            return int(match[1])
-    return version.version - 1
+            return version.name, int(match[1])
+    return version.name, version.version - 1
 
 
-def ancestry(newest: int, before: Mapping[int, int], whole: Collection[int]) -> list[int]:
+def ancestry(newest: Place, before: Mapping[Place, Place], whole: Collection[Place] = ()) -> list[Place]:
     """Return the versions from which the evidence of ``newest`` follows, oldest first.
 
-    ``before`` says what each retained version began with. The first one is whole, or the oldest there is.
+    ``before`` says what each retained version began with. The first one is whole, version 0, or the oldest there is.
     """
     path = [newest]
-    while path[-1] not in whole and before.get(path[-1]) in before:
-        path.append(before[path[-1]])
+    while path[-1] not in whole and (earlier := before.get(path[-1])):
+        if earlier not in before and earlier[1]:
+            break
+        path.append(earlier)
     return path[::-1]
 
 
@@ -46,7 +63,7 @@ def followed(before: Playbook, version: Playbook, update: Update | None) -> Play
     What was revoked is still among it. Where the log says too little, an entry keeps its count beside what is known.
     """
     touched = {entry.id for entry in version.entries if entry.updated_version == version.version}
-    known = {entry.id: entry for entry in before.entries}
+    known = {entry.id: entry for entry in here(before.entries, version)}
     merged = any(change.kind == "merge" for change in version.changes)
     hiding = (entry for entry in version.entries if entry.id in touched and not _has_all(entry))
     if update is not None and any(merged or not _shows_news(entry, known.get(entry.id)) for entry in hiding):

@@ -14,8 +14,10 @@ from dataclasses import dataclass, field
 
 from combee.core.playbook import components, evidence, probation
 from combee.core.playbook.apply import holds_after
+from combee.core.playbook.branching import here
 from combee.core.playbook.draft import Draft
 from combee.core.playbook.entries import apply_operations, evictions
+from combee.core.playbook.evidence import Place
 from combee_schemas.base import Holds
 from combee_schemas.playbook import Change, Entry, EntryState, Playbook
 from combee_schemas.scan import Known, Operation, OperationKind, Update
@@ -23,7 +25,7 @@ from combee_schemas.scan import Known, Operation, OperationKind, Update
 ALONE = "all of its evidence is revoked"
 WHOLLY_NEW = frozenset({"import", "delete"})
 """Nothing of the version before is left, unless it says so."""
-TAKEN_BACK = frozenset({"revoke", "rollback"})
+TAKEN_BACK = frozenset({"revoke", "rollback", "adopt"})
 """Nobody wrote anything: what is left follows from the version that they began with."""
 
 
@@ -31,8 +33,9 @@ TAKEN_BACK = frozenset({"revoke", "rollback"})
 class Mixed:
     """An operation that rests on revoked and on other reflections: only a model can tell what is left of it."""
 
+    line: str
     sequence: int
-    """Of its batch."""
+    """Of its batch, on that line."""
     kind: str
     entry_ids: tuple[str, ...]
     revoked: tuple[str, ...]
@@ -70,8 +73,9 @@ class Recomputation:
     """Ids from here on are free in every recorded version."""
     entries: dict[str, Entry] = field(default_factory=dict)
     _mixed: list[Mixed] = field(default_factory=list)
-    _reads: list[int] = field(default_factory=list)
-    _other: dict[int, frozenset[str]] = field(default_factory=dict)
+    _reads: list[Place] = field(default_factory=list)
+    """Lines and batches."""
+    _other: dict[Place, frozenset[str]] = field(default_factory=dict)
     """By version: its entries that are gone or say something else without what is revoked."""
 
     def __post_init__(self) -> None:
@@ -82,6 +86,9 @@ class Recomputation:
     def follow(self, version: Playbook, update: Update | None) -> None:
         """Go on to the next version; ``update`` made it, if a batch did and it is known."""
         before = self.recorded
+        if evidence.began_with(version)[0] != version.name:
+            before = before.model_copy(update={"entries": here(before.entries, version)})
+            self.entries = {entry.id: entry for entry in here(self.entries.values(), version)}
         complete = evidence.followed(before, version, update)
         gone = frozenset(version.revoked)
         complete = complete.model_copy(
@@ -91,10 +98,10 @@ class Recomputation:
             self.entries = self._after_people(before, complete)
         else:
             self.entries = self._after_batch(before, complete, update)
-            base, scope = update.plan.base_version, update.result.scope
-            shown = self._other.get(base, frozenset())
+            plan, scope = update.plan, update.result.scope
+            shown = self._other.get((plan.playbook, plan.base_version), frozenset())
             if shown.intersection(scope) if scope else shown:
-                self._reads.append(update.plan.sequence)
+                self._reads.append((plan.playbook, plan.sequence))
         self.recorded = complete
         self._compare()
 
@@ -121,8 +128,8 @@ class Recomputation:
             mixed=tuple(
                 each for each in self._mixed if each.is_dropped or not live.keys().isdisjoint(each.entry_ids)
             ),
-            reads=tuple(self._reads),
-            otherwise=frozenset(self._other),
+            reads=tuple(sequence for line, sequence in self._reads if line == self.recorded.name),
+            otherwise=frozenset(number for line, number in self._other if line == self.recorded.name),
         )
 
     def _differences(self, known: Mapping[str, Entry]) -> Iterator[Change]:
@@ -140,7 +147,7 @@ class Recomputation:
         says = {entry_id: entry.content for entry_id, entry in self.entries.items()}
         other = frozenset(entry.id for entry in self.recorded.entries if says.get(entry.id) != entry.content)
         if other:
-            self._other[self.recorded.version] = other
+            self._other[evidence.place(self.recorded)] = other
 
     def _cleaned(self, entries: Iterable[Entry]) -> Iterator[tuple[str, Entry]]:
         """Yield entries without revoked evidence, but those that rest on nothing else."""
@@ -301,6 +308,7 @@ class _Prepared:
         if landed is not None and landed in self.entries:
             return  # it was said already: only its evidence counted, not its words
         mixed = Mixed(
+            line=self.recorded.plan.playbook,
             sequence=self.recorded.plan.sequence,
             kind=operation.kind.value,
             entry_ids=operation.entry_ids or ((landed,) if landed else ()),
@@ -332,6 +340,7 @@ class _Prepared:
             expired = self._has_expired(left)
             words = Operation(kind=OperationKind.ADD, content=was.content, evidence=claim.evidence)
             mixed = Mixed(
+                line=self.recorded.plan.playbook,
                 sequence=self.recorded.plan.sequence,
                 kind="known",
                 entry_ids=(claim.entry_id,),

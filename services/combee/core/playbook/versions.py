@@ -8,11 +8,12 @@ from pydantic import ValidationError
 from combee.core.formats.render import section_order
 from combee.core.playbook import evidence, probation, retention
 from combee.core.playbook.apply import applied, holds_after
+from combee.core.playbook.branching import Adoption, barred_by, number_of, taken_over
 from combee.core.playbook.components import clash
 from combee.core.playbook.echo import retired
 from combee.core.playbook.recomputing import Recomputation, Recomputed
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy, after_batch
-from combee_schemas.base import playbook_of
+from combee_schemas.base import is_branch_of
 from combee_schemas.codec import CodecError, encode
 from combee_schemas.command import Command
 from combee_schemas.plan import Plan, Probation
@@ -30,6 +31,8 @@ from combee_schemas.scan import Operation, Seen, Update
 
 COMMANDS_REMEMBERED = 50
 COUNTING = frozenset({"new", "known"})
+CONTENT = ("entries", "sections", "counters", "holds", "counted_offset")
+"""What a version says, and which reflections its tags are from; the rest of a playbook is bookkeeping."""
 
 
 class InapplicableError(ValueError):
@@ -94,6 +97,7 @@ def after_update(
             "holds": holds,
             "counters": current.counters and holds == "entries",
             "batch": batch,
+            "adopted": None,
             "batch_sequence": plan.sequence,
             "through_offset": max(current.through_offset, plan.through_offset),
             "manifest_offset": max(current.manifest_offset, update.manifest_offset),
@@ -118,8 +122,19 @@ def after_update(
     )
 
 
-def after_fork(current: Playbook, update: Update, forked: Playbook, *, now_ms: int) -> Playbook:
+def after_fork(
+    current: Playbook,
+    update: Update,
+    forked: Playbook,
+    *,
+    playbook: Playbook,
+    budget_tokens: int,
+    now_ms: int,
+    recomputed: Recomputed | None = None,
+) -> Playbook:
     """Return the version with which a branch begins: what ``forked``, a version of its playbook, says.
+
+    ``playbook`` is the newest one: what is revoked there does not come along. ``recomputed`` is what that leaves.
 
     Raises
     ------
@@ -127,24 +142,21 @@ def after_fork(current: Playbook, update: Update, forked: Playbook, *, now_ms: i
         If it is no branch of that playbook.
     """
     plan, branch = update.plan, update.plan.branch
-    names = (playbook_of(plan.playbook), forked.name)
-    if branch is None or names != (branch.of, branch.of) or plan.playbook == branch.of:
+    if branch is None or forked.name != branch.of or not is_branch_of(plan.playbook, branch.of):
         raise InapplicableError(f"{plan.playbook} is no branch of {forked.name}")
+    content = _without(_saying(barred_by(current, playbook), forked), recomputed, budget_tokens)
     version = current.version + 1
     began = {"created_version": version, "updated_version": version}
-    return current.model_copy(
+    change = Change(kind="import", detail=f"version {forked.version} of {forked.name}")
+    return content.model_copy(
         update={
             "version": version,
-            "sections": forked.sections,
-            "entries": tuple(entry.model_copy(update=began) for entry in forked.entries),
-            "counters": forked.counters,
-            "holds": forked.holds,
+            "entries": tuple(entry.model_copy(update=began) for entry in evidence.kept(content.entries)),
             "method": forked.method,
-            "next_id": max(current.next_id, forked.next_id),
+            "next_id": max(content.next_id, forked.next_id),
             "origin": "batch",
-            "changes": (Change(kind="import", detail=f"version {forked.version} of {forked.name}"),),
+            "changes": (change, *content.changes),
             "retired": forked.retired,
-            "revoked": tuple(dict.fromkeys([*current.revoked, *forked.revoked])),
             "batch": AppliedBatch(plan=plan, usage=update.result.usage),
             "batch_sequence": plan.sequence,
             "through_offset": max(current.through_offset, plan.through_offset),
@@ -157,6 +169,7 @@ def after_fork(current: Playbook, update: Update, forked: Playbook, *, now_ms: i
             ),
             "commands": remembered(current.commands, plan.command_id),
             "branch": branch,
+            "adopted": None,
             "consolidated_version": version if forked.consolidated_version else 0,
             "issued_by": "",
             "created_at_ms": now_ms,
@@ -226,19 +239,21 @@ def after_command(
     target: Playbook | None,
     budget_tokens: int,
     now_ms: int,
+    adoption: Adoption | None = None,
     recomputed: Recomputed | None = None,
 ) -> Playbook:
     """Return the version that ``command`` makes of ``current``.
 
     ``target`` is a rollback's old version, or the one that an edit was made on if that is not ``current``.
-    ``recomputed`` is what a revocation leaves of ``current``, and a rollback of ``target`` if something is revoked;
-    None: nothing is known of what made it.
+    ``recomputed`` is what a revocation leaves of ``current``, and a rollback of ``target``, or an adoption of its, if
+    something is revoked; None: nothing is known of what made it.
 
     Raises
     ------
     InapplicableError
         If the command does not make a version or lacks what it needs.
     """
+    current = current.model_copy(update={"adopted": None})
     match command.kind:
         case "import":
             changed = _imported(current, command)
@@ -248,10 +263,15 @@ def after_command(
         case "revoke":
             changed = _without(barring(current, command), recomputed, budget_tokens)
         case "rollback" if target is not None:
-            kept = {name: getattr(target, name) for name in ("entries", "sections", "counters", "holds")}
-            changed = _without(current.model_copy(update={**kept, "changes": ()}), recomputed, budget_tokens)
+            changed = _without(_saying(current, target), recomputed, budget_tokens)
             change = Change(kind="rollback", detail=evidence.RESTORED.format(version=target.version))
             changed = changed.model_copy(update={"changes": (change, *changed.changes)})
+        case "adopt" if adoption is not None:
+            if reason := adoption.refusal():
+                raise InapplicableError(reason)
+            content = _saying(adopting(current, adoption), adoption.target)
+            content = _without(content, recomputed, budget_tokens)
+            changed = taken_over(adoption, current, content)
         case "delete" if current.version:
             changed = _deleted(current)
         case _:
@@ -269,6 +289,17 @@ def after_command(
             "created_at_ms": now_ms,
         }
     )
+
+
+def adopting(current: Playbook, adoption: Adoption) -> Playbook:
+    """Return a playbook with what is revoked on the branch, too, and whose next ids are free on both."""
+    next_id = max(current.next_id, adoption.line.next_id)
+    return barred_by(current, adoption.line).model_copy(update={"next_id": next_id})
+
+
+def _saying(current: Playbook, target: Playbook) -> Playbook:
+    """Return a playbook with the content of another version."""
+    return current.model_copy(update={name: getattr(target, name) for name in CONTENT} | {"changes": ()})
 
 
 def after_promotion(label: Label | None, command: Command, offset: int, *, now_ms: int) -> Label:
@@ -318,8 +349,10 @@ def remembered(commands: tuple[str, ...], command_id: str) -> tuple[str, ...]:
 
 
 def made_by(playbook: Playbook) -> str:
-    """Return what made a version, in words: a batch, a consolidation, or what somebody did."""
+    """Return what made a version, in words: a batch, a consolidation, a fork, or what somebody did."""
     plan = playbook.batch.plan if playbook.batch else None
+    if plan is not None and plan.branch is not None:
+        return "fork"
     if plan is None or plan.reason != "consolidate":
         return playbook.origin
     return "automatic consolidation" if plan.automatic else "consolidation"
@@ -352,16 +385,10 @@ def _imported(current: Playbook, command: Command) -> Playbook:
             "sections": command.sections or empty(current.name).sections,
             "counters": command.counters,
             "holds": command.holds,
-            "next_id": max([current.next_id, *(_number(e) + 1 for e in entries)]),
+            "next_id": max([current.next_id, *(number_of(e.id) + 1 for e in entries)]),
             "changes": tuple(Change(kind="import", entry_id=e.id) for e in entries),
         }
     )
-
-
-def _number(entry: Entry) -> int:
-    """Return the number in an id such as ``calc-00012``, so that new ids never collide."""
-    tail = entry.id.rpartition("-")[2]
-    return int(tail) if tail.isascii() and tail.isdigit() else 0
 
 
 def _deleted(current: Playbook) -> Playbook:

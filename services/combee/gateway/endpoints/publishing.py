@@ -10,8 +10,10 @@ from fastapi import APIRouter, Depends, Request, Response
 from pydantic import ValidationError
 from pydantic_core import from_json, to_json
 
+from combee.core.formats.files import is_name
 from combee.core.formats.intake import nothing_said
 from combee.core.identity import content_id, fingerprint
+from combee.core.playbook.lines import with_digests
 from combee.core.redact import redacted_deep
 from combee.gateway.access.access import allowed
 from combee.gateway.access.keys import Caller
@@ -19,7 +21,7 @@ from combee.gateway.context import Context
 from combee.gateway.problems import BODY, Refusal, Wrong, invalid, problems, unknowns, wrongs
 from combee.gateway.values import Item, Receipt, whole
 from combee_schemas import topics
-from combee_schemas.base import Message, Usage
+from combee_schemas.base import Message, Usage, playbook_of
 from combee_schemas.codec import CodecError, encode
 from combee_schemas.reflection import Reflection
 from combee_schemas.topics import AnyTopic
@@ -106,6 +108,8 @@ class Publishing:
         """Return one object as a message that fits a record, or why not."""
         if not isinstance(given, dict):
             return Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, "expected an object")
+        if refusal := _for_a_branch(given.get("playbook")):
+            return refusal
         what, unknown = f"not a {kind.topic.message.type}", unknowns(kind.topic.message, given)
         try:
             fields = {name: value if name in NAMES else redacted_deep(value) for name, value in given.items()}
@@ -114,6 +118,7 @@ class Publishing:
             message = kind.topic.message.model_validate_json(to_json(fields), strict=True)
             if not getattr(message, "created_at_ms", 0):
                 message = message.model_copy(update={"created_at_ms": self._context.clock.now_ms()})
+            message = self._with_digests(message)
             encode(message)
         except (ValidationError, RecursionError) as error:
             errors = wrongs(error) if isinstance(error, ValidationError) else ()
@@ -131,6 +136,19 @@ class Publishing:
             return Refusal(HTTPStatus.FORBIDDEN, f"this key's name spaces do not hold {playbook}")
         # What a client says that it spent would count against the playbook's cap.
         return message.model_copy(update={"usage": Usage()}) if isinstance(message, Reflection) else message
+
+    def _with_digests(self, message: Message) -> Message:
+        """Return a message that says what the entries said that its agent was shown: clients name them only.
+
+        What they call the line is any text: nothing is looked up under what is no line of the playbook.
+        """
+        if not isinstance(message, Trace | Reflection) or message.shown is None:
+            return message
+        line = message.shown.line or message.playbook
+        if playbook_of(line) != message.playbook or not is_name(line, line=True):
+            return message
+        newest = self._context.playbooks.latest(line)
+        return message.model_copy(update={"shown": with_digests(message.shown, newest)})
 
     def _consistent(self, kind: Kind, results: Sequence[Message | Refusal]) -> list[Message | Refusal]:
         """Refuse what is other content than its playbook has under its id, as far as that is remembered."""
@@ -180,6 +198,17 @@ class Publishing:
 
     def _place(self, kind: Kind, message: Message) -> Place:
         return kind.topic.name, str(getattr(message, "playbook", "")), _id(kind, message)
+
+
+def _for_a_branch(playbook: Any) -> Refusal | None:
+    if not isinstance(playbook, str) or playbook_of(playbook) == playbook or not is_name(playbook, line=True):
+        return None
+    of = playbook_of(playbook)
+    return Refusal(
+        HTTPStatus.UNPROCESSABLE_ENTITY,
+        f"{playbook} is a branch: publish for {of}, from whose reflections it learns, and name the branch that the"
+        " agent read in shown.line",
+    )
 
 
 def _id(kind: Kind, message: Message) -> str:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from combee.core.playbook.lines import as_seen_on, shown_to
+from combee.core.playbook import lines
+from combee.core.playbook.lines import as_seen_on, content_digest, only, shown_to, with_digests
 from combee_schemas.base import Shown
 from combee_schemas.plan import Branch
 from combee_schemas.playbook import Entry, Playbook
@@ -49,5 +50,42 @@ def test_on_another_line_nothing_counts_of_an_agent_that_does_not_say_what_it_re
     assert seen.shown is None or seen.shown.entry_ids == ()
 
 
-def test_what_is_said_to_agents_of_a_playbook_itself_is_as_it_was() -> None:
-    assert shown_to(ON_NAME, ON_NAME.entries) == Shown(version=9, entry_ids=tuple(tag.id for tag in TAGS))
+def test_on_a_branch_what_says_the_same_counts_of_an_agent_that_read_the_playbook() -> None:
+    seen = as_seen_on(ON_LINE, said(shown_to(ON_NAME, ON_NAME.entries)))
+    assert seen.bullet_tags == TAGS[:1]
+    assert seen.shown == Shown(version=ON_LINE.version, entry_ids=(SAME.id,))
+
+
+def test_a_line_that_has_ended_is_named_too() -> None:
+    ended = ON_LINE.model_copy(update={"branch": None})
+    assert shown_to(ended, ended.entries).line == LINE
+
+
+def test_what_agents_of_a_playbook_were_shown_names_no_line() -> None:
+    shown = shown_to(ON_NAME, ON_NAME.entries)
+    assert (shown.version, shown.line, shown.entry_ids) == (9, "", tuple(tag.id for tag in TAGS))
+
+
+def test_a_digest_takes_few_bytes_of_a_record_and_is_computed_once() -> None:
+    assert {len(each) for each in shown_to(ON_NAME, ON_NAME.entries).digests} == {8}
+    entry = Entry(id="misc-00001", section="S", content="nobody has said this")
+    before = lines._digest.cache_info().misses
+    for _ in range(3):
+        content_digest(entry)
+    assert lines._digest.cache_info().misses == before + 1
+
+
+def test_of_fewer_entries_their_digests_are_kept() -> None:
+    shown = shown_to(ON_NAME, ON_NAME.entries)
+    assert only(shown, frozenset({CHANGED.id, OTHER.id})) == shown_to(ON_NAME, (CHANGED, OTHER))
+
+
+def test_of_a_client_that_gives_no_digests_what_has_not_changed_since_gets_them() -> None:
+    book = ON_NAME.model_copy(
+        update={"entries": (SAME, CHANGED.model_copy(update={"updated_version": 9}), OTHER)}
+    )
+    named = Shown(version=8, entry_ids=(SAME.id, CHANGED.id, "gone"))
+    assert with_digests(named, book).digests == (content_digest(SAME), "", "")
+    given = shown_to(ON_LINE, ON_LINE.entries)
+    assert with_digests(given, book) is given
+    assert with_digests(named.model_copy(update={"version": 10}), book).digests == ()

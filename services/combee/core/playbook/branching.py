@@ -1,0 +1,129 @@
+"""Between a playbook and its branches: what is revoked on one is on all; a branch's content is adopted; pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from combee.core.playbook.operations import union
+from combee.core.playbook.sections import slug
+from combee_schemas.playbook import Adopted, Change, Entry, Playbook
+
+
+def barred_by(playbook: Playbook, other: Playbook) -> Playbook:
+    """Return a line with what is revoked on another line of its playbook, too."""
+    known = {revocation.rule for revocation in playbook.revocations}
+    made = {"version": playbook.version + 1}
+    new = (each.model_copy(update=made) for each in other.revocations if each.rule not in known)
+    return playbook.model_copy(
+        update={
+            "revoked": union(playbook.revoked, other.revoked),
+            "revocations": (*playbook.revocations, *new),
+        }
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adoption:
+    """A version of a branch that is to become its playbook's next one, and what decides about it."""
+
+    line: Playbook
+    """The branch's newest version: what is revoked there is revoked for good."""
+    target: Playbook
+    forked: Playbook | None
+    """The playbook's version that the branch began with; None: it learns no more."""
+    unread: int
+    """Reflections in the playbook's version that the branch's has not read."""
+
+    def refusal(self) -> str | None:
+        """Return why the version must not be adopted, and the remedy; None: it may."""
+        line, version = self.target.name, self.target.version
+        if self.forked is None:
+            return f"version {version} of {line} is of no branch that learns: export and import it instead"
+        if self.unread:
+            lacks = f"version {version} of {line} has not read {self.unread} reflections that"
+            remedy = f"let its window close, or flush {line} over HTTP, then adopt its newest version"
+            return f"{lacks} {self.forked.name} has learned from: {remedy}"
+        return None
+
+    def ids(self, current: Playbook, entries: Sequence[Entry], next_id: int) -> dict[str, str]:
+        """Return the ids of a branch's entries in the playbook: ids there → ids here, new ones from ``next_id`` on.
+
+        What says the same here keeps the id that it has here, what the branch began with its own. What the branch has
+        learned since keeps its id if the playbook never gave it: an id must not come to mean another entry.
+        """
+        same = {(entry.section, entry.content): entry.id for entry in reversed(current.entries)}
+        began = {entry.id for entry in self.forked.entries} if self.forked else set[str]()
+        given = {entry.id for entry in current.entries}
+        ids = {
+            entry.id: same.pop((entry.section, entry.content))
+            for entry in entries
+            if (entry.section, entry.content) in same
+        }
+        taken = set(ids.values())
+        for entry in entries:
+            if entry.id in ids:
+                continue
+            number = number_of(entry.id)
+            is_free = number >= current.next_id if number else entry.id not in given
+            if (entry.id in began or is_free) and entry.id not in taken:
+                ids[entry.id] = entry.id
+            else:
+                ids[entry.id] = f"{slug(entry.section)}-{next_id:05d}"
+                next_id += 1
+            taken.add(ids[entry.id])
+        return ids
+
+
+def taken_over(adoption: Adoption, current: Playbook, content: Playbook) -> Playbook:
+    """Return ``content``, what is left of a branch's version, as its playbook's next one."""
+    ids = adoption.ids(current, content.entries, content.next_id)
+    version, target = current.version + 1, adoption.target
+    since = {(entry.id, entry.content): entry.created_version for entry in current.entries}
+    entries = tuple(
+        entry.model_copy(
+            update={
+                "id": ids[entry.id],
+                "created_version": since.get((ids[entry.id], entry.content), version),
+                "updated_version": version,
+            }
+        )
+        for entry in content.entries
+    )
+    change = Change(kind="adopt", detail=f"version {target.version} of {target.name}")
+    other = {new: old for old, new in ids.items() if new != old}
+    return content.model_copy(
+        update={
+            "entries": entries,
+            "next_id": max([content.next_id, *(number_of(entry.id) + 1 for entry in entries)]),
+            "changes": (change, *(_renamed_change(each, ids) for each in content.changes)),
+            "adopted": Adopted(line=target.name, version=target.version, renamed=other),
+            "counted_offset": target.through_offset,
+        }
+    )
+
+
+def here(entries: Iterable[Entry], version: Playbook) -> tuple[Entry, ...]:
+    """Return entries that a version began with as they are on its line, if it took them over from another one."""
+    forked = version.batch is not None and version.batch.plan.branch is not None
+    if version.adopted is None and not forked:
+        return tuple(entries)
+    since = {entry.id: entry.created_version for entry in version.entries}
+    ids = {old: new for new, old in version.adopted.renamed.items()} if version.adopted else {}
+    return tuple(
+        entry.model_copy(
+            update={
+                "id": (own := ids.get(entry.id, entry.id)),
+                "created_version": since.get(own, version.version),
+            }
+        )
+        for entry in entries
+    )
+
+
+def _renamed_change(change: Change, ids: Mapping[str, str]) -> Change:
+    return change.model_copy(update={"entry_id": ids.get(change.entry_id, change.entry_id)})
+
+
+def number_of(entry_id: str) -> int:
+    """Return the number in an id such as ``calc-00012``, so that new ids never collide; 0: it has none."""
+    tail = entry_id.rpartition("-")[2]
+    return int(tail) if tail.isascii() and tail.isdigit() else 0

@@ -1,0 +1,107 @@
+"""A playbook and a branch of it in a deployment: forked, learning, and what the log says of both."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from combee.commands.log_store import LogStore
+from combee.commands.playbook import Commands, Decision
+from combee_schemas.batch import Batch
+from combee_schemas.command import Command
+from combee_schemas.plan import BranchSettings
+from combee_schemas.playbook import Playbook
+from support import ledger
+from support.deployment import Deployment
+from support.ledger import NAME, outgoing, reflection
+
+LINE = f"{NAME}@short"
+BATCH = 3
+OWN = BranchSettings(batch_size=2, copies=1, prompts="small", scope=7)
+FORK = Command(command_id="fork", playbook=NAME, kind="branch", branch="short", settings=OWN)
+DELETE = Command(command_id="delete", playbook=LINE, kind="delete")
+
+
+async def publish(deployment: Deployment, numbers: Sequence[int], **fields: Any) -> None:
+    await deployment.log.produce(*(outgoing(reflection(n, **fields)) for n in numbers))
+
+
+async def learned(count: int = BATCH) -> Deployment:
+    """Return a deployment whose playbook has a version, and reflections that wait."""
+    deployment = Deployment(batch_size=BATCH)
+    async with deployment.running():
+        await publish(deployment, range(count))
+        await deployment.until(lambda: len(ledger.versions(deployment.log)) == count // BATCH)
+        await deployment.until(lambda: not ledger.behind(deployment.log) or bool(count % BATCH))
+    return deployment
+
+
+def members(deployment: Deployment, line: str) -> list[str]:
+    return [
+        member.reflection_id for batch in ledger.batches(deployment.log, line) for member in batch.members
+    ]
+
+
+def ids(numbers: Sequence[int]) -> list[str]:
+    return [f"r-{n}" for n in numbers]
+
+
+def fork_of(deployment: Deployment) -> Batch:
+    (fork,) = [batch for batch in ledger.batches(deployment.log, LINE) if batch.plan.branch is not None]
+    return fork
+
+
+def first(deployment: Deployment) -> Playbook:
+    return ledger.versions(deployment.log, LINE)[0]
+
+
+def waiting(deployment: Deployment) -> int:
+    """Return how many reflections wait in the playbook's window."""
+    assert deployment.shuffler is not None
+    return sum(len(state.window(NAME)) for state in deployment.shuffler._states.values())
+
+
+def both(deployment: Deployment, count: int) -> bool:
+    """Return whether both lines have learned what they can of so many reflections after the fork."""
+    return (
+        len(members(deployment, NAME)) >= BATCH + count // BATCH * BATCH
+        and len(members(deployment, LINE)) >= count // 2 * 2
+        and len(ledger.versions(deployment.log)) == len(ledger.batches(deployment.log))
+        and len(ledger.versions(deployment.log, LINE)) == len(ledger.batches(deployment.log, LINE))
+    )
+
+
+async def forked(count: int = BATCH) -> Deployment:
+    """Return a deployment whose playbook has a version, and a branch that began with it."""
+    deployment = await learned(count)
+    async with deployment.running():
+        await deployment.log.produce(outgoing(FORK))
+        await deployment.until(lambda: len(ledger.versions(deployment.log, LINE)) == 1)
+    return deployment
+
+
+async def ahead(numbers: Sequence[int] = (10, 11), **fields: Any) -> Deployment:
+    """Return a deployment whose branch has learned what still waits for the playbook's next batch."""
+    deployment = await forked()
+    async with deployment.running():
+        await publish(deployment, numbers, **fields)
+        await deployment.until(lambda: len(members(deployment, LINE)) == len(numbers))
+        await deployment.until(lambda: len(ledger.versions(deployment.log, LINE)) == 1 + len(numbers) // 2)
+    return deployment
+
+
+def commands(deployment: Deployment) -> Commands:
+    return Commands(deployment.log, LogStore(deployment.log), deployment.clock, issued_by="user:test")
+
+
+async def carried_out(deployment: Deployment, decision: Decision) -> None:
+    """Send what was decided and wait for what it makes."""
+    on = commands(deployment)
+    assert decision.command is not None
+    assert await on.outcome(await on.send(decision.command), timeout_s=10) is not None
+
+
+def contents(deployment: Deployment, line: str = NAME) -> set[str]:
+    return {entry.content for entry in ledger.latest(deployment.log, line).entries}
+
+
+def refused(deployment: Deployment) -> list[str]:
+    return [letter.reason for letter in ledger.dead_letters(deployment.log)]
