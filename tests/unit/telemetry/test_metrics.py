@@ -34,7 +34,7 @@ from support.ledger import applied, outgoing, reflection
 pytestmark = pytest.mark.usefixtures("quick_polls")
 
 PAGE = shown.ROOT / "docs" / "reference" / "metrics.md"
-ROW = re.compile(r"^\| `(combee_[a-z_]+)` \| (\w+) \| ([^|]*) \|", re.MULTILINE)
+ROW = re.compile(r"^`(combee_[a-z_]+)` \| (\w+) \| ([^|]*) \|", re.MULTILINE)
 SHUFFLE = topics.REFLECTIONS.name
 
 
