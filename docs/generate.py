@@ -62,13 +62,12 @@ TOPICS_HEAD = f"""# Topics
 
 {MARK}
 
-Every topic, in the order data flows (`schemas/combee_schemas/topics.py`; as AsyncAPI:
-[asyncapi.yaml](asyncapi.yaml)). On the broker names carry the prefix (`combee.reflections`). `combee topics create`
-makes what is missing; `combee topics check` and the start of every service compare the broker with this table.
+In the order data flows (`schemas/combee_schemas/topics.py`); messages: [asyncapi.yaml](asyncapi.yaml). On the broker
+names carry the prefix (`combee.reflections`). `combee topics create` makes what is missing; `combee topics check` and
+the start of every service compare the broker with this table.
 
-Partitions: *playbooks* is `COMBEE_PARTITIONS` (a playbook has one number in all), *scan* `COMBEE_SCAN_PARTITIONS`;
-both are fixed at creation. *Compact* keeps the newest record per key. A record has at most {{largest}}, where nothing
-else is said.
+*playbooks* is `COMBEE_PARTITIONS` (a playbook has one number in all), *scan* `COMBEE_SCAN_PARTITIONS`; both are fixed
+at creation. *compact* keeps the newest record per key. A record has at most {{largest}}, {{smaller}}.
 """
 
 
@@ -129,30 +128,26 @@ def _binary(value: int) -> str:
 def topics_page() -> str:
     """Return docs/reference/topics.md."""
     largest = max(topic.message.max_bytes for topic in TOPICS)
-    head = [
-        "topic | key | message | partitions | retention | written by | read by",
-        "---|---|---|---|---|---|---",
+    smaller = [
+        f"one of `{topic.name}` {_binary(topic.message.max_bytes)}"
+        for topic in TOPICS
+        if topic.message.max_bytes < largest
     ]
-    rows = [" | ".join(_topic(topic, largest)) for topic in TOPICS]
-    return "\n".join([TOPICS_HEAD.format(largest=_binary(largest)), *head, *rows]) + "\n"
+    head = ["topic | key | partitions | retention | written by | read by", "---|---|---|---|---|---"]
+    rows = [" | ".join(_topic(topic)) for topic in TOPICS]
+    text = TOPICS_HEAD.format(largest=_binary(largest), smaller=", ".join(smaller))
+    return "\n".join([text, *head, *rows]) + "\n"
 
 
-def _topic(topic: AnyTopic, largest: int) -> list[str]:
-    kind = topic.message
-    size = f", ≤ {_binary(kind.max_bytes)}" if kind.max_bytes < largest else ""
+def _topic(topic: AnyTopic) -> list[str]:
     return [
         f"`{topic.name}`",
         topic.key,
-        ", ".join(_version(one) for one in (kind, *topic.beside)) + size,
         SPREADS[topic.spread],
         _retention(topic),
         ", ".join(topic.written_by),
         ", ".join(topic.read_by),
     ]
-
-
-def _version(kind: type[Message]) -> str:
-    return f"`{kind.__name__}` v{kind.version_number}"
 
 
 def _retention(topic: AnyTopic) -> str:
@@ -189,7 +184,9 @@ def asyncapi_page() -> str:
         "channels": {topic.name: _channel(topic) for topic in TOPICS},
         "operations": {name: one for topic in TOPICS for name, one in _operations(topic)},
         "components": {
-            "messages": {topic.name: _message(topic) for topic in TOPICS},
+            "messages": {
+                name: _message(topic, kind) for topic in TOPICS for name, kind in _kinds(topic).items()
+            },
             "schemas": _schemas(),
         },
     }
@@ -208,7 +205,7 @@ def _channel(topic: AnyTopic) -> dict[str, Any]:
     }
     return {
         "address": f"{{prefix}}.{topic.name}",
-        "messages": {topic.name: {"$ref": f"#/components/messages/{topic.name}"}},
+        "messages": {name: {"$ref": f"#/components/messages/{name}"} for name in _kinds(topic)},
         "parameters": {"prefix": {"default": "combee", "description": "COMBEE_TOPIC_PREFIX"}},
         "bindings": {"kafka": binding},
     }
@@ -229,8 +226,12 @@ def _operations(topic: AnyTopic) -> Iterator[tuple[str, dict[str, Any]]]:
             )
 
 
-def _message(topic: AnyTopic) -> dict[str, Any]:
-    kind = topic.message
+def _kinds(topic: AnyTopic) -> dict[str, type[Message]]:
+    """Return the messages of a topic by their names in the document."""
+    return {topic.name: topic.message, **{kind.type: kind for kind in topic.beside}}
+
+
+def _message(topic: AnyTopic, kind: type[Message]) -> dict[str, Any]:
     return {
         "name": kind.type,
         "title": kind.__name__,
@@ -257,7 +258,7 @@ def _first_line(text: str | None) -> str:
 
 
 def _schemas() -> dict[str, Any]:
-    kinds = dict.fromkeys(topic.message for topic in TOPICS)
+    kinds = dict.fromkeys(kind for topic in TOPICS for kind in _kinds(topic).values())
     _, found = models_json_schema([(kind, "validation") for kind in kinds], ref_template=SCHEMAS)
     schemas: dict[str, Any] = found["$defs"]
     return schemas
