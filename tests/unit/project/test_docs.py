@@ -34,10 +34,10 @@ def test_a_stale_page_is_named_and_fails_the_check(
     generator = _generator()
     monkeypatch.setattr(generator, "DOCS", tmp_path)
     (tmp_path / "reference").mkdir()
-    (tmp_path / "reference" / "topics.md").write_text("old")
+    (tmp_path / "reference" / "topics.txt").write_text("old")
 
     assert generator.main(["--check"]) == 1
-    assert "docs/reference/topics.md is stale" in capsys.readouterr().err
+    assert "docs/reference/topics.txt is stale" in capsys.readouterr().err
     assert generator.main([]) == 0
     assert generator.main(["--check"]) == 0
 
