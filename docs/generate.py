@@ -22,8 +22,10 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import models_json_schema
 from pydantic_core import PydanticUndefined
 
+from combee.core.evaluation.questions import Question
+from combee.core.evaluation.scoring import judge_prompt
 from combee.core.formats.render import ace_lines, ace_lines_by_age
-from combee.core.methods import ace, gepa
+from combee.core.methods import ace, consolidation, gepa
 from combee.core.playbook.operations import read_operations
 from combee.core.playbook.versions import empty
 from combee.core.prompt import entry_tokens, estimate_tokens
@@ -37,6 +39,7 @@ from combee.sim.inprocess import as_request
 from combee.sim.prefix_cache import PrefixCache
 from combee.sim.roles.respond import respond
 from combee_schemas.base import Message
+from combee_schemas.batch import Cluster
 from combee_schemas.model import Prompt
 from combee_schemas.plan import PlanSettings
 from combee_schemas.playbook import ACE_SECTIONS, Entry, Playbook
@@ -391,9 +394,21 @@ def prompts_page() -> str:
         *_role("GEPA: a group's call", gepa.aggregate_prompt(text, records)),
         *_role("GEPA: a combine", gepa.combine_prompt(text, versions)),
         *_role("Agent", *(ace.answer_prompt(base, trace.task) for trace in traces)),
+        *_role(
+            "Curator that consolidates",
+            consolidation.prompt(
+                base, [Cluster(why="alike", entry_ids=tuple(entry.id for entry in base.entries))]
+            ),
+        ),
+        *_role("Judge of an evaluation", *(judge_prompt(*_answered(trace)) for trace in traces)),
     ]
     tokens = _tokens(traces[0], reflections, _proposals(group, reflections))
     return "\n".join([PROMPTS_HEAD, *_shown(parts), tokens])
+
+
+def _answered(trace: Trace) -> tuple[Question, str]:
+    """Return a run as a question of an exam, and its answer."""
+    return Question(id=trace.trace_id, text=trace.task, target=trace.target or ""), trace.answer
 
 
 def _role(title: str, *prompts: Prompt) -> Iterator[Part]:
