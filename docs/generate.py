@@ -21,8 +21,10 @@ from pydantic.json_schema import models_json_schema
 
 from combee.adapters.memory import MemoryLog
 from combee.clock import SystemClock
+from combee.core.evaluation.questions import Question
+from combee.core.evaluation.scoring import judge_prompt
 from combee.core.formats.render import ace_lines, ace_lines_by_age
-from combee.core.methods import ace, gepa
+from combee.core.methods import ace, consolidation, gepa
 from combee.core.playbook.operations import read_operations
 from combee.core.playbook.versions import empty
 from combee.core.prompt import entry_tokens, estimate_tokens
@@ -39,6 +41,7 @@ from combee.sim.prefix_cache import PrefixCache
 from combee.sim.roles.respond import respond
 from combee.telemetry.metrics import Metrics, new_registry
 from combee_schemas.base import Message
+from combee_schemas.batch import Cluster
 from combee_schemas.model import Prompt
 from combee_schemas.plan import PlanSettings
 from combee_schemas.playbook import ACE_SECTIONS, Entry, Playbook
@@ -356,6 +359,7 @@ def prompt_pages() -> dict[str, str]:
         for operation in gepa.read(text, _reply(gepa.aggregate_prompt(text, part)), [("r",)]).operations
     ]
     scoped = settings.model_copy(update={"scope": 1})
+    everything = tuple(entry.id for entry in base.entries)
     roles = {
         "Reflector": [ace.reflect_prompt(trace, LEARNED) for trace in traces],
         "Curator of a group": [group],
@@ -366,6 +370,10 @@ def prompt_pages() -> dict[str, str]:
         "GEPA group": [gepa.aggregate_prompt(text, records)],
         "GEPA combine": [gepa.combine_prompt(text, versions)],
         "Agent": [ace.answer_prompt(base, trace.task) for trace in traces],
+        "Curator that consolidates": [
+            consolidation.prompt(base, [Cluster(why="alike", entry_ids=everything)])
+        ],
+        "Judge of an evaluation": [judge_prompt(*_answered(trace)) for trace in traces],
     }
     files = {f"prompts/{role.lower().replace(' ', '-')}.txt": (role, made) for role, made in roles.items()}
     listed = "".join(f"- [{role}]({name})\n" for name, (role, _) in files.items())
@@ -384,6 +392,11 @@ def _in_full(prompts: Sequence[Prompt]) -> str:
     }
     parts = {"system part": prompts[0].system, **users}
     return "\n".join(f"======== {title} ========\n\n{text.rstrip()}\n" for title, text in parts.items())
+
+
+def _answered(trace: Trace) -> tuple[Question, str]:
+    """Return a run as a question of an exam, and its answer."""
+    return Question(id=trace.trace_id, text=trace.task, target=trace.target or ""), trace.answer
 
 
 def _reply(prompt: Prompt) -> Any:
