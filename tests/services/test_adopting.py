@@ -360,16 +360,20 @@ async def test_why_of_an_entry_under_a_new_id_knows_the_old_one() -> None:
         await publish(deployment, [10, 11])
         await deployment.until(lambda: len(ledger.versions(deployment.log, LINE)) == 2)
         await adopt(deployment)
-    assert (ledger.latest(deployment.log).adopted or Adopted(line="x", version=0)).renamed
+    adopted = ledger.latest(deployment.log)
+    assert adopted.adopted is not None
+    (renamed,) = adopted.adopted.renamed
     for number in (10, 11):
         taught = await why(deployment, f"lesson {number}")
         assert [each.reflection_id for each in taught.sources] == ids([number])
         assert [version.name for version, _ in taught.changes] == [LINE, NAME]
-    kept = entry(deployment, "lesson 11")
+    (kept,) = (each for each in adopted.entries if each.id == renamed)
+    (gone,) = {"lesson 10", "lesson 11"} - {kept.content}
     async with deployment.running(["publish"]):
-        await carried_out(deployment, await commands(deployment).revoke(NAME, ["r-10"]))
-    assert contents(deployment) == ledger.lessons([0, 1, 2, 11])
-    left = entry(deployment, "lesson 11")
+        taught = entry(deployment, gone).evidence
+        await carried_out(deployment, await commands(deployment).revoke(NAME, taught))
+    assert contents(deployment) == {*ledger.lessons(range(3)), kept.content}
+    left = entry(deployment, kept.content)
     assert (left.id, left.created_version) == (kept.id, kept.created_version)
 
 
