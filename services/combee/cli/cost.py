@@ -151,7 +151,7 @@ def spend_text(spend: Mapping[str, Any]) -> str:
     cap = "" if spend["cap_tokens"] is None else f" of {spend['cap_tokens']:,}"
     money = "" if spend["cap_cost"] is None else f" of {spend['cap_cost']:,.2f}"
     cost = f"; {spend['cost']:,.2f}{money} in money" if spend["cost"] or money else ""
-    together = f" ({spend['together']['tokens']:,} with the other lines)" if "together" in spend else ""
+    together = f" ({spend['together']['tokens']:,} on all lines)" if "together" in spend else ""
     return f"{spend['tokens']:,}{cap}{cost}{together}"
 
 

@@ -186,7 +186,7 @@ def test_a_branch_that_the_common_cap_pauses_shows_why(
     rows = {row["name"]: row for row in run_json("status")["playbooks"]}
     assert "990 of 1,000 tokens spent today" in rows[LINE]["paused"]["reason"], "both count"
     assert [row["spend"]["together"]["tokens"] for row in rows.values()] == [990, 990]
-    assert "90 of 1,000 (990 with the other lines)" in run("branch", NAME).stdout
+    assert "90 of 1,000 (990 on all lines)" in run("branch", NAME).stdout
     for verb in (("status",), ("branch", NAME)):
         assert f"paused: {LINE} until" in run(*verb).stdout
 
