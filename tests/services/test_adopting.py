@@ -17,6 +17,7 @@ from combee.inspection.audit import audit
 from combee.inspection.dead_letters import letters
 from combee.inspection.lineage import Lineage, lineage
 from combee.ports import FatalError, PoisonError
+from combee_schemas import topics
 from combee_schemas.base import Shown
 from combee_schemas.command import Command
 from combee_schemas.model import Prompt
@@ -30,6 +31,7 @@ from support.branches import (
     DELETE,
     FORK,
     LINE,
+    SAME,
     ahead,
     both,
     carried_out,
@@ -39,6 +41,7 @@ from support.branches import (
     forked,
     ids,
     members,
+    one_lesson,
     publish,
     refused,
 )
@@ -132,21 +135,30 @@ async def test_an_id_never_comes_to_mean_another_entry() -> None:
             assert meant.setdefault(each.id, each.content) == each.content
 
 
-async def test_tags_of_what_the_branch_had_read_already_count_once() -> None:
+@pytest.mark.parametrize("is_back", [False, True])
+async def test_tags_of_what_the_branch_had_read_count_once(*, is_back: bool) -> None:
     deployment = await forked()
     own, read = entry(deployment, "lesson 0"), first(deployment)
     fields = {
         "bullet_tags": (BulletTag(id=own.id, tag="helpful"),),
         "shown": shown_to(read, read.entries),
     }
+    again = FORK.model_copy(update={"command_id": "again", "branch": "again"})
     async with deployment.running():
         await publish(deployment, [10, 11], **fields)
         await deployment.until(lambda: len(ledger.versions(deployment.log, LINE)) == 2)
         assert entry(deployment, "lesson 0", LINE).helpful == 2
         await adopt(deployment)
+        await deployment.log.produce(outgoing(again))
+        await deployment.until(lambda: len(ledger.versions(deployment.log, again.line)) == 2)
+        if is_back:
+            await carried_out(deployment, await commands(deployment).rollback(NAME, 1))
+            assert entry(deployment, "lesson 0").helpful == 0
         await publish(deployment, [12])
-        await deployment.until(lambda: len(ledger.versions(deployment.log)) == 3)
-    assert members(deployment, NAME)[-3:] == ids([10, 11, 12])
+        await deployment.until(lambda: members(deployment, NAME)[-3:] == ids([10, 11, 12]))
+        await deployment.until(lambda: ledger.versions(deployment.log)[-1].origin == "batch")
+    assert members(deployment, again.line) == ids([10, 11])
+    assert entry(deployment, "lesson 0", again.line).helpful == 2
     assert entry(deployment, "lesson 0").helpful == 2
     assert entry(deployment, "lesson 10").evidence_count == 1
 
@@ -348,16 +360,21 @@ async def test_why_of_an_entry_under_a_new_id_knows_the_old_one() -> None:
         await publish(deployment, [10, 11])
         await deployment.until(lambda: len(ledger.versions(deployment.log, LINE)) == 2)
         await adopt(deployment)
-    assert (ledger.latest(deployment.log).adopted or Adopted(line="x", version=0)).renamed
+    adopted = ledger.latest(deployment.log)
+    assert adopted.adopted is not None
+    (renamed,) = adopted.adopted.renamed
     for number in (10, 11):
         taught = await why(deployment, f"lesson {number}")
         assert [each.reflection_id for each in taught.sources] == ids([number])
         assert [version.name for version, _ in taught.changes] == [LINE, NAME]
-
-
-def one_lesson(prompt: Prompt) -> Mapping[str, Any]:
-    items = echo(prompt)["operations"]
-    return {"reasoning": "", "operations": [{**each, "content": "always the same"} for each in items]}
+    (kept,) = (each for each in adopted.entries if each.id == renamed)
+    (gone,) = {"lesson 10", "lesson 11"} - {kept.content}
+    async with deployment.running(["publish"]):
+        taught = entry(deployment, gone).evidence
+        await carried_out(deployment, await commands(deployment).revoke(NAME, taught))
+    assert contents(deployment) == {*ledger.lessons(range(3)), kept.content}
+    left = entry(deployment, kept.content)
+    assert (left.id, left.created_version) == (kept.id, kept.created_version)
 
 
 async def test_evidence_that_no_snapshot_names_is_followed_across_lines(
@@ -375,7 +392,7 @@ async def test_evidence_that_no_snapshot_names_is_followed_across_lines(
         await adopt(deployment)
         (adopted,) = ledger.latest(deployment.log).entries
         assert (adopted.evidence_count, len(adopted.evidence)) == (5, 1)
-        taught = await why(deployment, "always the same")
+        taught = await why(deployment, SAME)
         assert {(each.reflection_id, each.line) for each in taught.sources} == {
             *((each, NAME) for each in ids(range(BATCH))),
             *((each, LINE) for each in ids([10, 11])),
@@ -403,13 +420,20 @@ async def test_the_ledger_holds_after_an_adoption_and_the_branch_s_end() -> None
 # ---- archived, and replayed
 
 
+OTHERS = tuple("abcde")
+
+
 async def adopted() -> Deployment:
-    """Return a deployment in which a branch was adopted, and another playbook has learned, too."""
-    deployment = await ahead()
+    """Return a deployment in which a branch was adopted, and in which other playbooks had learned before."""
+    deployment = await forked()
     async with deployment.running():
+        for name in OTHERS:
+            await publish(deployment, range(BATCH), playbook=name)
+        await deployment.until(lambda: all(ledger.versions(deployment.log, name) for name in OTHERS))
+        await add(deployment, LINE, "by hand")
+        await publish(deployment, [10, 11])
+        await deployment.until(lambda: len(ledger.versions(deployment.log, LINE)) == 3)
         await adopt(deployment)
-        await publish(deployment, range(BATCH), playbook="other")
-        await deployment.until(lambda: bool(ledger.versions(deployment.log, "other")))
         await deployment.until(lambda: not [at for at in ledger.behind(deployment.log) if at[0] != "shuffle"])
     return deployment
 
@@ -420,12 +444,14 @@ async def test_an_archive_of_one_playbook_takes_its_branches_along(tmp_path: Pat
     await archived(deployment.log, tmp_path / "archive", playbook=NAME)
     moved = Deployment(batch_size=BATCH, partitions=partitions)
     await restored(tmp_path / "archive", moved.log)
-    assert ledger.versions(moved.log, "other") == []
-    assert ledger.latest(moved.log).counted_offset == members_end(moved)
+    assert not any(ledger.versions(moved.log, name) for name in OTHERS)
+    assert ledger.latest(deployment.log).counted_offset == members_end(deployment)
+    assert ledger.latest(moved.log).counted_offset == members_end(moved) != members_end(deployment)
+    assert "adopt" in [command.kind for command in ledger.messages(moved.log, topics.COMMANDS, Command)]
     async with moved.running():
         await publish(moved, range(12, 16))
         await moved.until(lambda: len(ledger.versions(moved.log)) == 4)
-        await moved.until(lambda: len(ledger.versions(moved.log, LINE)) == 4)
+        await moved.until(lambda: len(ledger.versions(moved.log, LINE)) == 5)
     taught = await why(moved, "lesson 10")
     assert [(each.reflection_id, each.line) for each in taught.sources] == [("r-10", LINE)]
     assert (await audit(moved.log)).good

@@ -1,34 +1,40 @@
 """What is poison on one line of a playbook is on all: revoked together; and a playbook with branches stays."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 
 import pytest
 
 from combee.core.commands import RefusedError
+from combee.core.playbook import evidence
 from combee.inspection.audit import audit
 from combee.publish.publisher import Publisher
 from combee_schemas import topics
 from combee_schemas.base import Source
 from combee_schemas.command import Command
-from combee_schemas.playbook import Label
+from combee_schemas.playbook import Label, Playbook
 from support import ledger
 from support.branches import (
     BATCH,
     DELETE,
     FORK,
     LINE,
+    SAME,
     ahead,
     carried_out,
     commands,
     contents,
     forked,
+    ids,
     learned,
+    one_lesson,
     publish,
     refused,
 )
 from support.deployment import Deployment
 from support.failpoints.points import CrashError, CrashFailpoint
 from support.ledger import NAME, outgoing
+from support.models import Answer, ScriptedModel, echo
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
 REVOKE = Command(command_id="revoke", playbook=NAME, kind="revoke", reflection_ids=("r-0", "r-10"))
@@ -96,8 +102,14 @@ def done(deployment: Deployment) -> bool:
     return not [at for at in ledger.behind(deployment.log) if at[0] == "publish"]
 
 
-async def test_a_branch_does_not_begin_with_what_was_revoked_while_its_fork_was_on_its_way() -> None:
-    deployment = await learned()
+@pytest.mark.parametrize(("chosen", "left"), [((0,), [1, 2]), ((0, 1), [2]), ((0, 1, 2), [])])
+@pytest.mark.parametrize("said", [echo, one_lesson])
+async def test_a_branch_does_not_begin_with_what_was_revoked_while_its_fork_was_on_its_way(
+    monkeypatch: pytest.MonkeyPatch, said: Answer, chosen: Sequence[int], left: list[int]
+) -> None:
+    monkeypatch.setattr(evidence, "EVIDENCE_KEPT", 1)
+    deployment = await learned(model=ScriptedModel(said))
+    revoke = REVOKE.model_copy(update={"reflection_ids": tuple(ids(chosen))})
     async with deployment.running(["shuffle"]):
         await deployment.log.produce(outgoing(FORK))
         await deployment.until(lambda: bool(ledger.batches(deployment.log, LINE)))
@@ -108,12 +120,20 @@ async def test_a_branch_does_not_begin_with_what_was_revoked_while_its_fork_was_
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(Publisher, "_take_update", later)
         async with deployment.running(["publish"]):
-            await deployment.log.produce(outgoing(REVOKE))
+            await deployment.log.produce(outgoing(revoke))
             await deployment.until(lambda: revoked(deployment))
     async with deployment.running(["publish"]):
         await deployment.until(lambda: bool(ledger.versions(deployment.log, LINE)))
-    assert all_contents(deployment) == [ledger.lessons([1, 2])] * 2
+    lessons = ledger.lessons(left) if said is echo else set(left and [SAME])
+    assert all_contents(deployment) == [lessons] * 2
+    assert [sum(each.evidence_count for each in version.entries) for version in ends(deployment)] == [
+        len(left)
+    ] * 2
     assert revoked(deployment, LINE)
+
+
+def ends(deployment: Deployment) -> list[Playbook]:
+    return [ledger.latest(deployment.log, line) for line in (NAME, LINE)]
 
 
 async def test_a_source_that_was_revoked_before_the_fork_does_not_count_on_the_branch() -> None:
