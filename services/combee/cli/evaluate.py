@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.progress import Progress
 
-from combee.backends import answerer, evaluation_model
+from combee.answerers import answerer, evaluation_model
 from combee.cli.playbook.files import read_text
 from combee.cli.playbook.lookup import resolve_line
 from combee.cli.shared.console import COLUMNS, FAILED, diagnostics, output, print_json, remark

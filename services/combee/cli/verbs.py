@@ -101,7 +101,7 @@ VERBS = {
     ),
     "topics": Verb(
         "combee.cli.topics",
-        "The topics: create, check, show.",
+        "The topics: create, check, show, rights.",
     ),
     "worker": Verb(
         "combee.cli.worker",

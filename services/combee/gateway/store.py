@@ -55,11 +55,11 @@ class ContextStore:
     async def refusal(self, sent: Sent) -> LiveDeadLetter:
         origin = f"{topics.COMMANDS.name}[{sent.partition}]@{sent.offset}"
         while True:
-            seen = self._context.changed.seen
-            for letter in self._context.live.picture.snapshot(0).dead_letters_recent:
+            picture = await self._context.live.seen()
+            for letter in reversed(picture.dead_letters):
                 if letter.origin == origin:
                     return letter
-            await self._context.changed.wait(seen, LOOK_S)
+            await self._context.live.changed(picture.revision, LOOK_S)
 
 
 def commands_of(context: Context, issued_by: str) -> Commands:

@@ -7,11 +7,19 @@ from pydantic import Field
 
 from combee.settings.group import Group
 
+SERVICES = ("control", "publish", "scan", "shuffle", "reflect")
+"""Every service; started in this order, so that each finds its readers there."""
+
 
 class WorkerSettings(Group):
     """One process."""
 
-    slot: int = Field(0, ge=0, description="number of this replica of its role; each replica needs its own")
+    slot: int | None = Field(
+        None,
+        ge=0,
+        description="number of this replica, for a role whose replicas keep theirs: a restarted one is back at once."
+        " Of two with one number the later wins and the other ends; empty: any number of equal replicas",
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="of structured logs")
     log_json: bool = Field(False, description="logs as JSON lines")
     data_dir: Path | None = Field(

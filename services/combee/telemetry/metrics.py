@@ -47,7 +47,7 @@ class Metrics:
         clock: Clock,
         *,
         service: str,
-        slot: int = 0,
+        slot: int | None = None,
         cost: Callable[[ModelCall], float] = lambda _: 0.0,
     ) -> None:
         self._registry = registry
@@ -61,7 +61,12 @@ class Metrics:
         ProcessCollector(registry=registry)
         info = Info("combee_build", "Version, service and slot of this process; always 1.", registry=registry)
         info.info(
-            {"version": version("combee"), "python": python_version(), "service": service, "slot": str(slot)}
+            {
+                "version": version("combee"),
+                "python": python_version(),
+                "service": service,
+                "slot": "" if slot is None else str(slot),
+            }
         )
         self._make_flow()
         self._make_model()

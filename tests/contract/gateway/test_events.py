@@ -11,8 +11,12 @@ import pytest
 
 from combee.adapters.memory import MemoryLog
 from combee.clock import SystemClock
+from combee.gateway import feed as feeding
 from combee.gateway.feed import Feed
-from combee.history import History
+from combee.history import History, placed
+from combee.ports import Record
+from combee_schemas import topics
+from combee_schemas.playbook import Playbook
 from support.gateway import Event, Stream, labelled, published, served, version
 from support.waiting import until
 
@@ -118,13 +122,37 @@ async def test_what_has_left_the_feeds_memory_is_read_from_history() -> None:
     await feed.wait_current(5)
     for number in range(1, 21):
         await published(log, version(NAME, number), version("other", number))
-    await until(lambda: len(feed._recent) == 3 and feed._recent[-1][0].version == 20)
+    await until(lambda: len(feed._recent) == 3 and topics.HISTORY.read(feed._recent[-1]).version == 20)
 
     found = [one async for one in feed.after(NAME, -1)]
     assert [one.version for one in found] == list(range(1, 21))
     later = [one.version async for one in feed.after(NAME, found[9].history_offset)]
     assert later == list(range(11, 21))
     assert feed._bytes < 20_000
+    following.cancel()
+
+
+async def test_a_version_is_decoded_once_for_all_streams_and_not_at_all_without_any(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    decoded: list[int] = []
+
+    def counted(record: Record) -> Playbook | None:
+        decoded.append(record.offset)
+        return placed(record)
+
+    monkeypatch.setattr(feeding, "placed", counted)
+    log = MemoryLog(SystemClock(), partitions=1)
+    feed = Feed(log, History(log))
+    following = asyncio.create_task(feed.run())
+    await feed.wait_current(5)
+    await published(log, *(version(NAME, number) for number in range(1, 6)))
+    await until(lambda: len(feed._recent) == 5)
+    assert decoded == []
+    places = [record.offset for record in feed._recent]
+    for _ in range(3):
+        assert [one.version async for one in feed.after(NAME, places[2])] == [4, 5]
+    assert decoded == places[3:]
     following.cancel()
 
 

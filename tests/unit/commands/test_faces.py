@@ -21,7 +21,6 @@ from support.deployment import Deployment
 from support.gateway import SharedApplication, asked, labelled, published, version
 from support.ledger import NAME, outgoing, reflection
 from support.reading import publish_with, run, use_log
-from support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
 
@@ -301,7 +300,7 @@ async def test_a_flush_is_the_same_command_from_learn_and_over_http() -> None:
         deployment = Deployment(partitions=1)
         await prepared(deployment, LIVE)
         async with asked(deployment.log) as gateway:
-            await until(lambda: gateway.context.live.picture.windows.newest(NAME) == 0)
+            assert (await gateway.context.live.seen()).windows.newest(NAME) == 0
             if face == "http":
                 answer = await gateway.client.post(f"/v1/playbooks/{NAME}/flush")
                 assert answer.status_code == 202

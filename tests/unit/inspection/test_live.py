@@ -1,7 +1,7 @@
 """The live picture: what an onlooker sees of windows, trees, versions and offsets."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from itertools import permutations
 
@@ -31,7 +31,7 @@ from support import ledger
 from support.clock import ManualClock
 from support.deployment import Deployment
 from support.flat import changed, flat
-from support.gateway import GuardedLog, published, served
+from support.gateway import GuardedLog, asked, published, served
 from support.ledger import NAME, outgoing, reflection
 from support.waiting import until
 
@@ -383,6 +383,60 @@ async def test_changes_wake_whoever_waits(deployment: Deployment) -> None:
         assert await looking.changed(now, 0.01) == now
 
 
+class FollowedLog(MemoryLog):
+    """A log that knows which topics are followed."""
+
+    def __init__(self) -> None:
+        super().__init__(SystemClock(), partitions=1)
+        self.followed: list[str] = []
+
+    async def follow(
+        self, topic: str, starts: Mapping[int, int] | None = None
+    ) -> AsyncGenerator[Sequence[Record] | None, None]:
+        self.followed.append(topic)
+        try:
+            async for records in super().follow(topic, starts):
+                yield records
+        finally:
+            self.followed.remove(topic)
+
+
+async def test_a_gateway_at_which_nobody_looks_reads_no_more_than_what_agents_read() -> None:
+    log = FollowedLog()
+    async with asked(log) as gateway:
+        await log.produce(outgoing(reflection(1)))
+        await gateway.knows(VERSION)
+        written = await gateway.client.post("/v1/reflections", json={"playbook": NAME, "key_insight": "k"})
+        assert written.status_code == 202
+        assert sorted(log.followed) == ["history", "labels", "playbooks"]
+        assert (gateway.context.live.picture.windows.count(NAME), written.status_code) == (0, 202)
+        shown = (await gateway.client.get("/v1/status")).json()
+        assert {one["name"]: one["waiting"] for one in shown["playbooks"]} == {"a": 0, NAME: 2}
+        assert {one["name"] for one in shown["stages"]} == {topic.name for topic in STAGES}
+
+
+async def test_who_looks_after_a_quiet_time_sees_what_happened_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(live, "LOOK_S", 0.01)
+    log, clock = FollowedLog(), ManualClock()
+    looking = Live(log, clock, batch_size=10)
+    task = asyncio.create_task(looking.run())
+    await log.produce(outgoing(reflection(1)))
+    assert (await looking.seen()).windows.count(NAME) == 1
+    clock.advance(live.QUIET_S)
+    await until(lambda: not log.followed)
+    assert looking.picture.windows.count(NAME) == 0
+    looking.acknowledged(NAME, 1, 1)
+    await log.produce(outgoing(reflection(2)))
+    await published(log, VERSION)
+    seen = await looking.seen()
+    assert (seen.windows.count(NAME), seen.windows.newest(NAME)) == (2, 1)
+    assert {one.name for one in seen.snapshot(0).playbooks} == {NAME, "a"}
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
 async def test_what_cannot_be_read_is_passed_over(deployment: Deployment) -> None:
     async with watching(deployment) as looking:
         for topic in topics.TOPICS:
@@ -438,14 +492,14 @@ async def test_an_authorization_error_on_an_observed_topic_does_not_end_the_gate
     async with served(log) as (address, context), httpx.AsyncClient(base_url=address) as client:
         log.deny(topics.BATCHES.name, topics.DEAD_LETTERS.name)
         await log.produce(*(Outgoing(topic=topic, value=b"fetched") for topic in log.denied))
-        await until(lambda: len(context.live.picture.snapshot(0).unreadable) == 4)
+        await until(lambda: len(context.live.shared().unreadable) == 4)
         told = (await client.get("/v1/status")).json()["unreadable"]
         assert told["batches"] == "TopicAuthorizationFailedError: batches"
         assert (await client.get("/v1/playbooks/a")).json()["version"] == 1
         written = await client.post("/v1/reflections", json={"playbook": "a", "key_insight": "k"})
         assert written.status_code == 202
         log.deny()
-        await until(lambda: not context.live.picture.snapshot(0).unreadable)
+        await until(lambda: not context.live.shared().unreadable)
         assert (await client.get("/v1/status")).json()["unreadable"] == {}
 
 

@@ -11,7 +11,7 @@ import typer
 from combee.cli.playbook.lookup import labels
 from combee.cli.shared.log import open_log
 from combee.core.formats.files import FORMATS, Format, is_name, similar_name
-from combee.history import all_labels, newest_playbook, newest_playbooks
+from combee.history import all_labels, names, newest_playbook
 from combee.local.stack_file import stack_is_running
 from combee.ports import CombeeError, ConfigurationError, Log
 from combee.settings.loading import load_settings
@@ -67,7 +67,7 @@ def checked_form(value: str | None) -> str | None:
 
 def line_names(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return the playbooks and branches that begin so."""
-    return _offered(ctx, newest_playbooks, incomplete)
+    return _offered(ctx, names, incomplete)
 
 
 def playbook_names(ctx: typer.Context, incomplete: str) -> list[str]:

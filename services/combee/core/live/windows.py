@@ -73,6 +73,11 @@ class Windows:
         while waiting and waiting[0][0] <= through:
             waiting.popleft()
 
+    def forget(self) -> None:
+        """Forget what waits; up to where batches have everything stays known."""
+        self._waiting.clear()
+        self._ahead.clear()
+
     def _forget_ahead(self, playbook: str, through: int) -> None:
         ahead = self._ahead.get(playbook, {})
         while ahead and (first := next(iter(ahead))) <= through:

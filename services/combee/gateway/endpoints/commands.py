@@ -139,11 +139,13 @@ class Endpoints:
         """Close the window now: what waits goes into a batch without others, and becomes a version."""
 
         async def decide(commands: Commands) -> Decision:
-            live = self._context.live
-            if not live.is_current:
-                raise unavailable("the gateway is still reading what waits")
+            live, within_s = self._context.live, self._context.settings.gateway.gateway_ack_timeout_s
+            try:
+                await live.wait_current(within_s)
+            except TimeoutError as error:
+                raise unavailable("the gateway is still reading what waits") from error
             newest = live.picture.windows.newest(playbook_of(call.name))
-            async with asyncio.timeout(self._context.settings.gateway.gateway_ack_timeout_s):
+            async with asyncio.timeout(within_s):
                 return await commands.flush(call.name, newest, command_id=body.command_id)
 
         return await self._carried_out(call, body, decide)
@@ -160,7 +162,7 @@ class Endpoints:
                 sent = await commands.send(decision.command)
                 made = await commands.outcome(sent, call.wait_s) if call.wait_s else None
         except RefusedError as error:
-            raise self._refusal(call.name, error) from error
+            raise await self._refusal(call.name, error) from error
         except PoisonError as error:
             raise unavailable(str(error)) from error
         changed, labels = decision.command is not None, dict(decision.labels)
@@ -171,9 +173,9 @@ class Endpoints:
         version = made.version if made else decision.version
         return Sent(command_id=command_id, done=True, version=version, changed=changed, labels=labels)
 
-    def _refusal(self, name: str, error: RefusedError) -> Refusal:
+    async def _refusal(self, name: str, error: RefusedError) -> Refusal:
         if error.reason == "absent":
-            return playbooks.absent(self._context, name)
+            return await playbooks.absent(self._context, name)
         return Refusal(STATUSES[error.reason], str(error))
 
 

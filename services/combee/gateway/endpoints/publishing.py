@@ -181,10 +181,10 @@ class Publishing:
 
     def _note(self, messages: Sequence[Message], offsets: Sequence[int]) -> None:
         """Let the live picture know at once what it will read in a moment: who asks next is told of it."""
-        picture, now_ms = self._context.live.picture, self._context.clock.now_ms()
+        now_ms = self._context.clock.now_ms()
         for message, offset in zip(messages, offsets, strict=True):
             if isinstance(message, Reflection):
-                picture.acknowledged(message.playbook, offset, now_ms)
+                self._context.live.acknowledged(message.playbook, offset, now_ms)
             elif isinstance(message, Trace):
                 self._context.traced[message.playbook] += 1
 
