@@ -1,6 +1,6 @@
 """Faust delivers reflections and commands to the shuffler; it never acks and never commits.
 
-Measured defects of faust-streaming 0.15.3 shape every option here; docs/design/adr/0002 has the table.
+Measured defects of faust-streaming 0.15.3 shape every option here; docs/results/tables/faust.csv has them.
 """
 
 import asyncio
