@@ -58,7 +58,8 @@ class Forked:
 
     async def communicate(self, stdin: bytes = b"") -> tuple[bytes, bytes]:
         if self._stdin:
-            await asyncio.to_thread(_write, self._stdin, stdin)
+            pipe, self._stdin = self._stdin, None
+            await asyncio.to_thread(_write, pipe, stdin)
         out, err = await asyncio.gather(self.stdout.read(), self.stderr.read())
         await self.wait()
         return out, err

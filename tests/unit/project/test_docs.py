@@ -33,11 +33,13 @@ def test_a_stale_page_is_named_and_fails_the_check(
 ) -> None:
     generator = _generator()
     monkeypatch.setattr(generator, "DOCS", tmp_path)
+    page = "reference/topics.txt"
+    monkeypatch.setattr(generator, "PAGES", {page: generator.PAGES[page]})  # the others take as long each
     (tmp_path / "reference").mkdir()
-    (tmp_path / "reference" / "topics.txt").write_text("old")
+    (tmp_path / page).write_text("old")
 
     assert generator.main(["--check"]) == 1
-    assert "docs/reference/topics.txt is stale" in capsys.readouterr().err
+    assert f"docs/{page} is stale" in capsys.readouterr().err
     assert generator.main([]) == 0
     assert generator.main(["--check"]) == 0
 
