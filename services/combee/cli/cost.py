@@ -134,9 +134,16 @@ def spend_row(
             "cost": round(spent.cost, 6),
             "cap_tokens": policy.daily_tokens,
             "cap_cost": policy.daily_cost,
+            **({"together": _together(lines, now_ms)} if len(lines) > 1 else {}),
         },
         "paused": paused and {"reason": paused.reason, "until_ms": paused.until_ms},
     }
+
+
+def _together(lines: Mapping[str, OtherLine], now_ms: int) -> dict[str, Any]:
+    """Return what a playbook and its branches spent today: that is what their cap is about."""
+    spent = [today(line.spend, now_ms) for line in lines.values()]
+    return {"tokens": sum(line.tokens for line in spent), "cost": round(sum(line.cost for line in spent), 6)}
 
 
 def spend_text(spend: Mapping[str, Any]) -> str:
@@ -144,7 +151,8 @@ def spend_text(spend: Mapping[str, Any]) -> str:
     cap = "" if spend["cap_tokens"] is None else f" of {spend['cap_tokens']:,}"
     money = "" if spend["cap_cost"] is None else f" of {spend['cap_cost']:,.2f}"
     cost = f"; {spend['cost']:,.2f}{money} in money" if spend["cost"] or money else ""
-    return f"{spend['tokens']:,}{cap}{cost}"
+    together = f" ({spend['together']['tokens']:,} on all lines)" if "together" in spend else ""
+    return f"{spend['tokens']:,}{cap}{cost}{together}"
 
 
 def pause_lines(rows: list[dict[str, Any]]) -> Iterator[str]:

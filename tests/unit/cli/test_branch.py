@@ -185,6 +185,8 @@ def test_a_branch_that_the_common_cap_pauses_shows_why(
         put(deployment, topics.PLAYBOOKS, line, encode(version))
     rows = {row["name"]: row for row in run_json("status")["playbooks"]}
     assert "990 of 1,000 tokens spent today" in rows[LINE]["paused"]["reason"], "both count"
+    assert [row["spend"]["together"]["tokens"] for row in rows.values()] == [990, 990]
+    assert "90 of 1,000 (990 on all lines)" in run("branch", NAME).stdout
     for verb in (("status",), ("branch", NAME)):
         assert f"paused: {LINE} until" in run(*verb).stdout
 
@@ -241,6 +243,7 @@ def test_what_a_branch_says_is_adopted_and_the_branch_ends_by_deleting_it(deploy
         "adopted": adopted,
         "changed": True,
     }
-    run_json("playbook", "delete", LINE, "--yes")
+    ended = run("playbook", "delete", LINE, "--yes")
+    assert "brings it back, but it learns no more" in ended.stdout
     gone = run("adopt", LINE)
     assert (gone.exit_code, f"no playbook {LINE} any more" in gone.stderr) == (1, True)
