@@ -35,6 +35,11 @@ class BatchSettings(Group):
     carry: bool = Field(
         True, description="pass on proposals that a combine neither used nor dropped by name (recorded)"
     )
+    carry_guesses: bool = Field(
+        True,
+        description="of these also pass on proposals that rest on guesses alone: no item that they name has some of"
+        " their words (recorded)",
+    )
     probation: int = Field(
         1,
         ge=1,
