@@ -138,7 +138,9 @@ class Publishing:
         """Return a message that says what the entries said that its agent was shown: clients name them only."""
         if not isinstance(message, Trace | Reflection) or message.shown is None:
             return message
-        newest = self._context.playbooks.latest(message.shown.line or message.playbook)
+        newest = self._context.playbooks.view.get(message.shown.line or message.playbook)
+        if newest is None:
+            return message
         return message.model_copy(update={"shown": with_digests(message.shown, newest)})
 
     def _consistent(self, kind: Kind, results: Sequence[Message | Refusal]) -> list[Message | Refusal]:
