@@ -34,11 +34,12 @@ demo: setup ## The main job, end to end, with simulated agents and a simulated m
 	@$(BIN)/combee demo
 
 test: setup ## All tests: unit, then services, experiments, contract, kafka, e2e (embedded broker)
-	$(BIN)/pytest tests/unit -n auto -p no:schemathesis $(PYTEST_ARGS)
-	$(BIN)/pytest --ignore=tests/unit -n 2 --dist worksteal $(PYTEST_ARGS)
+	$(BIN)/pytest tests/unit -n auto --dist worksteal -p no:schemathesis $(PYTEST_ARGS)
+	@# A third of this is waiting for processes: three workers keep two cores busy.
+	$(BIN)/pytest --ignore=tests/unit -n 3 --dist worksteal $(PYTEST_ARGS)
 
 test-unit: $(READY) ## Unit tests only: no broker, no network
-	$(BIN)/pytest tests/unit -n auto -p no:schemathesis $(PYTEST_ARGS)
+	$(BIN)/pytest tests/unit -n auto --dist worksteal -p no:schemathesis $(PYTEST_ARGS)
 
 test-faults: setup ## The long fault tests
 	$(BIN)/pytest tests/faults --faults -n 2 --dist worksteal $(PYTEST_ARGS)

@@ -1,7 +1,8 @@
-"""Results as JSON and as a Markdown table; a benchmark that ran again replaces only its own rows."""
+"""Results as JSON and as CSV (docs/results/tables/performance.csv); a benchmark replaces only its own rows."""
 
+import csv
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,9 @@ from benchmarks.rows import Row
 
 FOLDER = Path(__file__).parent / "results"
 LATEST = FOLDER / "latest.json"
-TABLE = FOLDER / "latest.md"
-HEAD = ("figure", "median", "min–max", "runs", "bar", "")
+TABLE = FOLDER / "latest.csv"
+HEAD = ("figure", "median", "min–max", "runs", "bar", "verdict")
+MACHINE = ("taken", "load", "cpu", "memory", "system", "python", "model")
 Results = dict[str, dict[str, Any]]
 
 
@@ -24,7 +26,7 @@ def cells(row: Row) -> tuple[str, ...]:
     verdict = {None: "", True: "met", False: "missed"}[row.met]
     return (
         row.name,
-        f"{row.value:,g} {row.unit}",
+        f"{row.value:,g} {row.unit}".rstrip(),
         f"{row.min:,g}–{row.max:,g}",
         str(row.runs),
         bar,
@@ -52,34 +54,15 @@ def write(name: str, rows: Sequence[Row], machine: Mapping[str, str]) -> None:
     }
     FOLDER.mkdir(exist_ok=True)
     LATEST.write_text(json.dumps(results, indent=2, ensure_ascii=False) + "\n", "utf-8")
-    TABLE.write_text(markdown(results), "utf-8")
+    with TABLE.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows(lines(results))
 
 
-def markdown(results: Results) -> str:
-    """Return all results as one document: what holds for all of them first."""
-    machines = [found["machine"] for found in results.values()]
-    shared = {
-        key: value for key, value in machines[0].items() if all(one.get(key) == value for one in machines)
-    }
-    head = f"Simulated; {_told(shared)}. Median (smallest–largest) of the runs; one run has no range.\n"
-    return "\n".join([head, *(_section(name, found, shared) for name, found in results.items())])
-
-
-def _section(name: str, found: Mapping[str, Any], shared: Mapping[str, str]) -> str:
-    rows = [Row(**{key: value for key, value in one.items() if key != "met"}) for one in found["rows"]]
-    told = {key: value for key, value in found["machine"].items() if key not in shared}
-    lines, before = list[str](), ""
-    for row in rows:
-        _, median, spread, _, bar, verdict = cells(row)
-        group, _, rest = row.name.partition(": ")
-        figure = f"… {rest}" if rest and group == before else row.name
-        value = f"{median} ({spread})" if row.runs > 1 else median.rstrip()
-        judged = f", bar {bar}: {verdict if row.met else f'**{verdict}**'}" if bar else ""
-        lines.append(f"- {figure}: {value}{judged}")
-        before = group
-    head = _told({**told, "runs": str(max(row.runs for row in rows))})
-    return "\n".join([f"**{name}** ({head})", "", *lines, ""])
-
-
-def _told(machine: Mapping[str, str]) -> str:
-    return ", ".join(f"{key}: {value}" for key, value in machine.items())
+def lines(results: Results) -> Iterator[Sequence[str]]:
+    """Yield the lines of the table of all results."""
+    yield "benchmark", *HEAD, *MACHINE
+    for name, result in results.items():
+        machine = [result["machine"].get(key, "") for key in MACHINE]
+        for fields in result["rows"]:
+            row = Row(**{key: value for key, value in fields.items() if key != "met"})
+            yield name, *cells(row), *machine

@@ -33,7 +33,7 @@ class PlanSettings(Sparse):
 
     UNWRITTEN = (
         *("small_batches", "prompts", "playbook_tokens", "stragglers", "probation", "scope"),
-        "combine_tokens",
+        *("combine_tokens", "carry_guesses"),
     )
 
     method: str = "ace"
@@ -44,6 +44,8 @@ class PlanSettings(Sparse):
     """p as it was asked for; a batch of fewer than 4 has no copies."""
     carry: bool = True
     """Pass on by code what a combine neither used nor dropped by name."""
+    carry_guesses: bool = True
+    """Also proposals that rest on guesses alone."""
     fan_in: int = 0
     """Children per node above level 0."""
     max_levels: int = 0

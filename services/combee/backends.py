@@ -1,17 +1,14 @@
-"""The backends that the settings name: the Kafka cluster with its topics, the language model, and who evaluates."""
+"""The backends that the settings name: the Kafka cluster with its topics, and the language model."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from combee.adapters.kafka import KafkaAdmin, KafkaLog
 from combee.adapters.kafka.connection import Connection, security_options
 from combee.adapters.openai.names import resolve_embedding
 from combee.core import layout
-from combee.evaluation.answering import Answerer, FunctionAnswerer, ModelAnswerer, loaded_function
-from combee.ports import ConfigurationError, LanguageModel, OnModelCall
-from combee.settings.evaluation import EvaluationSettings
+from combee.ports import ConfigurationError, OnModelCall
 from combee.settings.loading import Settings
 from combee.settings.model import ModelSettings
 from combee_schemas.topics import RESTORING
@@ -106,74 +103,6 @@ def embedding_address(settings: ModelSettings) -> tuple[str, str, str]:
     )
 
 
-def evaluation_model(settings: Settings, name: str | None = None) -> ModelSettings:
-    """Return the model that answers held-out questions; what is not set for it is as the services have it."""
-    own, model = settings.evaluation, settings.model
-    changes: dict[str, object] = {"model": name or own.eval_model or model.model}
-    if own.eval_base_url:
-        # The services' key belongs to the services' server.
-        changes |= {"base_url": own.eval_base_url, "api_key": own.eval_api_key}
-    elif own.eval_api_key:
-        changes |= {"api_key": own.eval_api_key}
-    return model.model_copy(update=changes)
-
-
-@asynccontextmanager
-async def answerer(settings: Settings, simulated: LanguageModel | None = None) -> AsyncIterator[Answerer]:
-    """Yield who answers held-out questions; ``simulated`` stands in for the model.
-
-    Raises
-    ------
-    ConfigurationError
-        If none is configured, or it cannot be asked.
-    """
-    own: EvaluationSettings = settings.evaluation
-    if own.answers == "function":
-        place = own.eval_function or ""
-        yield FunctionAnswerer(loaded_function(place), f"function {place}")
-        return
-    if own.answers == "endpoint":
-        from combee.adapters.http.scorer import EndpointScorer  # noqa: PLC0415 - httpx loads slowly
-
-        scorer = EndpointScorer(own.eval_endpoint or "", timeout_s=settings.model.model_timeout_s)
-        try:
-            yield FunctionAnswerer(scorer, f"endpoint {scorer.shown}")
-        finally:
-            await scorer.close()
-        return
-    if simulated is not None:
-        yield ModelAnswerer(simulated, "simulated, in this process", scorer=own.eval_scorer)
-        return
-    chosen = evaluation_model(settings)
-    model = language_model(chosen)
-    judging = evaluation_model(settings, own.eval_judge) if own.eval_judge else None
-    judge = language_model(judging) if judging else None
-    try:
-        yield ModelAnswerer(
-            model,
-            _called(chosen),
-            scorer=own.eval_scorer,
-            judge=judge,
-            judge_name=_called(judging) if judging else "",
-        )
-    finally:
-        await model.close()
-        if judge is not None:
-            await judge.close()
-
-
-def _called(model: ModelSettings) -> str:
-    """Return a model's name, and its server where one is named: two servers may give one name to two models."""
-    if not model.base_url:
-        return model.model or ""
-    parts = urlsplit(model.base_url)
-    return (
-        f"{model.model} at {parts.hostname}:{parts.port}{parts.path}"
-        if parts.port
-        else f"{model.model} at {parts.hostname}{parts.path}"
-    )
-
-
 async def topic_problems(settings: Settings, connected: Connection) -> list[str]:
     """Return what is wrong with the topics, each with its remedy."""
     want = layout.wanted(settings.kafka.partitions, settings.kafka.scan_partitions)
@@ -185,9 +114,25 @@ async def topic_problems(settings: Settings, connected: Connection) -> list[str]
     return half + layout.problems(want, current, prefix)
 
 
+async def nested_prefixes(connected: Connection) -> list[str]:
+    """Return the prefixes of other deployments of this cluster that lie within this one, or it in them."""
+    return layout.nested(connected.prefix, await KafkaAdmin(connected).all_names())
+
+
 async def create_topics(settings: Settings, connected: Connection) -> list[str]:
-    """Create the topics that are missing; return their names."""
+    """Create the topics that are missing; return their names.
+
+    Raises
+    ------
+    ConfigurationError
+        If nothing is there yet, and the prefix lies within another deployment's or that one in it.
+    """
     admin = KafkaAdmin(connected)
+    if (others := await nested_prefixes(connected)) and not await admin.names():
+        raise ConfigurationError(
+            f"{connected.prefix} and {', '.join(others)} lie within one another, so that rights on the one would be"
+            f" rights on the other: choose another COMBEE_TOPIC_PREFIX, such as {connected.prefix.replace('.', '-')}"
+        )
     want = layout.wanted(settings.kafka.partitions, settings.kafka.scan_partitions)
     replication = settings.kafka.replication_factor
     made = [

@@ -11,6 +11,7 @@ import structlog
 
 from combee import wiring
 from combee.adapters.kafka import KafkaLog, Reachability
+from combee.adapters.kafka.connection import Connection
 from combee.backends import check_topics, connection, embedder, language_model
 from combee.clock import SystemClock
 from combee.inspection.lag import INPUTS, Lags
@@ -19,6 +20,7 @@ from combee.reflect.handler import ReflectHandler
 from combee.scan.handler import ScanHandler
 from combee.scan.recorded import HashOf, RecordedAnswers, RecordedModel
 from combee.settings.loading import Settings
+from combee.settings.worker import SERVICES
 from combee.shuffle.neighbours import Neighbours
 from combee.telemetry.telemetry import Telemetry
 from combee.worker.dead_letter_limiter import DeadLetterLimiter
@@ -42,7 +44,7 @@ class Worker:
 
     log: Log
     settings: Settings
-    bootstrap_servers: str
+    connection: Connection
     stop: asyncio.Event
     telemetry: Telemetry
     wrap_model: WrapModel
@@ -76,7 +78,7 @@ async def _recorded_answers(worker: Worker) -> AsyncIterator[RecordedAnswers | N
     if prefix is None:
         yield None
         return
-    log = KafkaLog(replace(connection(worker.settings, worker.bootstrap_servers), prefix=prefix))
+    log = KafkaLog(replace(worker.connection, prefix=prefix))
     try:
         yield RecordedAnswers(log)
     finally:
@@ -138,9 +140,7 @@ async def _shuffle(worker: Worker) -> None:
             ),
         )
         telemetry.watch(shuffler.playbooks.view, shuffler.sizes, in_flight=shuffler.in_flight)
-        servers = worker.bootstrap_servers
-        security = connection(settings, servers).security
-        app = faust_app.build_app(settings.kafka, servers, settings.worker.slot, Path(folder), security)
+        app = faust_app.build_app(worker.connection, Path(folder))
         prefix = settings.kafka.topic_prefix
         delivery = faust_app.session(app, shuffler, prefix, worker.stop, telemetry.on_turn)
         try:
@@ -181,14 +181,7 @@ async def _gateway(worker: Worker) -> None:
     await server.run(worker.log, worker.settings, worker.stop, worker.telemetry, mounts)
 
 
-ROLES: Mapping[str, Role] = {
-    "control": _control,
-    "publish": _publish,
-    "scan": _scan,
-    "shuffle": _shuffle,
-    "reflect": _reflect,
-}
-"""Every service; started in this order, so that each finds its readers there."""
+ROLES: Mapping[str, Role] = dict(zip(SERVICES, (_control, _publish, _scan, _shuffle, _reflect), strict=True))
 FRONTS: Mapping[str, Role] = {"gateway": _gateway}
 """What people and agents touch, beside the services; it needs an extra."""
 
@@ -242,7 +235,7 @@ async def run_worker(
         worker = Worker(
             log=seen,
             settings=settings,
-            bootstrap_servers=bootstrap_servers,
+            connection=connected,
             stop=stopping,
             telemetry=telemetry,
             wrap_model=wrap_model,

@@ -23,7 +23,7 @@ from combee_schemas.topics import AnyTopic, Topic, key_of
 M = TypeVar("M", bound=Message)
 
 NAMES_KEPT = 256
-VERSIONS_KEPT = 64
+VERSIONS_KEPT = 16
 LOOK_UP_S = 60.0
 SPAN = 32
 """A look-up that is so close, in versions or in offsets, reads on instead of jumping."""
@@ -62,6 +62,17 @@ async def whole(log: Log, topic: AnyTopic) -> list[Record]:
 
 
 # ---- the newest of each
+
+
+async def names(log: Log) -> list[str]:
+    """Return the names of all playbooks that are not deleted, by their keys alone: none of them is decoded."""
+    keys: dict[str, None] = {}
+    for record in await whole(log, topics.PLAYBOOKS):
+        if record.value is None:
+            keys.pop(key_of(record), None)
+        else:
+            keys[key_of(record)] = None
+    return sorted(key for key in keys if "#" not in key)
 
 
 async def newest_snapshots(log: Log) -> dict[str, Playbook]:

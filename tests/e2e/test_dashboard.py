@@ -20,13 +20,15 @@ from combee.clock import SystemClock
 from combee.compose import FRONTS, ROLES
 from combee.core.formats.items import outgoing
 from combee.core.identity import batch_id
+from combee.core.playbook.spend import DAY_MS
 from combee.dashboard import mount
 from combee.gateway.app import build
 from combee.gateway.context import Context, context_of
 from combee.gateway.server import serve
 from combee.ports import Outgoing, TransientError
 from combee.settings.loading import load_settings
-from combee_schemas.playbook import ACE_SECTIONS, AppliedBatch, Entry
+from combee_schemas.plan import Branch, BranchSettings
+from combee_schemas.playbook import ACE_SECTIONS, AppliedBatch, Entry, Spend
 from combee_schemas.topics import BATCHES, HISTORY, REFLECTIONS
 from support.broker import Broker
 from support.flat import changed
@@ -242,6 +244,40 @@ async def test_a_run_is_watched_from_its_first_node_to_what_taught_an_entry(
                 await opened(browser, complaints, width=width, scheme=scheme), base, pictures
             )
 
+    assert complaints == []
+
+
+async def test_a_playbook_stands_beside_its_branches_with_what_each_learned() -> None:
+    complaints: list[str] = []
+    log, line = MemoryLog(SystemClock(), partitions=1), f"{PLAYBOOK}@exp"
+    settings = BranchSettings(batch_size=5, copies=1)
+    own = Branch(of=PLAYBOOK, version=1, sequence=1, settings=settings)
+    spent = Spend(day=SystemClock().now_ms() // DAY_MS, tokens=900, cap_tokens=900)
+    await published(
+        log,
+        version(PLAYBOOK, 1, "one", spend=spent),
+        version(line, 1, "one", branch=own),
+        version("other", 1),
+    )
+    async with browsing() as browser, keyed(log) as (base, _):
+        page = await opened(browser, complaints, key=ADMIN)
+        await page.goto(f"{base}playbooks")
+        rows = page.get_by_role("region", name="Playbooks").locator("tbody tr")
+        told = [PLAYBOOK, f"{line}version 1: batch_size 5, copies 1"]
+        for text in told:
+            await expect(rows.filter(has_text=text)).not_to_have_count(0, timeout=PATIENCE_MS)
+        await expect(page.get_by_text(f"paused: {line}: 900 of 900 tokens")).to_be_visible()
+        await page.goto(f"{base}playbook?name={line}")
+        lines = page.get_by_role("region", name="Lines").locator("tbody tr")
+        await expect(lines).to_have_count(2, timeout=PATIENCE_MS)
+        await expect(lines.nth(1)).to_contain_text("900 of 900 tokens")
+        await published(log, version(PLAYBOOK, 2, "one", "two"))
+        await expect(lines.nth(0).locator("td").nth(2)).to_have_text("2", timeout=PATIENCE_MS)
+        await lines.nth(0).get_by_role("link").click()
+        await expect(page.get_by_role("heading", level=1)).to_have_text(PLAYBOOK, timeout=PATIENCE_MS)
+        await page.goto(f"{base}playbook?name=other")
+        await expect(page.get_by_role("heading", level=1)).to_have_text("other", timeout=PATIENCE_MS)
+        await expect(page.get_by_role("region", name="Lines")).to_be_hidden()
     assert complaints == []
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from support.cli import all_gone, combee, descendants, start
+from support.cli import all_gone, combee, descendants, start_anew
 
 SMALL = ("demo", "--questions", "120", "--latency", "0.05")
 
@@ -25,7 +25,7 @@ async def test_demo_learns_and_ends_with_a_clean_ledger(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(150)
 async def test_interrupted_demo_leaves_no_process_behind(tmp_path: Path) -> None:
-    process = await start(*SMALL, "--latency", "2", data_dir=tmp_path)
+    process = await start_anew(*SMALL, "--latency", "2", data_dir=tmp_path)
     assert process.stdout is not None
     async with asyncio.timeout(60):
         await process.stdout.readuntil(b"services")

@@ -9,7 +9,7 @@ import pytest
 
 from combee.sim.inprocess import SimulatedModel
 from combee_schemas.model import Prompt
-from support.cli import combee, start
+from support.cli import combee, start_anew
 from support.fake_openai import Exchange, completion, fake_openai
 
 QUICK = ("--samples", "40", "--seeds", "1", "--no-plot", "--simulated")
@@ -50,7 +50,7 @@ async def test_experiments_that_run_the_services_print_json_and_no_log_lines(tmp
 async def test_ctrl_c_keeps_the_finished_cells_and_the_next_run_goes_on(tmp_path: Path) -> None:
     path = tmp_path / "shuffle" / "cells.jsonl"
     arguments = ("experiment", "shuffle", "--samples", "200", "--seeds", "1", "--no-plot", "--simulated")
-    process = await start(*arguments, "--out", str(tmp_path), data_dir=tmp_path)
+    process = await start_anew(*arguments, "--out", str(tmp_path), data_dir=tmp_path)
     async with asyncio.timeout(DEADLINE_S):
         while len(lines(path)) < 2:  # noqa: ASYNC110 - another process writes them
             await asyncio.sleep(0.01)

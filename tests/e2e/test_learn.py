@@ -1,4 +1,4 @@
-"""``combee learn`` on real inputs, on a broker of its own that keeps its topics from one command to the next."""
+"""``combee learn`` on real inputs: on a broker of its own, which keeps its topics, and on one that is given."""
 
 import asyncio
 import json
@@ -8,9 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from support.cli import Ended, combee, start
+from support.broker import Broker
+from support.cli import Ended, combee, start_anew
 
 SIMULATED = ("--simulated", "--json")
+OURS = (*SIMULATED, "--start-workers")
+
+
+@pytest.fixture
+def cluster(kafka: Broker, topic_prefix: str) -> dict[str, str]:
+    """Return the settings that name a Kafka which runs already: one less to start in each command."""
+    return {"COMBEE_BOOTSTRAP_SERVERS": kafka.bootstrap_servers, "COMBEE_TOPIC_PREFIX": topic_prefix}
 
 
 def _counts(ended: Ended) -> dict[str, int]:
@@ -50,10 +58,12 @@ async def test_equations_are_all_applied_and_the_ledger_agrees_tomorrow(shared: 
 
 @pytest.mark.shared
 @pytest.mark.timeout(300)
-async def test_formula_samples_are_answered_reflected_and_applied(shared: Path, tmp_path: Path) -> None:
+async def test_formula_samples_are_answered_reflected_and_applied(
+    shared: Path, tmp_path: Path, cluster: dict[str, str]
+) -> None:
     file = str(shared / "data" / "formula_train.jsonl")
-    learned = await combee("learn", file, "--playbook", "fin/formula", *SIMULATED, data_dir=tmp_path)
-    ledger = await combee("ledger", "--json", data_dir=tmp_path)
+    learned = await combee("learn", file, "--playbook", "fin/formula", *OURS, data_dir=tmp_path, **cluster)
+    ledger = await combee("ledger", "--json", data_dir=tmp_path, **cluster)
 
     assert learned.code == 0, learned.err
     assert _counts(learned)["applied"] == 500
@@ -63,13 +73,13 @@ async def test_formula_samples_are_answered_reflected_and_applied(shared: Path, 
 @pytest.mark.shared
 @pytest.mark.timeout(300)
 async def test_a_stand_in_that_is_given_the_data_teaches_each_formula_s_convention(
-    shared: Path, tmp_path: Path
+    shared: Path, tmp_path: Path, cluster: dict[str, str]
 ) -> None:
     lines = (shared / "data" / "formula_train.jsonl").read_text("utf-8").splitlines()[:40]
     file, out = tmp_path / "some.jsonl", tmp_path / "playbook.txt"
     file.write_text("\n".join(lines), encoding="utf-8")
     told = ("--sim-option", f"knows={file}", "--out", str(out))
-    learned = await combee("learn", str(file), *SIMULATED, *told, data_dir=tmp_path / "home")
+    learned = await combee("learn", str(file), *OURS, *told, data_dir=tmp_path / "home", **cluster)
 
     assert learned.code == 0, learned.err
     assert _counts(learned)["applied"] == 40
@@ -83,7 +93,7 @@ async def test_beside_a_simulated_deployment_learn_uses_its_stand_in_with_the_fl
     tmp_path: Path,
 ) -> None:
     runs = json.dumps({"context": "What is 2 + 2?", "target": "4"})  # answered by learn itself, too
-    up = await start("up", "--simulated", data_dir=tmp_path, COMBEE_GATEWAY_PORT="0")
+    up = await start_anew("up", "--simulated", data_dir=tmp_path, COMBEE_GATEWAY_PORT="0")
     assert up.stderr is not None
     try:
         async with asyncio.timeout(120):
@@ -113,12 +123,19 @@ async def up_to(lines: asyncio.StreamReader, last: bytes) -> AsyncIterator[bytes
 
 
 @pytest.mark.timeout(120)
-async def test_bad_lines_are_named_and_the_rest_is_learned(tmp_path: Path) -> None:
+async def test_bad_lines_are_named_and_the_rest_is_learned(tmp_path: Path, cluster: dict[str, str]) -> None:
     good = [json.dumps({"key_insight": f"When lost, look at sign {n}."}) for n in range(6)]
     lines = [*good[:3], "{not json", '{"nothing": "known"}', *good[3:], good[0]]
     out = tmp_path / "playbook.txt"
     ended = await combee(
-        "learn", "-", "--out", str(out), *SIMULATED, data_dir=tmp_path / "home", stdin="\n".join(lines)
+        "learn",
+        "-",
+        "--out",
+        str(out),
+        *OURS,
+        data_dir=tmp_path / "home",
+        stdin="\n".join(lines),
+        **cluster,
     )
 
     assert ended.code == 3

@@ -64,11 +64,11 @@ def clone(tmp_path: Path) -> Iterator[Path]:
     folder = tmp_path / "combee"
     shutil.copytree(ROOT / "examples", folder / "examples")
     (folder / ".venv").symlink_to(sys.prefix)
-    with FileLock(Path(tempfile.gettempdir()) / "combee-pages.lock", timeout=100):
+    with FileLock(Path(tempfile.gettempdir()) / "combee-pages.lock", timeout=250):
         yield folder
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(420)
 @pytest.mark.parametrize(("walk", "at_least"), [("README", 8), ("guide", 25)])
 async def test_pages_work_literally_from_top_to_bottom_in_one_shell_beside_what_they_start(
     walk: str, at_least: int, clone: Path, tmp_path: Path
@@ -83,7 +83,7 @@ async def test_pages_work_literally_from_top_to_bottom_in_one_shell_beside_what_
     assert len(done) >= at_least
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(420)
 @pytest.mark.parametrize("section", ALONE, ids=lambda section: section.title)
 async def test_a_section_that_needs_a_deployment_of_its_own_works_alone(
     section: Section, kafka: Broker, topic_prefix: str, clone: Path, tmp_path: Path

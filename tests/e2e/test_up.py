@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from combee.adapters.embedded_kafka.data_dir import RunState
-from support.cli import all_gone, combee, descendants, start
+from support.cli import all_gone, combee, descendants, start_anew
 
 READY_S = 120.0
 UP = "combee is up; "
@@ -42,7 +42,7 @@ class Running:
 
 @asynccontextmanager
 async def up(data_dir: Path) -> AsyncIterator[Running]:
-    process = await start("up", "--simulated", "--no-gateway", data_dir=data_dir, COMBEE_BATCH_SIZE="5")
+    process = await start_anew("up", "--simulated", "--no-gateway", data_dir=data_dir, COMBEE_BATCH_SIZE="5")
     running = Running(process)
     family: list[psutil.Process] = []
     try:

@@ -31,6 +31,8 @@ from combee_experiments.scale import experiment as scale
 from combee_experiments.scope import experiment as scope
 from combee_experiments.shuffling import experiment as shuffling
 from combee_experiments.small import experiment as small
+from combee_experiments.stragglers import choice
+from combee_experiments.stragglers import experiment as stragglers
 
 SMALL = Setup(data=(family(60, quantities=12),), seeds=(0,), samples=160)
 SMALLEST = Setup(data=(family(40, quantities=8),), seeds=(0,), samples=80)
@@ -54,6 +56,8 @@ def smaller(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scope, "START_TOKENS", 1_500)
     monkeypatch.setattr(arrivals, "RATES", {10_000: 80})
     monkeypatch.setattr(small, "SIZES", (4,))
+    monkeypatch.setattr(stragglers, "BATCHES", 4)
+    monkeypatch.setattr(choice, "BATCHES", 100)
     monkeypatch.setattr(reduce, "SIZES", {40: 1})
     monkeypatch.setattr(reduce, "SMALLEST", 40)
     monkeypatch.setattr(reduce, "START_TOKENS", 1_500)

@@ -13,7 +13,7 @@ from combee.sim.modes import Modes
 from combee_experiments.arms.material import reflections
 from combee_experiments.data.samples import family
 from combee_experiments.running.cells import Cell, Measured, Numbers
-from combee_experiments.running.report import Verdict
+from combee_experiments.running.report import Report, Verdict
 from combee_experiments.running.setup import Setup
 from combee_experiments.scope import experiment
 from combee_experiments.scope.experiment import MODES, START_TOKENS, large_playbook
@@ -67,8 +67,8 @@ def test_what_is_read_is_less_and_the_reflector_s_calls_are_in_the_cost(
 # ---- the criteria
 
 
-def judged(changes: Mapping[tuple[str, str, str], Numbers]) -> dict[str, Verdict]:
-    """Return the verdicts on 20 entries, which cost half and keep as much but for what is changed."""
+def reported(changes: Mapping[tuple[str, str, str], Numbers]) -> Report:
+    """Return the report on 20 entries, which cost half and keep as much but for what is changed."""
     tokens = {
         f"{who}_{part}": 1 for who in ("agents", "reflect", "update") for part in ("in", "cached", "out")
     }
@@ -88,8 +88,22 @@ def judged(changes: Mapping[tuple[str, str, str], Numbers]) -> dict[str, Verdict
         }
         for law, mode, arm, seed in product(RULES, MODES, (WHOLE, SCOPED), (0, 1))
     }
-    found = experiment.report(SETUP, Measured(cells)).verdicts
+    return experiment.report(SETUP, Measured(cells))
+
+
+def judged(changes: Mapping[tuple[str, str, str], Numbers]) -> dict[str, Verdict]:
+    found = reported(changes).verdicts
     return dict(zip(("cost", "lessons", "wordings"), found, strict=True))
+
+
+def test_the_table_of_tokens_is_of_the_one_place_that_it_names() -> None:
+    elsewhere = ((SCOPED, "lessons_only", PARAPHRASE), (SCOPED, "in_steps", PARAPHRASE))
+    (cost, *_) = reported({place: {"update_in": 999, "cost": 999} for place in elsewhere}).tables
+    assert cost.title.endswith(", in_steps, mode none")
+    assert (
+        dict(zip(cost.columns, cost.rows[1], strict=True))["curators: read (cached) / written"] == "1 (1) / 1"
+    )
+    assert dict(zip(cost.columns, cost.rows[1], strict=True))["of today's"] == "0.50"
 
 
 def test_at_half_the_cost_with_as_many_lessons_and_wordings_all_criteria_are_met() -> None:

@@ -21,6 +21,18 @@ async def test_kill_9_of_every_service_at_once(kafka: Broker, survives: Survives
     await survives(kafka.bootstrap_servers, "kill -9 all services", kills(*ROLES))
 
 
+async def test_kill_9_of_every_service_with_replicas_that_have_no_number(
+    kafka: Broker, survives: Survives
+) -> None:
+    await survives(
+        kafka.bootstrap_servers,
+        "kill -9 all services, dynamic members",
+        kills(*ROLES),
+        replicas=2,
+        numbered=False,
+    )
+
+
 async def test_sigterm_of_one_service_after_the_other(kafka: Broker, survives: Survives) -> None:
     await survives(kafka.bootstrap_servers, "SIGTERM roll", roll())
 

@@ -15,6 +15,7 @@ from combee.settings.loading import load_settings
 from support.broker import Broker
 from support.cli import combee, start
 from support.faults.brokers import Fronted, fronted_broker
+from support.forked import Forked
 from support.waiting import until
 
 HOST = "127.0.0.1"
@@ -41,9 +42,7 @@ def readiness(port: int) -> tuple[int, str]:
 
 
 @asynccontextmanager
-async def workers(
-    tmp_path: Path, ports: Mapping[str, int], **env: str
-) -> AsyncIterator[dict[str, "asyncio.subprocess.Process"]]:
+async def workers(tmp_path: Path, ports: Mapping[str, int], **env: str) -> AsyncIterator[dict[str, Forked]]:
     running = {
         role: await start("worker", role, "--metrics-port", str(port), data_dir=tmp_path, **env)
         for role, port in ports.items()

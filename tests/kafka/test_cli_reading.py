@@ -17,7 +17,7 @@ from combee.ports import Outgoing
 from combee_schemas import topics
 from combee_schemas.reflection import Reflection
 from support.broker import Broker
-from support.cli import Ended, combee, start
+from support.cli import Ended, combee, start, start_anew
 from support.running import Running, running_stack
 
 NAME = "tests/reading"
@@ -212,7 +212,7 @@ async def test_an_import_is_watched_live_and_a_second_one_changes_nothing(site: 
 
 
 async def test_ctrl_c_ends_a_watch_well(site: Site) -> None:
-    watch = await start("playbook", "watch", NAME, data_dir=site.folder, **site.env)
+    watch = await start_anew("playbook", "watch", NAME, data_dir=site.folder, **site.env)
     assert watch.stderr is not None
     await asyncio.wait_for(watch.stderr.readline(), 30)
     watch.send_signal(2)

@@ -107,18 +107,7 @@ async def test_the_sessions_broker_answers(kafka: Broker, topic_prefix: str) -> 
     assert await is_ready(kafka.bootstrap_servers)
 
 
-async def test_a_second_start_on_the_same_directory_keeps_the_data(make: Make) -> None:
-    async with make() as first:
-        await create(first.bootstrap_servers)
-        async with producing(first.bootstrap_servers) as producer:
-            await write(producer, range(100))
-
-    async with make() as second:
-        assert second.bootstrap_servers == first.bootstrap_servers
-        assert await read(second.bootstrap_servers, 100) == list(range(100))
-
-
-async def test_what_was_acknowledged_outlives_kill_minus_9_and_clients_find_the_broker_again(
+async def test_what_was_acknowledged_outlives_kill_minus_9_and_a_second_start_and_clients_find_the_broker_again(
     make: Make,
 ) -> None:
     async with make() as kafka:
@@ -131,6 +120,10 @@ async def test_what_was_acknowledged_outlives_kill_minus_9_and_clients_find_the_
 
         assert await read(kafka.bootstrap_servers, 1100) == list(range(1100))
 
+    async with make() as second:
+        assert second.bootstrap_servers == kafka.bootstrap_servers
+        assert await read(second.bootstrap_servers, 1100) == list(range(1100))
+
 
 def is_stopped(process: BrokerProcess) -> bool:
     """Return whether all its threads stand still: on a busy machine some run on for a moment after SIGSTOP."""
@@ -141,7 +134,9 @@ def is_stopped(process: BrokerProcess) -> bool:
     return set(states) == {"T"}
 
 
-async def test_a_paused_broker_answers_nothing_until_it_is_resumed(make: Make, tmp_path: Path) -> None:
+async def test_a_paused_broker_answers_nothing_until_it_is_resumed_and_can_be_stopped(
+    make: Make, tmp_path: Path
+) -> None:
     async with make() as kafka:
         await create(kafka.bootstrap_servers)
         async with producing(kafka.bootstrap_servers) as producer:
@@ -157,11 +152,6 @@ async def test_a_paused_broker_answers_nothing_until_it_is_resumed(make: Make, t
             await late
 
         assert await read(kafka.bootstrap_servers, 20) == list(range(20))
-
-
-async def test_a_paused_broker_can_be_stopped(make: Make, tmp_path: Path) -> None:
-    async with make() as kafka:
-        process = process_of(tmp_path / "data")
         kafka.pause()
 
     assert not process.alive()
@@ -184,19 +174,7 @@ async def test_three_nodes_go_on_without_one_and_take_it_back(make: Make, tmp_pa
     assert not any(process.alive() for process in processes)
 
 
-async def test_what_one_command_wrote_the_next_one_reads(tmp_path: Path, machine_env: dict[str, str]) -> None:
-    async with open_user_broker(tmp_path, ready=is_ready, env=machine_env) as address:
-        process = process_of(tmp_path)
-        await create(address)
-        async with producing(address) as producer:
-            await write(producer, range(10))
-    assert not process.alive()
-
-    async with open_user_broker(tmp_path, ready=is_ready, env=machine_env) as address:
-        assert await read(address, 10) == list(range(10))
-
-
-async def test_a_broker_outlives_the_command_that_started_it_while_another_uses_it(
+async def test_a_broker_outlives_the_command_that_started_it_while_another_uses_it_whose_records_the_next_one_reads(
     tmp_path: Path, machine_env: dict[str, str]
 ) -> None:
     starter = await command("user", tmp_path)
@@ -207,9 +185,14 @@ async def test_a_broker_outlives_the_command_that_started_it_while_another_uses_
 
         assert process_of(tmp_path) == process
         await create(address)
+        async with producing(address) as producer:
+            await write(producer, range(10))
         assert process.alive()
 
     assert not process.alive()
+
+    async with open_user_broker(tmp_path, ready=is_ready, env=machine_env) as address:
+        assert await read(address, 10) == list(range(10))
 
 
 @pytest.mark.parametrize("kind", ["own", "user"])

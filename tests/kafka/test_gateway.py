@@ -16,6 +16,7 @@ from combee.adapters.kafka import KafkaLog
 from combee.local.stack import StackOptions, stack
 from combee.settings.loading import Settings, load_settings
 from support.broker import Broker
+from support.forked import ForkingSupervisor
 from support.gateway import Event, Stream, version, writer
 from support.running import running_stack
 from support.waiting import until
@@ -36,7 +37,7 @@ async def gateway(settings: Settings, folder: Path) -> AsyncIterator[str]:
         folder=folder,
         roles=("gateway",),
     )
-    async with stack(options):
+    async with stack(options, supervise=ForkingSupervisor):
         yield (folder / "gateway.ready").read_text()
 
 

@@ -253,6 +253,55 @@ async def test_a_bad_source_is_found_taken_back_and_what_is_left_moves_elsewhere
         }
 
 
+async def test_two_ways_to_learn_are_compared_on_the_live_stream_and_the_better_one_is_adopted(
+    kafka: Broker, topic_prefix: str, tmp_path: Path
+) -> None:
+    line, own = f"{NAME}@small", BATCH // 2
+    questions = exam(tmp_path / "exam.jsonl")
+    async with story(kafka.bootstrap_servers, topic_prefix, tmp_path, questions) as deployment:
+        await deployment.learn(taught(range(BATCH)))
+        made = await deployment.said("branch", NAME, "--as", "small", "--set", f"batch_size={own}")
+        assert (made["name"], made["version"], made["changed"]) == (line, 1, True)
+        await deployment.learn(taught(range(BATCH, 3 * BATCH)))
+        await _until_version(deployment, line, 1 + 2 * BATCH // own)
+
+        rows = {row["name"]: row for row in (await deployment.said("status"))["playbooks"]}
+        assert list(rows) == [NAME, line]
+        assert rows[line]["branch"]["instead_of"] == {"batch_size": BATCH}
+        assert [row["version"] for row in rows.values()] == [3, 1 + 2 * BATCH // own]
+        lines = json.loads((await deployment.told("branch", NAME)).out)
+        assert [row["reflections"] for row in lines] == [2 * BATCH, 2 * BATCH], "both learned from all of it"
+        both = await deployment.said("playbook", "diff", NAME, line)
+        assert (both["from_name"], both["name"]) == (NAME, line)
+        assert (await deployment.told("playbook", "delete", NAME, "--yes")).code == 1
+
+        adopted = await deployment.said("adopt", line)
+        assert (adopted["version"], adopted["adopted"]["line"]) == (4, line)
+        assert await deployment.said("adopt", line) == {**adopted, "changed": False}
+        shown = await deployment.said("playbook", "show", NAME)
+        learned = next(entry for entry in shown["entries"] if f"shop-{BATCH}" in entry["evidence"])
+        why = await deployment.said("why", learned["id"], "--playbook", NAME)
+        assert line in {change["playbook"] for change in why["changes"]}
+        assert f"shop-{BATCH}" in {source["reflection_id"] for source in why["reflections"]}
+        assert await deployment.is_clean()
+
+        assert (await deployment.said("playbook", "delete", line, "--yes"))["deleted"]
+        await deployment.learn(taught(range(BATCH), "other"))
+        assert [row["name"] for row in (await deployment.said("status"))["playbooks"]] == [NAME]
+        assert (await deployment.said("ledger"))["violations"] == []
+        assert await deployment.is_clean()
+
+
+async def _until_version(story: Story, line: str, number: int) -> None:
+    async with (
+        asyncio.timeout(STALL_S),
+        aclosing(story.running.log.follow(topics.HISTORY.name, {})) as changes,
+    ):
+        async for records in changes:
+            if any(version.version == number for version in topics.HISTORY.under(line, records or ())):
+                return
+
+
 async def _stopped(story: Story, sign: signal.Signals, shadow: str, to: str, *variants: str) -> str:
     """Stop a replay once a shadow has a first version; nothing that it started stays."""
     given = [part for variant in variants for part in ("--variant", variant)]

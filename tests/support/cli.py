@@ -5,11 +5,14 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psutil
+
+from support.forked import Forked, piped
 
 TIMEOUT_S = 150.0
 
@@ -25,13 +28,20 @@ class Ended:
         return document
 
 
-async def start(*arguments: str, data_dir: Path, **env: str) -> asyncio.subprocess.Process:
+def environment(data_dir: Path, env: Mapping[str, str]) -> dict[str, str]:
+    return {**os.environ, "COMBEE_DATA_DIR": str(data_dir), **env}  # noqa: TID251 - a child needs a PATH
+
+
+async def start(*arguments: str, data_dir: Path, **env: str) -> Forked:
+    """Start a verb; its interpreter has run before."""
+    return await piped(*arguments, env=environment(data_dir, env))
+
+
+async def start_anew(*arguments: str, data_dir: Path, **env: str) -> asyncio.subprocess.Process:
+    """Start a verb as a shell does."""
     return await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "combee.cli",
-        *arguments,
-        env={**os.environ, "COMBEE_DATA_DIR": str(data_dir), **env},  # noqa: TID251 - a child needs a PATH
+        *(sys.executable, "-m", "combee.cli", *arguments),
+        env=environment(data_dir, env),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

@@ -22,6 +22,7 @@ from combee.sim.family.family import questions
 from combee_schemas.base import Message
 from combee_schemas.topics import AnyTopic
 from combee_schemas.trace import Trace
+from support.forked import ForkingSupervisor
 
 PLAYBOOK = "tests/kill"
 MODEL_TIMEOUT_S = 5.0
@@ -97,7 +98,7 @@ async def running_stack(
     )
     log = KafkaLog(connected)
     try:
-        async with stack(options) as supervisor:
+        async with stack(options, supervise=ForkingSupervisor) as supervisor:
             yield Running(settings=loaded, log=log, supervisor=supervisor, call_log=call_log)
     finally:
         await log.close()

@@ -47,9 +47,14 @@ class Scan:
         self, model: LanguageModel, arm: Arm, base: Playbook, batch: Batch, bodies: Sequence[Reflection]
     ) -> None:
         self._method = _Noting(shaped(cast("Method", ace), batch.plan.settings))
-        part_tokens = batch.plan.settings.combine_tokens
-        method = cast("Method", self._method)
-        self._aggregator = Aggregator(model, method, carry=arm.carry, part_tokens=part_tokens)
+        settings = batch.plan.settings
+        self._aggregator = Aggregator(
+            model,
+            cast("Method", self._method),
+            carry=arm.carry,
+            carry_guesses=settings.carry_guesses,
+            part_tokens=settings.combine_tokens,
+        )
         self._base = base
         self._plan: Plan = batch.plan
         first = batch.members[0].offset

@@ -13,17 +13,18 @@ from random import Random
 
 from combee.core.playbook.versions import empty
 from combee.ports import FatalError, LanguageModel
-from combee.sim.family.falsehoods import is_invented
+from combee.sim.family.falsehoods import invented, is_invented
 from combee.sim.family.family import latent
 from combee.sim.family.lessons import key, subject
 from combee.sim.family.quantities import Quantity
 from combee.sim.law.rules import IN_FORCE, RULES
 from combee.sim.modes import NO_MODES, Modes
+from combee.sim.roles.failing import CORRELATED_LESSONS
 from combee_experiments.arms.arms import ADAPTIVE, PRODUCT, WIDE, Arm
 from combee_experiments.arms.learning import Learnt, iterate
 from combee_experiments.data.generated import MOST, filled, quantities, reflections
 from combee_experiments.data.samples import PLAYBOOK
-from combee_experiments.reduce.report import ALIKE, EMPTY, LARGE, PARAPHRASE, SINGLE, TODAY, report_on
+from combee_experiments.reduce.report import ALIKE, EMPTY, LARGE, PARAPHRASE, SINGLE, SURE, TODAY, report_on
 from combee_experiments.robustness.experiment import MODES
 from combee_experiments.robustness.report import NONE
 from combee_experiments.running.cells import Cell, Measured, Numbers
@@ -37,6 +38,8 @@ from combee_schemas.reflection import Reflection
 SIZES: Mapping[int, int] = {100: 20, 400: 5, 2_000: 3}
 """Reflections in the batch, and how many seeds at most: where they are many, a lesson is no difference."""
 SMALLEST = min(SIZES)
+MOST_PAIRED, PAIRS = 400, 20
+"""The carry without guesses is compared with today's up to this size, on so many seeds."""
 EACH = 4
 """Reflections per lesson."""
 FEW = 5
@@ -65,6 +68,7 @@ ARMS: Mapping[str, Arm] = {
     for arm in (
         replace(ADAPTIVE, name=SINGLE, carry=False),
         replace(ADAPTIVE, name=TODAY, carry=True),
+        replace(ADAPTIVE, name=SURE, carry=True, policy=PRODUCT.model_copy(update={"carry_guesses": False})),
         _by_topic(1_000, carry=False),
         _by_topic(1_000, carry=True),
         _by_topic(2_000, carry=True),
@@ -75,6 +79,8 @@ ARMS: Mapping[str, Arm] = {
 
 def cells(setup: Setup) -> Iterator[Cell]:
     """Every arm at every size under every rule and mode; the smallest also on a large playbook and hard data.
+
+    The carry without guesses only beside today's, on smaller batches.
 
     Raises
     ------
@@ -89,9 +95,11 @@ def cells(setup: Setup) -> Iterator[Cell]:
         beside = [(LARGE, NONE), (ALIKE, PARAPHRASE)] if size == SMALLEST else []
         for given, mode in [*product([EMPTY], MODES), *beside]:
             seeds = setup.seeds[: SIZES[size] if given == EMPTY else FEW]
+            paired = setup.seeds[: PAIRS if given == EMPTY and size <= MOST_PAIRED else 0]
             # Arms inside: they share what is asked of level 0.
-            for seed, law, arm in product(seeds, RULES, ARMS):
-                yield Cell.of(arm, seed, reflections=size, given=given, mode=mode, law=law)
+            for seed, law, arm in product(setup.seeds, RULES, ARMS):
+                if seed in (paired if arm == SURE else seeds) or (arm == TODAY and seed in paired):
+                    yield Cell.of(arm, seed, reflections=size, given=given, mode=mode, law=law)
 
 
 @cache
@@ -111,7 +119,7 @@ def measure(setup: Setup, cell: Cell) -> Numbers:
     begin = filled((), START_TOKENS, drawing, but=asked) if is_large else empty(PLAYBOOK)
     learnt = setup.run(_learn(failing, said, begin, ARMS[cell.arm], cell.seed))
     numbers = learnt.numbers()
-    return {name: numbers[name] for name in NUMBERS} | lessons_in(asked, learnt.texts)
+    return {name: numbers[name] for name in NUMBERS} | lessons_in(asked, learnt.texts, cell.seed)
 
 
 async def _learn(setup: Setup, said: Sequence[Reflection], begin: Playbook, arm: Arm, seed: int) -> Learnt:
@@ -153,8 +161,9 @@ class Remembering:
         """Leave the model open: it belongs to others."""
 
 
-def lessons_in(asked: Sequence[Quantity], texts: Sequence[str]) -> dict[str, float]:
+def lessons_in(asked: Sequence[Quantity], texts: Sequence[str], seed: int) -> dict[str, float]:
     """Return how many of the quantities' conventions stand in some texts, in any wording, and what else does."""
+    said = {key(invented("correlated", seed, which)) for which in range(CORRELATED_LESSONS)}
     right = {quantity.name: key(latent(quantity).sentence()) for quantity in asked}
     about = [(subject(text) or "", text) for text in texts]
     holding = Counter(name for name, text in about if right.get(name) == key(text))
@@ -163,6 +172,7 @@ def lessons_in(asked: Sequence[Quantity], texts: Sequence[str]) -> dict[str, flo
         "lessons_there": len(right),
         "wordings_per_lesson": holding.total() / len(holding) if holding else 0.0,
         "invented": sum(map(is_invented, texts)),
+        "invented_by_calls": sum(is_invented(text) and key(text) not in said for text in texts),
         "wrong": sum(name in right and right[name] != key(text) for name, text in about),
         "contradicted": contradicted(texts),
     }

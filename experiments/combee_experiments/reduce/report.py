@@ -1,6 +1,6 @@
 """The tables and criteria of ``reduce``."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from combee_experiments.running.cells import Measured
@@ -9,16 +9,21 @@ from combee_experiments.running.report import Panel, Report, Table, Verdict, ser
 
 EMPTY, LARGE, ALIKE = "empty playbook", "playbook of 14,000 tokens", "lessons that differ in a word"
 PARAPHRASE = "paraphrase"
-SINGLE, TODAY = "single", "single, carry"
+SINGLE, TODAY, SURE = "single", "single, carry", "single, carry, no guesses"
+CALLS_INVENT = ("invented", "all")
+BY_GUESSES = ("wordings_per_lesson", "invented", "invented_by_calls", "wrong")
+"""Numbers that a carry without guesses may change."""
 NO_GAIN = "lessons_only"
 LESS = 0.02
 MORE = 1.05
 MOST_TOKENS, MOST_CALLS = 1.1, 1.5
 FEWER = 0.9
+HALF = 0.5
 """The criteria, written down before the first complete run: a share of the lessons, and times today's."""
 BESIDE = (
     ("entries per lesson", "wordings_per_lesson", 2),
     ("invented", "invented", 0),
+    ("of these by calls", "invented_by_calls", 0),
     ("wrong", "wrong", 0),
     ("contradicting pairs", "contradicted", 1),
     ("calls", "calls", 0),
@@ -33,7 +38,8 @@ RULES = (
 PARTS = (
     "topic, N: alike proposals are combined together, a call for each part of about N tokens, two levels; single: a "
     "call for all that a node reads, in levels bounded by 32,000 tokens and 32 children; carry: code passes on what "
-    "a call neither used nor dropped by name. 'single, carry' is the default."
+    "a call neither used nor dropped by name; no guesses: not what rests on guesses alone. 'single, carry' is the "
+    "default."
 )
 INVENTING = (
     "Each call adds two lessons in mode invented, so an arm that makes more calls is given more of them; that is how "
@@ -67,6 +73,8 @@ def _times(numbers: Mapping[int, float], factor: float) -> dict[int, float]:
 
 def report_on(measured: Measured) -> Report:
     """Return what was found."""
+    pairs = [place for place in _places(_of(measured, {TODAY, SURE})) if place.measured.where(SURE)]
+    measured = _of_all_arms(measured)
     tables = [
         table
         for given in measured.values("given")
@@ -74,11 +82,30 @@ def report_on(measured: Measured) -> Report:
         for table in _tables(str(given), int(size), measured.where(given=given, reflections=size))
     ]
     places = list(_places(measured))
+    if pairs:
+        tables.append(_without_guesses(pairs))
     return Report(
         tables=tuple(tables),
-        verdicts=(*_verdicts(places, measured.arms()),),
+        verdicts=(*_verdicts(places, measured.arms()), *(_on_guesses(pairs) if pairs else ())),
         panels=tuple(_panels(measured)),
         remarks=(PARTS, INVENTING, RULES),
+    )
+
+
+def _of(measured: Measured, arms: Collection[str]) -> Measured:
+    return Measured({cell: numbers for cell, numbers in measured if cell.arm in arms})
+
+
+def _of_all_arms(measured: Measured) -> Measured:
+    """Return the seeds that all arms have: today's has more of them, for its comparison without guesses."""
+    others = _of(measured, {arm for arm in measured.arms() if arm not in (TODAY, SURE)})
+    seeds = {(cell.parameters, cell.seed) for cell, _ in others}
+    return Measured(
+        {
+            cell: numbers
+            for cell, numbers in measured
+            if cell.arm != SURE and (cell.parameters, cell.seed) in seeds
+        }
     )
 
 
@@ -142,15 +169,55 @@ def _verdicts(places: list[Place], arms: tuple[str, ...]) -> Iterator[Verdict]:
                 yield _gains(arm, places)
 
 
-def _against_today(arm: str, places: list[Place]) -> Iterator[Verdict]:
+def _as_many(arm: str, places: list[Place]) -> Verdict:
     worst = min(places, key=lambda place: place.against(arm, TODAY).high)
     behind = [place for place in places if place.against(arm, TODAY).high < -100 * LESS]
-    yield Verdict(
+    return Verdict(
         criterion=f"{arm}: everywhere the 95 % interval of the difference from today's lessons includes or exceeds"
         f" −{LESS:.0%} of them",
         met=not behind,
         told=f"missed in {len(behind)} of {len(places)}; worst {worst.against(arm, TODAY).told()} % ({worst.told})",
     )
+
+
+def _on_guesses(places: list[Place]) -> Iterator[Verdict]:
+    """Decide whether the carry without guesses keeps the lessons, and at most half of what calls make up."""
+    yield _as_many(SURE, places)
+    yield _at_most(
+        f"{SURE}: at most {HALF:g} × today's entries that calls invented (modes {' and '.join(CALLS_INVENT)})",
+        SURE,
+        [place for place in places if place.mode in CALLS_INVENT],
+        "invented_by_calls",
+        HALF,
+    )
+
+
+def _without_guesses(places: list[Place]) -> Table:
+    """Show what the carry leaves out with guesses."""
+    columns = [column for column in BESIDE if column[1] in BY_GUESSES]
+    return Table(
+        title=f"{TODAY} / {SURE}",
+        columns=("n", "rule", "mode", "lessons", "difference, %", *(name for name, *_ in columns)),
+        rows=tuple(
+            (
+                f"{place.measured.values('reflections')[0]:,}",
+                place.law,
+                place.mode,
+                " / ".join(f"{place.mean(arm, 'lessons'):.1f}" for arm in (TODAY, SURE)),
+                place.against(SURE, TODAY).told(),
+                *(
+                    " / ".join(f"{place.mean(arm, number):,.{digits}f}" for arm in (TODAY, SURE))
+                    for _, number, digits in columns
+                ),
+            )
+            for place in places
+        ),
+        note="Difference: of the lessons there, paired by seed, and its 95 % interval.",
+    )
+
+
+def _against_today(arm: str, places: list[Place]) -> Iterator[Verdict]:
+    yield _as_many(arm, places)
     yield _at_most(
         f"{arm}: at most {MORE:g} × today's entries per lesson", arm, places, "wordings_per_lesson", MORE
     )

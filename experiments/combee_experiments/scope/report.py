@@ -41,7 +41,8 @@ def report_on(data: Data, measured: Measured) -> Report:
     )
 
 
-def _cost(data: Data, measured: Measured) -> Table:
+def _cost(data: Data, everything: Measured) -> Table:
+    law, mode, measured = _places(everything)[0]
     columns = (
         "arm",
         *(f"{name}: read (cached) / written" for _, name in WHO),
@@ -60,7 +61,7 @@ def _cost(data: Data, measured: Measured) -> Table:
         for arm in measured.arms()
     )
     return Table(
-        title=f"{data.name}: tokens and cost of one iteration, {measured.values('law')[0]}",
+        title=f"{data.name}: tokens and cost of one iteration, {law}, mode {mode}",
         columns=columns,
         rows=rows,
         note=ITERATION,

@@ -12,7 +12,7 @@ from combee.archive.writing import Archived, write_archive
 from combee.backends import connection
 from combee.cli.shared.console import output, print_json, reading
 from combee.cli.shared.log import open_log
-from combee.cli.shared.options import AsJson, MaybeName, Servers
+from combee.cli.shared.options import AsJson, MaybePlaybook, Servers
 from combee.clock import SystemClock
 from combee.settings.loading import Settings, load_settings
 from combee_schemas.topics import TOPICS
@@ -24,7 +24,7 @@ def register(app: typer.Typer) -> None:
 
 
 def archive(
-    name: MaybeName = None,
+    name: MaybePlaybook = None,
     *,
     to: Annotated[Path, typer.Option(help="the file; it is written whole or not at all")],
     prefix: Annotated[bool, typer.Option("--prefix", help="all playbooks of the topic prefix")] = False,

@@ -11,7 +11,8 @@ from combee.cli.shared.console import output, print_json, reading
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, MaybeName, Servers
 from combee.clock import moment
-from combee.core.playbook.spend import DAY_MS, SpendPolicy, pause, today
+from combee.core.playbook.side_by_side import in_order, pause_of, recorded_cap
+from combee.core.playbook.spend import DAY_MS, OtherLine, SpendPolicy, today
 from combee.history import partition_of
 from combee.ports import FatalError, Log, TopicPartition
 from combee.settings.loading import Settings, load_settings
@@ -42,7 +43,8 @@ def cost(name: MaybeName = None, *, bootstrap_servers: Servers = None, as_json: 
 
 async def _cost(settings: Settings, name: str | None) -> list[dict[str, Any]]:
     async with open_log(settings) as (log, _):
-        return [cost_row(version, made) for version, made in sorted((await _histories(log, name)).items())]
+        histories = await _histories(log, name)
+        return [cost_row(line, histories[line]) for line in in_order(histories)]
 
 
 async def _histories(log: Log, name: str | None) -> dict[str, list[Playbook]]:
@@ -120,11 +122,11 @@ def _print(rows: list[dict[str, Any]]) -> None:
 
 
 def spend_row(
-    playbook: Playbook, policy: SpendPolicy, *, in_flight: int, batch_size: int, now_ms: int
+    line: str, lines: Mapping[str, OtherLine], policy: SpendPolicy, *, now_ms: int
 ) -> dict[str, Any]:
-    """Return the fields ``spend`` and ``paused`` of one playbook in ``status --json``."""
-    spent, policy = today(playbook.spend, now_ms), policy.or_recorded(playbook.spend)
-    paused = pause(spent, policy, in_flight=in_flight, batch_size=batch_size, now_ms=now_ms)
+    """Return the fields ``spend`` and ``paused`` of one line in ``status --json``; ``lines`` share its cap."""
+    spent, policy = today(lines[line].spend, now_ms), recorded_cap(line, lines, policy)
+    paused = pause_of(line, lines, policy, now_ms)
     return {
         "spend": {
             "day": moment(spent.day * DAY_MS)[:10],
@@ -132,9 +134,16 @@ def spend_row(
             "cost": round(spent.cost, 6),
             "cap_tokens": policy.daily_tokens,
             "cap_cost": policy.daily_cost,
+            **({"together": _together(lines, now_ms)} if len(lines) > 1 else {}),
         },
         "paused": paused and {"reason": paused.reason, "until_ms": paused.until_ms},
     }
+
+
+def _together(lines: Mapping[str, OtherLine], now_ms: int) -> dict[str, Any]:
+    """Return what a playbook and its branches spent today: that is what their cap is about."""
+    spent = [today(line.spend, now_ms) for line in lines.values()]
+    return {"tokens": sum(line.tokens for line in spent), "cost": round(sum(line.cost for line in spent), 6)}
 
 
 def spend_text(spend: Mapping[str, Any]) -> str:
@@ -142,11 +151,12 @@ def spend_text(spend: Mapping[str, Any]) -> str:
     cap = "" if spend["cap_tokens"] is None else f" of {spend['cap_tokens']:,}"
     money = "" if spend["cap_cost"] is None else f" of {spend['cap_cost']:,.2f}"
     cost = f"; {spend['cost']:,.2f}{money} in money" if spend["cost"] or money else ""
-    return f"{spend['tokens']:,}{cap}{cost}"
+    together = f" ({spend['together']['tokens']:,} on all lines)" if "together" in spend else ""
+    return f"{spend['tokens']:,}{cap}{cost}{together}"
 
 
 def pause_lines(rows: list[dict[str, Any]]) -> Iterator[str]:
-    """Yield a line for each paused playbook."""
+    """Yield a line for each playbook or branch that is paused."""
     for row in rows:
         if row["paused"]:
             until = moment(row["paused"]["until_ms"])

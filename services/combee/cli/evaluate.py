@@ -10,12 +10,12 @@ from typing import Annotated, Any
 import typer
 from rich.progress import Progress
 
-from combee.backends import answerer, evaluation_model
+from combee.answerers import answerer, evaluation_model
 from combee.cli.playbook.files import read_text
-from combee.cli.playbook.lookup import resolve_version
+from combee.cli.playbook.lookup import resolve_line
 from combee.cli.shared.console import COLUMNS, FAILED, diagnostics, output, print_json, remark
 from combee.cli.shared.log import open_log
-from combee.cli.shared.options import AsJson, BaseUrl, Name, Ref, Servers, Simulated, refs
+from combee.cli.shared.options import AsJson, BaseUrl, Name, Ref, Servers, Simulated, places
 from combee.clock import SystemClock
 from combee.core.evaluation.intervals import Interval, paired
 from combee.core.evaluation.questions import Question, read_questions
@@ -59,7 +59,7 @@ def evaluate(
     version: Ref = LATEST,
     *,
     against: Annotated[
-        str | None, typer.Option(help="compare with this version or label", autocompletion=refs)
+        str | None, typer.Option(help="compare with this version, label or branch", autocompletion=places)
     ] = None,
     questions: Questions = None,
     scorer: ScorerName = None,
@@ -201,7 +201,7 @@ async def _evaluate(job: Job, name: str, versions: list[str]) -> list[Evaluated]
     results: list[Evaluated] = []
     async with evaluating(job) as (log, evaluator):
         for ref in versions:
-            playbook = await resolve_version(log, name, ref)
+            playbook = await resolve_line(log, name, ref)
             with progress(f"version {playbook.version}") as show:
                 results.append(await evaluator.evaluate(playbook, job.questions, show))
     return results
@@ -242,6 +242,8 @@ def as_document(results: list[Evaluated], difference: Interval | None) -> dict[s
         for result in results
     ]
     compared = {"against": others[0], **_interval(difference, "difference")} if difference else {}
+    if len({result.playbook for result in results}) > 1:
+        compared["against"] = {"name": results[1].playbook, **others[0]}
     verdict = {"verdict": verdict_of(difference)} if difference else {}
     return {"name": results[0].playbook, **first, **compared, **verdict}
 
@@ -272,8 +274,11 @@ def lines(results: list[Evaluated], difference: Interval | None) -> Iterator[str
             + (f", {result.cost:,.4f} in money" if result.cost else "")
         )
     if difference is not None:
-        ours, theirs = (result.version for result in results)
+        of_lines = len({result.playbook for result in results}) > 1
+        ours, theirs = (
+            f"{result.playbook} version {result.version}" if of_lines else f"version {result.version}"
+            for result in results
+        )
         yield (
-            f"version {ours} − version {theirs}: {difference} on {difference.n} questions:"
-            f" {verdict_of(difference)} (95 %)"
+            f"{ours} − {theirs}: {difference} on {difference.n} questions: {verdict_of(difference)} (95 %)"
         )

@@ -1,7 +1,7 @@
 """``combee status``: what is in the topics, how far the services are, which playbooks there are."""
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import typer
@@ -14,16 +14,18 @@ from combee.cli.shared.options import AsJson, Servers
 from combee.clock import SystemClock, moment
 from combee.core.playbook.probation import counts, counts_text
 from combee.core.playbook.retention import in_playbook, is_losing, losing, percent
+from combee.core.playbook.side_by_side import branch_row, branch_text, in_order
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
 from combee.core.playbook.versions import empty, made_by
-from combee.history import newest_snapshots, whole
+from combee.history import newest_snapshots
 from combee.inspection.batches import newest_batches
+from combee.inspection.branches import batch_sizes, under_caps
 from combee.inspection.dead_letters import held_back
 from combee.inspection.lag import INPUTS, backlog
 from combee.ports import Log
 from combee.settings.loading import Settings, load_settings
 from combee_schemas import topics
-from combee_schemas.control import BatchSize
+from combee_schemas.base import playbook_of
 
 SIZING = {"policy", "phase", "reason", "decided_at_ms"}
 """Of a decision, beside the size."""
@@ -75,15 +77,15 @@ async def _topics(log: Log) -> dict[str, dict[str, int]]:
 
 async def _playbooks(log: Log, default_size: int, spending: SpendPolicy) -> list[dict[str, object]]:
     playbooks = await newest_snapshots(log)
-    decisions = await _decisions(log)
+    decisions = await batch_sizes(log)
     newest_batch = await newest_batches(log)
+    playbooks |= {name: empty(name) for name in newest_batch.keys() - playbooks.keys()}
+    spent = under_caps(playbooks, newest_batch, decisions, default_size)
     rows: list[dict[str, object]] = []
-    for name in sorted(playbooks.keys() | newest_batch.keys()):
-        playbook = playbooks.get(name) or empty(name)
-        decided = decisions.get(name)
-        size = decided.batch_size if decided else default_size
-        in_flight = max(0, newest_batch.get(name, 0) - playbook.batch_sequence)
-        if playbook.origin == "delete" and not in_flight:
+    for name in in_order(playbooks):
+        playbook, decided, lines = playbooks[name], decisions.get(name), spent[playbook_of(name)]
+        line = lines[name]
+        if playbook.origin == "delete" and not line.in_flight:
             continue
         now_ms, audit = SystemClock().now_ms(), in_playbook(playbook.batch)
         rows.append(
@@ -91,11 +93,12 @@ async def _playbooks(log: Log, default_size: int, spending: SpendPolicy) -> list
                 "name": name,
                 "version": playbook.version,
                 "made_by": made_by(playbook),
+                "branch": branch_row(playbook.branch, playbooks.get(playbook_of(name))),
                 **counts(playbook),
-                "batch_size": size,
+                "batch_size": line.batch_size,
                 "sizing": decided.model_dump(include=SIZING) if decided else None,
-                "in_flight": in_flight,
-                **spend_row(playbook, spending, in_flight=in_flight, batch_size=size, now_ms=now_ms),
+                "in_flight": line.in_flight,
+                **spend_row(name, lines, spending, now_ms=now_ms),
                 "retention": playbook.retention_recent[-1] if playbook.retention_recent else None,
                 "lost": playbook.lost_recent[-1] if playbook.lost_recent else None,
                 "losing": is_losing(playbook),
@@ -103,15 +106,6 @@ async def _playbooks(log: Log, default_size: int, spending: SpendPolicy) -> list
             }
         )
     return rows
-
-
-async def _decisions(log: Log) -> dict[str, BatchSize]:
-    decisions: dict[str, BatchSize] = {}
-    for record in await whole(log, topics.BATCH_SIZES):
-        decided = topics.BATCH_SIZES.read_or_none(record)
-        if decided is not None:
-            decisions[decided.playbook] = decided
-    return decisions
 
 
 def _print(state: dict[str, Any]) -> None:
@@ -143,7 +137,7 @@ def _print(state: dict[str, Any]) -> None:
             *(str(row[name]) for name in ("name", "version", "made_by")),
             counts_text(row["entries"], row["proposed"]),
             str(row["batch_size"]),
-            row["sizing"]["policy"] if row["sizing"] else "start value",
+            _policy(row),
             str(row["in_flight"]),
             spend_text(row["spend"]),
             *(percent(row[name]) for name in ("retention", "lost")),
@@ -155,7 +149,7 @@ def _print(state: dict[str, Any]) -> None:
         what, until = hold["playbook"] or "what cannot be read", moment(hold["until_ms"])
         text = f"{hold['service']} holds back {what} until {until} UTC: too many dead letters; see 'combee dlq list'"
         console.print(text, style="yellow", soft_wrap=True)
-    for line in _decision_lines(state["playbooks"]):
+    for line in (*_branch_lines(state["playbooks"]), *_decision_lines(state["playbooks"])):
         console.print(line, markup=False, soft_wrap=True)
     for line in pause_lines(state["playbooks"]):
         console.print(line, style="yellow", soft_wrap=True)
@@ -165,10 +159,24 @@ def _print(state: dict[str, Any]) -> None:
             console.print(text, style="yellow", soft_wrap=True)
 
 
+def _policy(row: Mapping[str, Any]) -> str:
+    """Return who says how large batches are."""
+    if row["branch"] and "batch_size" in row["branch"]["settings"]:
+        return "branch"
+    return row["sizing"]["policy"] if row["sizing"] else "start value"
+
+
+def _branch_lines(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
+    """Yield what each branch does otherwise than its playbook."""
+    for row in rows:
+        if row["branch"]:
+            yield f"{row['name']}: forked from {branch_text(row['branch'])}"
+
+
 def _decision_lines(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
     """Yield why each batch size that was chosen is what it is."""
     for row in rows:
         sizing = row["sizing"]
-        if sizing and sizing["policy"] != "configured":
+        if sizing and sizing["policy"] != "configured" and _policy(row) != "branch":
             chosen = f"batches of {row['batch_size']} ({sizing['policy']}, {sizing['phase']})"
             yield f"{row['name']}: {chosen}: {clean(sizing['reason'])}"

@@ -1,18 +1,20 @@
 """``combee topics``: the topics as they should be, as they are, and made so."""
 
 import asyncio
+from typing import Annotated
 
 import typer
 from rich.table import Table
 
-from combee.backends import connection, create_topics, topic_problems
+from combee.backends import connection, create_topics, nested_prefixes, topic_problems
 from combee.cli.shared.console import FAILED, output, print_json, remark
 from combee.cli.shared.log import open_broker
 from combee.cli.shared.options import AsJson, Servers
 from combee.core.layout import wanted
+from combee.core.rights import FORMATS, ROLES, granted
 from combee.settings.loading import Settings, load_settings
 
-topics = typer.Typer(help="The topics: create, check, show.", no_args_is_help=True)
+topics = typer.Typer(help="The topics: create, check, show, rights.", no_args_is_help=True)
 
 
 def register(app: typer.Typer) -> None:
@@ -22,7 +24,7 @@ def register(app: typer.Typer) -> None:
 
 @topics.callback()
 def group() -> None:
-    """The topics: create, check, show."""
+    """The topics: create, check, show, rights."""
 
 
 @topics.command(epilog="Example: combee topics create --bootstrap-servers kafka:9092")
@@ -58,7 +60,12 @@ def check(*, bootstrap_servers: Servers = None, as_json: AsJson = False) -> None
 
 async def _check(settings: Settings) -> list[str]:
     async with open_broker(settings) as servers:
-        return await topic_problems(settings, connection(settings, servers))
+        connected = connection(settings, servers)
+        if others := await nested_prefixes(connected):
+            remark(
+                f"{connected.prefix} and {', '.join(others)} lie within one another: grant rights topic by topic only"
+            )
+        return await topic_problems(settings, connected)
 
 
 def _fail_on(problems: list[str]) -> None:
@@ -81,6 +88,31 @@ def show(*, as_json: AsJson = False) -> None:
     for row in rows:
         table.add_row(*(_cell(name, value) for name, value in row.items()))
     output().print(table)
+
+
+@topics.command(epilog="Example: combee topics acls --principal agents=User:support")
+def acls(
+    *,
+    format_: Annotated[
+        str,
+        typer.Option("--format", help=f"one of {', '.join(FORMATS)}", autocompletion=lambda: list(FORMATS)),
+    ] = "kafka-acls",
+    principal: Annotated[
+        list[str] | None, typer.Option(help="ROLE=User:NAME; again for further roles; else User:combee-ROLE")
+    ] = None,
+) -> None:
+    """Show the rights each role needs on a cluster that denies by default; needs no broker."""
+    if format_ not in FORMATS:
+        raise typer.BadParameter(f"no such format: {format_}; choose one of {', '.join(FORMATS)}")
+    principals = dict(map(_principal, principal or ()))
+    typer.echo(FORMATS[format_](granted(principals, load_settings().kafka.topic_prefix)))
+
+
+def _principal(given: str) -> tuple[str, str]:
+    role, _, who = given.partition("=")
+    if role not in ROLES or not who.startswith("User:"):
+        raise typer.BadParameter(f"{given}: write ROLE=User:NAME, with one of {', '.join(ROLES)}")
+    return role, who
 
 
 def topic_map(settings: Settings) -> list[dict[str, object]]:

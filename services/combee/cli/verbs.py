@@ -39,6 +39,14 @@ VERBS = {
         "combee.cli.playbook.group",
         "Playbooks: read, compare, export, import, edit, label, undo.",
     ),
+    "branch": Verb(
+        "combee.cli.branch",
+        "Fork NAME@BRANCH, which learns from NAME's reflections in its own way; without --as list branches.",
+    ),
+    "adopt": Verb(
+        "combee.cli.adopt",
+        "Make what a branch says its playbook's next version; the branch stays and learns on.",
+    ),
     "review": Verb(
         "combee.cli.review",
         "Show what a version says otherwise than a label does, and move the label there if you agree.",
@@ -93,7 +101,7 @@ VERBS = {
     ),
     "topics": Verb(
         "combee.cli.topics",
-        "The topics: create, check, show.",
+        "The topics: create, check, show, rights.",
     ),
     "worker": Verb(
         "combee.cli.worker",

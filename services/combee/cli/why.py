@@ -9,13 +9,14 @@ from rich.text import Text
 
 from combee.cli.shared.console import clean, output, print_json, reading, shortened
 from combee.cli.shared.log import open_log
-from combee.cli.shared.options import AsJson, Servers, checked_name, playbook_names
+from combee.cli.shared.options import AsJson, Servers, checked_line, line_names
 from combee.clock import moment
 from combee.core.playbook.probation import is_active
 from combee.history import newest_playbooks
 from combee.inspection.lineage import Lineage, Source, lineage
 from combee.ports import FatalError, Log
 from combee.settings.loading import Settings, load_settings
+from combee_schemas.base import playbook_of
 
 SHOWN = 10
 LONG = 300
@@ -33,8 +34,8 @@ def why(
         str | None,
         typer.Option(
             help="where it is or was; needed only if several have such an id",
-            callback=lambda given: given and checked_name(given),
-            autocompletion=playbook_names,
+            callback=lambda given: given and checked_line(given),
+            autocompletion=line_names,
         ),
     ] = None,
     traces: Annotated[bool, typer.Option(help="look up the runs, too")] = True,
@@ -59,7 +60,7 @@ async def _why(settings: Settings, entry: str, name: str | None, *, traces: bool
 
 
 async def found_in(log: Log, entry_id: str, name: str | None) -> str:
-    """Return the playbook that an entry is in.
+    """Return the playbook that an entry is in, or the branch that alone has it: what both have is the playbook's.
 
     Raises
     ------
@@ -74,6 +75,7 @@ async def found_in(log: Log, entry_id: str, name: str | None) -> str:
         for book_name, book in playbooks.items()
         if any(entry.id == entry_id for entry in book.entries)
     ]
+    having = [line for line in having if playbook_of(line) == line or playbook_of(line) not in having]
     if len(having) == 1:
         return having[0]
     if having:

@@ -20,14 +20,20 @@ ROLES = (*compose.ROLES, *compose.FRONTS)
 
 def register(app: typer.Typer) -> None:
     """Add the verb."""
-    app.command(epilog="Example: combee worker scan --slot 1")(worker)
+    app.command(epilog="Example: combee worker scan")(worker)
 
 
 def worker(
     role: Annotated[
         str, typer.Argument(help=f"one of {', '.join(ROLES)}", autocompletion=lambda: list(ROLES))
     ],
-    slot: Annotated[int | None, typer.Option(help="number of this replica; each needs its own")] = None,
+    slot: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="number of this replica, if it keeps one over restarts, as in a StatefulSet; else none is needed",
+        ),
+    ] = None,
     bootstrap_servers: Annotated[str | None, typer.Option(help="Kafka brokers")] = None,
     metrics_port: Annotated[
         int | None,

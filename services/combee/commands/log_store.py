@@ -4,12 +4,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 
 from combee.commands.playbook import Effect, Sent
-from combee.core.commands import has_taken_effect
+from combee.core.commands import has_taken_effect, subject
 from combee.core.playbook.versions import empty
 from combee.history import History, all_labels, branches_of, newest_snapshot
 from combee.ports import Log, Outgoing
 from combee_schemas import topics
 from combee_schemas.command import Command
+from combee_schemas.dead_letter import DeadLetter
 from combee_schemas.playbook import Label, Playbook, label_key
 from combee_schemas.topics import Topic
 
@@ -45,7 +46,7 @@ class LogStore:
     async def effect(self, command: Command) -> Effect | None:
         if command.kind == "promote":
             return await self._followed(topics.LABELS, label_key(command.playbook, command.label), command)
-        return await self._followed(topics.HISTORY, command.playbook, command)
+        return await self._followed(topics.HISTORY, subject(command), command)
 
     async def _followed(
         self, topic: Topic[Playbook] | Topic[Label], key: str, command: Command
@@ -57,7 +58,7 @@ class LogStore:
                         return message
         return None
 
-    async def refusal(self, sent: Sent) -> str:
+    async def refusal(self, sent: Sent) -> DeadLetter:
         origin, mine = topics.COMMANDS.name, (sent.partition, sent.offset)
         changes = self._log.follow(topics.DEAD_LETTERS.name, self._since[topics.DEAD_LETTERS.name])
         async with aclosing(changes):
@@ -67,5 +68,5 @@ class LogStore:
                         letter.origin_topic == origin
                         and (letter.origin_partition, letter.origin_offset) == mine
                     ):
-                        return letter.reason
+                        return letter
         raise AssertionError("a log is followed for ever")

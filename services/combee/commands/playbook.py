@@ -16,12 +16,13 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from combee.commands.revocation import Meant, Outlook, calls_for, copies_of, meant
 from combee.core import commands as decide
 from combee.core.commands import RefusedError
 from combee.core.formats.files import Format
+from combee.core.live.values import LiveDeadLetter
 from combee.core.playbook.evidence import NO_BUDGET
 from combee.core.playbook.versions import barring, retained_from
 from combee.evidence import adoption_of, labels_serving, recomputed
@@ -31,6 +32,7 @@ from combee_schemas import topics
 from combee_schemas.base import playbook_of
 from combee_schemas.codec import CodecError
 from combee_schemas.command import Command
+from combee_schemas.dead_letter import DeadLetter
 from combee_schemas.playbook import Label, Playbook
 
 Effect = Playbook | Label
@@ -87,8 +89,8 @@ class Store(Protocol):
     async def effect(self, command: Command) -> Effect | None:
         """Wait until a command has taken effect; None if that will not be known here."""
 
-    async def refusal(self, sent: Sent) -> str:
-        """Wait until publish has refused a command, and return why."""
+    async def refusal(self, sent: Sent) -> DeadLetter | LiveDeadLetter:
+        """Wait until a service has refused a command, and return the letter that says why."""
 
 
 class Commands:
@@ -214,6 +216,14 @@ class Commands:
         current = await self._store.newest(name)
         return _decision(current, decide.consolidate(current, command_id, embeds=self._embeds))
 
+    async def branch(
+        self, name: str, branch: str, settings: Mapping[str, Any], *, command_id: str | None = None
+    ) -> Decision:
+        """Fork ``NAME@branch``, which learns from the playbook's reflections under settings of its own."""
+        line = await self._store.newest(decide.line_of(name, branch))
+        current = await self._store.newest(name)
+        return _decision(line, decide.branch(current, line, settings, command_id))
+
     async def flush(self, name: str, newest: int, *, command_id: str | None = None) -> Decision:
         """Close the window up to ``newest``, the offset of the last reflection seen."""
         current = await self._store.newest(name)
@@ -289,7 +299,7 @@ class Commands:
         Raises
         ------
         RefusedError
-            If publish refuses it.
+            If the service that carries it out refuses it.
         """
         made = asyncio.create_task(self._store.effect(sent.command))
         refused = asyncio.create_task(self._store.refusal(sent))
@@ -300,7 +310,8 @@ class Commands:
             if made in done:
                 return made.result()
             if refused in done:
-                raise RefusedError("conflict", f"publish refused it: {refused.result()}")
+                letter = refused.result()
+                raise RefusedError("conflict", f"{letter.service} refused it: {letter.reason}")
             return None
         finally:
             for task in (made, refused):

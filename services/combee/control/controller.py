@@ -20,7 +20,11 @@ CURRENT_TIMEOUT_S = 60.0
 
 
 class Controller:
-    """Decides batch sizes. The last decision is all its state: a restart reads it back."""
+    """Decides batch sizes. The last decision is all its state: a restart reads it back.
+
+    Two at once decide alike: a decision follows from the one before and the version. One that lags may put an older
+    size back for one batch.
+    """
 
     def __init__(self, log: Log, clock: Clock, policy: SizingPolicy) -> None:
         self._log = log
@@ -52,10 +56,14 @@ class Controller:
                 continue
             await self._decide(seen)
 
+    def _latest(self, name: str) -> BatchSize | None:
+        """Return our own last word, which the view may not have brought back yet, or another control's."""
+        said = [decision for decision in (self._standing.get(name), self.sizes.get(name)) if decision]
+        return max(said, key=lambda decision: decision.sequence, default=None)
+
     async def _decide(self, seen: Iteration) -> None:
         name = seen.playbook
-        # Our own last word, which the view may not have brought back yet.
-        standing = self._standing.get(name) or self.sizes.get(name)
+        standing = self._latest(name)
         decided = decide(standing, seen, self._policy)
         if decided == standing:
             return

@@ -6,10 +6,10 @@ the command is sent.
 """
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from combee.core.formats.editing import edit_operations, edited_version
 from combee.core.formats.files import Format, carried_over, held_by, says_the_same, write_playbook
@@ -18,8 +18,9 @@ from combee.core.playbook.branching import Adoption
 from combee.core.playbook.clusters import clusters
 from combee.core.playbook.probation import is_active, shown
 from combee.core.replaying.selection import Selection
-from combee_schemas.base import branch_in, is_branch_of
+from combee_schemas.base import BranchName, branch_in, is_branch_of, playbook_of
 from combee_schemas.command import Command, CommandKind
+from combee_schemas.plan import BranchSettings
 from combee_schemas.playbook import LABEL_PATTERN, LATEST, Label, Playbook
 from combee_schemas.scan import Operation, OperationKind
 
@@ -146,7 +147,9 @@ def adopt(current: Playbook, adoption: Adoption, command_id: str | None) -> Comm
         If the branch has not read what the playbook has learned from, or learns no more.
     """
     line, target = adoption.line, adoption.target
-    if command_id in current.commands or says_the_same(current, target, "json"):
+    took = current.adopted and (current.adopted.line, current.adopted.version)
+    is_done = took == (line.name, target.version)
+    if is_done or command_id in current.commands or says_the_same(current, target, "json"):
         return None
     if reason := adoption.refusal():
         raise RefusedError("conflict", reason)
@@ -216,7 +219,14 @@ def import_(current: Playbook, given: Playbook, form: Format, command_id: str | 
 
     The id names content and base version: the same text sent twice has one effect, while going back to an earlier
     content is a new import. What remains of a deleted playbook says nothing, and is another base.
+
+    Raises
+    ------
+    RefusedError
+        If it would start a branch: only a fork does.
     """
+    if branch_in(current.name) and not current.version:
+        raise RefusedError("absent", absence(current))
     same = not is_deleted(current) and says_the_same(current, given, form)
     if same or command_id in current.commands:
         return None
@@ -345,6 +355,75 @@ def consolidation(current: Playbook, command_id: str | None = None) -> Command:
     return _command("consolidate", current, command_id or _own("consolidate", current))
 
 
+def line_of(playbook: str, branch: str) -> str:
+    """Return the line that a branch of a playbook is.
+
+    Raises
+    ------
+    RefusedError
+        If the playbook is a branch itself, or a branch cannot have this name.
+    """
+    if playbook_of(playbook) != playbook:
+        whole = playbook_of(playbook)
+        raise RefusedError("conflict", f"{playbook} is a branch itself: make the branch of {whole}")
+    try:
+        TypeAdapter(BranchName).validate_python(branch or "@")
+    except ValidationError as error:
+        why = "letters, digits and . _ - (at most 40, the first a letter or digit)"
+        raise RefusedError("invalid", f"{branch[:80]!r} is no name of a branch: {why}") from error
+    return f"{playbook}@{branch}"
+
+
+def branch_settings(given: Mapping[str, Any]) -> BranchSettings:
+    """Return what a branch does in its own way; values may be texts, as people write them.
+
+    Raises
+    ------
+    RefusedError
+        If a branch has no such setting, or not with this value.
+    """
+    known = BranchSettings.model_fields
+    if unknown := sorted(given.keys() - known.keys()):
+        raise RefusedError(
+            "invalid",
+            f"a branch has no setting {', '.join(unknown)} of its own; known are {', '.join(known)}",
+        )
+    try:
+        return BranchSettings.model_validate(given)
+    except ValidationError as error:
+        raise _invalid(error) from error
+
+
+def branch(
+    current: Playbook, line: Playbook, settings: Mapping[str, Any], command_id: str | None
+) -> Command | None:
+    """Fork ``line`` from a playbook: it begins with its content and learns from its reflections in its own way.
+
+    Raises
+    ------
+    RefusedError
+        If there is no such playbook, the line is there already, or the settings cannot be.
+    """
+    check_live(current)
+    if command_id in line.commands:
+        return None
+    own = branch_settings(settings)
+    if line.version and not is_deleted(line):
+        ended = "" if line.branch else ", which learns no more"
+        raise RefusedError(
+            "conflict",
+            f"there is {line.name} already{ended}: delete it first, or name the branch otherwise",
+        )
+    by_content = content_id("branch", line.name, own.model_dump_json(), str(line.version))
+    branched = line.name.removeprefix(f"{current.name}@")
+    return _command("branch", current, command_id or by_content, branch=branched, settings=own)
+
+
+def subject(command: Command) -> str:
+    """Return the playbook or line whose next version is a command's effect."""
+    return command.line if command.kind == "branch" else command.playbook
+
+
 def has_taken_effect(command: Command, newest: Playbook | Label | None) -> bool:
     """Return whether a command had its effect, given the newest version, or the label, that it is about."""
     if newest is None or isinstance(newest, Label) != (command.kind == "promote"):
@@ -363,6 +442,9 @@ def _command(kind: CommandKind, current: Playbook, command_id: str, **fields: An
     try:
         return Command(command_id=command_id, playbook=current.name, kind=kind, **fields)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        raise RefusedError("invalid", f"{where}: {first['msg']}") from error
+        raise _invalid(error) from error
+
+
+def _invalid(error: ValidationError) -> RefusedError:
+    first = error.errors(include_url=False, include_input=False)[0]
+    return RefusedError("invalid", f"{'.'.join(map(str, first['loc']))}: {first['msg']}")

@@ -1,9 +1,9 @@
 """Topics as they should be on the broker, and what is wrong with those that are there."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from combee_schemas.topics import TOPICS, AnyTopic
+from combee_schemas.topics import REFLECTIONS, TOPICS, AnyTopic
 
 CHECKED = ("cleanup.policy", "retention.ms")
 """Configuration whose wrong value loses data; the rest is the operator's to tune."""
@@ -29,6 +29,18 @@ def wanted(partitions: int, scan_partitions: int) -> tuple[Wanted, ...]:
     """Return every topic with its partition count: equal for all that are keyed by playbook."""
     counts = {"traces": scan_partitions, "scan": scan_partitions, "playbooks": partitions, "single": 1}
     return tuple(Wanted(topic=topic, partitions=counts[topic.spread]) for topic in TOPICS)
+
+
+def nested(prefix: str, names: Iterable[str]) -> list[str]:
+    """Return the prefixes of other deployments among the topics' whole names that lie within this one, or it in them.
+
+    A right on all topics that begin with ``combee.`` is one on ``combee.b.reflections``, too.
+    """
+    ends = f".{REFLECTIONS.name}"
+    others = {name.removesuffix(ends) for name in names if name.endswith(ends)} - {prefix}
+    return sorted(
+        other for other in others if other.startswith(f"{prefix}.") or prefix.startswith(f"{other}.")
+    )
 
 
 def half_restored(prefix: str) -> str:

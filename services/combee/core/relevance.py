@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import log
 
+from combee.core.playbook.derived import once_per_version
 from combee.core.playbook.wording import evened
 from combee.core.prompt import entry_tokens
-from combee_schemas.playbook import Entry
+from combee_schemas.playbook import Entry, Playbook
 from combee_schemas.trace import Trace
 
 WORD = re.compile(r"\w+")
@@ -72,13 +73,13 @@ class Subject:
     """Entries that it names; they are nearer to it than any other."""
 
 
-def nearest_entries(entries: Sequence[Entry], subjects: Sequence[Subject], k: int) -> tuple[Entry, ...]:
-    """Return the ``k`` entries that are nearest to any of the subjects, in their own order.
+def nearest_entries(playbook: Playbook, subjects: Sequence[Subject], k: int) -> tuple[Entry, ...]:
+    """Return the ``k`` entries of a version that are nearest to any of the subjects, in their own order.
 
     Each subject's nearest come first, then each one's second, and so on; of equal rank the higher score, then the id
     decides. What has no word in common with a subject is not near it.
     """
-    bags = _Bags(entries)
+    entries, bags = playbook.entries, _bags_of(playbook)
     best: dict[str, tuple[int, float, str]] = {}
     for subject in subjects:
         scores = bags.scores(subject.text)
@@ -125,6 +126,11 @@ class _Bags:
                 length = SATURATION * (1 - LENGTH + LENGTH * self._lengths[entry_id] / self._mean)
                 scores[entry_id] += rare * count * (SATURATION + 1) / (count + length)
         return scores
+
+
+@once_per_version
+def _bags_of(playbook: Playbook) -> _Bags:
+    return _Bags(playbook.entries)
 
 
 @lru_cache(maxsize=2_048)

@@ -9,6 +9,7 @@ from combee.core.playbook.versions import empty, made_by
 from combee.dashboard.actions import Actions
 from combee.dashboard.admin import Admin
 from combee.dashboard.evidence import open_evidence
+from combee.dashboard.lines import LinesBeside
 from combee.dashboard.listing import Listing
 from combee.dashboard.pieces import TURN_S, heading, replace_address
 from combee.dashboard.views.entries import EntryList, entry_list
@@ -55,6 +56,7 @@ class _Browser:
         self._listed = EntryList()
         self._labels: dict[str, int] = {}
         self._facts = _Facts(context)
+        self._lines = LinesBeside(context, name)
         Actions(context, admin, lambda: self._shown)
         with ui.element("div").classes("slide"):
             back = ui.button(icon="chevron_left", on_click=lambda: self._step(-1))
@@ -88,6 +90,7 @@ class _Browser:
             self._newer.text = f"version {newest} is new"
         self._newer.set_visibility(self._slider.value < newest)
         self._which.text = f"version {self.version} of {self._slider.props['max']}"
+        self._lines.look()
         labels = {
             pointer.label: pointer.version
             for pointer in playbooks.labels_of(self._context, self._name).values()

@@ -13,6 +13,7 @@ from combee_schemas import topics
 
 COLUMNS = {
     "name": "playbook",
+    "forked": "forked from",
     "version": "version",
     "entries": "entries",
     "prompt": "prompt tokens",
@@ -34,6 +35,7 @@ def page(context: Context) -> None:
         ui.input("Find by name").props("type=search clearable debounce=200 outlined dense").classes("w-64")
     )
     status = ui.label().classes("quiet").props("role=status")
+    paused = ui.label().classes("wrong words").props("role=status")
     rows = table(
         COLUMNS,
         key="name",
@@ -57,6 +59,9 @@ def page(context: Context) -> None:
             f"{len(shown_rows)} of {total:,} are shown: a name finds the others"
             if len(shown_rows) < total
             else ""
+        )
+        paused.text = "\n".join(
+            f"paused: {book.name}: {book.paused}" for book in context.live.shared().playbooks if book.paused
         )
         fill(rows, shown_rows)
 

@@ -10,13 +10,15 @@ from combee.gateway.access.keys import Keyring, keyring
 from combee.gateway.access.throttle import WrongKeyThrottle
 from combee.gateway.feed import Changes, Feed
 from combee.history import History
-from combee.inspection.live import Live
+from combee.inspection.live import FOLLOWED, Live
 from combee.ports import Clock, Log, Outgoing, TransientError
 from combee.settings.loading import Settings
 from combee.telemetry.health import Health
 from combee.worker.views import Playbooks, View
 from combee_schemas import topics
-from combee_schemas.playbook import Label
+from combee_schemas.playbook import Label, Playbook
+
+TURN_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +39,7 @@ class Context:
     """New versions as they are written."""
     health: Health
     changed: Changes
-    """Told when a playbook, a label or the live picture may have changed."""
+    """Told when a playbook or a label may have changed."""
     known: asyncio.Event
     """Set once every playbook and label has been read."""
     traced: Counter[str]
@@ -85,15 +87,12 @@ class Context:
             await self.playbooks.view.wait_current(timeout_s)
             await self.labels.wait_current(timeout_s)
             await self.feed.wait_current(timeout_s)
-            await self.live.wait_current(timeout_s)
 
     async def _turn(self) -> None:
-        """Tell health that there is somebody at work, and waiters that something may have changed."""
-        revision = -1
+        """Tell health that there is somebody at work."""
         while True:
-            revision = await self.live.changed(revision, 1.0)
-            self.changed.notify()
             self.health.turned()
+            await asyncio.sleep(TURN_S)
 
 
 def context_of(
@@ -107,9 +106,22 @@ def context_of(
         If the configured keys cannot be read.
     """
     changed = Changes()
-    playbooks = Playbooks(log, lambda _name, _playbook: changed.notify())
-    history = History(log)
-    feed = Feed(log, history)
+    live = Live(
+        log,
+        clock,
+        batch_size=settings.batch.batch_size,
+        followed=[topic for topic in FOLLOWED if topic is not topics.PLAYBOOKS],
+    )
+
+    def published(name: str, playbook: Playbook | None) -> None:
+        if playbook is None:
+            live.picture.deleted(name)
+        else:
+            live.picture.take(playbook, playbook.created_at_ms)
+        changed.notify()
+
+    playbooks = Playbooks(log, published)
+    feed = Feed(log, playbooks.history)
 
     def relabelled(_key: str, _label: Label | None) -> None:
         changed.notify()
@@ -122,10 +134,10 @@ def context_of(
         log=log,
         clock=clock,
         settings=settings,
-        live=Live(log, clock, batch_size=settings.batch.batch_size),
+        live=live,
         playbooks=playbooks,
         labels=labels,
-        history=history,
+        history=playbooks.history,
         feed=feed,
         health=health,
         changed=changed,

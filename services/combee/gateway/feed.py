@@ -5,8 +5,8 @@ memory it reads from ``history``.
 """
 
 import asyncio
-from collections import deque
-from collections.abc import AsyncGenerator, Sequence
+from collections import OrderedDict, deque
+from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 
 import structlog
@@ -20,7 +20,8 @@ logger = structlog.get_logger()
 
 RETRY_S = 1.0
 KEPT = 256
-KEPT_BYTES = 32 << 20
+KEPT_BYTES = 8 << 20
+DECODED_KEPT = 8
 
 
 class Changes:
@@ -55,8 +56,10 @@ class Feed:
         self._log = log
         self._history = history
         self._most = kept, kept_bytes
-        self._recent: deque[tuple[Playbook, int, int]] = deque()
-        """Version, partition, bytes."""
+        self._recent: deque[Record] = deque()
+        """As they were read: a version that no stream asks for is never decoded."""
+        self._decoded: OrderedDict[tuple[int, int], Playbook | None] = OrderedDict()
+        """By partition and offset, the last that streams asked for."""
         self._bytes = 0
         self._starts: dict[int, int] = {}
         """Per partition where to read on."""
@@ -100,18 +103,13 @@ class Feed:
 
     def _take(self, record: Record) -> None:
         self._starts[record.partition] = record.offset + 1
-        version = placed(record)
-        if version is None:
-            return
-        size = len(record.value or b"")
-        self._recent.append((version, record.partition, size))
-        self._bytes += size
-        self._history.remember(version)
+        self._recent.append(record)
+        self._bytes += len(record.value or b"")
         most, most_bytes = self._most
         while len(self._recent) > most or self._bytes > most_bytes:
-            oldest, partition, size = self._recent.popleft()
-            self._covered[partition] = oldest.history_offset + 1
-            self._bytes -= size
+            oldest = self._recent.popleft()
+            self._covered[oldest.partition] = oldest.offset + 1
+            self._bytes -= len(oldest.value or b"")
 
     async def start(self, name: str) -> int:
         """Return a position before which a playbook that nobody has heard of has no version."""
@@ -126,9 +124,16 @@ class Feed:
                 async for version in versions:
                     yield version
             position = covered - 1
-        for version in self._remembered(name, position):
-            yield version
+        key = name.encode()
+        for record in [record for record in self._recent if record.key == key and record.offset > position]:
+            if (decoded := self._version(record)) is not None:
+                yield decoded
 
-    def _remembered(self, name: str, position: int) -> Sequence[Playbook]:
-        versions = (version for version, _, _ in self._recent if version.name == name)
-        return [version for version in versions if version.history_offset > position]
+    def _version(self, record: Record) -> Playbook | None:
+        """Return the version in a record, decoded once for all streams."""
+        place = record.partition, record.offset
+        if place not in self._decoded:
+            self._decoded[place] = placed(record)
+            while len(self._decoded) > DECODED_KEPT:
+                self._decoded.popitem(last=False)
+        return self._decoded[place]

@@ -8,9 +8,11 @@ from fastapi import Path
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from combee_schemas.base import PlaybookName
+from combee_schemas.base import LineName
 
 ENDINGS = (
+    "adopt",
+    "branch",
     "consolidate",
     "delete",
     "diff",
@@ -28,7 +30,13 @@ ENDINGS = (
 BELOW = "/v1/playbooks/"
 SLASH = re.compile("%2F", re.IGNORECASE)
 
-Name = Annotated[PlaybookName, Path(description="such as `support/refunds`; slashes may be encoded as `%2F`")]
+Name = Annotated[
+    LineName,
+    Path(
+        description="such as `support/refunds`, or a branch of it: `support/refunds@exp`; slashes may be encoded as"
+        " `%2F`"
+    ),
+]
 
 
 class EncodedSlashes:

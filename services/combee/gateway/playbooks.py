@@ -5,10 +5,12 @@ from http import HTTPStatus
 
 from combee import clock
 from combee.core.commands import absence, is_deleted, no_version
+from combee.core.live.picture import Picture
 from combee.gateway.access.access import check_touch
 from combee.gateway.access.keys import Caller
 from combee.gateway.context import Context
 from combee.gateway.problems import Refusal, not_found, unavailable
+from combee_schemas.base import playbook_of
 from combee_schemas.playbook import LATEST, Label, Playbook
 
 
@@ -25,7 +27,7 @@ def newest(context: Context, name: str) -> Playbook | None:
 
 
 def newest_by_name(context: Context) -> dict[str, Playbook]:
-    """Return the newest version of each, by name in order."""
+    """Return the newest version of each playbook and branch, by name in order."""
     playbooks_by_name = {
         playbook.name: playbook
         for playbook in context.playbooks.view.all().values()
@@ -34,14 +36,23 @@ def newest_by_name(context: Context) -> dict[str, Playbook]:
     return dict(sorted(playbooks_by_name.items()))
 
 
+def lines_of(context: Context, name: str) -> dict[str, Playbook]:
+    """Return the newest version of a playbook and of each of its branches, by name."""
+    return {
+        line.name: line
+        for line in context.playbooks.view.all().values()
+        if playbook_of(line.name) == name and not is_deleted(line)
+    }
+
+
 def labels_of(context: Context, name: str) -> dict[str, Label]:
     """Return a playbook's labels by name."""
     return {pointer.label: pointer for pointer in context.labels.all().values() if pointer.playbook == name}
 
 
-def absent(context: Context, name: str) -> Refusal:
+async def absent(context: Context, name: str) -> Refusal:
     """Return the refusal for a playbook that does not exist, with what there is that will make it exist."""
-    picture, now_ms = context.live.picture, context.clock.now_ms()
+    picture, now_ms = await context.live.seen(), context.clock.now_ms()
     current = context.playbooks.latest(name)
     reason = absence(current)
     waiting, in_flight, until_ms = picture.windows.count(name), picture.in_flight(name), None
@@ -50,7 +61,7 @@ def absent(context: Context, name: str) -> Refusal:
         for batch in in_flight
     ]
     if waiting:
-        until_ms = closes_ms(context, name)
+        until_ms = closes_ms(context, picture, name)
         due = "closes" if until_ms > now_ms else "was to close"
         reasons.append(
             f"its window has {counted(waiting, 'reflection')} of {picture.batch_size(name)} and {due} when full or at"
@@ -72,9 +83,9 @@ def absent(context: Context, name: str) -> Refusal:
     )
 
 
-def closes_ms(context: Context, name: str) -> int:
+def closes_ms(context: Context, picture: Picture, name: str) -> int:
     """Return when the window of a playbook closes at the latest, by this process's settings."""
-    since_ms = context.live.picture.windows.since_ms(name) or 0
+    since_ms = picture.windows.since_ms(name) or 0
     return since_ms + int(context.settings.batch.max_wait_s * 1000)
 
 
@@ -102,7 +113,7 @@ async def find_version(
     check_current(context)
     latest = newest(context, name)
     if latest is None:
-        raise absent(context, name)
+        raise await absent(context, name)
     if version is not None and label is not None:
         raise Refusal(HTTPStatus.BAD_REQUEST, "give a version or a label, not both")
     if label not in {None, LATEST}:

@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 from combee.commands.playbook import Commands, Effect, Sent
-from combee.core.commands import has_taken_effect, is_deleted
+from combee.core.commands import has_taken_effect, is_deleted, subject
+from combee.core.live.values import LiveDeadLetter
 from combee.gateway import playbooks
 from combee.gateway.context import Context
 from combee.ports import Outgoing
@@ -49,16 +50,16 @@ class ContextStore:
     def _current(self, command: Command) -> Effect | None:
         if command.kind == "promote":
             return playbooks.labels_of(self._context, command.playbook).get(command.label)
-        return self._context.playbooks.latest(command.playbook)
+        return self._context.playbooks.latest(subject(command))
 
-    async def refusal(self, sent: Sent) -> str:
+    async def refusal(self, sent: Sent) -> LiveDeadLetter:
         origin = f"{topics.COMMANDS.name}[{sent.partition}]@{sent.offset}"
         while True:
-            seen = self._context.changed.seen
-            for letter in self._context.live.picture.snapshot(0).dead_letters_recent:
+            picture = await self._context.live.seen()
+            for letter in reversed(picture.dead_letters):
                 if letter.origin == origin:
-                    return letter.reason
-            await self._context.changed.wait(seen, LOOK_S)
+                    return letter
+            await self._context.live.changed(picture.revision, LOOK_S)
 
 
 def commands_of(context: Context, issued_by: str) -> Commands:

@@ -8,8 +8,8 @@ from pydantic import Field, StringConstraints
 from combee.core.formats.files import Format
 from combee.core.playbook.probation import counts
 from combee.gateway.problems import Problem
-from combee_schemas.base import PlaybookName, Value
-from combee_schemas.plan import Outcomes
+from combee_schemas.base import LineName, Value
+from combee_schemas.plan import Branch, Outcomes
 from combee_schemas.playbook import LABEL_PATTERN, Label, LevelAudit, Origin, Playbook
 
 LARGEST_WHOLE = 2.0**64
@@ -51,13 +51,15 @@ class Receipt(Value):
 class Listed(Value):
     """One playbook in a list."""
 
-    name: PlaybookName
+    name: LineName
     version: int
     entries: int
     """Those that agents are shown."""
     proposed: int = 0
     batch_sequence: int
     origin: Origin
+    branch: Branch | None = None
+    """Of a branch: where it was forked, and what it does in its own way."""
     labels: dict[str, int]
     """Label → version."""
     created_at_ms: int
@@ -67,7 +69,7 @@ class Page(Value):
     """Some playbooks in the order of their names."""
 
     playbooks: tuple[Listed, ...]
-    next: PlaybookName | None = None
+    next: LineName | None = None
     """Ask again with ``after`` set to this; None: these are the last."""
 
 
@@ -112,7 +114,7 @@ class VersionRow(Value):
 class Versions(Value):
     """Some versions of a playbook, newest first."""
 
-    name: PlaybookName
+    name: LineName
     versions: tuple[VersionRow, ...]
     next: int | None = None
     """Ask again with ``before`` set to this; None: these are the oldest retained."""
@@ -121,7 +123,7 @@ class Versions(Value):
 class VersionEvent(Value):
     """The data of a ``version`` event: the playbook, or its text in the format that was asked for."""
 
-    name: PlaybookName
+    name: LineName
     version: int
     format: Format = "json"
     created_at_ms: int
@@ -132,14 +134,14 @@ class VersionEvent(Value):
 class DeletedEvent(Value):
     """The data of a ``deleted`` event."""
 
-    name: PlaybookName
+    name: LineName
     version: int
 
 
 class LabelEvent(Value):
     """The data of a ``label`` event: a label points at this version from now on."""
 
-    name: PlaybookName
+    name: LineName
     label: str
     version: int
 
@@ -199,6 +201,7 @@ def listed(playbook: Playbook, labels: dict[str, Label]) -> Listed:
         **counts(playbook),
         batch_sequence=playbook.batch_sequence,
         origin=playbook.origin,
+        branch=playbook.branch,
         labels={label.label: label.version for label in labels.values()},
         created_at_ms=playbook.created_at_ms,
     )

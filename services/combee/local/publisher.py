@@ -1,8 +1,8 @@
-"""A publish service for a command: one that runs already, or one of one's own for as long as the command takes."""
+"""The services that a command needs: those that run already, or some of its own for as long as the command takes."""
 
 import asyncio
 import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -21,21 +21,21 @@ OTHERS_S = 60.0
 
 @asynccontextmanager
 async def ensure_publisher(
-    settings: Settings, servers: str, tell: Callable[[str], None]
+    settings: Settings, servers: str, tell: Callable[[str], None], roles: Sequence[str] = ("publish",)
 ) -> AsyncIterator[None]:
-    """See to it that publish runs: on the user's own embedded broker it is started for the occasion.
+    """See to it that publish, or other services, run: on the user's own embedded broker they are started for this.
 
     ``tell`` hears what is waited for.
 
     Raises
     ------
     FatalError
-        If nobody runs it on a configured cluster.
+        If nobody runs one of them on a configured cluster.
     """
     if settings.kafka.bootstrap_servers is None and not stack_is_running(settings):
         with tempfile.TemporaryDirectory(prefix="combee-publish-") as folder:
             options = StackOptions(
-                settings=settings, bootstrap_servers=servers, folder=Path(folder), roles=("publish",)
+                settings=settings, bootstrap_servers=servers, folder=Path(folder), roles=tuple(roles)
             )
             async with (
                 sole_stack(settings, "a combee command", Path(folder), wait_s=OTHERS_S, tell=tell),
@@ -43,25 +43,26 @@ async def ensure_publisher(
             ):
                 yield
         return
-    await _require_publisher(settings, servers)
+    for role in roles:
+        await _require(settings, servers, role)
     yield
 
 
-async def _require_publisher(settings: Settings, servers: str) -> None:
+async def _require(settings: Settings, servers: str, role: str) -> None:
     admin = KafkaAdmin(connection(settings, servers))
     try:
         async with asyncio.timeout(PUBLISHER_WAIT_S):
-            while not await _is_there(admin):  # noqa: ASYNC110 - a broker tells nobody who joined
+            while not await _is_there(admin, role):  # noqa: ASYNC110 - a broker tells nobody who joined
                 await asyncio.sleep(MEMBERS_POLL_S)
     except TimeoutError as error:
         raise FatalError(
-            f"nobody runs publish on {servers}, so no new version can be written: start 'combee up' or"
-            " 'combee worker publish' there and try again"
+            f"nobody runs {role} on {servers}, so no new version can be written: start 'combee up' or"
+            f" 'combee worker {role}' there and try again"
         ) from error
 
 
-async def _is_there(admin: KafkaAdmin) -> bool:
+async def _is_there(admin: KafkaAdmin, role: str) -> bool:
     try:
-        return bool(await admin.members("publish"))
+        return bool(await admin.members(role))
     except TransientError:  # the group's coordinator is on its way
         return False

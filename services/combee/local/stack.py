@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from combee.clock import SystemClock
-from combee.compose import ROLES
 from combee.local.ports import address, metrics_ports, port_option
 from combee.local.supervisor import Process, Supervisor
 from combee.ports import FatalError
 from combee.settings.loading import Settings, environment
 from combee.settings.methods import configured_method
+from combee.settings.worker import SERVICES
 
 SIMULATED_EMBEDDING = "simulated-embedding"
 """The embedding model of the stand-in."""
@@ -32,7 +32,7 @@ class StackOptions:
     scan_workers: int = 1
     replicas: int = 1
     """Processes of each other service."""
-    roles: tuple[str, ...] = tuple(ROLES)
+    roles: tuple[str, ...] = SERVICES
 
 
 def child_environment(options: StackOptions) -> dict[str, str]:
@@ -64,7 +64,10 @@ def _text(value: object) -> str:
 
 @asynccontextmanager
 async def stack(
-    options: StackOptions, on_line: Callable[[str, str], None] | None = None
+    options: StackOptions,
+    on_line: Callable[[str, str], None] | None = None,
+    *,
+    supervise: type[Supervisor] = Supervisor,
 ) -> AsyncIterator[Supervisor]:
     """Run the services (and the stand-in model, if simulated) while the context is open.
 
@@ -75,7 +78,7 @@ async def stack(
     """
     configured_method(options.settings.batch)  # refused here rather than by each process
     options.folder.mkdir(parents=True, exist_ok=True)
-    supervisor = Supervisor(options.folder, SystemClock(), on_line)
+    supervisor = supervise(options.folder, SystemClock(), on_line)
     try:
         env = child_environment(options)
         if options.simulated:

@@ -60,6 +60,7 @@ class Aggregator:
         method: Method = ace,
         *,
         carry: bool = True,
+        carry_guesses: bool = True,
         part_tokens: int = 0,
         note: str = "",
     ) -> None:
@@ -67,6 +68,8 @@ class Aggregator:
         self._method = method
         self._carry = carry
         """Whether code passes on what a combine neither used nor dropped by name, as an overloaded model does."""
+        self._carry_guesses = carry_guesses
+        """Whether also what rests on guesses alone, as most of what models make up does."""
         self._part_tokens = part_tokens if method.HOLDS == "entries" else 0
         """About how many tokens of proposals one call of a combine reads, by topic; 0: all of them."""
         self._note = note
@@ -230,7 +233,7 @@ class Aggregator:
         claims = known.plausible(base, answer.known, [(item.content,) for item in items])
         known_now, echoed = known.of_combine(base, claims, items, node.seen, node.level)
         settled = answer.mentioned | claims.keys()
-        left_out = [item for n, item in enumerate(items, 1) if n not in settled and self._carry]
+        left_out = [item for n, item in enumerate(items, 1) if n not in settled and self._is_carried(item)]
         operations = (*answer.operations, *left_out)
         return Combined(
             status="ok",
@@ -245,6 +248,11 @@ class Aggregator:
             requests=_request_of(reply),
             scope=prompt.entry_ids or (),
         )
+
+    def _is_carried(self, proposal: Operation) -> bool:
+        """Return whether code passes a proposal on that a combine left out."""
+        guess_alone = bool(proposal.evidence) and not _proposal(proposal).sure
+        return self._carry and (self._carry_guesses or not guess_alone)
 
     def _traced(self, base: Playbook, reply: Reply, items: Sequence[_Item]) -> Answer:
         """Read a reply; evidence is a guess where an item is named that does not have the words made of it."""

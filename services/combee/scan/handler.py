@@ -231,6 +231,7 @@ class ScanHandler:
             model,
             shaped(named, settings),
             carry=settings.carry,
+            carry_guesses=settings.carry_guesses,
             part_tokens=settings.combine_tokens,
             note=note,
         )

@@ -22,7 +22,7 @@ from combee.sdk.reading import PlaybookRef
 from combee.sdk.redaction import Redact, Redactor
 from combee.sdk.transport import Transport, UnconfiguredTransport
 from combee.sdk.view import PlaybookView
-from combee_schemas.base import Shown, Source, named_score
+from combee_schemas.base import Shown, Source, named_score, playbook_of
 from combee_schemas.playbook import LATEST
 from combee_schemas.reflection import Reflection
 from combee_schemas.trace import Trace
@@ -180,8 +180,11 @@ class BaseClient:
         self._core.outcome(str(trace_id), changes)
 
     def _validated(self, kind: type[Any], fields: Mapping[str, Any]) -> Any:
+        made = {"created_at_ms": time.time_ns() // 1_000_000, **fields}
+        if isinstance(line := made.get("playbook"), str):
+            made["playbook"] = playbook_of(line)  # a branch learns from what its playbook is sent
         try:
-            return kind(**{"created_at_ms": time.time_ns() // 1_000_000, **fields})
+            return kind(**made)
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             where = ".".join(map(str, first["loc"]))

@@ -15,75 +15,73 @@ class BatchSettings(Group):
 
     batch_size: int = Field(40, ge=1, le=2000, description=BATCH_SIZE)
     copies: int = Field(2, ge=1, le=8, description="p: copies of each reflection")
-    method: str = Field(
-        "ace", min_length=1, description="how prompts are written and read: ace, gepa or one installed"
-    )
-    prompts: Prompts = Field(
-        "full", description="wording of prompts; for small models: additions only, with a worked example"
-    )
+    method: str = Field("ace", min_length=1, description="ace, gepa or one installed")
+    prompts: Prompts = Field("full", description="for small models: additions only, with a worked example")
     reflect_entry_tokens: int = Field(
         2_000,
         ge=0,
-        description="entries of the playbook that a reflector reads, nearest to the task first (tokens)",
+        description="entries that a reflector reads, nearest to the task first (tokens)",
     )
     reflect_trace_tokens: int = Field(
-        32_000, ge=500, description="of a longer trace a reflector reads the beginning and the end (tokens)"
+        32_000, ge=500, description="a longer trace is cut in the middle (tokens)"
     )
     aggregate_tokens: int = Field(
-        32_000, ge=500, description="reflections or proposals that one aggregator call may read (tokens)"
+        32_000, ge=500, description="reflections or proposals that one call may read (tokens)"
     )
     carry: bool = Field(
         True, description="pass on proposals that a combine neither used nor dropped by name (recorded)"
+    )
+    carry_guesses: bool = Field(
+        True,
+        description="of these also pass on proposals that rest on guesses alone: no item that they name has some of"
+        " their words (recorded)",
     )
     probation: int = Field(
         1,
         ge=1,
         le=20,
-        description="show agents an entry when so many reflections support it; 1: at once (off)",
+        description="reflections that must support an entry before agents see it; 1: off",
     )
     probation_sources: int = Field(
-        1, ge=1, le=5, description="they have to come from so many sources; those without a name are one"
+        1, ge=1, le=5, description="sources that these must come from; unnamed ones are one"
     )
     probation_batches: int = Field(
-        20, ge=1, description="an entry that is only proposed leaves after so many batches without support"
+        20, ge=1, description="a proposed entry leaves after so many batches without support"
     )
     stragglers: bool = Field(
-        False, description="combine without groups that are late, and make slow combines again: off or on"
+        False, description="combine without late groups, and ask slow combines again: off or on"
     )
     small_batches: SmallBatches = Field(
         "one-call",
-        description="of 4 to 8 reflections, where each of two groups would hold them all: `one-call`, or the"
-        " `paper`'s two groups and their combine",
+        description="of 4 to 8 reflections: `one-call`, or the `paper`'s two groups and their combine",
     )
     scope: int = Field(
         0,
         ge=0,
-        description="of a larger playbook a curator reads so many entries, the nearest to its items; 0: all of them"
-        " (entries)",
+        description="entries that a curator reads, the nearest to its items; 0: all",
     )
     consolidate_above: float = Field(
         0,
         ge=0,
         le=1,
-        description="consolidate a playbook by itself above this share of its token budget, whenever a tenth of the"
-        " budget has been added since the last time; 0: only when asked",
+        description="consolidate unasked above this share of the token budget, after each tenth added; 0: never",
     )
     salt: str = Field(
         "",
         max_length=80,
-        description="any text, in every manifest: another one deals batches anew and marks the playbook in ACE's"
-        " curator prompts anew, so who does not know it can foresee neither",
+        description="any text: who does not know it foresees neither how batches are dealt nor ACE's marks",
     )
     combine_tokens: int = Field(
         0,
         ge=0,
-        description="combine proposals by topic, one call for each part of about so many; 0: one call for all of"
-        " them (tokens)",
+        description="combine by topic, one call per part of about so many; 0: one call for all (tokens)",
     )
     fan_in: int = Field(32, ge=2, description="children per node above level 0")
     max_levels: int = Field(4, ge=2, le=4, description="levels of the scan tree at most")
     max_wait_s: float = Field(30, gt=0, description="an unfilled window closes after this (s)")
-    max_span: int = Field(100_000, ge=1, description="records a window's oldest reflection may lag (records)")
+    max_span: int = Field(
+        100_000, ge=1, description="records that a window's oldest reflection may lag (records)"
+    )
     max_batch_bytes: int = Field(8 << 20, ge=1 << 18, description="reflections per batch (bytes)")
     max_group_bytes: int = Field(
         700 << 10, ge=1 << 10, le=700 << 10, description="reflections per group (bytes)"
@@ -97,5 +95,5 @@ class BatchSettings(Group):
     duplicate_horizon: int = Field(
         2000,
         ge=1,
-        description="how far back in 'batches' a repeat is recognised, per partition; a batch takes two (offsets)",
+        description="how far back in a partition of 'batches' repeats are recognised; a batch takes two (offsets)",
     )

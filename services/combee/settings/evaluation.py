@@ -20,7 +20,7 @@ class EvaluationSettings(Group):
     eval_base_url: str | None = Field(None, description="its server; unset: COMBEE_BASE_URL")
     eval_api_key: SecretStr | None = Field(
         None,
-        description="its key; unset: COMBEE_API_KEY, unless COMBEE_EVAL_BASE_URL is set. Environment only",
+        description="its key; unset: COMBEE_API_KEY, unless COMBEE_EVAL_BASE_URL is set; environment only",
     )
     eval_judge: str | None = Field(
         None, description="the model of the scorer `judge`; unset: the one that answers"
@@ -28,11 +28,10 @@ class EvaluationSettings(Group):
     eval_function: str | None = Field(
         None,
         pattern=r"^[\w.]+:[\w.]+$",
-        description="scores instead of a model: `package.module:function`, called with the playbook's text and the"
-        " question. Environment or flag only",
+        description="scores instead of a model: `package.module:function`; environment or flag only",
     )
     eval_endpoint: str | None = Field(
-        None, pattern=r"^https?://", description="scores instead of a model: gets the same by POST as JSON"
+        None, pattern=r"^https?://", description="scores instead of a model, by POST"
     )
     eval_daily_tokens: int | None = Field(
         None, ge=1, description="cap of evaluations per playbook and day (tokens)"

@@ -23,26 +23,26 @@ class GatewaySettings(Group):
     gateway_failed_keys: int = Field(
         10,
         ge=1,
-        description="wrong keys of one address in a minute; further ones wait a second and get 429",
+        description="wrong keys per address and minute; more wait a second and get 429",
     )
     gateway_proxies: str = Field(
         "",
-        description="proxies whose `X-Forwarded-For` is believed, separated by commas",
+        description="proxies whose `X-Forwarded-For` is believed (commas between)",
     )
     gateway_cors_origins: str = Field(
         "",
-        description="origins whose pages may ask, separated by commas, such as `https://a.example`",
+        description="origins whose pages may ask (commas between)",
     )
     gateway_max_head_bytes: int = Field(
         32 * KIB, ge=KIB, le=MIB, description="request line and headers; more get 400 (bytes)"
     )
     gateway_head_timeout_s: float = Field(
-        10, gt=0, description="they must arrive in this time, else the connection is closed (s)"
+        10, gt=0, description="for these; then the connection is closed (s)"
     )
     gateway_unknown_connections: int = Field(
         1000,
         ge=1,
-        description="connections without a valid key yet; one more closes the oldest",
+        description="connections without a valid key; one more closes the oldest",
     )
     gateway_unknown_per_address: int = Field(
         100, ge=1, description="the same per address (of IPv6 its /64); proxies are exempt"
@@ -58,16 +58,12 @@ class GatewaySettings(Group):
     gateway_inflight_bytes: int = Field(
         64 * MIB, ge=KIB, description="their bodies together; more get 429 (bytes)"
     )
-    gateway_body_timeout_s: float = Field(
-        20, gt=0, description="a body must arrive in this time, else 408 (s)"
-    )
-    gateway_ack_timeout_s: float = Field(
-        15, gt=0, description="Kafka must acknowledge in this time, else 503 (s)"
-    )
+    gateway_body_timeout_s: float = Field(20, gt=0, description="for a body, else 408 (s)")
+    gateway_ack_timeout_s: float = Field(15, gt=0, description="for Kafka's acknowledgement, else 503 (s)")
     gateway_streams: int = Field(1000, ge=1, description="event streams per key; more get 429")
     gateway_heartbeat_s: float = Field(15, gt=0, description="between signs of life in an event stream (s)")
     gateway_send_timeout_s: float = Field(
-        30, gt=0, description="a stream's client that takes nothing for so long is dropped (s)"
+        30, gt=0, description="a stream's client that takes nothing is dropped (s)"
     )
     dashboard: bool = Field(default=True, description="serve the dashboard, where its extra is installed")
 

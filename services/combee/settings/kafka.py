@@ -15,12 +15,8 @@ class KafkaSettings(Group):
     topic_prefix: str = Field(
         "combee", pattern=r"^[A-Za-z0-9._-]{1,80}$", description="name space of all topics"
     )
-    partitions: int = Field(
-        4, ge=1, description="partitions of the topics keyed by playbook; fixed at creation"
-    )
-    scan_partitions: int = Field(
-        8, ge=1, description="partitions of traces and scan topics; fixed at creation"
-    )
+    partitions: int = Field(4, ge=1, description="of topics keyed by playbook; fixed at creation")
+    scan_partitions: int = Field(8, ge=1, description="of traces and scan topics; fixed at creation")
     replication_factor: int = Field(1, ge=1, description="replicas of each topic")
     session_timeout_s: float = Field(10, gt=0, description="a silent worker is replaced after this (s)")
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(

@@ -104,6 +104,7 @@ def plan_settings(settings: BatchSettings, budget_tokens: int = 0) -> PlanSettin
         holds=configured.HOLDS,
         copies=settings.copies,
         carry=settings.carry,
+        carry_guesses=settings.carry_guesses,
         probation=probation,
         stragglers=settings.stragglers,
         fan_in=settings.fan_in,
@@ -145,6 +146,7 @@ def as_configured(plan: PlanSettings) -> dict[str, object]:
     own = {
         "method": plan.method,
         "carry": plan.carry,
+        "carry_guesses": plan.carry_guesses,
         "prompts": plan.prompts,
         "scope": plan.scope,
         "combine_tokens": plan.combine_tokens,

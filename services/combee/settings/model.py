@@ -21,17 +21,16 @@ class ModelSettings(Group):
     )
     embedding_model: str | None = Field(
         None,
-        description="consolidations also find near-duplicates by this model's embeddings, such as"
-        " openai/text-embedding-3-small; empty: by their words alone",
+        description="finds near-duplicates for consolidations, such as openai/text-embedding-3-small",
     )
     embedding_base_url: str | None = Field(
         None, description="its OpenAI-compatible server; empty: the model's"
     )
     embedding_api_key: SecretStr | None = Field(
-        None, description="environment only; empty: the model's, if the server is the model's, too"
+        None, description="environment only; empty: the model's, if the server is, too"
     )
     embedding_similarity: float = Field(
-        0.85, gt=0, le=1, description="cosine similarity from which two entries go to the model as alike"
+        0.85, gt=0, le=1, description="cosine from which two entries go to the model as alike"
     )
     model_timeout_s: float = Field(120, gt=0, description="one model call (s)")
     llm_concurrency: int = Field(8, ge=1, description="model calls at once per worker")
@@ -40,6 +39,6 @@ class ModelSettings(Group):
     answers_from: str | None = Field(
         None,
         pattern=r"^[A-Za-z0-9._-]{1,80}$",
-        description="answers recorded under this topic prefix are used again; 'combee replay' sets it",
+        description="topic prefix whose recorded answers are used again; 'combee replay' sets it",
     )
     max_output_tokens: int | None = Field(None, ge=1, description="asked of the model per call")

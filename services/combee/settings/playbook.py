@@ -35,24 +35,19 @@ class SpendSettings(Group):
     daily_cost: float | None = Field(
         None, gt=0, allow_inf_nan=False, description="cap per playbook and day (money)"
     )
-    price_in: float | None = Field(
-        None, ge=0, le=MOST_PRICE, description="a million tokens read by the model (money)"
-    )
+    price_in: float | None = Field(None, ge=0, le=MOST_PRICE, description="a million tokens read (money)")
     price_cached_in: float | None = Field(
         None,
         ge=0,
         le=MOST_PRICE,
-        description="a million tokens read from the server's prompt cache (money); unset: as `price_in`",
+        description="the same from the server's prompt cache (money); unset: `price_in`",
     )
-    price_out: float | None = Field(
-        None, ge=0, le=MOST_PRICE, description="a million tokens written by the model (money)"
-    )
+    price_out: float | None = Field(None, ge=0, le=MOST_PRICE, description="a million tokens written (money)")
     reflection_tokens: int = Field(
         100_000,
         ge=0,
         le=10**9,
-        description="most that one reflection's own calls count for, read and written each: its producer states"
-        " them (tokens)",
+        description="most that a reflection's own calls count for, read and written each (tokens)",
     )
     prices: dict[str, Price] = Field(
         default_factory=dict,

@@ -15,8 +15,8 @@ class SizingSettings(Group):
 
     batch_policy: SizingKind = Field(
         "keep-up",
-        description="how batch sizes are chosen: `keep-up` with what arrives (at many reflections an hour in more"
-        " model calls), the paper's `plateau`, or `configured`, which is the default where COMBEE_BATCH_SIZE is set",
+        description="`keep-up` with what arrives, the paper's `plateau`, or `configured`: the default where"
+        " COMBEE_BATCH_SIZE is set",
     )
     batch_size: int = Field(40, ge=1, le=2000, description=BATCH_SIZE)
     batch_candidates: str = Field(

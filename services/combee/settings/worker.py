@@ -7,11 +7,18 @@ from pydantic import Field
 
 from combee.settings.group import Group
 
+SERVICES = ("control", "publish", "scan", "shuffle", "reflect")
+"""Every service; started in this order, so that each finds its readers there."""
+
 
 class WorkerSettings(Group):
     """One process."""
 
-    slot: int = Field(0, ge=0, description="number of this replica of its role; each replica needs its own")
+    slot: int | None = Field(
+        None,
+        ge=0,
+        description="number of this replica, where it keeps one over restarts; of two with one number the later wins",
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="of structured logs")
     log_json: bool = Field(False, description="logs as JSON lines")
     data_dir: Path | None = Field(
@@ -22,13 +29,11 @@ class WorkerSettings(Group):
         None,
         ge=0,
         le=65_535,
-        description="where /metrics, /healthz and /readyz are served; 0: a free port; empty: nowhere."
-        " 'combee up' gives each worker its own, from this one on",
+        description="serves /metrics, /healthz, /readyz; 0: a free one; empty: none; 'combee up': from this one on",
     )
     metrics_host: str = Field("127.0.0.1", min_length=1, description="the address for that port")
     dead_letters_per_minute: int = Field(
         30,
         ge=1,
-        description="so many turn /readyz red; reflect and scan hold back the playbook that causes them, or stop"
-        " where the model's replies are at fault",
+        description="more turn /readyz red; reflect and scan hold back the playbook at fault, or stop",
     )

@@ -1,19 +1,20 @@
 """Faust delivers reflections and commands to the shuffler; it never acks and never commits.
 
-Measured defects of faust-streaming 0.15.3 shape every option here; docs/design/adr/0002 has the table.
+Measured defects of faust-streaming 0.15.3 shape every option here; docs/results/tables/faust.csv has them.
 """
 
 import asyncio
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import faust
 import structlog
 from faust.transport.drivers import aiokafka as driver
 
+from combee.adapters.kafka.connection import Connection
+from combee.adapters.kafka.membership import Membership
 from combee.ports import Record
-from combee.settings.kafka import KafkaSettings
 from combee.shuffle.partition import COMMANDS, GROUP, REFLECTIONS
 from combee.shuffle.shuffler import Shuffler
 
@@ -35,6 +36,10 @@ METADATA_AGE_MS = 5_000
 
 
 class _Thread(driver.AIOKafkaConsumerThread):
+    async def on_start(self) -> None:
+        await super().on_start()
+        cast("Transport", self.transport).membership.watch(self._consumer)
+
     def _create_worker_consumer(self, transport: Any) -> Any:
         consumer = super()._create_worker_consumer(transport)
         consumer._fetch_max_wait_ms = FETCH_WAIT_MS  # noqa: SLF001 - neither library has a setting for it
@@ -47,29 +52,28 @@ class _Consumer(driver.Consumer):
 
 
 class Transport(driver.Transport):
-    """Faust's Kafka transport with ``FETCH_WAIT_MS``."""
+    """Faust's Kafka transport with ``FETCH_WAIT_MS``, which sees to it that one identity has one process."""
 
     Consumer = _Consumer
+    membership: Membership
 
 
-def build_app(
-    kafka: KafkaSettings, bootstrap_servers: str, slot: int, data_dir: Path, security: Mapping[str, Any]
-) -> Any:
-    """Return the Faust app; nothing connects before it is started. ``security``: aiokafka's arguments."""
-    brokers = ";".join(f"kafka://{server}" for server in bootstrap_servers.split(","))
-    group = f"{kafka.topic_prefix}.{GROUP}"
+def build_app(connection: Connection, data_dir: Path) -> Any:
+    """Return the Faust app; nothing connects before it is started."""
+    brokers = ";".join(f"kafka://{server}" for server in connection.bootstrap_servers.split(","))
+    membership = connection.membership(GROUP)
     app = faust.App(
-        group,
+        connection.full(GROUP),
         broker=brokers,
-        broker_credentials=_credentials(security),
+        broker_credentials=_credentials(connection.security),
         datadir=str(data_dir),
         store="memory://",
         web_enabled=False,
         topic_allow_declare=False,
         topic_disable_leader=True,
         consumer_auto_offset_reset="earliest",
-        consumer_group_instance_id=f"{group}.{slot}",
-        broker_session_timeout=kafka.session_timeout_s,
+        consumer_group_instance_id=membership.instance_id,
+        broker_session_timeout=connection.session_timeout_ms / 1000,
         broker_heartbeat_interval=1.0,
         broker_rebalance_timeout=90.0,
         broker_max_poll_records=200,
@@ -81,6 +85,7 @@ def build_app(
         loghandlers=[],
     )
     app.transport = Transport(app.conf.broker_consumer, app)
+    app.transport.membership = membership
     return app
 
 
@@ -154,6 +159,7 @@ async def session(
         await app.start()
     try:
         while not stop.is_set():
+            app.transport.membership.check()
             await shuffler.turn()
             if shuffler.owned:
                 on_turn()

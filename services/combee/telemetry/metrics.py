@@ -1,4 +1,4 @@
-"""The metrics of a process, for Prometheus; docs/reference/metrics.md explains every line."""
+"""The metrics of a process, for Prometheus; docs/reference/metrics.txt lists them with these texts."""
 
 from collections import Counter as Tally
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -47,7 +47,7 @@ class Metrics:
         clock: Clock,
         *,
         service: str,
-        slot: int = 0,
+        slot: int | None = None,
         cost: Callable[[ModelCall], float] = lambda _: 0.0,
     ) -> None:
         self._registry = registry
@@ -61,7 +61,12 @@ class Metrics:
         ProcessCollector(registry=registry)
         info = Info("combee_build", "Version, service and slot of this process; always 1.", registry=registry)
         info.info(
-            {"version": version("combee"), "python": python_version(), "service": service, "slot": str(slot)}
+            {
+                "version": version("combee"),
+                "python": python_version(),
+                "service": service,
+                "slot": "" if slot is None else str(slot),
+            }
         )
         self._make_flow()
         self._make_model()
@@ -69,21 +74,33 @@ class Metrics:
 
     def _make_flow(self) -> None:
         self._lag_records = self._gauge(
-            "combee_lag_records", "Offsets that the service's group has not committed.", "service", "topic"
+            "combee_lag_records",
+            "Offsets that the service's group has not committed; replicas all show the group's: take max.",
+            "service",
+            "topic",
         )
         self._lag_seconds = self._gauge(
-            "combee_lag_seconds", "Age of the oldest record that it has not committed.", "service", "topic"
+            "combee_lag_seconds",
+            "Age of the oldest of them; windows make shuffle wait for up to COMBEE_MAX_WAIT_S.",
+            "service",
+            "topic",
         )
-        looked = self._gauge("combee_lag_look_age_seconds", "Time since lag and batches were last looked up.")
+        looked = self._gauge(
+            "combee_lag_look_age_seconds", "Time since lag and batches were looked up (every 10 s)."
+        )
         looked.set_function(lambda: self._clock.monotonic() - self._looked_at)
-        self._open = self._gauge("combee_open_records", "Records begun and not finished.", "topic")
-        self._written = self._counter("combee_records_written_total", "Records written.", "topic")
+        self._open = self._gauge(
+            "combee_open_records", "Reflect and scan: records begun and not finished.", "topic"
+        )
+        self._written = self._counter(
+            "combee_records_written_total", "Records acknowledged, or committed.", "topic"
+        )
         self._letters = self._counter("combee_dead_letters_total", "Dead letters, by origin.", "topic")
         self._paused = self._gauge(
             "combee_paused_playbooks", "Playbooks held back because of too many dead letters."
         )
         self._restarts = self._counter(
-            "combee_session_restarts_total", "Sessions ended by trouble (fenced or transient).", "reason"
+            "combee_session_restarts_total", "Sessions begun anew after trouble: transient, fenced.", "reason"
         )
         self._conditions = self._gauge(
             "combee_condition", "1 while a condition of /readyz is good, 0 while it is red.", "condition"
@@ -92,11 +109,11 @@ class Metrics:
     def _make_model(self) -> None:
         self._questions = self._gauge(
             "combee_questions_in_flight",
-            "Questions to the model not answered yet (nodes, in scan); slots are waited for.",
+            "Questions to the model without an answer yet.",
         )
         self._calls = Histogram(
             "combee_model_call_seconds",
-            "Duration of model calls, by outcome: answered, failed, refused.",
+            "Model calls: answered, failed (tried again), refused (this prompt or form).",
             ("outcome",),
             buckets=CALL_SECONDS,
             registry=self._registry,
@@ -110,46 +127,48 @@ class Metrics:
             "Tokens read (in) and written (out) by the model; cached: those read from its prompt cache.",
             "direction",
         )
-        self._cost = self._counter(
-            "combee_model_cost_total", "What those tokens cost, in the currency of the prices."
-        )
+        self._cost = self._counter("combee_model_cost_total", "What they cost at the prices set.")
 
     def _make_results(self) -> None:
-        self._in_flight = self._gauge("combee_batches_in_flight", "Batches without a version.")
-        age = self._gauge("combee_batch_age_seconds", "Time since the oldest of those was closed; 0: none.")
+        self._in_flight = self._gauge("combee_batches_in_flight", "Shuffle: batches without a version.")
+        age = self._gauge(
+            "combee_batch_age_seconds", "Shuffle: since the oldest of those was closed; 0: none."
+        )
         age.set_function(lambda: self._age_s(self._batch_closed_ms))
-        self._versions = self._counter("combee_versions_total", "Versions published, by origin.", "origin")
+        self._versions = self._counter(
+            "combee_versions_total", "Publish: versions, by batch, import, edit, rollback, revoke …", "origin"
+        )
         self._hedges = self._counter(
             "combee_hedged_calls_total",
-            "Calls of published batches that were made a second time, being slow.",
+            "Publish: calls made a second time because they were slow (COMBEE_STRAGGLERS=on).",
         )
         self._batch_seconds = Histogram(
             "combee_batch_seconds",
-            "From the closing of a batch to its version.",
+            "Publish: from a batch's closing to its version.",
             buckets=BATCH_SECONDS,
             registry=self._registry,
         )
         self._retention = self._gauge(
             "combee_retention_ratio",
-            "Share of the last batch's reflections that are new or known in the playbook.",
+            "Publish: share of the last batch's reflections that are new or known; for 100 playbooks.",
             "playbook",
         )
         self._lost = self._gauge(
             "combee_lost_ratio",
-            "Share of the last batch's reflections that were lost: neither in the playbook nor dropped by name.",
+            "Publish: share of them that was lost: neither in the playbook nor dropped by name.",
             "playbook",
         )
         self._losing = self._gauge(
-            "combee_losing", "Whether that is a warning: 1, else 0 (doctor's rule).", "playbook"
+            "combee_losing", "Publish: 1 where combee doctor warns of it, else 0.", "playbook"
         )
         self._fates = self._counter(
             "combee_batch_reflections_total",
-            "Reflections of published batches, by what became of them: new, known, dropped, lost.",
+            "Publish: reflections of published batches that were new, known, dropped or lost.",
             "fate",
         )
         self._retentions = Histogram(
             "combee_batch_retention_ratio",
-            "The same share, of all batches of all playbooks.",
+            "Publish: retention of every batch.",
             buckets=SHARES,
             registry=self._registry,
         )

@@ -22,7 +22,7 @@ from combee.ports import (
 )
 from combee.worker.dead_letter_limiter import DeadLetterLimiter, HeldBackError, PausedRecords
 from combee.worker.dead_letters import dead_letter, held_back
-from combee.worker.retry import RETRIABLE, retrying, write
+from combee.worker.retry import RETRIABLE, retried, write
 from combee_schemas.codec import CodecError
 
 logger = structlog.get_logger()
@@ -159,9 +159,7 @@ class Loop:
 
     async def _handle(self, record: Record, mark: Watermark) -> None:
         try:
-            async for attempt in retrying():
-                with attempt:
-                    finished = await self._handle_once(record)
+            finished = await retried(lambda: self._handle_once(record))
         except DrainingError:
             return
         if finished:

@@ -1,7 +1,8 @@
 """Retries: work goes on when the log is back, however long it was away."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 import stamina
 import structlog
@@ -9,6 +10,7 @@ import structlog
 from combee.ports import Clock, ConfigurationError, FencedError, Log, Outgoing, TransientError
 
 logger = structlog.get_logger()
+T = TypeVar("T")
 
 LONGEST_WAIT_S = 3.0
 """Between two attempts: the log's return is noticed within five seconds."""
@@ -83,11 +85,21 @@ RETRIABLE = (TransientError, FencedError)
 """Who owns no transactional id has nothing that a newer owner could take over."""
 
 
-def retrying() -> AsyncIterator[stamina.Attempt]:
-    """Yield attempts until one raises no retriable error."""
-    return stamina.retry_context(
+async def retried(work: Callable[[], Awaitable[T]]) -> T:
+    """Return what ``work`` returns, tried again until it raises no retriable error."""
+    try:
+        # By itself: what keeps count of attempts costs more than handling a record, and mostly one is enough.
+        return await work()
+    except RETRIABLE as error:
+        failed = error
+    async for attempt in stamina.retry_context(
         on=RETRIABLE, attempts=None, timeout=None, wait_initial=0.2, wait_max=LONGEST_WAIT_S
-    ).__aiter__()
+    ):
+        with attempt:
+            if attempt.num == 1:
+                raise failed
+            return await work()
+    raise AssertionError("stamina ends with a result or an error")
 
 
 async def write(log: Log, *outgoing: Outgoing) -> None:
@@ -95,6 +107,4 @@ async def write(log: Log, *outgoing: Outgoing) -> None:
 
     A record whose acknowledgement was lost is there twice; its id makes the second one a repeat.
     """
-    async for attempt in retrying():
-        with attempt:
-            await log.produce(*outgoing)
+    await retried(lambda: log.produce(*outgoing))

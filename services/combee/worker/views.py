@@ -133,12 +133,19 @@ class Playbooks:
     def __init__(
         self, log: Log, on_change: Callable[[str, Playbook | None], None] = lambda _n, _p: None
     ) -> None:
-        self._history = History(log)
+        self.history = History(log)
+
+        def changed(key: str, playbook: Playbook | None) -> None:
+            if playbook is not None and playbook.history_offset >= 0 and self.view.is_current:
+                # Decoded here already, and batches that overlap are made on it when it is no longer the newest.
+                self.history.remember(playbook)
+            on_change(playbook.name if playbook else key, playbook)
+
         self.view: View[Playbook] = View(
             log,
             topics.PLAYBOOKS,
             newer=lambda new, old: new.version > old.version,
-            on_change=lambda key, playbook: on_change(playbook.name if playbook else key, playbook),
+            on_change=changed,
         )
 
     def latest(self, name: str) -> Playbook:
@@ -152,7 +159,7 @@ class Playbooks:
         latest = self.latest(name)
         if latest.version == version:
             return latest
-        playbook = await self._history.at(name, version, history_offset)
+        playbook = await self.history.at(name, version, history_offset)
         if playbook is None:
             raise TransientError(f"history has no record of {name} at {history_offset} yet")
         return playbook

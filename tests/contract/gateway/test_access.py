@@ -1,6 +1,7 @@
 """Who may ask the gateway, and for what."""
 
 import base64
+import json
 from collections.abc import MutableMapping
 from typing import Any
 
@@ -60,6 +61,28 @@ async def test_a_name_space_hides_the_playbooks_of_others() -> None:
         status = await gateway.client.get("/v1/status", headers=headers)
         assert "support/refunds" in status.text
         assert "legal/cases" not in status.text
+
+
+async def test_a_key_for_a_playbook_opens_its_branches_and_no_others() -> None:
+    namespaces = ["support/refunds"]
+    scopes = ["playbooks:read", "playbooks:admin"]
+    keys = json.dumps([{"name": "one", "key": READER, "scopes": scopes, "namespaces": namespaces}])
+    async with asked(gateway_keys=keys, key=READER) as gateway:
+        mine, others = "support/refunds@exp", "support/other@exp"
+        await gateway.knows(
+            *(version(name, 1) for name in ("support/refunds", mine, "support/other", others))
+        )
+        expected = {mine: 200, mine.replace("/", "%2F"): 200, others: 403, "support/refunds-x@exp": 403}
+        for name, status in expected.items():
+            answer = await gateway.client.get(f"/v1/playbooks/{name}")
+            assert answer.status_code == status, name
+        listed = (await gateway.client.get("/v1/playbooks")).json()["playbooks"]
+        assert [each["name"] for each in listed] == ["support/refunds", mine]
+        for name, status in {"support/refunds": 202, "support/other": 403}.items():
+            asked_for = await gateway.client.post(f"/v1/playbooks/{name}/branch", json={"branch": "own"})
+            assert asked_for.status_code == status
+        refused = await gateway.client.post(f"/v1/playbooks/{others}/adopt", json={})
+        assert refused.status_code == 403
 
 
 async def test_of_a_batch_only_what_is_in_the_name_space_is_taken() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from combee_schemas.plan import Branch, BranchSettings
 from combee_schemas.playbook import Entry, Playbook
 from support.gateway import Asked, asked, publishing, version
 
@@ -135,6 +136,35 @@ async def test_what_cannot_be_done_is_refused_with_its_reason() -> None:
         for verb, body, status in wrong:
             answer = await gateway.client.post(f"{PATH}/{verb}", json=body)
             assert (answer.status_code, answer.json()["status"]) == (status, status), (verb, body)
+
+
+async def test_a_branch_is_listed_with_what_it_does_otherwise_and_pages_go_on_behind_it() -> None:
+    own = Branch(of="support/refunds", version=1, sequence=0, settings=BranchSettings(batch_size=5))
+    async with asked() as gateway:
+        line = version("support/refunds@exp", 1, branch=own)
+        await gateway.knows(version("support/refunds", 1), line, version("support/zoo", 1))
+        page = (await gateway.client.get("/v1/playbooks?limit=2")).json()
+        assert [each["name"] for each in page["playbooks"]] == ["support/refunds", "support/refunds@exp"]
+        assert [
+            each["branch"] and each["branch"]["settings"]["batch_size"] for each in page["playbooks"]
+        ] == [
+            *(None, 5),
+        ]
+        rest = (await gateway.client.get("/v1/playbooks", params={"after": page["next"]})).json()
+        assert [each["name"] for each in rest["playbooks"]] == ["support/zoo"]
+
+
+@pytest.mark.parametrize("branch", ["", "a b", "x" * 41])
+async def test_a_name_that_no_branch_has_is_refused_by_the_document(branch: str) -> None:
+    async with asked() as gateway:
+        await gateway.knows(version("support/refunds", 1))
+        answer = await gateway.client.post(f"{PATH}/branch", json={"branch": branch})
+        assert answer.status_code == 422
+        nested = await gateway.client.post(f"{PATH}@x/branch", json={"branch": "y"})
+        assert (nested.status_code, nested.json()["detail"]) == (
+            409,
+            "support/refunds@x is a branch itself: make the branch of support/refunds",
+        )
 
 
 async def test_what_publish_refuses_is_told_to_who_waits() -> None:

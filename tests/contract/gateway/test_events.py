@@ -11,9 +11,14 @@ import pytest
 
 from combee.adapters.memory import MemoryLog
 from combee.clock import SystemClock
+from combee.gateway import feed as feeding
 from combee.gateway.feed import Feed
-from combee.history import History
+from combee.history import History, placed
+from combee.ports import Outgoing, Record
+from combee_schemas import topics
+from combee_schemas.playbook import Playbook
 from support.gateway import Event, Stream, labelled, published, served, version
+from support.hostile import newer
 from support.waiting import until
 
 NAME = "support/refunds"
@@ -41,6 +46,18 @@ async def test_a_stream_begins_with_the_newest_version_and_gets_every_later_one(
 
     assert numbers(stream) == [3, 4, 5, 6]
     assert json.loads(stream.events[-1].data)["playbook"]["entries"][0]["content"] == "lesson of version 6"
+
+
+async def test_a_branch_is_subscribed_to_like_a_playbook() -> None:
+    log, line = MemoryLog(SystemClock()), f"{NAME}@exp"
+    await published(log, version(NAME, 7), version(line, 1))
+    async with served(log) as (address, _), httpx.AsyncClient(base_url=address) as client:
+        stream = Stream(f"/v1/playbooks/{line}/events")
+        reading = asyncio.create_task(stream.read(client, until=reached(2)))
+        await until(lambda: bool(stream.events))
+        await published(log, version(NAME, 8), version(line, 2))
+        await reading
+    assert numbers(stream) == [1, 2]
 
 
 @pytest.mark.parametrize(("query", "told"), [("", 1), ("?state=all", 2)])
@@ -106,7 +123,7 @@ async def test_what_has_left_the_feeds_memory_is_read_from_history() -> None:
     await feed.wait_current(5)
     for number in range(1, 21):
         await published(log, version(NAME, number), version("other", number))
-    await until(lambda: len(feed._recent) == 3 and feed._recent[-1][0].version == 20)
+    await until(lambda: len(feed._recent) == 3 and topics.HISTORY.read(feed._recent[-1]).version == 20)
 
     found = [one async for one in feed.after(NAME, -1)]
     assert [one.version for one in found] == list(range(1, 21))
@@ -114,6 +131,44 @@ async def test_what_has_left_the_feeds_memory_is_read_from_history() -> None:
     assert later == list(range(11, 21))
     assert feed._bytes < 20_000
     following.cancel()
+
+
+async def test_a_version_is_decoded_once_for_all_streams_and_not_at_all_without_any(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    decoded: list[int] = []
+
+    def counted(record: Record) -> Playbook | None:
+        decoded.append(record.offset)
+        return placed(record)
+
+    monkeypatch.setattr(feeding, "placed", counted)
+    log = MemoryLog(SystemClock(), partitions=1)
+    feed = Feed(log, History(log))
+    following = asyncio.create_task(feed.run())
+    await feed.wait_current(5)
+    await published(log, *(version(NAME, number) for number in range(1, 6)))
+    await until(lambda: len(feed._recent) == 5)
+    assert decoded == []
+    places = [record.offset for record in feed._recent]
+    for _ in range(3):
+        assert [one.version async for one in feed.after(NAME, places[2])] == [4, 5]
+    assert decoded == places[3:]
+    following.cancel()
+
+
+async def test_a_version_of_a_newer_writer_ends_its_streams_and_not_the_gateway() -> None:
+    log = MemoryLog(SystemClock())
+    await published(log, version(NAME, 1), version("other", 1))
+    async with served(log) as (address, context), httpx.AsyncClient(base_url=address) as client:
+        stream = Stream(EVENTS)
+        reading = asyncio.create_task(stream.read(client, until=reached(2)))
+        await until(lambda: bool(stream.events))
+        await log.produce(Outgoing(topic=topics.HISTORY.name, key=NAME.encode(), value=newer(Playbook)))
+        await reading
+        assert numbers(stream) == [1]
+        assert (await client.get(f"/v1/playbooks/{NAME}")).json()["version"] == 1
+        assert not context.feed._decoded
 
 
 async def test_a_slow_client_costs_no_memory_and_is_dropped() -> None:

@@ -21,9 +21,12 @@ LONGEST_WAIT_S = 60
 
 
 def waits(case: Any) -> bool:
-    """Return whether the document lets this flush wait: nobody shuffles here, so it would be for nothing."""
+    """Return whether the document lets this command wait: nobody shuffles here, so it would be for nothing."""
     try:
-        return case.path.endswith("/flush") and 0 < float(str(case.query.get("wait_s"))) <= LONGEST_WAIT_S
+        return (
+            case.path.endswith(("/flush", "/branch"))
+            and 0 < float(str(case.query.get("wait_s"))) <= LONGEST_WAIT_S
+        )
     except ValueError:
         return False
 
@@ -69,7 +72,7 @@ def test_every_endpoint_does_as_the_document_says(case: Any, address: str) -> No
 def test_no_body_may_have_fields_that_the_document_does_not_name() -> None:
     schemas = _document()["components"]["schemas"]
     bodies = {name for name in schemas if name.startswith("New")} | {
-        *("Promote", "Rollback", "Edit", "Import", "Revoke", "Asked"),
+        *("Promote", "Rollback", "Edit", "Import", "Revoke", "Adopt", "NewBranch", "Asked"),
     }
     assert {"NewReflection", "NewTrace", "NewBulletTag", "NewShown", "NewUsage"} <= bodies
     assert [name for name in sorted(bodies) if schemas[name].get("additionalProperties") is not False] == []

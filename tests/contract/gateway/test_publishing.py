@@ -123,6 +123,31 @@ async def test_a_log_that_says_nothing_is_not_waited_for_for_ever() -> None:
         assert (await gateway.client.post("/v1/reflections", json=LESSON)).status_code == 503
 
 
+@pytest.mark.parametrize(
+    "line", ["0" * 300, "a b", "support/refunds@", "support/refunds@a@b", "support/other"]
+)
+async def test_what_an_agent_calls_the_line_that_it_read_is_any_text(line: str) -> None:
+    shown = {"version": 1, "entry_ids": ["misc-00001"], "line": line}
+    async with asked() as gateway:
+        await gateway.knows(version("support/other", 1))
+        answer = await gateway.client.post("/v1/reflections", json={**LESSON, "shown": shown})
+        assert answer.status_code == 202
+        (lesson,) = await written(gateway, topics.REFLECTIONS)
+    assert lesson.shown is not None
+    assert (lesson.shown.line, lesson.shown.digests) == (line, ()), "what others have is looked up for nobody"
+
+
+@pytest.mark.parametrize(("path", "given"), [("reflections", LESSON), ("traces", TRACE)])
+async def test_what_is_sent_for_a_branch_is_refused_with_the_remedy(path: str, given: dict[str, Any]) -> None:
+    async with asked() as gateway:
+        answer = await gateway.client.post(f"/v1/{path}", json={**given, "playbook": "support/refunds@exp"})
+        assert answer.status_code == 422
+        assert answer.json()["detail"].startswith(
+            "support/refunds@exp is a branch: publish for support/refunds, from whose reflections it learns"
+        )
+        assert await gateway.log.ends(f"{path}") == dict.fromkeys(await gateway.log.ends(path), 0)
+
+
 async def test_a_repeat_under_the_same_id_is_written_once() -> None:
     async with asked() as gateway:
         first = await gateway.client.post("/v1/reflections", json=LESSON)

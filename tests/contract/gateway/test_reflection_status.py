@@ -81,7 +81,7 @@ async def test_right_after_a_post_a_missing_playbook_says_how_many_wait_and_unti
 
 async def test_what_waits_counts_once_whether_it_was_read_or_only_acknowledged() -> None:
     async with asked() as gateway:
-        windows = gateway.context.live.picture.windows
+        windows = (await gateway.context.live.seen()).windows
         for number in range(5):
             await post(gateway, number)
             assert windows.count(NAME) == number + 1

@@ -100,11 +100,11 @@ combee.compose.telemetry_of('scan', load_settings())
 FETCHES = """
 import asyncio, tempfile
 from pathlib import Path
-from combee.settings.loading import KafkaSettings
+from combee.adapters.kafka.connection import Connection
 from combee.shuffle.app import build_app
 
 async def main():
-    app = build_app(KafkaSettings(), "127.0.0.1:9", 0, Path(tempfile.gettempdir()), {})
+    app = build_app(Connection(bootstrap_servers="127.0.0.1:9", prefix="combee"), Path(tempfile.gettempdir()))
     thread = app.consumer._new_consumer_thread()
     consumer = thread._create_worker_consumer(app.transport)
     print("held for", consumer._fetch_max_wait_ms, "looked at again after", consumer._client._metadata_max_age_ms)

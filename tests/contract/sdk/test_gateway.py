@@ -6,7 +6,7 @@ import pytest
 
 from combee.adapters.memory import MemoryLog
 from combee.clock import SystemClock
-from combee.sdk import AsyncClient, PlaybookView, Reflection
+from combee.sdk import AsyncClient, PlaybookView, Reflection, learning
 from combee_schemas import topics
 from combee_schemas.trace import Trace
 from support.gateway import labelled, published, served, version
@@ -55,6 +55,27 @@ async def test_playbooks_labels_and_versions_are_read_and_pushed(address: str, l
         await labelled(log, NAME, "production", 4)
         await until(lambda: sorted(one.version for one in heard) == [1, 3, 4, 4])
         assert (await client.playbook(NAME)).labels == ("latest", "production")
+
+
+async def test_who_reads_a_branch_publishes_for_its_playbook_and_names_the_line(
+    address: str, log: MemoryLog
+) -> None:
+    line = f"{NAME}@exp"
+    await published(log, version(line, 1, "said on the branch"))
+    heard: list[PlaybookView] = []
+    async with AsyncClient(address) as client:
+        client.on_update(line, heard.append)
+        async with learning(line, client=client, task="t") as run:
+            assert "said on the branch" in run.playbook.prompt()
+            run.outcome("done")
+        client.publish(playbook=line, key_insight="x")
+        await published(log, version(line, 2))
+        await until(lambda: [each.version for each in heard] == [1, 2])
+        assert (await client.flush()).is_complete
+    (trace,) = messages(log, topics.TRACES, Trace)
+    assert trace.shown is not None
+    assert (trace.playbook, trace.shown.line, trace.shown.version) == (NAME, line, 1)
+    assert [each.playbook for each in messages(log, topics.REFLECTIONS, Reflection)] == [NAME]
 
 
 async def test_a_playbook_that_does_not_exist_yet_is_pushed_when_it_does(

@@ -37,6 +37,8 @@ class Scenario:
     folder: Path
     latency: str = "0.15"
     replicas: int = 1
+    numbered: bool = True
+    """Static members, by slot; else dynamic ones."""
     settings: Mapping[str, object] = field(default_factory=dict)
     environment: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Variables by process name, on top of what all get."""
@@ -126,7 +128,7 @@ class Cluster:
         name = _name(role, slot)
         process = Process(
             name=name,
-            arguments=("worker", role, "--slot", str(slot)),
+            arguments=("worker", role, *(("--slot", str(slot)) if self.scenario.numbered else ())),
             env={**self.base, **self.scenario.environment.get(name, {})},
             ready_file=self.supervisor.folder / f"{name}.ready",
         )

@@ -8,6 +8,7 @@ from random import Random
 
 from combee.clock import SystemClock
 from combee.core.formats.items import outgoing
+from combee.core.ledger import LedgerReport
 from combee.inspection.audit import audit
 from combee.inspection.tracker import Tracker
 from combee_schemas import topics
@@ -46,7 +47,7 @@ async def survives_kills(
     inflight: int = 1,
     count: int = 120,
     **settings: object,
-) -> Sequence[Batch]:
+) -> tuple[Sequence[Batch], LedgerReport]:
     targets = SERVICES if target == "all" else (target,)
     rng = Random(f"{target} {seed}")
     moments = sorted(rng.sample(range(1, int(count * 2.5)), kills))
@@ -61,7 +62,7 @@ async def survives_kills(
         return await _judge(running, count=count, kills=kills)
 
 
-async def _judge(running: Running, *, count: int, kills: int) -> Sequence[Batch]:
+async def _judge(running: Running, *, count: int, kills: int) -> tuple[Sequence[Batch], LedgerReport]:
     ledger = await audit(running.log)
     batches = [batch for batch in await running.messages(topics.BATCHES) if isinstance(batch, Batch)]
     versions = [
@@ -77,7 +78,7 @@ async def _judge(running: Running, *, count: int, kills: int) -> Sequence[Batch]
     )
     # Only an answer that was on its way into the log at a kill may be asked for again.
     assert running.repeated_answers() <= kills * 2 * running.settings.model.llm_concurrency
-    return batches
+    return batches, ledger
 
 
 async def _kill_the_second_of_each(running: Running, tracker: Tracker) -> None:

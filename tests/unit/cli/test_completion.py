@@ -6,6 +6,7 @@ from typer.testing import CliRunner
 from combee.cli.__main__ import app
 from combee.local import log as local_log
 from combee.ports import FatalError
+from combee_schemas import topics
 from support.ledger import NAME
 from support.reading import learned_from, publish_with, run_json
 
@@ -43,6 +44,29 @@ def test_names_of_playbooks_are_offered() -> None:
     assert offered("combee playbook show x") == []
     assert offered("combee cost s") == [NAME]
     assert offered("combee why calc-1 --playbook ") == [NAME]
+
+
+@pytest.mark.usefixtures("learned")
+def test_no_playbook_is_decoded_for_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: object) -> None:
+        raise AssertionError("a name is a key")
+
+    monkeypatch.setattr(topics, "decode", never)
+    assert offered("combee playbook show ") == [NAME]
+
+
+@pytest.mark.usefixtures("learned")
+def test_branches_are_offered_where_a_branch_may_stand(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = f"{NAME}@exp"
+    deployment = learned_from(monkeypatch)
+    publish_with(monkeypatch, deployment, "shuffle", "publish")
+    run_json("branch", NAME, "--as", "exp")
+    for verb in ("playbook show", "cost", "evaluate"):
+        assert offered(f"combee {verb} ") == [NAME, line], verb
+    for verb in ("branch", "archive", "replay"):
+        assert offered(f"combee {verb} ") == [NAME], verb
+    assert offered("combee adopt ") == [line]
+    assert offered(f"combee playbook diff {NAME} s") == [line]
 
 
 @pytest.mark.usefixtures("learned")

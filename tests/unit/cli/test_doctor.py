@@ -17,7 +17,14 @@ from combee.core.diagnosis.cluster import (
     judge_clock,
     judge_topics,
 )
-from combee.core.diagnosis.flow import GroupLag, Unpublished, judge_batches, judge_dead_letters, judge_lag
+from combee.core.diagnosis.flow import (
+    GroupLag,
+    Unpublished,
+    judge_batches,
+    judge_branches,
+    judge_dead_letters,
+    judge_lag,
+)
 from combee.core.diagnosis.surroundings import (
     Form,
     ModelTrial,
@@ -54,6 +61,14 @@ def test_a_broker_is_judged_by_what_it_can_do(requests: dict[int, int], verdict:
     check = judge_broker(BrokerState(addresses=("a:1",), requests=requests))
     assert check.verdict == verdict
     assert told in check.says
+
+
+def test_a_paused_branch_is_a_warning_that_says_why() -> None:
+    assert judge_branches({}).verdict == "ok"
+    assert judge_branches({"a@x": "", "a@y": ""}).says == "2 learn: a@x, a@y"
+    check = judge_branches({"a@x": "", "a@y": "1,000 of 1,000 tokens spent today"})
+    assert (check.verdict, check.says) == ("warn", "a@y is paused: 1,000 of 1,000 tokens spent today")
+    assert "share the cap" in check.remedy
 
 
 @pytest.mark.parametrize(

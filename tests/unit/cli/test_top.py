@@ -20,6 +20,7 @@ from combee.core.live.values import (
     Snapshot,
     Stage,
 )
+from combee_schemas.plan import Branch, BranchSettings
 from support import ledger
 from support.deployment import Deployment
 from support.ledger import NAME, outgoing, reflection
@@ -28,9 +29,9 @@ from support.reading import learned_from, run, run_json, use_log
 pytestmark = pytest.mark.usefixtures("quick_polls")
 
 
-def drawn(snapshot: Snapshot) -> str:
-    console = Console(file=io.StringIO(), width=160, color_system=None)
-    console.print(frame(snapshot, broker="127.0.0.1:9092", prefix="combee"))
+def drawn(snapshot: Snapshot, width: int = 160) -> str:
+    console = Console(file=io.StringIO(), width=width, color_system=None)
+    console.print(frame(snapshot, broker="127.0.0.1:9092", prefix="combee", width=width))
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
@@ -86,7 +87,7 @@ def test_a_frame_shows_lag_window_size_and_why_retention_cost_and_versions() -> 
 
 def test_a_frame_shows_the_tree_of_the_running_batch_node_by_node() -> None:
     out = drawn(SNAPSHOT)
-    assert "batch 7 of support/refunds: 9 reflections; closed by size; 2 of 4 nodes done" in out
+    assert "batch 7 of support/refunds: 9 reflections, closed by size; 2 of 4 nodes done" in out
     assert "3 groups: the square root of 9" in out
     lines = [line.strip() for line in out.splitlines() if " node " in line]
     assert lines == [
@@ -95,6 +96,24 @@ def test_a_frame_shows_the_tree_of_the_running_batch_node_by_node() -> None:
         "├── ● level 0 node 1  failed, 0 operations, 0 tokens below  no usable [bold]reply",
         "└── ◐ level 0 node 2  asking",
     ]
+
+
+@pytest.mark.parametrize("width", [80, 160])
+def test_a_branch_stands_below_its_playbook_with_what_it_does_otherwise(width: int) -> None:
+    branch = Branch(of=BOOK.name, version=3, sequence=2, settings=BranchSettings(batch_size=5, carry=False))
+    line = LivePlaybook(
+        name=f"{BOOK.name}@exp", version=2, waiting=3, batch_size=5, branch=branch, paused="9 of 9 tokens"
+    )
+    out = drawn(SNAPSHOT.model_copy(update={"playbooks": (BOOK, line)}), width=width)
+    assert ("└ @exp" if width == 80 else f"{BOOK.name}@exp ") in out
+    assert "3/5" in out
+    assert f"paused: {BOOK.name}@exp: 9 of 9 tokens" in out
+    assert ("forked from version 3: batch_size 5, carry off" in out) == (width == 160)
+
+
+def test_a_fork_is_no_batch_of_reflections() -> None:
+    fork = BATCH.model_copy(update={"reason": "branch", "playbook": "a@exp", "sequence": 1})
+    assert "batch 1 of a@exp: begins a branch; " in drawn(SNAPSHOT.model_copy(update={"batches": (fork,)}))
 
 
 def test_a_node_that_was_left_out_is_no_longer_awaited() -> None:

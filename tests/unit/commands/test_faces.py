@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -14,13 +14,13 @@ from combee.core.formats.files import write_playbook
 from combee_schemas import topics
 from combee_schemas.codec import decode
 from combee_schemas.command import Command
-from combee_schemas.playbook import Entry, Playbook
+from combee_schemas.plan import Branch
+from combee_schemas.playbook import Adopted, Entry, Playbook
 from support import ledger
 from support.deployment import Deployment
 from support.gateway import SharedApplication, asked, labelled, published, version
 from support.ledger import NAME, outgoing, reflection
 from support.reading import publish_with, run, use_log
-from support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
 
@@ -34,6 +34,12 @@ REVOKED = version(NAME, 3, "look twice", revoked=("r-1",), commands=("done",))
 DELETED = version(NAME, 4, entries=(), origin="delete", commands=("done", "gone"))
 LIVE = (FIRST, SECOND)
 GONE = (FIRST, SECOND, EMPTIED, DELETED)
+LINE = f"{NAME}@exp"
+FORKED = version(LINE, 1, "ask", branch=Branch(of=NAME, version=1, sequence=0), commands=("forked",))
+AHEAD = FORKED.model_copy(update={"version": 2, "entries": version(LINE, 2, "look away").entries})
+ADOPTED = version(NAME, 3, "ask twice", adopted=Adopted(line=LINE, version=1))
+ENDED = version(LINE, 2, entries=(), origin="delete", commands=("forked",))
+BACK = version(LINE, 3, "ask")
 ACE = "## OTHERS\n[misc-00009] helpful=0 harmful=0 :: hurry\n"
 EDITED = editable(SECOND).replace("look twice", "look three times")
 
@@ -51,6 +57,12 @@ class Case:
     refused: str | None = None
     """What both must say."""
     unchanged: bool = False
+    group: Sequence[str] = ("playbook",)
+    """Where the command line has the verb."""
+    roles: Sequence[str] = ("publish",)
+    """Who carries it out."""
+    name: str = NAME
+    """What it is given to."""
 
 
 def promote(about: str, label: str, number: int | None = None, **more: Any) -> Case:
@@ -81,16 +93,32 @@ def delete(about: str, **more: Any) -> Case:
     return Case(about=about, verb="delete", arguments=("--yes",), **more)
 
 
+def branch(about: str, *own: str, settings: dict[str, Any] | None = None, **more: Any) -> Case:
+    """Return a case of the branch ``exp``; ``own`` are its settings as people write them."""
+    given = [part for setting in own for part in ("--set", setting)]
+    body = {"branch": "exp"} | ({} if settings is None else {"settings": settings})
+    arguments = ("--as", "exp", *given)
+    return Case(
+        **{"about": about, "verb": "branch", "arguments": arguments, "body": body, "group": ()}
+        | {"roles": ("shuffle", "publish")}
+        | more
+    )
+
+
+def adopt(about: str, number: int | None = None, **more: Any) -> Case:
+    arguments = () if number is None else ("--version", str(number))
+    body = {} if number is None else {"version": number}
+    return Case(
+        **{"about": about, "verb": "adopt", "arguments": arguments, "body": body, "group": (), "name": LINE}
+        | more
+    )
+
+
 def again(case: Case, command_id: str) -> Case:
     """Return a case under an id of its own."""
-    return Case(
-        about=f"{case.about}, as {command_id}",
-        verb=case.verb,
-        arguments=(*case.arguments, "--id", command_id),
-        body={**case.body, "command_id": command_id},
-        stdin=case.stdin,
-        state=case.state,
-        unchanged=True,
+    arguments, body = (*case.arguments, "--id", command_id), {**case.body, "command_id": command_id}
+    return replace(
+        case, about=f"{case.about}, as {command_id}", arguments=arguments, body=body, unchanged=True
     )
 
 
@@ -139,6 +167,7 @@ CASES = [
     again(import_("a repeat", ACE), "done"),
     again(import_("a repeat on what is deleted", ACE, state=GONE), "done"),
     import_("on what is deleted", ACE, state=GONE),
+    import_("a branch that never was", ACE, name=LINE, refused=f"there is no playbook {LINE}"),
     import_("nothing on what is deleted", '{"entries": []}', "json", state=GONE),
     import_("what cannot be read", "no playbook", refused="line 1"),
     import_("what is too large", f"## A\n[x] {'ü' * 480_000}\n", refused="this import of"),
@@ -153,6 +182,34 @@ CASES = [
     again(delete("a repeat", state=GONE), "gone"),
     delete("what is deleted", state=GONE, refused=NO_MORE),
     delete("what never was", state=(), refused=NEVER),
+    branch("as its playbook learns"),
+    branch("of its own", "batch_size=5", "carry=off", settings={"batch_size": 5, "carry": False}),
+    branch("of an ended branch's name", state=(*LIVE, FORKED, ENDED)),
+    again(branch("a repeat", state=(*LIVE, FORKED)), "forked"),
+    branch(
+        "with a setting that no branch has",
+        "batchsize=5",
+        settings={"batchsize": 5},
+        refused="a branch has no setting batchsize of its own; known are batch_size, copies",
+    ),
+    branch("with a value that cannot be", "copies=9", settings={"copies": 9}, refused="copies: Input should"),
+    branch(
+        "an open one",
+        state=(*LIVE, FORKED),
+        refused=f"there is {LINE} already: delete it first, or name the branch otherwise",
+    ),
+    branch("content of its name", state=(*LIVE, FORKED, ENDED, BACK), refused="which learns no more"),
+    adopt("the newest version of a branch", state=(*LIVE, FORKED)),
+    adopt("one of its versions", 1, state=(*LIVE, FORKED, AHEAD)),
+    adopt("what says the same", state=(version(NAME, 1, "ask"), FORKED), unchanged=True),
+    adopt("what was adopted just now", state=(*LIVE, FORKED, ADOPTED), unchanged=True),
+    again(adopt("a repeat", state=(*LIVE, FORKED)), "done"),
+    adopt("a version that there is not", 7, state=(*LIVE, FORKED), refused=f"{LINE} has no version 7"),
+    adopt("a branch that has ended", state=(*LIVE, FORKED, ENDED), refused=f"no playbook {LINE} any more"),
+    adopt("a branch that never was", refused=f"there is no playbook {LINE}"),
+    adopt("a branch of what never was", state=(), refused=NEVER),
+    branch("of what is deleted", state=GONE, refused=NO_MORE),
+    branch("of what never was", state=(), refused=NEVER),
 ]  # fmt: skip
 
 
@@ -179,16 +236,28 @@ def answered(deployment: Deployment, **said: Any) -> Answer:
         decode(record.value, Command).model_copy(update={"issued_at_ms": 0, "issued_by": ""})
         for record in ledger.records(deployment.log, topics.COMMANDS)
     ]
-    made = [one.model_dump(exclude={"created_at_ms", "issued_by"}) for one in ledger.versions(deployment.log)]
+    versions = [*ledger.versions(deployment.log), *ledger.versions(deployment.log, LINE)]
+    made = [timeless(version.model_dump(exclude={"issued_by"})) for version in versions]
     return Answer(sent=sent, made=made, **said)
+
+
+def timeless(dumped: Any) -> Any:
+    """Return what a version says without the times in it."""
+    if isinstance(dumped, dict):
+        return {
+            name: timeless(value)
+            for name, value in dumped.items()
+            if name not in {"created_at_ms", "closed_at_ms"}
+        }
+    return dumped
 
 
 def by_command_line(case: Case, monkeypatch: pytest.MonkeyPatch) -> Answer:
     deployment = Deployment(partitions=1)
     asyncio.run(prepared(deployment, case.state))
     use_log(monkeypatch, deployment.log)
-    publish_with(monkeypatch, deployment)
-    ended = run("playbook", case.verb, NAME, *case.arguments, "--json", stdin=case.stdin)
+    publish_with(monkeypatch, deployment, *case.roles)
+    ended = run(*case.group, case.verb, case.name, *case.arguments, "--json", stdin=case.stdin)
     if ended.exit_code:
         assert ended.exit_code == 1, ended.output
         return answered(deployment, refused=ended.stderr)
@@ -200,8 +269,8 @@ async def by_http(case: Case) -> Answer:
     deployment = Deployment(partitions=1)
     await prepared(deployment, case.state)
     gateway_of_log = asked(deployment.log, application=APPLICATION)
-    async with deployment.running(["publish"]), gateway_of_log as gateway:
-        path = f"/v1/playbooks/{NAME}/{case.verb}?wait_s=10"
+    async with deployment.running(case.roles), gateway_of_log as gateway:
+        path = f"/v1/playbooks/{case.name}/{case.verb}?wait_s=10"
         answer = await gateway.client.post(path, json=case.body)
         if not answer.is_success:
             assert answer.status_code < 422, answer.text
@@ -231,7 +300,7 @@ async def test_a_flush_is_the_same_command_from_learn_and_over_http() -> None:
         deployment = Deployment(partitions=1)
         await prepared(deployment, LIVE)
         async with asked(deployment.log) as gateway:
-            await until(lambda: gateway.context.live.picture.windows.newest(NAME) == 0)
+            assert (await gateway.context.live.seen()).windows.newest(NAME) == 0
             if face == "http":
                 answer = await gateway.client.post(f"/v1/playbooks/{NAME}/flush")
                 assert answer.status_code == 202

@@ -21,12 +21,12 @@ PLATEAU = SizingPolicy(kind="plateau", candidates=(5, 10, 20))
 
 
 @asynccontextmanager
-async def controlling(deployment: Deployment, policy: SizingPolicy) -> AsyncIterator[None]:
+async def controlling(deployment: Deployment, policy: SizingPolicy) -> AsyncIterator[Controller]:
     controller = Controller(deployment.log, deployment.clock, policy)
     session = controller.session(asyncio.Event(), lambda: None)
     work = asyncio.create_task(together(session, controller.playbooks.view.run(), controller.sizes.run()))
     try:
-        yield
+        yield controller
     finally:
         work.cancel()
         await asyncio.gather(work, return_exceptions=True)
@@ -110,6 +110,32 @@ async def test_a_restarted_controller_goes_on_where_it_was_with_what_it_missed()
     async with controlling(deployment, PLATEAU):
         await profile(deployment, [(4, 33)])
     assert decisions(deployment) == decisions(unbroken)
+
+
+async def test_two_controllers_at_once_come_to_what_one_does() -> None:
+    deployment, alone = Deployment(), Deployment()
+    versions = [(1, 5), (2, 10), (3, 20), (4, 33)]
+    async with controlling(alone, PLATEAU):
+        await profile(alone, versions)
+    async with controlling(deployment, PLATEAU), controlling(deployment, PLATEAU):
+        await profile(deployment, versions)
+    async with controlling(deployment, PLATEAU):
+        await profile(deployment, [(5, 33)])
+    assert {one.sequence: one for one in decisions(deployment)}.items() >= {
+        one.sequence: one for one in decisions(alone)
+    }.items()
+
+
+async def test_a_controller_that_lags_goes_on_from_what_another_decided() -> None:
+    deployment = Deployment()
+    async with controlling(deployment, PLATEAU) as controller:
+        await profile(deployment, [(1, 5)])
+        ahead = decisions(deployment)[-1].model_copy(update={"sequence": 9, "batch_size": 20})
+        await deployment.log.produce(topics.BATCH_SIZES.record(ahead))
+        await deployment.until(lambda: controller.sizes.get(NAME) == ahead)
+        await applied(deployment, 2, 10)
+        await profile(deployment, [(10, 20)])
+    assert [one.sequence for one in decisions(deployment)] == [1, 9, 10]
 
 
 async def test_a_decision_is_dated_when_size_or_phase_changes() -> None:

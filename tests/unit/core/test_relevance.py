@@ -1,13 +1,15 @@
 """Which entries have most to do with a text; pure, and the same every time."""
 
+from collections.abc import Iterable
 from random import Random
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from combee.core.playbook.versions import empty
 from combee.core.prompt import entry_tokens
 from combee.core.relevance import MAX_QUERY_CHARS, Subject, best_entries, nearest_entries, relevance
-from combee_schemas.playbook import Entry
+from combee_schemas.playbook import Entry, Playbook
 
 
 def entries(*contents: str) -> tuple[Entry, ...]:
@@ -56,8 +58,12 @@ def test_whatever_the_texts_hold_the_budget_holds(contents: list[str], query: st
 # ---- entries near to any of several subjects
 
 
+def of(known: Iterable[Entry]) -> Playbook:
+    return empty("p").model_copy(update={"entries": tuple(known)})
+
+
 def near(known: tuple[Entry, ...], k: int, *subjects: Subject) -> list[str]:
-    return [entry.id for entry in nearest_entries(known, subjects, k)]
+    return [entry.id for entry in nearest_entries(of(known), subjects, k)]
 
 
 def test_each_subject_gets_its_nearest_entry_before_any_gets_a_second() -> None:
@@ -79,8 +85,8 @@ def test_an_entry_that_is_named_is_nearest_whatever_it_says() -> None:
 def test_of_entries_at_one_distance_the_ids_decide_whatever_order_they_come_in() -> None:
     known = list(entries(*["the same words"] * 9))
     Random(1).shuffle(known)
-    wanted = {"e-0", "e-1", "e-2", "e-3"}
-    assert {entry.id for entry in nearest_entries(known, [Subject("words"), Subject("same")], 4)} == wanted
+    wanted, subjects = {"e-0", "e-1", "e-2", "e-3"}, [Subject("words"), Subject("same")]
+    assert {entry.id for entry in nearest_entries(of(known), subjects, 4)} == wanted
 
 
 @given(
@@ -90,6 +96,6 @@ def test_never_more_than_so_many_are_near_and_their_order_stays(
     contents: list[str], texts: list[str], k: int
 ) -> None:
     known = entries(*contents)
-    kept = nearest_entries(known, [Subject(text, ["e-0"]) for text in texts], k)
+    kept = nearest_entries(of(known), [Subject(text, ["e-0"]) for text in texts], k)
     assert len(kept) <= k
     assert [entry for entry in known if entry in kept] == list(kept)

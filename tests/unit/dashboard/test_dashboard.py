@@ -2,9 +2,14 @@
 
 from combee.core import identity
 from combee.core.live.values import LivePlaybook, LiveVersion, Snapshot, Stage, current_batch
+from combee.core.playbook.side_by_side import Learned
+from combee.core.playbook.versions import empty
 from combee.dashboard import frame
 from combee.dashboard.views import charts, graphs, rows, wording
+from combee.inspection.branches import Line
+from combee_schemas.base import Usage
 from combee_schemas.dead_letter import DeadLetter
+from combee_schemas.plan import Branch, BranchSettings
 from combee_schemas.playbook import LevelAudit, Playbook
 from support.flat import changed, flat
 from support.pictures import BATCH, FAILED, MANIFEST, picture
@@ -26,6 +31,43 @@ def test_the_nodes_of_a_batch_are_listed_root_first_with_a_mark_and_words_for_ea
     ]
     assert all(row["icon"] for row in listed)
     assert rows.headline(batch) == "a · batch 1 · 4 reflections, closed by size · 1 of 4 nodes done"
+
+
+def test_a_playbook_stands_before_its_branches_with_what_they_do_otherwise() -> None:
+    own = Branch(of="a", version=3, sequence=1, settings=BranchSettings(batch_size=5, carry=False))
+    stored = {name: empty(name).model_copy(update={"version": 4}) for name in ("a@x", "a-b", "a")}
+    stored["a@x"] = stored["a@x"].model_copy(update={"branch": own})
+    listed, _ = rows.playbook_rows((), stored, {})
+    assert [(row["name"], row["forked"]) for row in listed] == [
+        ("a", "–"),
+        ("a@x", "version 3: batch_size 5, carry off"),
+        ("a-b", "–"),
+    ]
+    live = LivePlaybook(name="a@x", waiting=2, batch_size=5, spend_tokens=1_000, paused="1,000 of 900 tokens")
+    learned = Learned(
+        versions=2, batches=1, reflections=5, usage=Usage(calls=3, tokens_in=2_000), retention=0.8
+    )
+    lines = [
+        Line(playbook=stored["a"], since=3, learned=Learned()),
+        Line(playbook=stored["a@x"], since=3, learned=learned),
+    ]
+    first, second = rows.line_rows(lines, [live], stored)
+    assert (first["name"], first["paused"], first["retention"], first["window"]) == ("a", "–", "–", "–")
+    assert second == {
+        "name": "a@x",
+        "forked": "version 3: batch_size 5, carry off",
+        "version": 4,
+        "entries": "0",
+        "versions": 2,
+        "reflections": 5,
+        "calls": 3,
+        "tokens": "2,000",
+        "retention": "80 %",
+        "lost": "–",
+        "today": "1,000",
+        "window": "2 of 5",
+        "paused": "1,000 of 900 tokens",
+    }
 
 
 def test_secrets_are_not_shown() -> None:

@@ -117,5 +117,11 @@ def test_figures_say_at_a_glance_what_there_is_and_what_somebody_should_look_at(
     assert figures(Snapshot(revision=0, at_ms=0), [perhaps])[1].number == str(len(AFTER.entries) - 1)
     calm = {one.what: (one.number, one.state) for one in figures(Picture(batch_size=4).snapshot(0), [AFTER])}
     assert (calm["playbooks"], calm["lessons"]) == (("1", ""), ("3", ""))
+    waiting = tuple(LivePlaybook(name=line, waiting=3) for line in ("a", "a@x"))
+    lines = [AFTER, AFTER.model_copy(update={"name": f"{AFTER.name}@x"})]
+    both = {one.what: one.number for one in figures(Snapshot(revision=0, at_ms=0, playbooks=waiting), lines)}
+    assert both == {**both, "playbooks": "1", "lessons": "3", "reflections waiting": "3"}, (
+        "branches count not again"
+    )
     bad = figures(Snapshot(revision=0, at_ms=0, dead_letters=2), [])
     assert [(one.number, one.state) for one in bad if one.what == "dead letters"] == [("2", "bad")]

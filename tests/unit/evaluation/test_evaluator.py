@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from combee.adapters.memory import MemoryLog
-from combee.backends import evaluation_model
+from combee.answerers import evaluation_model
 from combee.core.evaluation.questions import Question
 from combee.core.evaluation.scoring import ScorerName
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy

@@ -120,8 +120,8 @@ def one_key(**fields: Any) -> GatewaySettings:
         ("support/", ["support/refunds", "support/a/b"], ["support", "support-x", "supportive/x"]),
         (
             "support/refunds",
-            ["support/refunds", "support/refunds/eu"],
-            ["support/refunds-x", "support/other"],
+            ["support/refunds", "support/refunds/eu", "support/refunds@exp", "support/refunds/eu@exp"],
+            ["support/refunds-x", "support/other", "support@exp", "support/refunds-x@exp"],
         ),
     ],
 )

@@ -1,7 +1,7 @@
 """The live picture: what an onlooker sees of windows, trees, versions and offsets."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from itertools import permutations
 
@@ -11,24 +11,27 @@ import pytest
 from combee.adapters.memory import MemoryLog
 from combee.clock import SystemClock
 from combee.core import identity
+from combee.core.batching.plan import Base, plan_fork
 from combee.core.live.picture import BATCHES_KEPT, Picture
 from combee.core.live.values import LiveBatch, LivePlaybook, Snapshot
 from combee.core.live.windows import Rate
 from combee.inspection import live
 from combee.inspection.live import FOLLOWED, STAGES, Live
-from combee.ports import Outgoing
+from combee.ports import Outgoing, Record
 from combee_schemas import topics
 from combee_schemas.base import Message, Usage
 from combee_schemas.batch import Batch, Member
 from combee_schemas.control import BatchSize
 from combee_schemas.dead_letter import DeadLetter
-from combee_schemas.playbook import LevelAudit, Playbook
+from combee_schemas.plan import Branch, BranchSettings, PlanSettings
+from combee_schemas.playbook import AppliedBatch, LevelAudit, Playbook, Spend
 from combee_schemas.scan import Partial, Update
+from combee_schemas.topics import AnyTopic
 from support import ledger
 from support.clock import ManualClock
 from support.deployment import Deployment
 from support.flat import changed, flat
-from support.gateway import GuardedLog, published, served
+from support.gateway import GuardedLog, asked, published, served
 from support.ledger import NAME, outgoing, reflection
 from support.waiting import until
 
@@ -143,6 +146,101 @@ def test_a_window_holds_what_no_manifest_covers() -> None:
     seen.take(MANIFEST, 2_000)
     seen.arrived("a", 2, 100)
     assert (only(seen).waiting, only(seen).waiting_since_ms) == (2, 104)
+
+
+FORKED = Branch(of="a", version=1, sequence=1, settings=BranchSettings(batch_size=5))
+FORK = plan_fork(
+    "a@x",
+    1,
+    FORKED,
+    settings=PlanSettings(),
+    base=Base(version=0, sequence=0, history_offset=-1),
+    command_id="fork",
+    through_offset=3,
+    closed_at_ms=1_500,
+)
+LINE = VERSION.model_copy(
+    update={"name": "a@x", "branch": FORKED, "batch": AppliedBatch(plan=FORK.plan), "created_at_ms": 1_600}
+)
+ENDED = LINE.model_copy(update={"version": 2, "origin": "delete", "branch": None, "batch": None})
+
+
+def waiting_of(seen: Picture) -> dict[str, int]:
+    return {book.name: book.waiting for book in seen.snapshot(0).playbooks}
+
+
+def test_a_branchs_window_holds_what_its_own_manifests_do_not_cover() -> None:
+    for known in (FORK, LINE):
+        seen = picture()
+        for offset in range(6):
+            seen.arrived("a", offset, 100)
+        seen.take(known, 2_000)
+        seen.take(MANIFEST, 2_000)
+        assert waiting_of(seen) == {"a": 2, "a@x": 2}
+        seen.arrived("a", 6, 100)
+        seen.acknowledged("a", 7, 100)
+        seen.take(changed(MANIFEST, sequence=2, batch_id=identity.batch_id("a", 2), through_offset=7), 2_000)
+        assert waiting_of(seen) == {"a": 0, "a@x": 4}
+        assert [seen.windows.newest(line) for line in ("a", "a@x")] == [7, 7]
+        letter = {"service": "scan", "reason": "x", "key": b"a"}
+        seen.take(DeadLetter(origin_topic="reflections", origin_partition=0, origin_offset=5, **letter), 0)
+        assert waiting_of(seen)["a@x"] == 3
+
+
+def test_nothing_waits_for_a_branch_that_has_ended_whatever_is_read_first() -> None:
+    for order in permutations([FORK, LINE, ENDED]):
+        seen = picture(*order)
+        seen.deleted("a@x")
+        seen.arrived("a", 9, 100)
+        assert waiting_of(seen) == {"a": 1}
+
+
+def test_branches_follow_their_playbook_and_keep_their_own_size() -> None:
+    older = changed(VERSION, name="b", created_at_ms=2_000)
+    late = LINE.model_copy(update={"created_at_ms": 9_000})
+    seen = picture(
+        older, VERSION, late, BatchSize(playbook="a@x", batch_size=54, reason="r", decided_at_ms=9)
+    )
+    books = seen.snapshot(0).playbooks
+    assert [book.name for book in books] == ["a", "a@x", "b"]
+    assert [(book.batch_size, book.branch) for book in books[:2]] == [(40, None), (5, FORKED)]
+
+
+def test_a_line_that_the_common_cap_pauses_says_why() -> None:
+    spent = Spend(day=0, tokens=600, cap_tokens=1000)
+    seen = picture(
+        VERSION.model_copy(update={"spend": spent}),
+        LINE.model_copy(update={"spend": Spend(day=0, tokens=400)}),
+    )
+    assert ["1,000 of 1,000 tokens" in book.paused for book in seen.snapshot(0).playbooks] == [True, True]
+    assert [book.paused for book in seen.snapshot(86_400_000).playbooks] == ["", ""]
+
+
+async def test_whoever_looks_late_knows_what_waits_for_a_branch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reflections are read once it is known which branches there are."""
+    deployment = Deployment(batch_size=4)
+    await published(
+        deployment.log, changed(VERSION, name=NAME), changed(LINE, name=f"{NAME}@x", through_offset=-1)
+    )
+    await deployment.log.produce(*(outgoing(reflection(n)) for n in range(6)))
+    follow, read = Live._follow, asyncio.Event()
+
+    async def late(self: Live, topic: AnyTopic, take: Callable[[Record], None]) -> None:
+        if topic is topics.PLAYBOOKS:
+            await read.wait()
+        await follow(self, topic, take)
+
+    monkeypatch.setattr(Live, "_follow", late)
+    watcher = Live(deployment.log, deployment.clock, batch_size=4)
+    work = asyncio.create_task(watcher.run())
+    try:
+        await until(lambda: not watcher._behind - {"playbooks", "reflections"})
+        read.set()
+        await watcher.wait_current(10.0)
+        assert waiting_of(watcher.picture)[f"{NAME}@x"] == 6
+    finally:
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
 
 
 def test_a_playbook_shows_its_versions_its_size_and_why() -> None:
@@ -285,6 +383,60 @@ async def test_changes_wake_whoever_waits(deployment: Deployment) -> None:
         assert await looking.changed(now, 0.01) == now
 
 
+class FollowedLog(MemoryLog):
+    """A log that knows which topics are followed."""
+
+    def __init__(self) -> None:
+        super().__init__(SystemClock(), partitions=1)
+        self.followed: list[str] = []
+
+    async def follow(
+        self, topic: str, starts: Mapping[int, int] | None = None
+    ) -> AsyncGenerator[Sequence[Record] | None, None]:
+        self.followed.append(topic)
+        try:
+            async for records in super().follow(topic, starts):
+                yield records
+        finally:
+            self.followed.remove(topic)
+
+
+async def test_a_gateway_at_which_nobody_looks_reads_no_more_than_what_agents_read() -> None:
+    log = FollowedLog()
+    async with asked(log) as gateway:
+        await log.produce(outgoing(reflection(1)))
+        await gateway.knows(VERSION)
+        written = await gateway.client.post("/v1/reflections", json={"playbook": NAME, "key_insight": "k"})
+        assert written.status_code == 202
+        assert sorted(log.followed) == ["history", "labels", "playbooks"]
+        assert (gateway.context.live.picture.windows.count(NAME), written.status_code) == (0, 202)
+        shown = (await gateway.client.get("/v1/status")).json()
+        assert {one["name"]: one["waiting"] for one in shown["playbooks"]} == {"a": 0, NAME: 2}
+        assert {one["name"] for one in shown["stages"]} == {topic.name for topic in STAGES}
+
+
+async def test_who_looks_after_a_quiet_time_sees_what_happened_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(live, "LOOK_S", 0.01)
+    log, clock = FollowedLog(), ManualClock()
+    looking = Live(log, clock, batch_size=10)
+    task = asyncio.create_task(looking.run())
+    await log.produce(outgoing(reflection(1)))
+    assert (await looking.seen()).windows.count(NAME) == 1
+    clock.advance(live.QUIET_S)
+    await until(lambda: not log.followed)
+    assert looking.picture.windows.count(NAME) == 0
+    looking.acknowledged(NAME, 1, 1)
+    await log.produce(outgoing(reflection(2)))
+    await published(log, VERSION)
+    seen = await looking.seen()
+    assert (seen.windows.count(NAME), seen.windows.newest(NAME)) == (2, 1)
+    assert {one.name for one in seen.snapshot(0).playbooks} == {NAME, "a"}
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
 async def test_what_cannot_be_read_is_passed_over(deployment: Deployment) -> None:
     async with watching(deployment) as looking:
         for topic in topics.TOPICS:
@@ -340,14 +492,14 @@ async def test_an_authorization_error_on_an_observed_topic_does_not_end_the_gate
     async with served(log) as (address, context), httpx.AsyncClient(base_url=address) as client:
         log.deny(topics.BATCHES.name, topics.DEAD_LETTERS.name)
         await log.produce(*(Outgoing(topic=topic, value=b"fetched") for topic in log.denied))
-        await until(lambda: len(context.live.picture.snapshot(0).unreadable) == 4)
+        await until(lambda: len(context.live.shared().unreadable) == 4)
         told = (await client.get("/v1/status")).json()["unreadable"]
         assert told["batches"] == "TopicAuthorizationFailedError: batches"
         assert (await client.get("/v1/playbooks/a")).json()["version"] == 1
         written = await client.post("/v1/reflections", json={"playbook": "a", "key_insight": "k"})
         assert written.status_code == 202
         log.deny()
-        await until(lambda: not context.live.picture.snapshot(0).unreadable)
+        await until(lambda: not context.live.shared().unreadable)
         assert (await client.get("/v1/status")).json()["unreadable"] == {}
 
 

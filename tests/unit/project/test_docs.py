@@ -1,11 +1,14 @@
 """The documents say what the code says."""
 
 import importlib.util
+import re
+import tomllib
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from combee.settings.loading import GROUPS
 from support import shown
 
 PAGES = {page: page.read_text("utf-8") for page in shown.pages()}
@@ -22,7 +25,7 @@ def _generator() -> ModuleType:
 
 
 def test_generated_pages_are_current() -> None:
-    assert _generator().stale() == [], "run 'python docs/generate.py'"
+    assert list(_generator().stale()) == [], "run 'python docs/generate.py'"
 
 
 def test_a_stale_page_is_named_and_fails_the_check(
@@ -30,30 +33,38 @@ def test_a_stale_page_is_named_and_fails_the_check(
 ) -> None:
     generator = _generator()
     monkeypatch.setattr(generator, "DOCS", tmp_path)
+    page = "reference/topics.txt"
+    monkeypatch.setattr(generator, "pages", lambda: {page: generator.topics_file()})  # the others take as long each
     (tmp_path / "reference").mkdir()
-    (tmp_path / "reference" / "settings.md").write_text("old")
+    (tmp_path / page).write_text("old")
 
     assert generator.main(["--check"]) == 1
-    assert "docs/reference/settings.md is stale" in capsys.readouterr().err
+    assert f"docs/{page} is stale" in capsys.readouterr().err
     assert generator.main([]) == 0
     assert generator.main(["--check"]) == 0
 
 
-def test_prompts_that_repeat_an_earlier_one_name_it() -> None:
-    generator = _generator()
-    rules = "\n".join(
-        f"Rule {number}: keep every distinct lesson, one entry for each." for number in range(5)
-    )
-    parts = [
-        ("Curator", "system part", rules),
-        ("Curator", "user part", f"Read this.\n{rules}\nThat is all."),
-    ]
-    first, second, third = generator._shown([*parts, ("Reflector", "system part", rules)])
+def test_each_role_has_a_file_with_its_whole_prompts_and_the_page_links_to_it() -> None:
+    page, *files = _generator().prompt_pages().items()
+    linked = {f"reference/{link.target}" for link in shown.links(page[1])}
 
-    assert rules in first
-    assert "Read this.\n⟨Curator, system part: from “Rule 0: keep every distinct” to" in second
-    assert "⟩\nThat is all." in second
-    assert "is that of *Curator, system part*" in third
+    assert {name for name, _ in files} <= linked
+    assert [text.count("======== system part") for _, text in files] == [1] * len(files)
+    assert [text.count("======== user part") for name, text in files if "reflector.txt" in name] == [3]
+    assert (
+        sum("ADD a new entry (section, content)" in text for _, text in files) == 3
+    )  # repeated, not referred to
+
+
+def test_the_example_of_a_configuration_holds_every_setting_with_its_default() -> None:
+    text = _generator().settings_file()
+    lines = re.findall(r"^#(\w+ = (?!# unset).*)$", text, re.MULTILINE)
+    fields = {name: info for group in GROUPS.values() for name, info in group.model_fields.items()}
+
+    assert {name: fields[name].default for name in tomllib.loads("\n".join(lines))} == tomllib.loads(
+        "\n".join(lines)
+    )
+    assert [name for name in fields if f"COMBEE_{name.upper()}" not in text] == []
 
 
 def test_relative_links_resolve() -> None:

@@ -40,9 +40,11 @@ class Combine:
         cuts = range(0, len(found), per_child)
         self.children = [child(n, found[at : at + per_child]) for n, at in enumerate(cuts)]
 
-    async def outcome(self, answer: Answer = echo, *, carry: bool = True) -> NodeResult:
+    async def outcome(
+        self, answer: Answer = echo, *, carry: bool = True, carry_guesses: bool = True
+    ) -> NodeResult:
         self.model.answer = answer
-        aggregator = Aggregator(ModelClient(self.model), carry=carry)
+        aggregator = Aggregator(ModelClient(self.model), carry=carry, carry_guesses=carry_guesses)
         return await aggregator.combine(empty(NAME), 1, self.children)
 
 
@@ -134,6 +136,32 @@ async def test_what_was_carried_below_is_counted_with_it() -> None:
 async def test_without_carry_it_is_gone() -> None:
     outcome = await Combine([1], [2]).outcome(keeping(1), carry=False)
     assert (contents(outcome), outcome.carried) == (["lesson 1"], 0)
+
+
+@pytest.mark.parametrize("carry_guesses", [True, False])
+async def test_what_rests_on_guesses_alone_is_carried_only_if_the_settings_say_so(
+    *, carry_guesses: bool
+) -> None:
+    combine = Combine([1], [2])
+    combine.children[0] = child(
+        0,
+        [
+            Operation(kind=OperationKind.ADD, content=content, evidence=("r-3", "r-4"), guessed=guessed)
+            for content, guessed in (("guessed", ("r-3", "r-4")), ("guessed in part", ("r-4",)))
+        ],
+    )
+    outcome = await combine.outcome(saying(("lesson 2", [1])), carry_guesses=carry_guesses)
+    passed = ["guessed"] if carry_guesses else []
+    assert contents(outcome) == ["lesson 2", *passed, "guessed in part"]
+    assert outcome.carried == len(passed) + 1
+    assert {seen.reflection_id: seen.survived for seen in outcome.seen} == {"r-2": 2, "r-3": 2, "r-4": 2}
+
+
+async def test_a_proposal_without_evidence_is_no_guess() -> None:
+    combine = Combine([1], [2])
+    combine.children[0] = child(0, [Operation(kind=OperationKind.ADD, content="no evidence")])
+    outcome = await combine.outcome(saying(("lesson 2", [2])), carry_guesses=False)
+    assert contents(outcome) == ["lesson 2", "no evidence"]
 
 
 @pytest.mark.parametrize("sources", [[], None], ids=str)

@@ -28,6 +28,29 @@ def test_a_run_becomes_a_trace_with_what_was_shown(client: Client, memory: Unrel
     assert trace.feedback == "The run succeeded. refunded"
 
 
+def test_who_reads_a_branch_teaches_its_playbook_and_says_what_was_read(
+    client: Client, memory: UnreliableTransport
+) -> None:
+    line = f"{NAME}@exp"
+    memory.put_playbook(NAME, "be kind")
+    said = memory.put_playbook(line, "be kind\nbe quick").entries
+    until(lambda: client.playbook(line).version == 1)
+    with learning(line, client=client, task="refund 7") as run:
+        assert "be quick" in run.prompt("quick", 10)
+        run.outcome("refunded")
+    client.publish(playbook=line, key_insight="ask first")
+    client.flush()
+    (trace,) = memory.traces
+    (reflection,) = memory.reflections
+    assert (trace.playbook, reflection.playbook) == (NAME, NAME)
+    assert trace.shown is not None
+    shown = dict(zip(trace.shown.entry_ids, trace.shown.digests, strict=True))
+    assert trace.shown.line == line
+    assert shown == {each.id: content_digest(each) for each in said if each.id in shown}
+    assert shown
+    assert client.counts.dropped == 0
+
+
 def test_of_a_playbook_above_the_budget_a_run_has_the_entries_nearest_to_its_task(
     client: Client, memory: UnreliableTransport
 ) -> None:

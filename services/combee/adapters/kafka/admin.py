@@ -119,10 +119,14 @@ class KafkaAdmin:
     async def names(self) -> frozenset[str]:
         """Return the topics under the prefix, as far as this client may see them; asking creates none."""
         prefix = self._connection.full("")
+        known = await self.all_names()
+        return frozenset(name.removeprefix(prefix) for name in known if name.startswith(prefix))
+
+    async def all_names(self) -> frozenset[str]:
+        """Return the whole names of all topics of the cluster that this client may see."""
         async with _client(self._connection.client) as client:
             with translated("listing topics"):
-                known = await client.list_topics()
-        return frozenset(name.removeprefix(prefix) for name in known if name.startswith(prefix))
+                return frozenset(await client.list_topics())
 
     async def delete(self, topic: str, timeout_s: float = 30.0) -> None:
         """Delete a topic, if there is one, and wait until it is gone."""

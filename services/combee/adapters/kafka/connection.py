@@ -9,6 +9,7 @@ from typing import Any
 import aiokafka
 
 from combee.adapters.kafka.errors import Need
+from combee.adapters.kafka.membership import Membership
 from combee.ports import ConfigurationError, Record, TopicPartition
 
 REQUEST_TIMEOUT_MS = 15_000
@@ -53,14 +54,16 @@ def security_options(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
-    """A cluster, a topic prefix and this replica's slot."""
+    """A cluster, a topic prefix, and who this process is in its groups."""
 
     bootstrap_servers: str
     prefix: str
-    slot: int = 0
+    slot: int | None = None
+    """This replica's number, for static membership (KIP-345); None: a dynamic member."""
     session_timeout_ms: int = 10_000
     security: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """aiokafka's ``security_protocol``, ``sasl_*`` and ``ssl_context``."""
+    _memberships: dict[str, Membership] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def client(self) -> dict[str, Any]:
@@ -76,6 +79,10 @@ class Connection:
         """The principal that the broker sees, in Kafka's notation."""
         name = self.security.get("sasl_plain_username")
         return f"User:{name}" if name else "User:ANONYMOUS"
+
+    def membership(self, group: str) -> Membership:
+        """Return this process's membership in a group, the same every time."""
+        return self._memberships.setdefault(group, Membership(self.full(group), self.slot))
 
     def need(self, operation: str, *topics: str, group: str = "", transactional_id: str = "") -> Need:
         """Return the rights that a request needs, for the message if one is missing."""

@@ -41,12 +41,13 @@ class KafkaConsumer:
         self._group = group
         self._on_assigned = on_assigned
         self._listener = _Listener()
+        self._membership = connection.membership(group)
         self._need = connection.need("Read", group=group)
         self._starts: dict[TopicPartition, int] = {}
         self._consumer = aiokafka.AIOKafkaConsumer(
             **connection.client,
             group_id=connection.full(group),
-            group_instance_id=f"{connection.full(group)}.{connection.slot}",
+            group_instance_id=self._membership.instance_id,
             enable_auto_commit=False,
             # No silent reset: a missing offset is handled here, an expired one is fatal.
             auto_offset_reset="none",
@@ -66,9 +67,11 @@ class KafkaConsumer:
         self._need = self._connection.need("Read", *topics, group=self._group)
         with translated(f"joining group {self._group}", self._need):
             await started(self._consumer.start())
+            self._membership.watch(self._consumer)
             self._consumer.subscribe([self._connection.full(t) for t in topics], listener=self._listener)
 
     async def poll(self, timeout_s: float) -> Sequence[Record]:
+        self._membership.check()
         with translated(f"reading as {self._group}", self._need):
             if self._listener.changed:
                 await self._reassign()

@@ -30,6 +30,7 @@ READ_COMMITTED = "read_committed"
 FOLLOW_WAIT_MS = 500
 """What a reader fetches it takes at once, so no fetch leaves a partition out (see ``FETCH_WAIT_MS``): the broker
 answers as soon as there is something, and an idle reader asks twice a second."""
+FOLLOW_IDLE_MS = 60_000
 READ_STALL_S = 30.0
 """A bounded read that gets nothing for this long is given up as transient."""
 SETTLE_AGAIN_S = 0.05
@@ -189,8 +190,10 @@ class KafkaLog:
             if not behind:
                 yield None
             while True:
+                # Once it is current only records and errors end the wait: nothing is to be done in between.
+                wait_ms = 250 if behind else FOLLOW_IDLE_MS
                 with translated(f"following {topic}", need):
-                    fetched = await reader.getmany(timeout_ms=250, max_records=MAX_POLL_RECORDS)
+                    fetched = await reader.getmany(timeout_ms=wait_ms, max_records=MAX_POLL_RECORDS)
                     reached = {tp for tp in behind if await reader.position(tp) >= ends[tp]}
                 if fetched:
                     yield [self._connection.record(record) for batch in fetched.values() for record in batch]

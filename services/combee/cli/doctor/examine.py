@@ -35,7 +35,7 @@ CLOSE_S = 2.0
 SILENT = 100
 """Above every level of the logging library: what fails here is told once, as a check."""
 
-ON_TOPICS = ("lag", "dead letters", "batches", "retention")
+ON_TOPICS = ("lag", "dead letters", "batches", "retention", "branches")
 START_IT = (
     "start Kafka there, or correct COMBEE_BOOTSTRAP_SERVERS / --bootstrap-servers (and COMBEE_SECURITY_PROTOCOL,"
     " COMBEE_SASL_*); without an address Combee starts an embedded broker"

@@ -12,15 +12,18 @@ from combee.clock import SystemClock
 from combee.core.diagnosis import Check, cluster, flow, unanswered
 from combee.core.diagnosis import surroundings as around
 from combee.core.methods import ace
+from combee.core.playbook.side_by_side import in_order, pause_of
 from combee.core.redact import redacted
-from combee.history import newest_playbooks
+from combee.history import newest_playbooks, newest_snapshots
 from combee.inspection.batches import unpublished
+from combee.inspection.branches import spent_by_playbook
 from combee.inspection.dead_letters import recent_letters
 from combee.inspection.lag import INPUTS, Lags
 from combee.ports import CombeeError, Log
 from combee.settings.loading import Settings
 from combee.settings.model import ModelSettings
 from combee_schemas import topics
+from combee_schemas.base import playbook_of
 from combee_schemas.trace import Trace
 
 GRACE_S = 1.0
@@ -127,10 +130,8 @@ async def dead_letters(log: Log) -> list[Check]:
 
 async def batches(log: Log, settings: Settings) -> list[Check]:
     """Look for manifests without a version."""
-    published = {
-        name: playbook_version.batch_sequence
-        for name, playbook_version in (await newest_playbooks(log)).items()
-    }
+    # Of deleted playbooks and branches, too: their last manifests may stand among the newest.
+    published = {name: snapshot.batch_sequence for name, snapshot in (await newest_snapshots(log)).items()}
     now_ms = SystemClock().now_ms()
     delays = [
         flow.Unpublished(
@@ -149,6 +150,16 @@ async def retention(log: Log) -> list[Check]:
     return [flow.judge_retention((await newest_playbooks(log)).values())]
 
 
+async def branches(log: Log, settings: Settings) -> list[Check]:
+    """Look for open branches that are paused."""
+    snapshots = await newest_snapshots(log)
+    spent = await spent_by_playbook(log, snapshots, settings.batch.batch_size)
+    policy, now_ms = settings.spend.caps(), SystemClock().now_ms()
+    lines = in_order(name for name, snapshot in snapshots.items() if snapshot.branch is not None)
+    paused = {line: pause_of(line, spent[playbook_of(line)], policy, now_ms) for line in lines}
+    return [flow.judge_branches({line: why.reason if why else "" for line, why in paused.items()})]
+
+
 async def flows(log: KafkaLog, settings: Settings, connected: Connection, timeout_s: float) -> list[Check]:
     """Look at everything that topics in order are needed for."""
     probes: list[tuple[str, Probe]] = [
@@ -156,6 +167,7 @@ async def flows(log: KafkaLog, settings: Settings, connected: Connection, timeou
         ("dead letters", lambda: dead_letters(log)),
         ("batches", lambda: batches(log, settings)),
         ("retention", lambda: retention(log)),
+        ("branches", lambda: branches(log, settings)),
     ]
     results = await asyncio.gather(*(within(timeout_s, name, probe) for name, probe in probes))
     return [check for checks in results for check in checks]

@@ -8,10 +8,10 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from combee.cli.playbook.lookup import find_version, resolve_version
+from combee.cli.playbook.lookup import find_version, resolve_line
 from combee.cli.shared.console import clean, output, print_json
 from combee.cli.shared.log import open_log
-from combee.cli.shared.options import AsJson, Name, Servers, refs
+from combee.cli.shared.options import AsJson, Name, Servers, places
 from combee.core.formats.text import split_lines
 from combee.core.playbook.comparison import Comparison, Counted, Reworded, compare
 from combee.core.playbook.versions import empty
@@ -22,7 +22,8 @@ from combee_schemas.playbook import Playbook
 
 COLOURS = {"+": "green", "-": "red", " ": "dim", "~": "yellow"}
 Place = Annotated[
-    str | None, typer.Argument(help="a version's number, a label or latest", autocompletion=refs)
+    str | None,
+    typer.Argument(help="a version's number, a label, latest or another line", autocompletion=places),
 ]
 
 
@@ -39,7 +40,10 @@ def diff(
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare two versions: by default the newest with the one before, with one given that one with the newest."""
+    """Compare two versions: by default the newest with the one before, with one given that one with the newest.
+
+    In place of a version another line of the playbook may stand, for its newest: NAME NAME@exp.
+    """
     settings = load_settings(bootstrap_servers=bootstrap_servers)
     comparison = asyncio.run(_diff(settings, name, before, after))
     if as_json:
@@ -51,15 +55,28 @@ def diff(
 
 async def _diff(settings: Settings, name: str, before: str | None, after: str | None) -> Comparison:
     async with open_log(settings) as (log, _):
-        newer = await resolve_version(log, name, after) if after else await find_version(log, name)
-        older = await resolve_version(log, name, before) if before else await _before(log, newer)
-        return await compared(log, older, newer)
+        older = await resolve_line(log, name, before) if before else None
+        if after is None and older is not None and older.name != name:
+            # One other line: it is what is compared with this one.
+            return await compared(log, await find_version(log, name), older)
+        newer = await resolve_line(log, name, after) if after else await find_version(log, name)
+        return await compared(log, older or await _before(log, newer), newer)
 
 
 async def compared(log: Log, older: Playbook, newer: Playbook) -> Comparison:
     """Return what differs; the versions in between say how entries left."""
+    if older.name != newer.name:
+        return compare(older, newer, shared=await _shared(log, older, newer))
     places = older.history_offset + 1, newer.history_offset
     return compare(older, newer, [version async for version in History(log).between(newer.name, *places)])
+
+
+async def _shared(log: Log, *lines: Playbook) -> set[str]:
+    """Return the ids that mean the same entry on both lines: those of their playbook at the first fork."""
+    forks = [line.branch for line in lines if line.branch is not None]
+    first = min(forks, key=lambda branch: branch.version, default=None)
+    forked = await History(log).exactly(first.of, first.version) if first else None
+    return {entry.id for entry in forked.entries} if forked else set()
 
 
 async def _before(log: Log, newer: Playbook) -> Playbook:
@@ -68,15 +85,20 @@ async def _before(log: Log, newer: Playbook) -> Playbook:
 
 def as_document(comparison: Comparison) -> dict[str, Any]:
     """Return the stable shape of ``diff --json``."""
-    parts = comparison.model_dump(mode="json", exclude={"before", "after", "sections"}, exclude_none=True)
-    return {"name": parts.pop("name"), "from": comparison.before, "to": comparison.after, **parts}
+    own = {"before", "after", "sections", "name_before"}
+    parts = comparison.model_dump(mode="json", exclude=own, exclude_none=True)
+    line = {"from_name": comparison.name_before} if comparison.name_before else {}
+    return {"name": parts.pop("name"), **line, "from": comparison.before, "to": comparison.after, **parts}
 
 
 def lines(comparison: Comparison) -> Iterator[Text]:
     """Yield the comparison for people: a title, then sections with what left, came or reads otherwise."""
     counts = ", ".join(f"{count} {what}" for what, count in comparison.counts().items()) or "nothing differs"
-    numbers = f"version {comparison.before} → {comparison.after}"
-    title = f"{comparison.name} {numbers}: {counts}, {comparison.unchanged} unchanged"
+    numbers = f"{comparison.name} version {comparison.before} → {comparison.after}"
+    if comparison.name_before:
+        older = f"{comparison.name_before} version {comparison.before}"
+        numbers = f"{older} → {comparison.name} version {comparison.after}"
+    title = f"{numbers}: {counts}, {comparison.unchanged} unchanged"
     yield Text(clean(title), style="bold")
     for section in comparison.sections:
         inside = list(_section(comparison, section))

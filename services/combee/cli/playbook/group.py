@@ -15,8 +15,10 @@ from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, Everything, FormOrNone, Label, Name, Servers, Version, as_format
 from combee.core.playbook import probation
 from combee.core.playbook.retention import is_losing
+from combee.core.playbook.side_by_side import in_order
 from combee.history import History, newest_playbooks
 from combee.settings.loading import Settings, load_settings
+from combee_schemas.base import playbook_of
 
 playbook = typer.Typer(
     help="Playbooks: read, compare, export, import, edit, label, undo.", no_args_is_help=True
@@ -47,7 +49,10 @@ async def _list(settings: Settings) -> list[dict[str, Any]]:
     async with open_log(settings) as (log, _):
         pointing = await labels(log)
         newest = await newest_playbooks(log)
-    return [list_row(current, pointing.get(name, {})) for name, current in newest.items()]
+    return [
+        list_row(newest[name], newest.get(playbook_of(name)), pointing.get(name, {}))
+        for name in in_order(newest)
+    ]
 
 
 @playbook.command(epilog="Example: combee playbook show support/refunds --version 3 --format ace")

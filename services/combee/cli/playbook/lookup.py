@@ -7,6 +7,7 @@ from combee.core.commands import absence, is_deleted, no_version
 from combee.history import History, all_labels, newest_playbook, newest_snapshots
 from combee.ports import FatalError, Log
 from combee.settings.loading import Settings
+from combee_schemas.base import playbook_of
 from combee_schemas.playbook import LATEST, Playbook
 
 
@@ -81,6 +82,19 @@ async def resolve_version(log: Log, name: str, ref: str) -> Playbook:
         If there is no such playbook, version or label.
     """
     return await find_version(log, name, await version_number(log, name, ref))
+
+
+async def resolve_line(log: Log, name: str, ref: str) -> Playbook:
+    """Return what ``resolve_version`` does; ``ref`` may also name another line of the playbook, for its newest.
+
+    Raises
+    ------
+    FatalError
+        If there is no such playbook, branch, version or label.
+    """
+    if "@" in ref or ref == playbook_of(name) != name:
+        return await find_version(log, ref)
+    return await resolve_version(log, name, ref)
 
 
 async def labels(log: Log) -> dict[str, dict[str, int]]:

@@ -18,6 +18,7 @@ from combee.core.commands import is_deleted, no_version
 from combee.history import newest_snapshot
 from combee.inspection.batches import newest_batches
 from combee.ports import FatalError, Log
+from combee_schemas.base import branch_in
 from combee_schemas.playbook import Playbook
 
 
@@ -183,7 +184,8 @@ def delete(
     if as_json:
         print_json({"name": name, "version": change.version, "deleted": True})
         return
-    back = f"'combee playbook rollback {name} {change.version - 1}' brings it back"
+    how = ", but it learns no more" if branch_in(name) else ""
+    back = f"'combee playbook rollback {name} {change.version - 1}' brings it back{how}"
     output().print(f"{name} is deleted, as of version {change.version}; {back}", markup=False, soft_wrap=True)
 
 

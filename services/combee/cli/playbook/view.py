@@ -15,6 +15,7 @@ from combee.core.playbook import retention
 from combee.core.playbook.comparison import CHANGE_WORDS
 from combee.core.playbook.probation import counts, counts_text, is_active, shown
 from combee.core.playbook.retention import percent
+from combee.core.playbook.side_by_side import branch_row, branch_text
 from combee.core.playbook.versions import made_by
 from combee_schemas.base import NOTHING_SPENT, Usage
 from combee_schemas.plan import Outcomes
@@ -36,14 +37,15 @@ SIGNS = {
 LONG = 100
 
 
-def list_row(playbook: Playbook, labels: dict[str, int]) -> dict[str, Any]:
-    """Return one line of ``playbook list --json``."""
+def list_row(playbook: Playbook, of: Playbook | None, labels: dict[str, int]) -> dict[str, Any]:
+    """Return one line of ``playbook list --json``; of a branch ``of`` is its playbook."""
     return {
         "name": playbook.name,
         "version": playbook.version,
         **counts(playbook),
         "batch_sequence": playbook.batch_sequence,
         "origin": playbook.origin,
+        "branch": branch_row(playbook.branch, of),
         "labels": labels,
         "created_at_ms": playbook.created_at_ms,
     }
@@ -97,12 +99,15 @@ def _batch_row(playbook: Playbook, batch: AppliedBatch | None) -> dict[str, Any]
 
 def list_table(rows: list[dict[str, Any]]) -> Table:
     """Return the playbooks there are."""
-    table = Table("playbook", "version", "entries", "batches", "labels", "changed (UTC)", box=None)
+    forked = ["forked from"] if any(row["branch"] for row in rows) else []
+    table = Table("playbook", *forked, "version", "entries", "batches", "labels", "changed (UTC)", box=None)
     for row in rows:
         labels = ", ".join(f"{label}→{version}" for label, version in row["labels"].items())
         version, entries = str(row["version"]), counts_text(row["entries"], row["proposed"])
         table.add_row(
-            *(row["name"], version, entries, str(row["batch_sequence"]), labels),
+            row["name"],
+            *(branch_text(row["branch"]) for _ in forked),
+            *(version, entries, str(row["batch_sequence"]), labels),
             moment(row["created_at_ms"]),
         )
     return table
@@ -156,6 +161,8 @@ def print_version(playbook: Playbook, *, changed: bool) -> None:
 
 def _batch_title(playbook: Playbook, batch: AppliedBatch) -> str:
     plan = batch.plan
+    if plan.branch is not None:
+        return f"a fork of version {plan.branch.version} of {plan.branch.of}"
     if plan.reason == "consolidate":
         article = "an" if plan.automatic else "a"
         return f"{article} {made_by(playbook)}, batch {plan.sequence}{', degraded' if batch.degraded else ''}"

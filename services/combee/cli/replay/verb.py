@@ -28,7 +28,7 @@ from combee.cli.shared.console import (
     remark,
 )
 from combee.cli.shared.log import open_log
-from combee.cli.shared.options import AsJson, Name, Servers, checked_prefix
+from combee.cli.shared.options import AsJson, PlaybookArgument, Servers, checked_prefix
 from combee.cli.shared.plotting import library
 from combee.core.replaying.selection import Selection, time_ms
 from combee.core.replaying.variant import Variant, parse
@@ -54,7 +54,7 @@ def register(app: typer.Typer) -> None:
 
 
 def replay(
-    name: Name,
+    name: PlaybookArgument,
     *,
     to: Annotated[
         str, typer.Option(help="the other topic prefix; its topics are created", callback=checked_prefix)

@@ -11,10 +11,11 @@ import typer
 from combee.cli.playbook.lookup import labels
 from combee.cli.shared.log import open_log
 from combee.core.formats.files import FORMATS, Format, is_name, similar_name
-from combee.history import all_labels, newest_playbook, newest_playbooks
+from combee.history import all_labels, names, newest_playbook
 from combee.local.stack_file import stack_is_running
 from combee.ports import CombeeError, ConfigurationError, Log
 from combee.settings.loading import load_settings
+from combee_schemas.base import playbook_of
 from combee_schemas.playbook import LATEST
 
 PATIENCE_S = 3.0
@@ -22,11 +23,21 @@ PREFIX = re.compile(r"[A-Za-z0-9._-]{1,80}")
 
 
 def checked_name(value: str) -> str:
-    """Return a playbook's name, or refuse it as wrong usage."""
-    if not is_name(value):
+    """Return a playbook's name, or refuse it as wrong usage; a branch is none."""
+    checked_line(value)
+    if (playbook := playbook_of(value)) != value:
+        raise ConfigurationError(
+            f"{value} is a branch, which learns from the reflections of {playbook}: name {playbook} here"
+        )
+    return value
+
+
+def checked_line(value: str) -> str:
+    """Return the name of a playbook or of a branch, or refuse it as wrong usage."""
+    if not is_name(value, line=True):
         raise ConfigurationError(
             f"{value!r} is no playbook name: letters, digits and . _ - / (at most 200, the first a letter or"
-            f" digit); how about {similar_name(value)!r}?"
+            f" digit), for a branch then @ and its name; how about {similar_name(value)!r}?"
         )
     return value
 
@@ -54,13 +65,30 @@ def checked_form(value: str | None) -> str | None:
 # ---- completion: names and labels, where a broker runs already and answers at once
 
 
+def line_names(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the playbooks and branches that begin so."""
+    return _offered(ctx, names, incomplete)
+
+
 def playbook_names(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return the playbooks that begin so."""
+    return [name for name in line_names(ctx, incomplete) if playbook_of(name) == name]
 
-    async def names(log: Log) -> Iterable[str]:
-        return await newest_playbooks(log)
 
-    return _offered(ctx, names, incomplete)
+def branch_names(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the branches that begin so."""
+    return [name for name in line_names(ctx, incomplete) if playbook_of(name) != name]
+
+
+def places(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return what ``refs`` does, and the other lines of the playbook."""
+    name = str(ctx.params.get("name"))
+    lines = [
+        line
+        for line in line_names(ctx, incomplete)
+        if playbook_of(line) == playbook_of(name) and line != name
+    ]
+    return [*refs(ctx, incomplete), *lines]
 
 
 def refs(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -114,10 +142,26 @@ Servers = Annotated[
 Name = Annotated[
     str,
     typer.Argument(
-        help="the playbook, such as support/refunds", callback=checked_name, autocompletion=playbook_names
+        help="the playbook, such as support/refunds, or a branch of it, such as support/refunds@exp",
+        callback=checked_line,
+        autocompletion=line_names,
     ),
 ]
 MaybeName = Annotated[
+    str | None,
+    typer.Argument(
+        help="only this playbook or branch",
+        callback=lambda value: value and checked_line(value),
+        autocompletion=line_names,
+    ),
+]
+PlaybookArgument = Annotated[
+    str,
+    typer.Argument(
+        help="the playbook, such as support/refunds", callback=checked_name, autocompletion=playbook_names
+    ),
+]
+MaybePlaybook = Annotated[
     str | None,
     typer.Argument(
         help="only this playbook",

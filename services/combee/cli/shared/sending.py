@@ -1,4 +1,4 @@
-"""A command given on the command line: who asks, decided, sent to a publish service, awaited."""
+"""A command given on the command line: who asks, decided, sent to the services, awaited."""
 
 import getpass
 import os
@@ -13,10 +13,13 @@ from combee.cli.shared.log import open_log
 from combee.clock import SystemClock
 from combee.commands.log_store import LogStore
 from combee.commands.playbook import Commands, Decision, Effect
-from combee.core.commands import RefusedError
+from combee.core.commands import RefusedError, subject
+from combee.history import newest_snapshot
+from combee.inspection.batches import newest_batches
 from combee.local import publisher
 from combee.ports import Clock, FatalError, Log
 from combee.settings.loading import Settings, load_settings
+from combee_schemas.command import Command
 from combee_schemas.playbook import Playbook
 
 Decide = Callable[[Log, Commands], Awaitable[Decision]]
@@ -36,9 +39,9 @@ def commands_on(log: Log, clock: Clock, *, embeds: bool = False) -> Commands:
     return Commands(log, LogStore(log), clock, issued_by=issuer(), embeds=embeds)
 
 
-def ensure_publisher(settings: Settings, servers: str) -> AbstractAsyncContextManager[None]:
+def ensure_publisher(settings: Settings, servers: str, *roles: str) -> AbstractAsyncContextManager[None]:
     """See ``combee.local.publisher``."""
-    return publisher.ensure_publisher(settings, servers, remark)
+    return publisher.ensure_publisher(settings, servers, remark, roles)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,17 +85,30 @@ async def carry_out(
             decision = await decide(log, commands)
             if (command := decision.command) is None:
                 return Change(decision=decision, made=None)
-            async with ensure_publisher(settings, known_servers):
+            forkers = ("shuffle",) if command.kind == "branch" else ()
+            async with ensure_publisher(settings, known_servers, *forkers, "publish"):
                 made = await commands.outcome(await commands.send(command), timeout_s)
         except RefusedError as error:
             if error.reason == "absent":
                 raise await missing_playbook(log, name) from error
             raise FatalError(f"{error}{hint if error.reason == 'unknown' else ''}") from error
-    if made is None:
-        who = "shuffle, scan and publish get" if command.kind == "consolidate" else "publish gets"
-        awaited = f"label {command.label}" if command.kind == "promote" else "new version"
-        raise FatalError(
-            f"{name} has no {awaited} after {timeout_s:.0f} s: the {command.kind} is in the log and takes effect when"
-            f" {who} to it; 'combee status' shows its backlog, --timeout waits longer"
-        )
+        if made is None:
+            raise FatalError(await _overdue(log, command, timeout_s))
     return Change(decision=decision, made=made)
+
+
+async def _overdue(log: Log, command: Command, timeout_s: float) -> str:
+    """Return what is missing, and what it waits for."""
+    who = "shuffle, scan and publish get" if command.kind == "consolidate" else "publish gets"
+    awaited, when = "new version", f"when {who} to it"
+    if command.kind == "promote":
+        awaited = f"label {command.label}"
+    elif command.kind == "branch":
+        playbook = await newest_snapshot(log, command.playbook)
+        begun = (await newest_batches(log)).get(command.playbook, 0)
+        in_flight = max(0, begun - (playbook.batch_sequence if playbook else 0))
+        when = f"when shuffle and publish get to it and {command.playbook} has no batch in flight (now: {in_flight})"
+    return (
+        f"{subject(command)} has no {awaited} after {timeout_s:.0f} s: the {command.kind} is in the log and takes"
+        f" effect {when}; 'combee status' shows its backlog, --timeout waits longer"
+    )

@@ -13,6 +13,8 @@ from combee.clock import moment
 from combee.core.live.values import LiveBatch, LiveNode, LivePlaybook, Snapshot, Stage, current_batch
 from combee.core.playbook.probation import counts_text
 from combee.core.playbook.retention import percent
+from combee.core.playbook.side_by_side import branch_row, branch_text
+from combee_schemas.base import branch_in, is_branch_of
 
 BAR, SHORT_BAR = 12, 6
 NARROW = 120
@@ -73,6 +75,11 @@ def frame(
         newest = snapshot.playbooks[0]
         if narrow and newest.batch_size_reason:
             parts[-1].append(line(f"batch size {newest.batch_size}: {newest.batch_size_reason}", "dim"))
+        parts[-1] += [
+            line(f"paused: {book.name}: {book.paused}", "yellow")
+            for book in snapshot.playbooks[: room.playbooks]
+            if book.paused
+        ]
     running = current_batch(snapshot.batches)
     if running is not None:
         parts.append(list(batch(running, room)))
@@ -121,9 +128,13 @@ def playbooks(snapshot: Snapshot, room: Room = ROOMS[0], *, narrow: bool = False
         table.add_column(title.removesuffix(" today") if narrow else title)
     if not narrow:
         table.add_column("why this batch size")
+    above = ""
     for playbook in snapshot.playbooks[: room.playbooks]:
+        # Of a long name the end is cut off, which is all that a branch differs in.
+        is_below = narrow and is_branch_of(playbook.name, above)
+        above = above if is_below else playbook.name
         table.add_row(
-            Text(clean(playbook.name)),
+            Text(clean(f"└ @{branch_in(playbook.name)}" if is_below else playbook.name)),
             str(playbook.version),
             *(() if narrow else (counts_text(playbook.entries, playbook.proposed),)),
             window(playbook, SHORT_BAR if narrow else BAR),
@@ -131,12 +142,19 @@ def playbooks(snapshot: Snapshot, room: Room = ROOMS[0], *, narrow: bool = False
             *(() if narrow else (percent(playbook.lost),)),
             f"{playbook.spend_tokens:,}",
             f"{playbook.spend_cost:,.2f}",
-            *(() if narrow else (Text(shortened(playbook.batch_size_reason, LONG)),)),
+            *(() if narrow else (Text(shortened(_why(playbook), LONG)),)),
         )
     hidden = snapshot.playbooks_total - len(snapshot.playbooks[: room.playbooks])
     if hidden > 0:
         table.add_row(Text(f"… {hidden} more", style="dim"))
     return table
+
+
+def _why(playbook: LivePlaybook) -> str:
+    """Return why batches have their size; of a branch, all that it does in its own way."""
+    if playbook.branch is None:
+        return playbook.batch_size_reason
+    return f"forked from {branch_text(branch_row(playbook.branch))}"
 
 
 def _named(title: str, *, narrow: bool, before: int = 0) -> Table:
@@ -165,13 +183,7 @@ def batch(running: LiveBatch, room: Room = ROOMS[0]) -> Iterator[RenderableType]
         if running.version
         else f"{done} of {len(running.nodes)} nodes done"
     )
-    why = f"; closed by {running.reason}" if running.reason else ""
-    what = (
-        f"consolidates entries{', automatically' if running.automatic else ''}"
-        if running.reason == "consolidate"
-        else f"{running.reflections} reflections{why}"
-    )
-    title = f"batch {running.sequence} of {running.playbook}: {what}; {state}"
+    title = f"batch {running.sequence} of {running.playbook}: {running.about}; {state}"
     yield line(title, "bold cyan")
     if running.shape_reason:
         yield line(running.shape_reason, "dim")

@@ -105,6 +105,24 @@ def judge_retention(playbooks: Iterable[Playbook]) -> Check:
     )
 
 
+def judge_branches(branches: Mapping[str, str]) -> Check:
+    """Judge the open branches: each says why it is paused, empty if it is not."""
+    if not branches:
+        return Check(name="branches", verdict="ok", says="none")
+    paused = [f"{line} is paused: {why}" for line, why in branches.items() if why]
+    if not paused:
+        named = ", ".join(list(branches)[:NAMED]) + (", …" if len(branches) > NAMED else "")
+        return Check(name="branches", verdict="ok", says=f"{len(branches)} learn: {named}")
+    more = f" and {len(paused) - NAMED} more" if len(paused) > NAMED else ""
+    return Check(
+        name="branches",
+        verdict="warn",
+        says="; ".join(paused[:NAMED]) + more,
+        remedy="nothing is lost; a higher cap (COMBEE_DAILY_TOKENS, COMBEE_DAILY_COST) lets it go on at once, 'combee"
+        " playbook delete NAME@BRANCH' ends it: its playbook and all its branches share the cap",
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unpublished:
     """A batch without a version, and how long it has been closed."""

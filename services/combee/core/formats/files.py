@@ -26,7 +26,7 @@ from combee.core.formats.text import numbered
 from combee.core.playbook.components import clash
 from combee.core.playbook.probation import is_active, shown
 from combee.core.playbook.sections import slug
-from combee_schemas.base import Holds, PlaybookName
+from combee_schemas.base import Holds, LineName, PlaybookName
 from combee_schemas.playbook import Entry, Playbook
 
 T = TypeVar("T")
@@ -138,10 +138,10 @@ def _read_candidate(source: str, name: str) -> Playbook:
     )
 
 
-def is_name(text: str) -> bool:
-    """Return whether a playbook may have this name."""
+def is_name(text: str, *, line: bool = False) -> bool:
+    """Return whether a playbook may have this name; with ``line`` a branch, too."""
     try:
-        TypeAdapter(PlaybookName).validate_python(text)
+        TypeAdapter(LineName if line else PlaybookName).validate_python(text)
     except ValidationError:
         return False
     return True

@@ -1,14 +1,14 @@
 """The live picture of a deployment, folded from the records of all topics in any order."""
 
 from collections import Counter, OrderedDict, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from combee.core.batching.tree import is_valid
 from combee.core.live.batch_tree import BatchTree
 from combee.core.live.playbooks import PlaybookSummaries
 from combee.core.live.values import LiveBatch, LiveDeadLetter, Snapshot, Stage
 from combee.core.live.windows import Rate, Windows
-from combee_schemas.base import Message
+from combee_schemas.base import Message, playbook_of
 from combee_schemas.batch import Batch
 from combee_schemas.control import BatchSize
 from combee_schemas.dead_letter import DeadLetter
@@ -35,7 +35,7 @@ class Picture:
         self._rates: dict[str, Rate] = {}
         self._batches: OrderedDict[str, BatchTree] = OrderedDict()
         self._dead: deque[LiveDeadLetter] = deque(maxlen=DEAD_LETTERS_KEPT)
-        self._dead_by_playbook: Counter[str] = Counter()
+        self._dead_count = 0
         self._unreadable: dict[str, str] = {}
 
     # ---- what is read
@@ -65,7 +65,7 @@ class Picture:
                 self._playbooks.size(message)
             case DeadLetter():
                 self._dead.append(_shown(message))
-                self._dead_by_playbook[message.playbook] += 1
+                self._dead_count += 1
                 if message.origin_topic == REFLECTIONS.name:
                     self.windows.dead_lettered(
                         (message.key or b"").decode(errors="replace"), message.origin_offset
@@ -111,6 +111,14 @@ class Picture:
         if self._unreadable.pop(name, None) is not None:
             self.revision += 1
 
+    def forget(self) -> None:
+        """Let go of what can be read anew; offsets and playbooks stay."""
+        self.windows.forget()
+        self._batches.clear()
+        self._dead.clear()
+        self._dead_count = 0
+        self.revision += 1
+
     # ---- what is shown
 
     def batch(self, batch_id: str) -> LiveBatch | None:
@@ -128,22 +136,24 @@ class Picture:
         return [tree.shown for tree in trees if tree.batch.version is None]
 
     @property
-    def dead_by_playbook(self) -> Mapping[str, int]:
-        """Dead letters seen per playbook; under the empty name those of unknown ones."""
-        return self._dead_by_playbook
+    def dead_letters(self) -> Sequence[LiveDeadLetter]:
+        """The last 100 dead letters, oldest first."""
+        return tuple(self._dead)
 
     def snapshot(self, now_ms: int) -> Snapshot:
-        """Return everything at this moment: the newest 20 batches, the 200 playbooks that changed last."""
+        """Return everything at this moment: the newest 20 batches, the 200 lines that changed last."""
         newest = [batch.shown for batch in reversed(self._batches.values())][:BATCHES_SHOWN]
-        in_flight = {batch.batch.playbook for batch in self._batches.values() if batch.batch.version is None}
+        in_flight = Counter(
+            batch.batch.playbook for batch in self._batches.values() if batch.batch.version is None
+        )
         return Snapshot(
             revision=self.revision,
             at_ms=now_ms,
             stages=tuple(self._stages.values()),
-            playbooks=self._playbooks.shown(self.windows, in_flight, PLAYBOOKS_SHOWN),
+            playbooks=self._playbooks.shown(self.windows, in_flight, PLAYBOOKS_SHOWN, now_ms),
             playbooks_total=len(self._playbooks),
             batches=tuple(newest),
-            dead_letters=self._dead_by_playbook.total(),
+            dead_letters=self._dead_count,
             dead_letters_recent=tuple(reversed(self._dead)),
             unreadable=dict(self._unreadable),
         )
@@ -151,7 +161,10 @@ class Picture:
     # ---- how
 
     def _manifest(self, manifest: Batch) -> None:
-        self.windows.closed(manifest.plan.playbook, manifest.plan.through_offset)
+        plan = manifest.plan
+        if plan.branch is not None:
+            self.windows.forked(plan.playbook, plan.sequence, plan.through_offset)
+        self.windows.closed(plan.playbook, plan.through_offset)
         self._playbooks.touch(manifest.plan.playbook, manifest.plan.closed_at_ms)
         if tree := self._tree(manifest.plan):
             tree.describe(manifest)
@@ -161,6 +174,10 @@ class Picture:
             tree.finish(result, at_ms)
 
     def _version(self, playbook: Playbook) -> None:
+        if playbook.branch is not None:
+            self.windows.forked(playbook.name, playbook.batch_sequence, playbook.through_offset)
+        elif playbook_of(playbook.name) != playbook.name:
+            self.windows.ended(playbook.name, playbook.batch_sequence)
         self.windows.closed(playbook.name, playbook.through_offset)
         self._playbooks.newest(playbook)
         self.past(playbook)

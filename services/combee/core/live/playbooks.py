@@ -1,15 +1,18 @@
 """Summaries of all playbooks: the newest version, the last versions without entries, the batch size."""
 
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from combee.core.live.values import LivePlaybook, LiveSize, LiveVersion
 from combee.core.live.windows import Windows
 from combee.core.playbook.probation import counts
 from combee.core.playbook.retention import in_playbook
+from combee.core.playbook.side_by_side import batch_size_of, pause_of, place
+from combee.core.playbook.spend import UNCAPPED, OtherLine
+from combee_schemas.base import playbook_of
 from combee_schemas.control import BatchSize
-from combee_schemas.playbook import AppliedBatch, Playbook
+from combee_schemas.playbook import AppliedBatch, Playbook, Spend
 
 KEPT = 200
 """Versions and decisions per playbook."""
@@ -27,6 +30,8 @@ class PlaybookSummaries:
     def __init__(self, batch_size: int) -> None:
         self._batch_size = batch_size
         self._rows: dict[str, _Row] = {}
+        self._spent: dict[str, dict[str, Spend]] = {}
+        """By playbook what each of its lines spent, deleted ones too: they have one cap."""
         self._versions: dict[str, dict[int, LiveVersion]] = {}
         """Those of deleted playbooks too: ``history`` may be read before the tombstone."""
 
@@ -44,6 +49,7 @@ class PlaybookSummaries:
 
     def newest(self, playbook: Playbook) -> None:
         """Take the newest version, from ``playbooks``; a deleted one leaves its bookkeeping there."""
+        self._spent.setdefault(playbook_of(playbook.name), {})[playbook.name] = playbook.spend
         if playbook.origin == "delete":
             self.forget(playbook.name)
             return
@@ -59,6 +65,8 @@ class PlaybookSummaries:
                     "lost_recent": playbook.lost_recent,
                     "spend_tokens": playbook.spend.tokens,
                     "spend_cost": playbook.spend.cost,
+                    "branch": playbook.branch,
+                    "batch_size": batch_size_of(playbook, None, row.newest.batch_size),
                 }
             )
         self.touch(playbook.name, playbook.created_at_ms)
@@ -76,9 +84,11 @@ class PlaybookSummaries:
         size = LiveSize(at_ms=decided.decided_at_ms, batch_size=decided.batch_size, reason=decided.reason)
         if not row.sizes or row.sizes[-1].batch_size != size.batch_size:
             row.sizes.append(size)
-        row.newest = row.newest.model_copy(
-            update={"batch_size": decided.batch_size, "batch_size_reason": decided.reason}
-        )
+        branch = row.newest.branch
+        if branch is None or branch.settings.batch_size is None:
+            row.newest = row.newest.model_copy(
+                update={"batch_size": decided.batch_size, "batch_size_reason": decided.reason}
+            )
 
     def became(self, name: str, batch_id: str) -> LiveVersion | None:
         """Return the version that a batch became, if it is among those kept."""
@@ -90,18 +100,32 @@ class PlaybookSummaries:
         self._rows.pop(name, None)
         self._versions.pop(name, None)
 
-    def shown(self, windows: Windows, in_flight: Collection[str], most: int) -> tuple[LivePlaybook, ...]:
-        """Return those that changed last, newest first; without a version only what will get one."""
+    def shown(
+        self, windows: Windows, in_flight: Mapping[str, int], most: int, now_ms: int
+    ) -> tuple[LivePlaybook, ...]:
+        """Return those that changed last, newest first, branches with their playbook.
+
+        Without a version only what will get one; ``in_flight`` has the batches under way.
+        """
         there = [
             row
             for name, row in self._rows.items()
-            if row.newest.version or windows.count(name) or name in in_flight
+            if row.newest.version or windows.count(name) or in_flight.get(name)
         ]
-        rows = sorted(there, key=lambda row: (-row.newest.changed_at_ms, row.newest.name))
-        return tuple(self._shown(row, windows) for row in rows[:most])
+        changed: dict[str, int] = {}
+        for row in there:
+            of = playbook_of(row.newest.name)
+            changed[of] = max(row.newest.changed_at_ms, changed.get(of, 0))
+        there.sort(key=lambda row: (-changed[playbook_of(row.newest.name)], place(row.newest.name)))
+        return tuple(self._shown(row, windows, in_flight, now_ms) for row in there[:most])
 
-    def _shown(self, row: _Row, windows: Windows) -> LivePlaybook:
+    def _shown(self, row: _Row, windows: Windows, in_flight: Mapping[str, int], now_ms: int) -> LivePlaybook:
         name = row.newest.name
+        lines = {
+            line: OtherLine(spend=spend, in_flight=in_flight.get(line, 0), batch_size=self.batch_size(line))
+            for line, spend in self._spent.get(playbook_of(name), {}).items()
+        }
+        paused = pause_of(name, lines, UNCAPPED, now_ms) if name in lines else None
         versions = self._versions.get(name, {})
         return row.newest.model_copy(
             update={
@@ -109,6 +133,7 @@ class PlaybookSummaries:
                 "waiting_since_ms": windows.since_ms(name),
                 "versions": tuple(versions[number] for number in sorted(versions)),
                 "sizes": tuple(row.sizes),
+                "paused": paused.reason if paused else "",
             }
         )
 

@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import Field
 
 from combee_schemas.base import Value
-from combee_schemas.plan import CloseReason
+from combee_schemas.plan import Branch, CloseReason
 from combee_schemas.playbook import LevelAudit
 from combee_schemas.scan import NodeStatus
 
@@ -77,6 +77,16 @@ class LiveBatch(Value):
     done_at_ms: int | None = None
     nodes: tuple[LiveNode, ...] = ()
 
+    @property
+    def about(self) -> str:
+        """What it is about, in words."""
+        if self.reason == "consolidate":
+            return f"consolidates entries{', automatically' if self.automatic else ''}"
+        if self.reason == "branch":
+            return "begins a branch"
+        why = f", closed by {self.reason}" if self.reason else ""
+        return f"{self.reflections} reflections{why}"
+
 
 class LiveVersion(Value):
     """One version of a playbook, without its entries."""
@@ -133,6 +143,10 @@ class LivePlaybook(Value):
     spend_tokens: int = 0
     """Today's, by the last version."""
     spend_cost: float = 0.0
+    branch: Branch | None = None
+    """Of a branch: where it was forked, and what it does in its own way."""
+    paused: str = ""
+    """Why its next batch waits for the next day, by the cap that its playbook was last measured against."""
     changed_at_ms: int = 0
 
 

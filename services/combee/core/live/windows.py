@@ -2,39 +2,68 @@
 
 from collections import deque
 
+from combee_schemas.base import playbook_of
+
 MOST_AHEAD = 10_000
 """So many per playbook are known before they are read; it is read again soon, or the broker is away."""
 
 
 class Windows:
-    """Reflections per playbook that wait for a batch, from keys and offsets alone."""
+    """Reflections per line that wait for a batch, from keys and offsets alone."""
 
     def __init__(self) -> None:
+        self._branches: dict[str, set[str]] = {}
+        """The open ones, by playbook."""
+        self._ended: dict[str, int] = {}
+        """By branch the last batch that it had when it ended."""
         self._waiting: dict[str, deque[tuple[int, int]]] = {}
         self._ahead: dict[str, dict[int, int]] = {}
         """Offset → time of what is known to be in the log and has not been read there yet."""
         self._through: dict[str, int] = {}
 
+    def forked(self, line: str, sequence: int, through_offset: int) -> None:
+        """Note a branch, as it stands after a batch: from now on its playbook's reflections wait for it, too."""
+        branches = self._branches.setdefault(playbook_of(line), set())
+        if line in branches or sequence <= self._ended.get(line, -1):
+            return
+        branches.add(line)
+        self._waiting[line] = self._waiting.get(playbook_of(line), deque()).copy()
+        self._ahead[line] = dict(self._ahead.get(playbook_of(line), {}))
+        self.closed(line, through_offset)
+
+    def ended(self, line: str, sequence: int) -> None:
+        """Note that a line is no branch any more, as it stands after a batch."""
+        self._ended[line] = max(sequence, self._ended.get(line, -1))
+        self._branches.get(playbook_of(line), set()).discard(line)
+        self._waiting.pop(line, None)
+        self._ahead.pop(line, None)
+
+    def _lines(self, playbook: str) -> tuple[str, ...]:
+        return playbook, *self._branches.get(playbook, ())
+
     def acknowledged(self, playbook: str, offset: int, at_ms: int) -> None:
         """Note a reflection that was just written; it is read from the log later, or has been already."""
-        waiting = self._waiting.get(playbook)
-        read = waiting[-1][0] if waiting else -1
-        ahead = self._ahead.setdefault(playbook, {})
-        if offset > max(read, self._through.get(playbook, -1)) and len(ahead) < MOST_AHEAD:
-            ahead[offset] = at_ms
+        for line in self._lines(playbook):
+            waiting = self._waiting.get(line)
+            read = waiting[-1][0] if waiting else -1
+            ahead = self._ahead.setdefault(line, {})
+            if offset > max(read, self._through.get(line, -1)) and len(ahead) < MOST_AHEAD:
+                ahead[offset] = at_ms
 
     def arrived(self, playbook: str, offset: int, at_ms: int) -> None:
         """Note a reflection, in offset order per playbook."""
-        self._forget_ahead(playbook, offset)
-        if offset > self._through.get(playbook, -1):
-            self._waiting.setdefault(playbook, deque()).append((offset, at_ms))
+        for line in self._lines(playbook):
+            self._forget_ahead(line, offset)
+            if offset > self._through.get(line, -1):
+                self._waiting.setdefault(line, deque()).append((offset, at_ms))
 
     def dead_lettered(self, playbook: str, offset: int) -> None:
         """Note that a reflection became a dead letter before it was in a batch."""
-        self._ahead.get(playbook, {}).pop(offset, None)
-        waiting = self._waiting.get(playbook)
-        if waiting and waiting[0][0] <= offset <= waiting[-1][0]:
-            self._waiting[playbook] = deque(reflection for reflection in waiting if reflection[0] != offset)
+        for line in self._lines(playbook):
+            self._ahead.get(line, {}).pop(offset, None)
+            waiting = self._waiting.get(line)
+            if waiting and waiting[0][0] <= offset <= waiting[-1][0]:
+                self._waiting[line] = deque(reflection for reflection in waiting if reflection[0] != offset)
 
     def closed(self, playbook: str, through_offset: int) -> None:
         """Note a manifest: everything up to this offset is in a batch."""
@@ -43,6 +72,11 @@ class Windows:
         waiting = self._waiting.get(playbook, ())
         while waiting and waiting[0][0] <= through:
             waiting.popleft()
+
+    def forget(self) -> None:
+        """Forget what waits; up to where batches have everything stays known."""
+        self._waiting.clear()
+        self._ahead.clear()
 
     def _forget_ahead(self, playbook: str, through: int) -> None:
         ahead = self._ahead.get(playbook, {})

@@ -14,6 +14,7 @@ from combee.core.methods.method import DEFAULTS, Answer, Sources
 from combee.core.playbook import operations as ops
 from combee.core.playbook import probation
 from combee.core.playbook.clusters import mostly_harmful
+from combee.core.playbook.derived import once_per_version
 from combee.core.prompt import FENCE_WARNING, as_fields, as_items, cache_key, entry_tokens, fence
 from combee.core.relevance import Subject, nearest_entries
 from combee_schemas.base import Holds, is_blank
@@ -340,7 +341,7 @@ def _shown(base: Playbook, subjects: Iterable[Subject], scope: int) -> Playbook:
     """Return what a call reads of a playbook: all of it, or the entries nearest to its items and all headers."""
     if not 0 < scope < len(base.entries):
         return base
-    entries = nearest_entries(base.entries, list(subjects), scope)
+    entries = nearest_entries(base, list(subjects), scope)
     return base.model_copy(
         update={"entries": entries, "sections": section_order(base.sections, base.entries)}
     )
@@ -348,29 +349,48 @@ def _shown(base: Playbook, subjects: Iterable[Subject], scope: int) -> Playbook:
 
 def _curate(base: Playbook, part: Playbook, settings: PlanSettings, items: str) -> Prompt:
     _, instructions, scoped, schema = WORDING[settings.prompts]
-    standing = _standing(probation.shown(base), settings.playbook_tokens)
-    active = probation.shown(part)
-    owner = f"{base.name} {settings.salt}" if part is base else ""
-    playbook = fence("playbook", ace_lines_by_age(active), owner=owner)
-    marked = (*_unsupported(part, settings.prompts, owner), *_harmful(active, settings.prompts))
     prompt = Prompt(
-        system=f"{instructions}\n{standing}",
+        system="",
         user=items,
         reply_name="operations",
         reply_schema=schema,
         optional=frozenset({"reasoning", "dropped", "known"}),
     )
     if part is base:
-        parts = [instructions, playbook, *marked, standing]
-        return replace(prompt, system="\n".join(parts), cache_key=cache_key(instructions, owner))
-    told = scoped.format(others=len(probation.shown(base).entries) - len(active.entries))
-    parts = [told, playbook, *marked, items]
+        owner = f"{base.name} {settings.salt}"
+        return replace(prompt, system=_beginning(base, settings), cache_key=cache_key(instructions, owner))
+    told = scoped.format(others=_size(base)[0] - _size(part)[0])
     return replace(
         prompt,
-        user="\n".join(parts),
+        system=f"{instructions}\n{_standing(base, settings.playbook_tokens)}",
+        user="\n".join([told, *_told_of(part, settings.prompts, ""), items]),
         cache_key=cache_key(instructions, ""),
         entry_ids=tuple(entry.id for entry in part.entries if _is_read(entry)),
     )
+
+
+def _beginning(base: Playbook, settings: PlanSettings) -> str:
+    """Return what all calls on a version begin with."""
+    texts, shape = _beginnings(base), (settings.prompts, settings.playbook_tokens, settings.salt)
+    if shape not in texts:
+        _, instructions, *_ = WORDING[settings.prompts]
+        told = _told_of(base, settings.prompts, f"{base.name} {settings.salt}")
+        texts[shape] = "\n".join([instructions, *told, _standing(base, settings.playbook_tokens)])
+    return texts[shape]
+
+
+@once_per_version
+def _beginnings(_base: Playbook) -> dict[tuple[Prompts, int, str], str]:
+    """Return the beginnings that were made of a version so far, by what shapes them."""
+    return {}
+
+
+def _told_of(part: Playbook, prompts: Prompts, owner: str) -> Iterator[str]:
+    """Yield a playbook, or a part of it, as a curator reads it."""
+    active = probation.shown(part)
+    yield fence("playbook", ace_lines_by_age(active), owner=owner)
+    yield from _unsupported(part, prompts, owner)
+    yield from _harmful(active, prompts)
 
 
 PROPOSED = {
@@ -405,10 +425,17 @@ def _is_read(entry: Entry) -> bool:
     return probation.is_active(entry) or bool(entry.support)
 
 
+@once_per_version
+def _size(playbook: Playbook) -> tuple[int, int]:
+    """Return how many entries agents are shown, and about how many tokens these are."""
+    active = [entry for entry in playbook.entries if probation.is_active(entry)]
+    return len(active), sum(map(entry_tokens, active))
+
+
 def _standing(base: Playbook, budget_tokens: int) -> str:
     """Return a playbook's size and what is left of its budget, in words for the model."""
-    tokens = sum(map(entry_tokens, base.entries))
-    size = f"The playbook has {len(base.entries)} entries of about {tokens} tokens together"
+    count, tokens = _size(base)
+    size = f"The playbook has {count} entries of about {tokens} tokens together"
     if not budget_tokens:
         return f"{size}."
     return f"{size}; its budget is {budget_tokens}, so {max(0, budget_tokens - tokens)} are left."

@@ -40,7 +40,7 @@ class Adoption:
             return f"version {version} of {line} is of no branch that learns: export and import it instead"
         if self.unread:
             lacks = f"version {version} of {line} has not read {self.unread} reflections that"
-            remedy = f"flush {line}, then adopt its newest version"
+            remedy = f"let its window close, or flush {line} over HTTP, then adopt its newest version"
             return f"{lacks} {self.forked.name} has learned from: {remedy}"
         return None
 

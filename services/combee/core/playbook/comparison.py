@@ -1,7 +1,7 @@
-"""What differs between two versions of a playbook, entry by entry; pure."""
+"""What differs between two versions of a playbook, or of two of its lines, entry by entry; pure."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from combee.core.formats.render import section_order
 from combee.core.playbook.probation import shown
@@ -70,6 +70,8 @@ class Comparison(Value):
     """Two versions of one playbook; entries that are alike in both are only counted."""
 
     name: str
+    name_before: str = ""
+    """The line that ``before`` is a version of; empty: the same."""
     before: int
     after: int
     added: tuple[Said, ...] = ()
@@ -94,34 +96,41 @@ class Comparison(Value):
         return {word: count for word, count in counts.items() if count}
 
 
-def compare(before: Playbook, after: Playbook, between: Iterable[Playbook] = ()) -> Comparison:
+def compare(
+    before: Playbook,
+    after: Playbook,
+    between: Iterable[Playbook] = (),
+    *,
+    shared: Collection[str] | None = None,
+) -> Comparison:
     """Return what ``after`` tells agents otherwise than ``before``; entries are told apart by their ids.
 
     What is only proposed agents are not shown: once promoted, it is added.
 
-    The versions ``between`` the two say how entries left that ``after`` itself did not take.
+    The versions ``between`` the two say how entries left that ``after`` itself did not take. Of two lines only the
+    ``shared`` ids, those from before the fork, mean the same entry on both; others are told apart by what they say.
     """
     before, after = shown(before), shown(after)
     versions = (*between, after) if after.version > before.version else ()
     how = {
         change.entry_id: change.kind for made in versions for change in made.changes if change.kind in LEAVING
     }
-    old = {entry.id: entry for entry in before.entries}
-    new = {entry.id: entry for entry in after.entries}
-    both = [(old[entry_id], new[entry_id]) for entry_id in new if entry_id in old]
+    both = _pairs(before, after, shared)
+    known, kept = {now.id for _, now in both}, {was.id for was, _ in both}
     changed = tuple(_reworded(was, now) for was, now in both if _words(was) != _words(now))
     counted = tuple(
         difference for was, now in both if _words(was) == _words(now) for difference in _counted(was, now)
     )
     return Comparison(
         name=after.name,
+        name_before="" if before.name == after.name else before.name,
         before=before.version,
         after=after.version,
-        added=tuple(_said(entry) for entry in after.entries if entry.id not in old),
+        added=tuple(_said(entry) for entry in after.entries if entry.id not in known),
         removed=tuple(
             Gone(**_said(entry).model_dump(), how=how.get(entry.id))
             for entry in before.entries
-            if entry.id not in new
+            if entry.id not in kept
         ),
         changed=changed,
         counted=counted,
@@ -130,6 +139,20 @@ def compare(before: Playbook, after: Playbook, between: Iterable[Playbook] = ())
             section_order(after.sections, after.entries), (*after.entries, *before.entries)
         ),
     )
+
+
+def _pairs(before: Playbook, after: Playbook, shared: Collection[str] | None) -> list[tuple[Entry, Entry]]:
+    """Return the entries that are on both sides."""
+    by_id = {entry.id: entry for entry in before.entries if shared is None or entry.id in shared}
+    by_words = {_words(entry): entry for entry in before.entries if entry.id not in by_id}
+    pairs: list[tuple[Entry, Entry]] = []
+    for now in after.entries:
+        was = by_id.get(now.id)
+        if was is None and shared is not None:
+            was = by_words.pop(_words(now), None)
+        if was is not None:
+            pairs.append((was, now))
+    return pairs
 
 
 def _words(entry: Entry) -> tuple[str, str]:

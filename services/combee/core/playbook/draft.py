@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from combee.core.playbook.conflicts import contest
+from combee.core.playbook.derived import index_of
 from combee.core.playbook.operations import TARGETS, union
 from combee.core.playbook.probation import activated
 from combee.core.playbook.retention import Landed, Landing
@@ -61,8 +62,7 @@ class Draft:
         draft = cls(
             base.version + 1, {entry.id: entry for entry in base.entries}, base.next_id, dict.fromkeys(named)
         )
-        for entry in base.entries:
-            draft._index.put(entry.id, entry.content)
+        draft._index = index_of(base).copy()
         return draft
 
     def section(self, name: str) -> str:

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
+from combee.core.playbook.derived import once_per_version
 from combee.core.playbook.operations import union
 from combee.core.playbook.probation import is_active
 from combee.core.playbook.similarity import Index
@@ -23,7 +24,7 @@ def without_echoes(
     shown = {reflection.reflection_id: reflection.shown for reflection in reflections if reflection.shown}
     if not shown:
         return tuple(operations), ()
-    known = _Known(base)
+    known = _known_by(base)
     news: list[Operation] = []
     echoes: dict[str, tuple[str, ...]] = defaultdict(tuple)
     for operation in operations:
@@ -42,6 +43,11 @@ def without_echoes(
     return tuple(news), tuple(Echo(entry_id=entry_id, evidence=ids) for entry_id, ids in echoes.items())
 
 
+@once_per_version
+def _known_by(base: Playbook) -> "_Known":
+    return _Known(base)
+
+
 def was_shown(entry_id: str, since: int, shown: Shown | None) -> bool:
     """Return whether an agent was shown an entry that is there ``since`` a version; version 0 is an unknown one."""
     return shown is not None and entry_id in shown.entry_ids and not 0 < shown.version < since
@@ -54,8 +60,10 @@ def retired(before: Playbook, entries: Iterable[Entry]) -> tuple[Retired, ...]:
     in the playbook, because a rollback brought it back, say, is not retired; nor is what agents were never shown.
     """
     live = {entry.id for entry in entries}
-    left = (Retired(entry_id=entry.id, content=entry.content) for entry in before.entries if is_active(entry))
-    return tuple(entry for entry in (*before.retired, *left) if entry.entry_id not in live)[-RETIRED_KEPT:]
+    earlier = (entry for entry in before.retired if entry.entry_id not in live)
+    left = (entry for entry in before.entries if entry.id not in live and is_active(entry))
+    now = (Retired(entry_id=entry.id, content=entry.content) for entry in left)
+    return (*earlier, *now)[-RETIRED_KEPT:]
 
 
 class _Known:

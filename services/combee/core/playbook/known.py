@@ -6,10 +6,10 @@ The model may say so in whatever words, and code checks it; what a reflection sa
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from combee.core.playbook.derived import index_of, once_per_version
 from combee.core.playbook.echo import was_shown
 from combee.core.playbook.overlap import Overlap
 from combee.core.playbook.probation import is_active
-from combee.core.playbook.similarity import Index
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Echo, Known, Operation, Seen
@@ -35,7 +35,7 @@ def plausible(base: Playbook, claims: Claims, texts: Sequence[Sequence[str]]) ->
     """
     if not claims:
         return {}
-    overlap = Overlap(base.entries)
+    overlap = _overlap_of(base)
     return {
         n: entry_id
         for n, entry_id in claims.items()
@@ -44,11 +44,16 @@ def plausible(base: Playbook, claims: Claims, texts: Sequence[Sequence[str]]) ->
     }
 
 
+@once_per_version
+def _overlap_of(base: Playbook) -> Overlap:
+    return Overlap(base.entries)
+
+
 def word_for_word(base: Playbook, reflections: Sequence[Reflection], but: Collection[str]) -> dict[int, str]:
     """Return which reflections have the insight of an entry, by the strict rule, and of which; none of ``but``."""
-    index = Index()
-    for entry in base.entries if base.holds == "entries" else ():
-        index.put(entry.id, entry.content)
+    if base.holds != "entries":
+        return {}
+    index = index_of(base)
     said = (
         (n, index.saying(reflection.key_insight))
         for n, reflection in enumerate(reflections, 1)
@@ -66,6 +71,8 @@ def of_group(
     base: Playbook, claims: Claims, reflections: Sequence[Reflection]
 ) -> tuple[tuple[Known, ...], tuple[Echo, ...]]:
     """Return what a group's claims are evidence for, and those that only echo what an agent was shown."""
+    if not claims:
+        return (), ()
     since = {entry.id: entry.created_version for entry in base.entries}
     said = ((entry_id, reflections[n - 1]) for n, entry_id in claims.items())
     return _counted(
@@ -83,6 +90,8 @@ def of_combine(
     agent had a version with the entry is no evidence for it, unless the entry is only proposed, which no agent is
     shown. Neither is one that a proposal named only by a guess; where the guess is by its words, it is marked.
     """
+    if not claims:
+        return (), ()
     since = {entry.id: max(1, entry.created_version) for entry in base.entries if is_active(entry)}
     proven = {reflection.reflection_id: reflection for reflection in seen if reflection.survived >= level}
     said = (

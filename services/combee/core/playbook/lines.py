@@ -2,7 +2,7 @@
 
 from functools import lru_cache
 
-from combee_schemas.base import Shown
+from combee_schemas.base import Shown, branch_in
 from combee_schemas.digests import digest
 from combee_schemas.playbook import Entry, Playbook
 from combee_schemas.reflection import Reflection
@@ -16,7 +16,7 @@ def shown_to(playbook: Playbook, entries: tuple[Entry, ...]) -> Shown:
     return Shown(
         version=playbook.version,
         entry_ids=tuple(entry.id for entry in entries),
-        line="" if playbook.branch is None else playbook.name,
+        line=playbook.name if branch_in(playbook.name) else "",
         digests=tuple(map(content_digest, entries)),
     )
 

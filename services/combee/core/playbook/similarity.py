@@ -62,6 +62,14 @@ class Index:
         self._alike: dict[tuple[int, tuple[str, ...]], dict[str, None]] = defaultdict(dict)
         """Number of words and figures → texts, also of entries that are gone: only those can be misspelt."""
 
+    def copy(self) -> "Index":
+        """Return an index of the same entries that may change by itself."""
+        other = Index()
+        other._wordings = dict(self._wordings)
+        for name in ("_saying", "_about", "_alike"):
+            getattr(other, name).update((key, dict(ids)) for key, ids in getattr(self, name).items())
+        return other
+
     def put(self, entry_id: str, content: str) -> None:
         """Note what an entry says now."""
         self.drop(entry_id)

@@ -349,8 +349,10 @@ def remembered(commands: tuple[str, ...], command_id: str) -> tuple[str, ...]:
 
 
 def made_by(playbook: Playbook) -> str:
-    """Return what made a version, in words: a batch, a consolidation, or what somebody did."""
+    """Return what made a version, in words: a batch, a consolidation, a fork, or what somebody did."""
     plan = playbook.batch.plan if playbook.batch else None
+    if plan is not None and plan.branch is not None:
+        return "fork"
     if plan is None or plan.reason != "consolidate":
         return playbook.origin
     return "automatic consolidation" if plan.automatic else "consolidation"

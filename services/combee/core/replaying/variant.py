@@ -15,6 +15,7 @@ SETTINGS = (
         "prompts",
         "scope",
         "carry",
+        "carry_guesses",
         "fan_in",
     ),
     *(

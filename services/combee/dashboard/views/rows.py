@@ -6,8 +6,11 @@ from typing import Any
 
 from combee.core.live.values import LiveBatch, LiveNode, LivePlaybook, Snapshot, Stage
 from combee.core.playbook.probation import counts, counts_text
+from combee.core.playbook.side_by_side import branch_row, branch_text, in_order
 from combee.core.redact import redacted
 from combee.dashboard.views.wording import matching, moment, percent, prompt_tokens
+from combee.inspection.branches import Line
+from combee_schemas.base import branch_in
 from combee_schemas.playbook import Playbook, Spend
 
 KINDS = {
@@ -68,13 +71,7 @@ def headline(batch: LiveBatch) -> str:
     """Return what a batch is and how far."""
     done = sum(node.is_settled for node in batch.nodes)
     so_far = f"version {batch.version}" if batch.version else f"{done} of {len(batch.nodes)} nodes done"
-    why = f", closed by {batch.reason}" if batch.reason else ""
-    what = (
-        f"consolidates entries{', automatically' if batch.automatic else ''}"
-        if batch.reason == "consolidate"
-        else f"{batch.reflections} reflections{why}"
-    )
-    return f"{batch.playbook} · batch {batch.sequence} · {what} · {so_far}"
+    return f"{batch.playbook} · batch {batch.sequence} · {batch.about} · {so_far}"
 
 
 def kind_of(node: LiveNode, *, is_over: bool) -> str:
@@ -120,8 +117,8 @@ class Figure:
 
 
 def figures(now: Snapshot, playbooks: Iterable[Playbook]) -> list[Figure]:
-    """Return what there is at a glance."""
-    books = list(playbooks)
+    """Return what there is at a glance; a branch is no playbook more, and nothing waits for it alone."""
+    books = [book for book in playbooks if not branch_in(book.name)]
     in_flight = sum(batch.version is None for batch in now.batches)
     return [
         Figure(number=f"{len(books):,}", what="playbooks", address="/playbooks"),
@@ -129,7 +126,7 @@ def figures(now: Snapshot, playbooks: Iterable[Playbook]) -> list[Figure]:
             number=f"{sum(counts(book)['entries'] for book in books):,}", what="lessons", address="/search"
         ),
         Figure(
-            number=f"{sum(playbook.waiting for playbook in now.playbooks):,}",
+            number=f"{sum(book.waiting for book in now.playbooks if not branch_in(book.name)):,}",
             what="reflections waiting",
             address="/flow",
         ),
@@ -156,12 +153,45 @@ def playbook_rows(
     """
     matches = matching(text)
     live = {playbook.name: playbook for playbook in shown}
-    names = [
-        name for name in (*live, *(name for name in stored if name not in live)) if matches(name.casefold())
+    others = in_order(name for name in stored if name not in live)
+    names = [name for name in (*live, *others) if matches(name.casefold())]
+    rows = [
+        _playbook_row(name, live.get(name), stored.get(name), labels.get(name, "–"))
+        | {"forked": _forked(stored.get(name), stored)}
+        for name in names[:most]
     ]
+    return rows, len(names)
+
+
+def _forked(line: Playbook | None, stored: Mapping[str, Playbook]) -> str:
+    """Return of a branch where it was forked and what it does otherwise."""
+    branch = line.branch if line else None
+    return branch_text(branch_row(branch, stored.get(branch.of) if branch else None)) or "–"
+
+
+def line_rows(
+    lines: Iterable[Line], live: Iterable[LivePlaybook], stored: Mapping[str, Playbook]
+) -> list[Row]:
+    """Return a table of a playbook and its branches; what they learned and took is since the fork."""
+    seen = {playbook.name: playbook for playbook in live}
     return [
-        _playbook_row(name, live.get(name), stored.get(name), labels.get(name, "–")) for name in names[:most]
-    ], len(names)
+        {
+            "name": line.playbook.name,
+            "forked": _forked(line.playbook, stored),
+            "version": line.playbook.version,
+            "entries": counts_text(**counts(line.playbook)),
+            "versions": line.learned.versions,
+            "reflections": line.learned.reflections,
+            "calls": line.learned.usage.calls,
+            "tokens": f"{line.learned.usage.tokens_in + line.learned.usage.tokens_out:,}",
+            "retention": percent(line.learned.retention),
+            "lost": percent(line.learned.lost),
+            "today": f"{now.spend_tokens if (now := seen.get(line.playbook.name)) else 0:,}",
+            "window": f"{now.waiting} of {now.batch_size}" if now else "–",
+            "paused": (now.paused if now else "") or "–",
+        }
+        for line in lines
+    ]
 
 
 def _playbook_row(name: str, live: LivePlaybook | None, stored: Playbook | None, labels: str) -> Row:

@@ -18,7 +18,7 @@ from combee.gateway.access.keys import Scope as KeyScope
 from combee.gateway.access.throttle import WrongKeyThrottle
 from combee.gateway.problems import Refusal, busy
 from combee.ports import Clock
-from combee_schemas.base import PlaybookName
+from combee_schemas.base import LineName
 
 API = "/v1/"
 OPEN = frozenset({"/healthz", "/readyz", "/openapi.json"})
@@ -221,7 +221,7 @@ def check_sees_all(caller: Caller) -> None:
         raise Refusal(HTTPStatus.FORBIDDEN, "this is about all playbooks, and the key is for some")
 
 
-def check_touch(caller: Caller, playbook: PlaybookName) -> None:
+def check_touch(caller: Caller, playbook: LineName) -> None:
     """Refuse a playbook outside the caller's name spaces, whether it exists or not."""
     if not caller.may_touch(playbook):
         raise Refusal(HTTPStatus.FORBIDDEN, f"this key's name spaces do not hold {playbook}")

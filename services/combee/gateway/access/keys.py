@@ -26,6 +26,7 @@ from pydantic import (
 from combee.core.formats.files import is_name
 from combee.settings.gateway import GatewaySettings
 from combee.settings.group import SettingsError, read_trusted
+from combee_schemas.base import playbook_of
 
 logger = structlog.get_logger()
 
@@ -81,7 +82,8 @@ class _Key(BaseModel):
 class Caller:
     """Who asks: what they may do, and the name spaces whose playbooks they may touch.
 
-    ``support`` holds the playbook of that name and all below it, ``support/`` those below it alone.
+    ``support`` holds the playbook of that name and all below it, ``support/`` those below it alone; a playbook's
+    branches are held where it is.
     """
 
     name: str
@@ -90,8 +92,9 @@ class Caller:
     expires_ms: int | None = None
     digest: bytes = field(default=b"", repr=False)
 
-    def may_touch(self, playbook: str) -> bool:
-        """Return whether a playbook is in one of the caller's name spaces."""
+    def may_touch(self, line: str) -> bool:
+        """Return whether a playbook, or the one that a branch is of, is in one of the caller's name spaces."""
+        playbook = playbook_of(line)
         return self.sees_all or any(
             playbook == namespace
             or playbook.startswith(namespace if namespace.endswith("/") else f"{namespace}/")

@@ -6,10 +6,12 @@ from pydantic import BeforeValidator, ConfigDict, Field
 
 from combee.core.formats.files import Format
 from combee.gateway.values import LabelName, whole
-from combee_schemas.base import Id, Value
+from combee_schemas.base import BranchName, Id, Value
 
 MOST_TEXT = 800_000
 Number = Annotated[int, Field(ge=1, le=2**31), BeforeValidator(whole)]
+
+Own = Annotated[bool | int | str, BeforeValidator(whole)]
 
 
 class Asked(Value):
@@ -33,6 +35,21 @@ class Rollback(Asked):
     """Make a new version that says what an old one says."""
 
     version: Number
+
+
+class NewBranch(Asked):
+    """Fork a branch, which learns from the playbook's reflections in its own way."""
+
+    branch: BranchName = Field(min_length=1)
+    settings: dict[str, Own] = Field(default={}, max_length=50)
+    """Such as ``{"batch_size": 10}``; what is not named it does as its playbook."""
+
+
+class Adopt(Asked):
+    """Make what a branch says its playbook's next version."""
+
+    version: Number | None = None
+    """Of the branch; None: the newest."""
 
 
 class Edit(Asked):

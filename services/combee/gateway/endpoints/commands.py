@@ -15,14 +15,25 @@ from combee.gateway import playbooks
 from combee.gateway.access.access import allowed, check_touch
 from combee.gateway.access.keys import Caller
 from combee.gateway.context import Context
-from combee.gateway.endpoints.bodies import Asked, Edit, Import, Keep, Promote, Revoke, Rollback
+from combee.gateway.endpoints.bodies import (
+    Adopt,
+    Asked,
+    Edit,
+    Import,
+    Keep,
+    NewBranch,
+    Promote,
+    Revoke,
+    Rollback,
+)
 from combee.gateway.names import Name
 from combee.gateway.problems import BODY, Refusal, problems, unavailable
 from combee.gateway.store import commands_of
 from combee.gateway.values import Sent
 from combee.ports import PoisonError
+from combee_schemas.base import playbook_of
 
-NO_BODY = Asked()
+NO_BODY, NEWEST = Asked(), Adopt()
 STATUSES: Mapping[Reason, HTTPStatus] = {
     "unknown": HTTPStatus.NOT_FOUND,
     "invalid": HTTPStatus.BAD_REQUEST,
@@ -101,6 +112,23 @@ class Endpoints:
             call, body, lambda to: to.delete(call.name, command_id=body.command_id)
         )
 
+    async def branch(self, call: Given, body: NewBranch) -> Sent:
+        """Fork `NAME@BRANCH`, which learns from now on from the playbook's reflections in its own way."""
+        return await self._carried_out(
+            call,
+            body,
+            lambda to: to.branch(call.name, body.branch, body.settings, command_id=body.command_id),
+        )
+
+    async def adopt(self, call: Given, body: Adopt = NEWEST) -> Sent:
+        """Make what a branch (`NAME@BRANCH`) says its playbook's next version; the branch stays and learns on."""
+        playbook = playbook_of(call.name)
+        return await self._carried_out(
+            call,
+            body,
+            lambda to: to.adopt(playbook, call.name, body.version, command_id=body.command_id),
+        )
+
     async def consolidate(self, call: Given, body: Asked = NO_BODY) -> Sent:
         """Let the model merge entries that are alike and judge those that are mostly harmful."""
         return await self._carried_out(
@@ -111,11 +139,13 @@ class Endpoints:
         """Close the window now: what waits goes into a batch without others, and becomes a version."""
 
         async def decide(commands: Commands) -> Decision:
-            live = self._context.live
-            if not live.is_current:
-                raise unavailable("the gateway is still reading what waits")
-            newest = live.picture.windows.newest(call.name)
-            async with asyncio.timeout(self._context.settings.gateway.gateway_ack_timeout_s):
+            live, within_s = self._context.live, self._context.settings.gateway.gateway_ack_timeout_s
+            try:
+                await live.wait_current(within_s)
+            except TimeoutError as error:
+                raise unavailable("the gateway is still reading what waits") from error
+            newest = live.picture.windows.newest(playbook_of(call.name))
+            async with asyncio.timeout(within_s):
                 return await commands.flush(call.name, newest, command_id=body.command_id)
 
         return await self._carried_out(call, body, decide)
@@ -132,7 +162,7 @@ class Endpoints:
                 sent = await commands.send(decision.command)
                 made = await commands.outcome(sent, call.wait_s) if call.wait_s else None
         except RefusedError as error:
-            raise self._refusal(call.name, error) from error
+            raise await self._refusal(call.name, error) from error
         except PoisonError as error:
             raise unavailable(str(error)) from error
         changed, labels = decision.command is not None, dict(decision.labels)
@@ -143,9 +173,9 @@ class Endpoints:
         version = made.version if made else decision.version
         return Sent(command_id=command_id, done=True, version=version, changed=changed, labels=labels)
 
-    def _refusal(self, name: str, error: RefusedError) -> Refusal:
+    async def _refusal(self, name: str, error: RefusedError) -> Refusal:
         if error.reason == "absent":
-            return playbooks.absent(self._context, name)
+            return await playbooks.absent(self._context, name)
         return Refusal(STATUSES[error.reason], str(error))
 
 
@@ -160,6 +190,8 @@ def router(context: Context) -> APIRouter:
         ("import", commands.import_),
         ("revoke", commands.revoke),
         ("delete", commands.delete),
+        ("branch", commands.branch),
+        ("adopt", commands.adopt),
         ("consolidate", commands.consolidate),
         ("flush", commands.flush),
     ):
@@ -172,7 +204,7 @@ def router(context: Context) -> APIRouter:
             response_model=Sent,
             responses={
                 200: {"description": "Its effect is there, or nothing was to be done.", "model": Sent},
-                202: {"description": "Kafka has acknowledged it; publish gets to it."},
+                202: {"description": "Kafka has acknowledged it; the services get to it."},
                 **problems(400, 404, 409, *BODY),
             },
         )

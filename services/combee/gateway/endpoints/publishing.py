@@ -10,6 +10,7 @@ from fastapi import APIRouter, Depends, Request, Response
 from pydantic import ValidationError
 from pydantic_core import from_json, to_json
 
+from combee.core.formats.files import is_name
 from combee.core.formats.intake import nothing_said
 from combee.core.identity import content_id, fingerprint
 from combee.core.playbook.lines import with_digests
@@ -20,7 +21,7 @@ from combee.gateway.context import Context
 from combee.gateway.problems import BODY, Refusal, Wrong, invalid, problems, unknowns, wrongs
 from combee.gateway.values import Item, Receipt, whole
 from combee_schemas import topics
-from combee_schemas.base import Message, Usage
+from combee_schemas.base import Message, Usage, playbook_of
 from combee_schemas.codec import CodecError, encode
 from combee_schemas.reflection import Reflection
 from combee_schemas.topics import AnyTopic
@@ -107,6 +108,8 @@ class Publishing:
         """Return one object as a message that fits a record, or why not."""
         if not isinstance(given, dict):
             return Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, "expected an object")
+        if refusal := _for_a_branch(given.get("playbook")):
+            return refusal
         what, unknown = f"not a {kind.topic.message.type}", unknowns(kind.topic.message, given)
         try:
             fields = {name: value if name in NAMES else redacted_deep(value) for name, value in given.items()}
@@ -135,12 +138,16 @@ class Publishing:
         return message.model_copy(update={"usage": Usage()}) if isinstance(message, Reflection) else message
 
     def _with_digests(self, message: Message) -> Message:
-        """Return a message that says what the entries said that its agent was shown: clients name them only."""
+        """Return a message that says what the entries said that its agent was shown: clients name them only.
+
+        What they call the line is any text: nothing is looked up under what is no line of the playbook.
+        """
         if not isinstance(message, Trace | Reflection) or message.shown is None:
             return message
-        newest = self._context.playbooks.view.get(message.shown.line or message.playbook)
-        if newest is None:
+        line = message.shown.line or message.playbook
+        if playbook_of(line) != message.playbook or not is_name(line, line=True):
             return message
+        newest = self._context.playbooks.latest(line)
         return message.model_copy(update={"shown": with_digests(message.shown, newest)})
 
     def _consistent(self, kind: Kind, results: Sequence[Message | Refusal]) -> list[Message | Refusal]:
@@ -174,10 +181,10 @@ class Publishing:
 
     def _note(self, messages: Sequence[Message], offsets: Sequence[int]) -> None:
         """Let the live picture know at once what it will read in a moment: who asks next is told of it."""
-        picture, now_ms = self._context.live.picture, self._context.clock.now_ms()
+        now_ms = self._context.clock.now_ms()
         for message, offset in zip(messages, offsets, strict=True):
             if isinstance(message, Reflection):
-                picture.acknowledged(message.playbook, offset, now_ms)
+                self._context.live.acknowledged(message.playbook, offset, now_ms)
             elif isinstance(message, Trace):
                 self._context.traced[message.playbook] += 1
 
@@ -191,6 +198,17 @@ class Publishing:
 
     def _place(self, kind: Kind, message: Message) -> Place:
         return kind.topic.name, str(getattr(message, "playbook", "")), _id(kind, message)
+
+
+def _for_a_branch(playbook: Any) -> Refusal | None:
+    if not isinstance(playbook, str) or playbook_of(playbook) == playbook or not is_name(playbook, line=True):
+        return None
+    of = playbook_of(playbook)
+    return Refusal(
+        HTTPStatus.UNPROCESSABLE_ENTITY,
+        f"{playbook} is a branch: publish for {of}, from whose reflections it learns, and name the branch that the"
+        " agent read in shown.line",
+    )
 
 
 def _id(kind: Kind, message: Message) -> str:

@@ -17,7 +17,7 @@ from combee.gateway.context import Context
 from combee.gateway.names import Name
 from combee.gateway.problems import Refusal, problems
 from combee.gateway.values import LabelName, Page, Versions, listed, version_row
-from combee_schemas.base import PlaybookName
+from combee_schemas.base import LineName
 from combee_schemas.digests import digest
 from combee_schemas.playbook import Playbook
 
@@ -46,7 +46,7 @@ class Reading:
         self,
         caller: Reader,
         prefix: Annotated[str, Query(max_length=200, description="names that begin so")] = "",
-        after: Annotated[PlaybookName | None, Query(description="names that come later")] = None,
+        after: Annotated[LineName | None, Query(description="names that come later")] = None,
         limit: Annotated[int, Query(ge=1, le=MOST)] = MOST,
     ) -> Page:
         """List the playbooks that this key may see, in the order of their names."""

@@ -106,7 +106,7 @@ class ReflectionStatusLookup:
         repeats += len(records) - min(len(again), 1)
         if again:
             buried = await self._buried(name, reflection_id, again[0].timestamp_ms, attempt)
-            return buried or self._waiting(name, reflection_id, repeats)
+            return buried or await self._waiting(name, reflection_id, repeats)
         if manifest is None:
             buried = await self._buried(name, reflection_id, 0, attempt)
             if buried is not None:
@@ -159,12 +159,10 @@ class ReflectionStatusLookup:
 
     # ---- what is answered
 
-    def _waiting(self, name: str, reflection_id: str, repeats: int) -> ReflectionStatus:
-        waiting, until_ms = (
-            self._context.live.picture.windows.count(name),
-            playbooks.closes_ms(self._context, name),
-        )
-        size = self._context.live.picture.batch_size(name)
+    async def _waiting(self, name: str, reflection_id: str, repeats: int) -> ReflectionStatus:
+        picture = await self._context.live.seen()
+        waiting, size = picture.windows.count(name), picture.batch_size(name)
+        until_ms = playbooks.closes_ms(self._context, picture, name)
         closes = f"when full or at {playbooks.moment(until_ms)}"
         detail = f"it waits in its window ({waiting} of {size}), which closes {closes}"
         return ReflectionStatus(
@@ -189,7 +187,7 @@ class ReflectionStatusLookup:
             "revoked": reflection_id in latest.revoked,
         }
         if latest.batch_sequence < batch.plan.sequence:
-            level = self._level(batch)
+            level = await self._level(batch)
             where = (
                 "its update waits for publish"
                 if level is None
@@ -219,8 +217,8 @@ class ReflectionStatusLookup:
             }
         )
 
-    def _level(self, batch: Batch) -> int | None:
-        seen = self._context.live.picture.batch(batch.plan.batch_id)
+    async def _level(self, batch: Batch) -> int | None:
+        seen = (await self._context.live.seen()).batch(batch.plan.batch_id)
         return (
             min((node.level for node in seen.nodes if node.state != "done"), default=None) if seen else None
         )

@@ -34,14 +34,14 @@ class Status:
 
     async def status(self, caller: Reader) -> Snapshot:
         """Return the live picture: rates and lag per stage, windows, batches, newest versions, dead letters."""
-        snapshot = self._context.live.picture.snapshot(self._context.clock.now_ms())
+        snapshot = (await self._context.live.seen()).snapshot(self._context.clock.now_ms())
         return snapshot if caller.sees_all else _narrowed(snapshot, caller)
 
     async def batch(
         self, caller: Reader, batch_id: Annotated[str, Path(min_length=1, max_length=200)]
     ) -> LiveBatch:
         """Return one of the last 50 batches with its tree, node by node."""
-        batch = self._context.live.picture.batch(batch_id)
+        batch = (await self._context.live.seen()).batch(batch_id)
         if batch is None or not caller.may_touch(batch.playbook):
             raise not_found("none of the last 50 batches has this id")
         return batch

@@ -10,7 +10,7 @@ import pytest
 from aiokafka import errors
 
 from combee.adapters.kafka.connection import Connection
-from combee.adapters.kafka.log import KafkaLog
+from combee.adapters.kafka.log import FOLLOW_IDLE_MS, KafkaLog
 from combee.ports import Outgoing, TopicPartition, TransientError
 
 DEADLINE_S = 2.0
@@ -143,6 +143,39 @@ async def test_a_reading_that_is_cancelled_at_the_moment_of_an_answer_ends(
     await asyncio.sleep(0)
 
     assert await _cancelled(reading)
+
+
+class Followed(Reader):
+    """A consumer of aiokafka whose topic has one record; it notes how long it is told to wait for the next."""
+
+    def __init__(self) -> None:
+        super().__init__(waits_in="nothing")
+        self.waits_ms: list[int] = []
+
+    async def position(self, _partition: Any) -> int:
+        return len(self.waits_ms)
+
+    async def getmany(self, *_partitions: Any, timeout_ms: int, **_options: Any) -> Any:
+        self.waits_ms.append(timeout_ms)
+        if len(self.waits_ms) > 1:
+            self.reached.set()
+            await self.going_on
+        return {}
+
+
+async def test_a_follower_that_is_current_wakes_for_records_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = Followed()
+    log = _log(reader, monkeypatch)
+
+    async def follow() -> None:
+        async for records in log.follow(SOURCE.topic):
+            assert records is None
+
+    following = asyncio.create_task(follow())
+    async with asyncio.timeout(DEADLINE_S):
+        await reader.reached.wait()
+    assert reader.waits_ms == [250, FOLLOW_IDLE_MS]
+    assert await _cancelled(following)
 
 
 class Producer:

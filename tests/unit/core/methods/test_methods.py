@@ -1,6 +1,6 @@
 """Methods as plug-ins: found by name, riding in the manifest, refused where they would destroy a playbook."""
 
-import re
+import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -27,18 +27,17 @@ from support.ledger import NAME, batch_of, lessons, outgoing, reflection
 from support.models import ScriptedModel, echo
 from support.prompts import INSTRUCTION, PLAYBOOK
 
-DOCS = shown.ROOT / "docs" / "guide" / "own-method.md"
+EXAMPLE = shown.ROOT / "examples" / "own_method"
 
 
 @pytest.fixture
 def plug_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Install the method that the docs show, as a package would."""
-    (code,) = re.findall(r"```python\n(.*?)```", DOCS.read_text("utf-8"), flags=re.DOTALL)
-    (points,) = re.findall(
-        r"```toml\n\[project\.entry-points\.\"(.*?)\"\]\n(.*?)```", DOCS.read_text("utf-8"), re.DOTALL
-    )
+    """Install the example's method, as pip would."""
+    code = (EXAMPLE / "combee_verbatim.py").read_text("utf-8")
+    project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text("utf-8"))["project"]
     (tmp_path / "combee_verbatim.py").write_text(code)
-    install(tmp_path, points[0], points[1].replace('"', ""))
+    for group, points in project["entry-points"].items():
+        install(tmp_path, group, "\n".join(f"{name} = {module}" for name, module in points.items()))
     monkeypatch.syspath_prepend(tmp_path)
     yield tmp_path
     method.cache_clear()
@@ -64,12 +63,12 @@ def test_an_unknown_method_is_fatal_and_the_message_says_what_there_is() -> None
         method("nope")
 
 
-def test_the_method_of_the_docs_is_under_60_lines(plug_in: Path) -> None:
+def test_the_method_of_the_examples_is_under_60_lines(plug_in: Path) -> None:
     assert len((plug_in / "combee_verbatim.py").read_text().splitlines()) < 60
 
 
 @pytest.mark.usefixtures("quick_polls", "plug_in")
-async def test_the_method_of_the_docs_runs_a_batch_from_traces_to_a_playbook() -> None:
+async def test_the_method_of_the_examples_runs_a_batch_from_traces_to_a_playbook() -> None:
     assert names() == ("ace", "gepa", "verbatim")
     deployment = Deployment(method="verbatim", batch_size=9)
     traces = [

@@ -8,12 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from combee.core.evaluation.questions import Question
+from combee.core.evaluation.scoring import judge_prompt
 from combee.core.formats.render import SETTLED_AFTER, ace_lines, ace_lines_by_age
-from combee.core.methods import ace, gepa
+from combee.core.methods import ace, consolidation, gepa
 from combee.core.playbook.sections import slug
 from combee.core.prompt import as_fields, as_items, as_line, estimate_tokens, fence, free_mark
 from combee.sim.inprocess import as_request
 from combee.sim.prefix_cache import PrefixCache
+from combee_schemas.batch import Cluster
 from combee_schemas.model import Prompt
 from combee_schemas.plan import PlanSettings
 from combee_schemas.playbook import ACE_SECTIONS, Entry, Playbook
@@ -397,6 +400,8 @@ ASKED = {
     "small reflect": ace.reflect_prompt(TRACE, (), settings=SMALL),
     "small aggregate": ace.aggregate_prompt(PLAYBOOK, REFLECTIONS, settings=SMALL),
     "small combine": ace.combine_prompt(PLAYBOOK, PROPOSALS, settings=SMALL),
+    "consolidate": consolidation.prompt(PLAYBOOK, [Cluster(why="alike", entry_ids=("calc-00001",))]),
+    "judge": judge_prompt(Question(id="q", text="How much?", target="68"), "80"),
 }
 STRICT_KEYWORDS = {"type", "properties", "required", "additionalProperties", "items", "enum", "description"}
 STRICT_TYPES = {"string", "number", "boolean", "integer", "object", "array"}

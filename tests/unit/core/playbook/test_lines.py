@@ -56,6 +56,11 @@ def test_on_a_branch_what_says_the_same_counts_of_an_agent_that_read_the_playboo
     assert seen.shown == Shown(version=ON_LINE.version, entry_ids=(SAME.id,))
 
 
+def test_a_line_that_has_ended_is_named_too() -> None:
+    ended = ON_LINE.model_copy(update={"branch": None})
+    assert shown_to(ended, ended.entries).line == LINE
+
+
 def test_what_agents_of_a_playbook_were_shown_names_no_line() -> None:
     shown = shown_to(ON_NAME, ON_NAME.entries)
     assert (shown.version, shown.line, shown.entry_ids) == (9, "", tuple(tag.id for tag in TAGS))

@@ -86,6 +86,7 @@ def test_a_version_tells_of_its_batch() -> None:
         playbook="a", sequence=6, asked=5, reflections=5, is_fair=True, waiting=2, closed_at_ms=1000, delay_s=2.5
     )  # fmt: skip
     assert not iteration_of(VERSION.model_copy(update={"origin": "edit", "batch": None})).is_batch
+    assert not iteration_of(changed(VERSION, reason="branch", reflections=0)).is_batch, "a fork took no time"
 
 
 @pytest.mark.parametrize(

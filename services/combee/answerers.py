@@ -1,0 +1,80 @@
+"""Who answers held-out questions by the settings: a model, a function or an endpoint."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from urllib.parse import urlsplit
+
+from combee.backends import language_model
+from combee.evaluation.answering import Answerer, FunctionAnswerer, ModelAnswerer, loaded_function
+from combee.ports import LanguageModel
+from combee.settings.evaluation import EvaluationSettings
+from combee.settings.loading import Settings
+from combee.settings.model import ModelSettings
+
+
+def evaluation_model(settings: Settings, name: str | None = None) -> ModelSettings:
+    """Return the model that answers held-out questions; what is not set for it is as the services have it."""
+    own, model = settings.evaluation, settings.model
+    changes: dict[str, object] = {"model": name or own.eval_model or model.model}
+    if own.eval_base_url:
+        # The services' key belongs to the services' server.
+        changes |= {"base_url": own.eval_base_url, "api_key": own.eval_api_key}
+    elif own.eval_api_key:
+        changes |= {"api_key": own.eval_api_key}
+    return model.model_copy(update=changes)
+
+
+@asynccontextmanager
+async def answerer(settings: Settings, simulated: LanguageModel | None = None) -> AsyncIterator[Answerer]:
+    """Yield who answers held-out questions; ``simulated`` stands in for the model.
+
+    Raises
+    ------
+    ConfigurationError
+        If none is configured, or it cannot be asked.
+    """
+    own: EvaluationSettings = settings.evaluation
+    if own.answers == "function":
+        place = own.eval_function or ""
+        yield FunctionAnswerer(loaded_function(place), f"function {place}")
+        return
+    if own.answers == "endpoint":
+        from combee.adapters.http.scorer import EndpointScorer  # noqa: PLC0415 - httpx loads slowly
+
+        scorer = EndpointScorer(own.eval_endpoint or "", timeout_s=settings.model.model_timeout_s)
+        try:
+            yield FunctionAnswerer(scorer, f"endpoint {scorer.shown}")
+        finally:
+            await scorer.close()
+        return
+    if simulated is not None:
+        yield ModelAnswerer(simulated, "simulated, in this process", scorer=own.eval_scorer)
+        return
+    chosen = evaluation_model(settings)
+    model = language_model(chosen)
+    judging = evaluation_model(settings, own.eval_judge) if own.eval_judge else None
+    judge = language_model(judging) if judging else None
+    try:
+        yield ModelAnswerer(
+            model,
+            _called(chosen),
+            scorer=own.eval_scorer,
+            judge=judge,
+            judge_name=_called(judging) if judging else "",
+        )
+    finally:
+        await model.close()
+        if judge is not None:
+            await judge.close()
+
+
+def _called(model: ModelSettings) -> str:
+    """Return a model's name, and its server where one is named: two servers may give one name to two models."""
+    if not model.base_url:
+        return model.model or ""
+    parts = urlsplit(model.base_url)
+    return (
+        f"{model.model} at {parts.hostname}:{parts.port}{parts.path}"
+        if parts.port
+        else f"{model.model} at {parts.hostname}{parts.path}"
+    )

@@ -1,0 +1,69 @@
+"""``combee adopt``: what a branch has learned becomes its playbook's next version."""
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from combee.cli.playbook.view import diff_lines, print_version
+from combee.cli.shared.console import output, print_json, remark
+from combee.cli.shared.options import (
+    AsJson,
+    CommandId,
+    Patience,
+    Servers,
+    Version,
+    branch_names,
+    checked_line,
+)
+from combee.cli.shared.sending import carry_out
+from combee.commands.playbook import Commands, Decision
+from combee.ports import ConfigurationError, Log
+from combee_schemas.base import playbook_of
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command(epilog="Example: combee adopt support/refunds@small")(adopt)
+
+
+def _checked_branch(value: str) -> str:
+    if playbook_of(checked_line(value)) == value:
+        raise ConfigurationError(f"{value} is no branch: name one, such as {value}@BRANCH")
+    return value
+
+
+def adopt(
+    line: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME@BRANCH",
+            help="the branch, such as support/refunds@small",
+            callback=_checked_branch,
+            autocompletion=branch_names,
+        ),
+    ],
+    *,
+    version: Version = None,
+    command_id: CommandId = None,
+    timeout: Patience = 30.0,
+    bootstrap_servers: Servers = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make what a branch says its playbook's next version; the branch stays and learns on."""
+    name = playbook_of(line)
+
+    async def decide(_log: Log, commands: Commands) -> Decision:
+        return await commands.adopt(name, line, version, command_id=command_id)
+
+    change = asyncio.run(carry_out(name, decide, timeout_s=timeout, servers=bootstrap_servers))
+    made = change.playbook
+    if as_json:
+        adopted = made.adopted.model_dump() if made.adopted else None
+        row = {"name": name, "version": made.version, "entries": len(made.entries), "adopted": adopted}
+        print_json({**row, "changed": change.changed})
+        return
+    print_version(made, changed=change.changed)
+    for text in diff_lines(made) if change.changed else ():
+        output().print(text, markup=False, soft_wrap=True)
+    remark(f"{line} goes on; 'combee playbook delete {line}' ends it")

@@ -1,0 +1,147 @@
+"""``combee branch``: a line of its own beside a playbook, made and listed."""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from combee.cli.cost import pause_lines, spend_row, spend_text
+from combee.cli.playbook.lookup import missing_playbook
+from combee.cli.playbook.view import print_version
+from combee.cli.shared.console import output, print_json, print_whole, remark
+from combee.cli.shared.log import open_log
+from combee.cli.shared.options import AsJson, CommandId, MaybePlaybook, Patience, Servers
+from combee.cli.shared.sending import carry_out
+from combee.clock import SystemClock
+from combee.commands.playbook import Commands, Decision
+from combee.core.playbook.probation import counts, counts_text
+from combee.core.playbook.retention import percent
+from combee.core.playbook.side_by_side import branch_row, branch_text
+from combee.history import History, newest_snapshots
+from combee.inspection.branches import Line, SideBySide, spent_by_playbook
+from combee.ports import Log
+from combee.settings.loading import Settings, load_settings
+from combee_schemas.base import playbook_of
+from combee_schemas.plan import BranchSettings
+from combee_schemas.playbook import Playbook
+
+OWN = ", ".join(BranchSettings.model_fields)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command(epilog="Example: combee branch support/refunds --as small --set batch_size=10")(branch)
+
+
+def branch(
+    name: MaybePlaybook = None,
+    *,
+    as_: Annotated[
+        str | None, typer.Option("--as", help="make a branch of this name; without it branches are listed")
+    ] = None,
+    own: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help=f"what it does in its own way: {OWN}"),
+    ] = None,
+    command_id: CommandId = None,
+    timeout: Patience = 120.0,
+    bootstrap_servers: Servers = None,
+    as_json: AsJson = False,
+) -> None:
+    """Fork NAME@BRANCH, which learns from NAME's reflections in its own way; without --as list branches."""
+    if as_ is None:
+        if own or command_id:
+            raise typer.BadParameter("--set and --id are for a new branch: name it with --as")
+        _list(load_settings(bootstrap_servers=bootstrap_servers), name, as_json=as_json)
+        return
+    if name is None:
+        raise typer.BadParameter("name the playbook that the branch is made of")
+    settings = _settings(own or [])
+
+    async def decide(_log: Log, commands: Commands) -> Decision:
+        return await commands.branch(name, as_, settings, command_id=command_id)
+
+    change = asyncio.run(carry_out(name, decide, timeout_s=timeout, servers=bootstrap_servers))
+    made = change.playbook
+    if as_json:
+        row = {"name": made.name, "version": made.version, "branch": branch_row(made.branch)}
+        print_json({**row, "changed": change.changed})
+        return
+    print_version(made, changed=change.changed)
+    remark(f"it learns from now on: 'combee branch {name}' shows it beside {name}")
+
+
+def _settings(given: list[str]) -> dict[str, str]:
+    """Return ``key=value`` by key; what keys there are is decided with the command."""
+    parts = [text.partition("=") for text in given]
+    if wrong := [key for key, sign, _ in parts if not sign]:
+        raise typer.BadParameter(f"{wrong[0]!r} is no KEY=VALUE, such as batch_size=10")
+    return {key.strip(): value.strip() for key, _, value in parts}
+
+
+def _list(settings: Settings, name: str | None, *, as_json: bool) -> None:
+    rows = asyncio.run(_rows(settings, name))
+    if as_json:
+        print_json(rows)
+        return
+    if any(row["branch"] for row in rows):
+        print_whole(_table(rows))
+        for line in pause_lines(rows):
+            output().print(line, style="yellow", soft_wrap=True)
+    else:
+        whose = f"{name} has no branches" if name else "no branches yet"
+        output().print(f"{whose}; 'combee branch {name or 'NAME'} --as BRANCH' makes one", markup=False)
+
+
+async def _rows(settings: Settings, name: str | None) -> list[dict[str, Any]]:
+    async with open_log(settings) as (log, _):
+        snapshots = await newest_snapshots(log)
+        lines = await SideBySide(History(log)).lines(snapshots, name)
+        if name and not lines:
+            raise await missing_playbook(log, name)
+        spent = await spent_by_playbook(log, snapshots, settings.batch.batch_size)
+    policy, now_ms = settings.spend.caps(), SystemClock().now_ms()
+    rows = []
+    for line in lines:
+        own, all_lines = line.playbook.name, spent[playbook_of(line.playbook.name)]
+        row = _row(line, snapshots) | {"in_flight": all_lines[own].in_flight}
+        rows.append(row | spend_row(own, all_lines, policy, now_ms=now_ms))
+    return rows
+
+
+def _row(line: Line, playbooks: Mapping[str, Playbook]) -> dict[str, Any]:
+    """Return one line of ``branch --json``, but for what it may spend."""
+    playbook, learned = line.playbook, line.learned
+    return {
+        "name": playbook.name,
+        "version": playbook.version,
+        "branch": branch_row(playbook.branch, playbooks.get(playbook_of(playbook.name))),
+        **counts(playbook),
+        "since": line.since,
+        "versions": learned.versions,
+        "batches": learned.batches,
+        "reflections": learned.reflections,
+        "model_calls": learned.usage.calls,
+        "tokens": learned.usage.tokens(),
+        "retention": learned.retention,
+        "lost": learned.lost,
+    }
+
+
+def _table(rows: Iterable[dict[str, Any]]) -> Table:
+    """Return lines side by side; what they learned and took is since the fork."""
+    table = Table("line", "forked from", "version", "entries", "versions", "reflections", box=None)
+    for title in ("calls", "tokens", "retention", "lost", "tokens today"):
+        table.add_column(title)
+    for row in rows:
+        table.add_row(
+            *(row["name"], branch_text(row["branch"]), str(row["version"])),
+            counts_text(row["entries"], row["proposed"]),
+            *(str(row[name]) for name in ("versions", "reflections", "model_calls")),
+            f"{row['tokens']['in'] + row['tokens']['out']:,}",
+            *(percent(row[name]) for name in ("retention", "lost")),
+            spend_text(row["spend"]),
+        )
+    return table

@@ -1,0 +1,131 @@
+"""A playbook and its branches side by side: their order, what each does in its own way, what they may spend; pure."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from combee.core.playbook.retention import in_playbook
+from combee.core.playbook.spend import OtherLine, Pause, SpendPolicy, pause
+from combee_schemas.base import NOTHING_SPENT, Usage, playbook_of
+from combee_schemas.plan import Branch
+from combee_schemas.playbook import Playbook
+
+
+def place(line: str) -> tuple[str, str]:
+    """Return what lines are sorted by: a playbook, then its branches, then the next playbook."""
+    return playbook_of(line), line
+
+
+def in_order(lines: Iterable[str]) -> list[str]:
+    """Return lines so that branches follow their playbook."""
+    return sorted(lines, key=place)
+
+
+def batch_size_of(playbook: Playbook, decided: int | None, default: int) -> int:
+    """Return how many reflections make a batch of a line; ``decided`` by the controller."""
+    own = playbook.branch.settings.batch_size if playbook.branch else None
+    return own or decided or default
+
+
+def _instead_of(branch: Branch, playbook: Playbook | None) -> dict[str, Any]:
+    """Return how a playbook's last batch did what a branch does in its own way; None: that is not known."""
+    plan = playbook.batch.plan if playbook and playbook.batch else None
+    if plan is None:
+        return dict.fromkeys(branch.settings.own())
+    return {
+        name: plan.batch_size or None if name == "batch_size" else getattr(plan.settings, name)
+        for name in branch.settings.own()
+    }
+
+
+def branch_row(branch: Branch | None, playbook: Playbook | None = None) -> dict[str, Any] | None:
+    """Return where a line was forked, and what it does otherwise than its playbook did last; None: no branch."""
+    if branch is None:
+        return None
+    return {
+        "of": branch.of,
+        "version": branch.version,
+        "settings": branch.settings.own(),
+        "instead_of": _instead_of(branch, playbook),
+    }
+
+
+def branch_text(row: Mapping[str, Any] | None) -> str:
+    """Return in words what ``branch_row`` says; empty: it is no branch."""
+    if row is None:
+        return ""
+    parts = [
+        f"{name} {_value(own)}"
+        + ("" if (other := row["instead_of"].get(name)) is None else f" ({_value(other)})")
+        for name, own in row["settings"].items()
+    ]
+    return f"version {row['version']}: {', '.join(parts) or 'the same settings'}"
+
+
+def _value(value: Any) -> str:
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
+
+
+Lines = Mapping[str, OtherLine]
+"""What the lines of one playbook spent and have in flight, ended branches too: they have one cap."""
+
+
+def by_playbook(lines: Lines) -> dict[str, dict[str, OtherLine]]:
+    """Return the lines of each playbook."""
+    grouped: dict[str, dict[str, OtherLine]] = {}
+    for name, line in lines.items():
+        grouped.setdefault(playbook_of(name), {})[name] = line
+    return grouped
+
+
+def recorded_cap(line: str, lines: Lines, policy: SpendPolicy) -> SpendPolicy:
+    """Return a policy; without a cap of its own, with the one that a snapshot of a line was measured against."""
+    policy = policy.or_recorded(lines[line].spend)
+    for other in lines.values():
+        policy = policy.or_recorded(other.spend)
+    return policy
+
+
+def pause_of(line: str, lines: Lines, policy: SpendPolicy, now_ms: int) -> Pause | None:
+    """Return why a line's next batch waits; None: it does not."""
+    own = lines[line]
+    return pause(
+        own.spend,
+        recorded_cap(line, lines, policy),
+        in_flight=own.in_flight,
+        batch_size=own.batch_size,
+        now_ms=now_ms,
+        others=[other for name, other in lines.items() if name != line],
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learned:
+    """What some versions of a line were learned from, and what that took."""
+
+    versions: int = 0
+    batches: int = 0
+    reflections: int = 0
+    usage: Usage = NOTHING_SPENT
+    """Of the batches' calls; what reflecting took counts on the playbook alone."""
+    retention: float | None = None
+    """Share of the reflections that were new or known; None: there were none."""
+    lost: float | None = None
+
+
+def learned(versions: Iterable[Playbook]) -> Learned:
+    """Return what versions were learned from."""
+    made = list(versions)
+    batches = [version for version in made if version.batch and version.reflections]
+    reflections = sum(version.reflections for version in batches)
+    usage = sum((version.usage for version in made), NOTHING_SPENT)
+    fates = [fates for version in batches if (fates := in_playbook(version.batch)) is not None]
+    judged = sum(fate.new + fate.known + fate.dropped + fate.lost for fate in fates)
+    return Learned(
+        versions=len(made),
+        batches=len(batches),
+        reflections=reflections,
+        usage=usage,
+        retention=sum(fate.new + fate.known for fate in fates) / judged if judged else None,
+        lost=sum(fate.lost for fate in fates) / judged if judged else None,
+    )

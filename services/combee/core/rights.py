@@ -1,0 +1,136 @@
+"""What each role may do on a cluster that denies by default: Kafka's ACLs, from the map of topics."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+from combee_schemas.topics import TOPICS
+
+Resource = Literal["topic", "group", "transactional-id", "cluster"]
+
+GROUPS = ("reflect", "shuffle", "scan", "publish")
+"""Roles that are consumer groups of their name."""
+TRANSACTIONS = ("shuffle", "publish")
+"""Roles that write in transactions; ``ROLE-PARTITION`` is the transactional id."""
+ROLES = (*GROUPS, "control", "gateway", "agents", "operators")
+"""Who gets a principal: the services, agents that use Kafka themselves, and people with the command line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Right:
+    """One operation, in Kafka's words, on one resource, or on all whose names begin so."""
+
+    operation: str
+    resource: Resource
+    name: str
+    prefixed: bool = False
+
+
+def rights(role: str, prefix: str) -> tuple[Right, ...]:
+    """Return all that a role needs under a topic prefix, and nothing else.
+
+    Operators may do everything under the prefix. Topics that others read or write are named one by one, because a
+    right on all that begin with ``combee.`` is one on ``combee.b.reflections``, too.
+    """
+    everything = f"{prefix}."
+    idempotent = Right(operation="IdempotentWrite", resource="cluster", name="kafka-cluster")
+    if role == "operators":
+        kinds: tuple[Resource, ...] = ("topic", "group", "transactional-id")
+        return (
+            *(Right(operation="All", resource=kind, name=everything, prefixed=True) for kind in kinds),
+            idempotent,
+        )
+    names = {f"{prefix}.{topic.name}": topic for topic in TOPICS}
+    read = [_on(name, "Read") for name, topic in names.items() if role in topic.read_by]
+    written = [_on(name, "Write") for name, topic in names.items() if role in topic.written_by]
+    # Who may not describe a topic hears that it is unknown, not that a right is missing. Every service checks before
+    # it starts that all topics are there and as they should be.
+    checks = ["Describe"] if role == "agents" else ["Describe", "DescribeConfigs"]
+    looks = [Right(operation=check, resource="topic", name=everything, prefixed=True) for check in checks]
+    group = [Right(operation="Read", resource="group", name=f"{prefix}.{role}")] if role in GROUPS else []
+    transaction = [
+        Right(operation=operation, resource="transactional-id", name=f"{prefix}.{role}-", prefixed=True)
+        for operation in ("Write", "Describe")
+        if role in TRANSACTIONS
+    ]
+    return (*looks, *read, *written, *group, *transaction, *([idempotent] if written else []))
+
+
+def _on(name: str, operation: str) -> Right:
+    return Right(operation=operation, resource="topic", name=name)
+
+
+# ---- how they are written
+
+Granted = Sequence[tuple[str, str, Right]]
+"""Role, principal (``User:NAME``), right."""
+
+
+def granted(principals: Mapping[str, str], prefix: str) -> Granted:
+    """Return the rights of every role under its principal; by default ``User:combee-ROLE``."""
+    return [
+        (role, principals.get(role, f"User:combee-{role}"), right)
+        for role in ROLES
+        for right in rights(role, prefix)
+    ]
+
+
+def as_kafka_acls(rows: Granted) -> str:
+    """Return commands of Kafka's own tool; ``$KAFKA`` holds its ``--bootstrap-server`` and ``--command-config``."""
+    return "\n".join(
+        f"kafka-acls.sh $KAFKA --add --allow-principal '{principal}' --operation {right.operation} {_resource(right)}"
+        for _, principal, right in rows
+    )
+
+
+def _resource(right: Right) -> str:
+    if right.resource == "cluster":
+        return "--cluster"
+    pattern = " --resource-pattern-type prefixed" if right.prefixed else ""
+    return f"--{right.resource} {right.name}{pattern}"
+
+
+def as_json(rows: Granted) -> str:
+    """Return one object for each right."""
+    return json.dumps(
+        [{"role": role, "principal": who, **asdict(right)} for role, who, right in rows], indent=2
+    )
+
+
+def as_strimzi(rows: Granted) -> str:
+    """Return a ``KafkaUser`` of Strimzi for each principal, as YAML (JSON is YAML, too)."""
+    users: dict[str, list[Right]] = {}
+    for _, principal, right in rows:
+        users.setdefault(principal.removeprefix("User:"), []).append(right)
+    return "\n".join(f"---\n{json.dumps(_user(name, rights), indent=2)}" for name, rights in users.items())
+
+
+def _user(name: str, rights: Iterable[Right]) -> dict[str, object]:
+    return {
+        "apiVersion": "kafka.strimzi.io/v1beta2",
+        "kind": "KafkaUser",
+        "metadata": {"name": name, "labels": {"strimzi.io/cluster": "kafka"}},
+        "spec": {
+            "authentication": {"type": "scram-sha-512"},
+            "authorization": {"type": "simple", "acls": [_acl(right) for right in rights]},
+        },
+    }
+
+
+def _acl(right: Right) -> dict[str, object]:
+    if right.resource == "cluster":
+        return {"resource": {"type": "cluster"}, "operations": [right.operation]}
+    kind = "transactionalId" if right.resource == "transactional-id" else right.resource
+    pattern = "prefix" if right.prefixed else "literal"
+    return {
+        "resource": {"type": kind, "name": right.name, "patternType": pattern},
+        "operations": [right.operation],
+    }
+
+
+FORMATS: Mapping[str, Callable[[Granted], str]] = {
+    "kafka-acls": as_kafka_acls,
+    "strimzi": as_strimzi,
+    "json": as_json,
+}

@@ -1,0 +1,70 @@
+"""A playbook beside its branches, on the page of each: what they do otherwise, what they learned, what it took."""
+
+from nicegui import background_tasks, ui
+
+from combee.dashboard.pieces import fill, heading, table
+from combee.dashboard.views.rows import line_rows
+from combee.dashboard.views.wording import address
+from combee.gateway import playbooks
+from combee.gateway.context import Context
+from combee.inspection.branches import Line, SideBySide
+from combee.ports import FatalError, TransientError
+from combee_schemas.base import playbook_of
+
+COLUMNS = {
+    "name": "line",
+    "forked": "forked from",
+    "version": "version",
+    "entries": "entries",
+    "versions": "versions",
+    "reflections": "reflections",
+    "calls": "calls",
+    "tokens": "tokens",
+    "retention": "retention",
+    "lost": "lost",
+    "today": "tokens today",
+    "window": "window",
+    "paused": "paused",
+}
+
+
+class LinesBeside:
+    """The lines of one playbook; there is nothing to see where it has no branches."""
+
+    def __init__(self, context: Context, name: str) -> None:
+        self._context = context
+        self._playbook = playbook_of(name)
+        self._side_by_side = SideBySide(context.history)
+        self._lines: list[Line] = []
+        self._read: dict[str, int] = {}
+        """The newest version of each line that was read."""
+        self._is_reading = False
+        with ui.element("section").props('aria-label="Branches"') as self._shown:
+            heading("Side by side since the fork", 2)
+            self._rows = table(
+                COLUMNS,
+                key="name",
+                label="Lines",
+                on_open=lambda row: ui.navigate.to(address(str(row["name"]))),
+            )
+        self._shown.set_visibility(False)
+
+    def look(self) -> None:
+        """Show what is known; read on where there are newer versions."""
+        stored = playbooks.lines_of(self._context, self._playbook)
+        newest = {name: line.version for name, line in stored.items()}
+        if newest != self._read and not self._is_reading:
+            self._is_reading = True
+            background_tasks.create(self._read_on(newest))
+        self._shown.set_visibility(len(self._lines) > 1)
+        fill(self._rows, line_rows(self._lines, self._context.live.shared().playbooks, stored))
+
+    async def _read_on(self, newest: dict[str, int]) -> None:
+        try:
+            stored = playbooks.lines_of(self._context, self._playbook)
+            self._lines = list(await self._side_by_side.lines(stored, self._playbook))
+            self._read = newest
+        except (TransientError, FatalError):
+            return  # what is shown stands; the next look tries again
+        finally:
+            self._is_reading = False

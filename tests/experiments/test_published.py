@@ -1,0 +1,67 @@
+"""Published tables: rows of the CSV files beside the pages are, to the letter, what is measured today."""
+
+import csv
+from pathlib import Path
+from statistics import fmean
+
+import pytest
+
+from combee_experiments.data.samples import load
+from combee_experiments.reduce import experiment as reduce
+from combee_experiments.reduce.report import EMPTY, SURE
+from combee_experiments.running.cells import Cell, Measured
+from combee_experiments.running.setup import Setup
+from combee_experiments.small import experiment as small
+
+TABLES = Path(__file__).parents[2] / "docs" / "results" / "experiments" / "tables"
+SEEDS = tuple(range(20))
+ARMS = tuple(arm for arm in reduce.ARMS if arm != SURE)
+
+
+def published(name: str, *first: str) -> list[list[str]]:
+    """Return the rows of a table that begin like this."""
+    with (TABLES / name).open(encoding="utf-8", newline="") as file:
+        return [row for row in csv.reader(file) if row[: len(first)] == list(first)]
+
+
+def test_reduce_one_place() -> None:
+    setup, place = Setup(data=(), seeds=SEEDS), ("100", "exact_text", "invented")
+    named = {"given": EMPTY, "reflections": 100, "law": "exact_text", "mode": "invented"}
+    cells = {
+        Cell.of(arm, seed, **named): reduce.measure(setup, Cell.of(arm, seed, **named))  # type: ignore[arg-type]
+        for seed in SEEDS
+        for arm in ARMS
+    }
+
+    def means(name: str, digits: int, factor: float = 1) -> list[str]:
+        return [
+            f"{fmean(Measured(cells).where(arm).by_seed(name).values()) * factor:,.{digits}f}"
+            for arm in ARMS
+        ]
+
+    assert published("reduce-lessons.csv", *place) == [[*place, *means("lessons", 1)]]
+    columns = zip(
+        ARMS,
+        means("wordings_per_lesson", 2),
+        means("invented", 0),
+        means("wrong", 0),
+        means("calls", 0),
+        means("tokens_in", 0, 1e-3),
+        means("seconds", 0),
+        strict=True,
+    )
+    assert published("reduce-costs.csv", *place) == [[*place, *row] for row in columns]
+
+
+@pytest.mark.shared
+def test_small_one_call_for_eight(shared: Path) -> None:
+    data = load(shared / "data" / "formula_train.jsonl")
+    setup = Setup(data=(data,), seeds=SEEDS)
+    cells = {
+        cell: small.measure(setup, cell)
+        for cell in (Cell.of(small.ONE_CALL.name, seed, data=data.name, batch_size=8) for seed in SEEDS)
+    }
+    row = small._row(8, Measured(cells), Measured(cells))
+    assert [found[:-1] for found in published("small-sizes.csv", "8", small.ONE_CALL.name)] == [
+        list(row[:-1])
+    ]

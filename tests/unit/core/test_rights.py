@@ -1,0 +1,60 @@
+import json
+
+import pytest
+
+from combee.core import layout, rights
+from combee_schemas.topics import TOPICS
+
+ROLES = [role for role in rights.ROLES if role != "operators"]
+
+
+def names(role: str, operation: str) -> set[str]:
+    return {right.name for right in rights.rights(role, "p") if right.operation == operation}
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_role_reads_and_writes_what_the_map_says(role: str) -> None:
+    topics = {right.name for right in rights.rights(role, "p") if right.resource == "topic"} - {"p."}
+    assert topics == {f"p.{topic.name}" for topic in TOPICS if role in (*topic.read_by, *topic.written_by)}
+    assert names(role, "All") == set()
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_nothing_but_descriptions_is_granted_by_prefix(role: str) -> None:
+    wide = {
+        right.operation for right in rights.rights(role, "p") if right.prefixed and right.resource == "topic"
+    }
+    assert wide <= {"Describe", "DescribeConfigs"}
+
+
+def test_who_writes_playbooks_updates_and_commands() -> None:
+    writers = {
+        topic: {role for role in ROLES if f"p.{topic}" in names(role, "Write")}
+        for topic in ("playbooks", "updates", "commands")
+    }
+    assert writers == {"playbooks": {"publish"}, "updates": {"scan", "shuffle"}, "commands": {"gateway"}}
+
+
+def test_each_format_has_each_right_under_its_principal() -> None:
+    rows = rights.granted({"agents": "User:support"}, "p")
+    lines = rights.as_kafka_acls(rows).splitlines()
+    users = [json.loads(text) for text in rights.as_strimzi(rows).split("---\n")[1:]]
+    assert len(lines) == len(json.loads(rights.as_json(rows))) == len(rows)
+    assert sum(len(user["spec"]["authorization"]["acls"]) for user in users) == len(rows)
+    assert {user["metadata"]["name"] for user in users} >= {"support", "combee-scan"}
+    assert (
+        "kafka-acls.sh $KAFKA --add --allow-principal 'User:combee-shuffle' --operation Write"
+        " --transactional-id p.shuffle- --resource-pattern-type prefixed"
+    ) in lines
+    assert (
+        "kafka-acls.sh $KAFKA --add --allow-principal 'User:support' --operation Write --topic p.traces"
+        in lines
+    )
+
+
+def test_prefixes_that_lie_within_one_another_are_found() -> None:
+    names = {"a.reflections", "a.b.reflections", "ab.reflections", "c.reflections", "a.reflections.old"}
+    assert layout.nested("a", names) == ["a.b"]
+    assert layout.nested("a.b", names) == ["a"]
+    assert layout.nested("a.b.c", names) == ["a", "a.b"]
+    assert layout.nested("c", names) == []
