@@ -124,7 +124,7 @@ async def test_a_branch_does_not_begin_with_what_was_revoked_while_its_fork_was_
             await deployment.until(lambda: revoked(deployment))
     async with deployment.running(["publish"]):
         await deployment.until(lambda: bool(ledger.versions(deployment.log, LINE)))
-    lessons = ledger.lessons(left) if said is echo else set(left and [SAME])
+    lessons = ledger.lessons(left) if said is echo else {SAME for _ in left}
     assert all_contents(deployment) == [lessons] * 2
     assert [sum(each.evidence_count for each in version.entries) for version in ends(deployment)] == [
         len(left)

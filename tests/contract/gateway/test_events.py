@@ -14,10 +14,11 @@ from combee.clock import SystemClock
 from combee.gateway import feed as feeding
 from combee.gateway.feed import Feed
 from combee.history import History, placed
-from combee.ports import Record
+from combee.ports import Outgoing, Record
 from combee_schemas import topics
 from combee_schemas.playbook import Playbook
 from support.gateway import Event, Stream, labelled, published, served, version
+from support.hostile import newer
 from support.waiting import until
 
 NAME = "support/refunds"
@@ -154,6 +155,20 @@ async def test_a_version_is_decoded_once_for_all_streams_and_not_at_all_without_
         assert [one.version async for one in feed.after(NAME, places[2])] == [4, 5]
     assert decoded == places[3:]
     following.cancel()
+
+
+async def test_a_version_of_a_newer_writer_ends_its_streams_and_not_the_gateway() -> None:
+    log = MemoryLog(SystemClock())
+    await published(log, version(NAME, 1), version("other", 1))
+    async with served(log) as (address, context), httpx.AsyncClient(base_url=address) as client:
+        stream = Stream(EVENTS)
+        reading = asyncio.create_task(stream.read(client, until=reached(2)))
+        await until(lambda: bool(stream.events))
+        await log.produce(Outgoing(topic=topics.HISTORY.name, key=NAME.encode(), value=newer(Playbook)))
+        await reading
+        assert numbers(stream) == [1]
+        assert (await client.get(f"/v1/playbooks/{NAME}")).json()["version"] == 1
+        assert not context.feed._decoded
 
 
 async def test_a_slow_client_costs_no_memory_and_is_dropped() -> None:
