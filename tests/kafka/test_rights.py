@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from combee import Client
+from combee import AsyncClient
 from combee.adapters.kafka import KafkaLog
 from combee.adapters.kafka.connection import Connection, security_options
 from combee.clock import SystemClock
@@ -164,7 +164,7 @@ async def test_every_role_works_with_exactly_its_rights(
             await verb(secured, "operators", tmp_path, *learn, **model)
             for name, value in secured.environment(user("agents")).items():
                 monkeypatch.setenv(name, value)
-            version = await asyncio.to_thread(publish_and_read)
+            version = await publish_and_read()
             ledger = await verb(secured, "operators", tmp_path, "ledger", "--json")
             for arguments in (
                 ("playbook", "rollback", "support/refunds", "1"),
@@ -188,11 +188,11 @@ async def test_every_role_works_with_exactly_its_rights(
     assert sum(refusals, []) == []  # noqa: RUF017 - eight short lists
 
 
-def publish_and_read() -> int:
-    with Client() as client:
-        view = client.playbook("support/refunds")
+async def publish_and_read() -> int:
+    async with AsyncClient() as client:
+        view = await client.playbook("support/refunds")
         client.publish(playbook="support/refunds", text="Say when a refund arrives.")
-        client.flush()
+        await client.flush()
         return view.version
 
 

@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Iterable
+from itertools import groupby
+from operator import itemgetter
 
 from combee.core.rights import Right
 from support.secured import Grant, SecuredKafka
@@ -16,5 +18,6 @@ def grant_of(right: Right) -> Grant:
 
 async def grant_all(secured: SecuredKafka, rows: Iterable[tuple[str, str, Right]]) -> None:
     """Grant what ``combee topics acls`` shows."""
-    for _, principal, right in rows:
-        await secured.grant(principal.removeprefix("User:"), grant_of(right))
+    by_principal = groupby(sorted(rows, key=itemgetter(1)), key=itemgetter(1))
+    for principal, granted in by_principal:
+        await secured.grant(principal.removeprefix("User:"), *(grant_of(right) for _, _, right in granted))
