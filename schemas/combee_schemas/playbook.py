@@ -142,11 +142,12 @@ class Revocation(Value):
     """Reflections that were taken back, by the rule that chose them."""
 
     rule: str
-    """``source:NAME``, ``id:ID``, ``text:WORDS``, ``since:``, ``until:`` or ``between:``."""
+    """``source:NAME``, ``id:ID``, ``text:WORDS``, ``since:``, ``until:`` or ``between:``; ``ids:COUNT`` for more ids
+    than a snapshot names."""
     retained_from: int = 0
     """Of ``reflections``: bodies before this offset had expired, so that no call can be made with them again."""
     version: int = 0
-    """The version that it made, which says who asked for it and when."""
+    """The version that it made, which says who asked for it and when, and names what it meant (``revoked``)."""
 
 
 Origin = Literal["empty", "batch", "import", "edit", "rollback", "revoke", "delete"]
@@ -209,9 +210,10 @@ class Playbook(Message):
     issued_by: str = ""
     """Who asked for this version (``Command.issued_by``); empty: a batch."""
     revoked: tuple[str, ...] = ()
-    """The reflections that no longer count, as the rules chose them."""
+    """The reflections that this version took back, as its rules chose them; versions after it keep the rules alone.
+    Older writers: all that had been taken back by then."""
     revocations: tuple[Revocation, ...] = ()
-    """The rules, oldest first; later reflections of a source that one names never count either."""
+    """All rules, oldest first; later reflections of a source that one names never count either."""
     created_at_ms: int = 0
 
     @property

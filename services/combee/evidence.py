@@ -1,6 +1,6 @@
-"""What versions rest on, looked up in the log: a snapshot names the last reflections of each entry only.
+"""What versions rest on and what was revoked, looked up in the log: a snapshot keeps the last ids, and the rules.
 
-Whoever revokes must know all of them: ``publish``, and the commands before they are given.
+Whoever revokes or applies must know all of them: ``publish``, and the commands before they are given.
 """
 
 import asyncio
@@ -8,9 +8,10 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import aclosing, asynccontextmanager
 
 from combee.core.playbook import evidence
+from combee.core.playbook.operations import union
 from combee.core.playbook.recomputing import Recomputation, Recomputed
 from combee.core.playbook.versions import empty
-from combee.history import messages
+from combee.history import History, messages
 from combee.ports import Log, PoisonError
 from combee_schemas import topics
 from combee_schemas.playbook import Playbook
@@ -35,6 +36,23 @@ async def with_evidence(log: Log, version: Playbook) -> Playbook:
         return version
     async with in_time(version):
         return await _followed(log, version)
+
+
+async def with_revoked(log: Log, version: Playbook) -> Playbook:
+    """Return a version that names all reflections that its rules mean: those that made the rules say it.
+
+    Raises
+    ------
+    TransientError
+        If one of these versions is not found in time.
+    """
+    history, rules = History(log), evidence.rules_of(version)
+    past = [
+        await history.exactly(version.name, number)
+        for number in sorted({rule.version for rule in rules} - {version.version})
+    ]
+    revoked = union(*(each.revoked for each in past if each is not None), version.revoked)
+    return version.model_copy(update={"revoked": revoked}) if rules else version
 
 
 @asynccontextmanager
@@ -118,9 +136,12 @@ def _recomputation(start: Playbook, barred: Playbook, retained_from: int) -> Rec
 
 
 async def _versions(log: Log, upto: Playbook) -> AsyncGenerator[Playbook, None]:
+    """Yield versions up to one, each with all that was revoked by then."""
+    revoked: tuple[str, ...] = ()
     async with aclosing(messages(log, topics.HISTORY, upto.name)) as versions:
         async for version in versions:
-            yield version
+            revoked = union(revoked, version.revoked) if version.revoked else revoked
+            yield version.model_copy(update={"revoked": revoked})
             if version.version == upto.version:
                 return
 

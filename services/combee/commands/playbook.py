@@ -24,7 +24,7 @@ from combee.core.commands import RefusedError
 from combee.core.formats.files import Format
 from combee.core.playbook.evidence import NO_BUDGET
 from combee.core.playbook.versions import barring, retained_from
-from combee.evidence import labels_serving, recomputed
+from combee.evidence import labels_serving, recomputed, with_revoked
 from combee.history import messages, partition_of
 from combee.ports import Clock, Log, Outgoing
 from combee_schemas import topics
@@ -152,6 +152,7 @@ class Commands:
         """
         current = await self._store.newest(name)
         decide.check_live(current)
+        current = await with_revoked(self._log, current)
         if not chosen:
             raise RefusedError("invalid", "nothing is named that is to be revoked: neither an id nor a rule")
         try:

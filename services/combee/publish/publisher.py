@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 import structlog
 
-from combee.core.playbook import versions
+from combee.core.playbook import evidence, versions
 from combee.core.playbook.recomputing import Recomputed
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
-from combee.evidence import recomputed
+from combee.evidence import recomputed, with_revoked
 from combee.history import History
 from combee.ports import (
     Clock,
@@ -116,6 +116,13 @@ class Publisher:
         async with state.transactor.transaction() as transaction:
             await transaction.commit_offsets(GROUP, state.offsets([record]))
 
+    async def _current(self, state: PartitionState, name: str) -> Playbook:
+        """Return the newest version with all that is revoked: looked up once, then remembered."""
+        current = state.current(name)
+        if name not in state.revoked:
+            state.revoked[name] = (await with_revoked(self._log, current)).revoked
+        return current.model_copy(update={"revoked": state.revoked[name]})
+
     # ---- updates
 
     async def _take_update(self, state: PartitionState, record: Record) -> None:
@@ -154,10 +161,12 @@ class Publisher:
             await self._dead_letter(state, record, UNPLANNED)
 
     async def _apply(self, state: PartitionState, record: Record, update: Update) -> None:
-        current = state.current(update.plan.playbook)
+        current = await self._current(state, update.plan.playbook)
         if update.plan.branch is not None:
             branch = update.plan.branch
-            forked = await self._version(state.current(branch.of), branch.version)
+            forked = await with_revoked(
+                self._log, await self._version(state.current(branch.of), branch.version)
+            )
             version = versions.after_fork(current, update, forked, now_ms=self._clock.now_ms())
             await self._write(state, record, version, ())
             return
@@ -207,6 +216,7 @@ class Publisher:
         elif command.kind == "promote":
             await self._promote(state, record, command, current)
         else:
+            current = await self._current(state, command.playbook)
             target = await self._target(command, current)
             recomputed = await self._recomputed(command, current, target)
             if command.kind == "delete":
@@ -280,12 +290,14 @@ class Publisher:
         self, state: PartitionState, record: Record, version: Playbook, letters: Iterable[Outgoing]
     ) -> None:
         """Write the version to history and, with its offset there, as snapshot: one transaction."""
-        version = versions.fitted(version)
+        revoked = version.revoked
+        version = versions.fitted(evidence.naming_news(version, state.revoked.get(version.name, ())))
         async with state.transactor.transaction() as transaction:
             version = await self._send_version(transaction, state, version)
             await transaction.send(*letters)
             await transaction.commit_offsets(GROUP, state.offsets([record]))
         state.take(version)
+        state.revoked[version.name] = revoked
         logger.info(
             "version",
             playbook=version.name,

@@ -273,6 +273,54 @@ async def test_a_revoked_source_never_counts_again_and_others_do(publishing: Dep
     assert latest(publishing.log).entries[0].helpful == 1
 
 
+THOUSAND = tuple(f"r-{n}" for n in range(1000))
+
+
+@pytest.mark.parametrize("rules", [(), ("since:2026-01-01",)], ids=["given ids", "a rule"])
+async def test_snapshots_keep_rules_however_many_reflections_were_revoked(rules: tuple[str, ...]) -> None:
+    deployment = Deployment()
+    async with deployment.running(["publish"]):
+        await send(deployment, update(1, add("good", "r-x")))
+        before = len(encode(latest(deployment.log)))
+        await send(deployment, command("v", "revoke", reflection_ids=THOUSAND, rules=rules))
+        assert latest(deployment.log).revoked == THOUSAND
+        await send(deployment, update(2, add("good", "r-y")))
+    async with deployment.running(["publish"]):
+        await send(deployment, update(3, add("bad", "r-7"), add("fair", "r-7", "r-z")))
+    newest = latest(deployment.log)
+    assert (newest.revoked, [each.rule for each in newest.revocations]) == ((), [*rules] or ["ids:1000"])
+    assert len(encode(newest)) < before + 1000
+    assert [(each.content, each.evidence) for each in newest.entries] == [
+        ("good", ("r-x", "r-y")),
+        ("fair", ("r-z",)),
+    ]
+
+
+async def test_a_rule_that_is_given_again_means_what_it_meant_both_times(publishing: Deployment) -> None:
+    await send(publishing, update(1, add("good", "r-x")))
+    for number in (1, 2):
+        gone = (f"r-{number}",)
+        await send(publishing, command(f"v{number}", "revoke", reflection_ids=gone, rules=("text:pay",)))
+    await send(publishing, update(2, add("bad", "r-1"), add("worse", "r-2"), add("fair", "r-3")))
+    assert contents(publishing) == ["good", "fair"]
+
+
+async def test_ids_that_an_older_writer_listed_go_on_being_revoked_by_rules() -> None:
+    deployment = Deployment()
+    old = Playbook(name=NAME, version=1, origin="revoke", revoked=("r-1", "r-2"))
+    await deployment.log.produce(topics.HISTORY.record(old), topics.PLAYBOOKS.record(old))
+    async with deployment.running(["publish"]):
+        await send(deployment, update(1, add("bad", "r-1"), add("good", "r-3")))
+    async with deployment.running(["publish"]):
+        await send(deployment, update(2, add("worse", "r-2"), add("fair", "r-4")))
+    newest = latest(deployment.log)
+    assert [each.content for each in newest.entries] == ["good", "fair"]
+    assert (newest.revoked, [(each.rule, each.version) for each in newest.revocations]) == (
+        (),
+        [("id:r-1", 1), ("id:r-2", 1)],
+    )
+
+
 TAGGED = (BulletTag(id="misc-00001", tag="helpful"),)
 
 

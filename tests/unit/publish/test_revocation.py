@@ -208,7 +208,8 @@ def test_a_revocation_leaves_what_an_independent_recomputation_from_the_topics_l
     log = asyncio.run(published(random_history(seed))).log
     *before, last = versions(log)
     updates = {update.plan.sequence: update for update in ledger.messages(log, topics.UPDATES, Update)}
-    expected = recomputed(before, updates, frozenset(last.revoked))
+    gone = frozenset(each for version in (*before, last) for each in version.revoked)
+    expected = recomputed(before, updates, gone)
     found = {
         entry.id: Line(entry.content, set(entry.evidence), entry.helpful, entry.harmful)
         for entry in last.entries

@@ -15,6 +15,7 @@ from combee.cli.shared.sending import Change, carry_out
 from combee.commands.playbook import Commands, Decision
 from combee.commands.revocation import Outlook
 from combee.core.commands import is_deleted, no_version
+from combee.core.playbook.operations import union
 from combee.history import newest_snapshot
 from combee.inspection.batches import newest_batches
 from combee.ports import FatalError, Log
@@ -90,7 +91,8 @@ def revoke(
         _foresee(outlook, as_json=as_json)
         return
     made, serving = change.playbook, dict(change.decision.labels)
-    more = {"revoked": list(made.revoked), "changed": change.changed, "labels": serving}
+    revoked = union(change.decision.current.revoked, made.revoked)
+    more = {"revoked": list(revoked), "changed": change.changed, "labels": serving}
     _print(change, more, as_json=as_json)
     if fewer := _weakened(change.decision.current, made):
         remark(f"{fewer} entries rest on fewer reflections now")

@@ -24,7 +24,7 @@ from combee_schemas.topics import AnyTopic
 
 PLACES: Mapping[str, frozenset[str]] = {
     "Batch": frozenset({"oldest_unpublished_offset"}),
-    "Command": frozenset({"through_offset"}),
+    "Command": frozenset({"through_offset", "retained_from"}),
     "DeadLetter": frozenset({"origin_partition", "origin_offset"}),
     "Group": frozenset({"manifest_offset"}),
     "GroupMember": frozenset({"offset"}),
@@ -35,6 +35,7 @@ PLACES: Mapping[str, frozenset[str]] = {
     "Plan": frozenset({"base_history_offset", "through_offset"}),
     "Playbook": frozenset({"through_offset", "manifest_offset", "history_offset", "command_offset"}),
     "Resolution": frozenset({"origin_partition", "origin_offset", "retry_partition", "retry_offset"}),
+    "Revocation": frozenset({"retained_from"}),
     "Seen": frozenset({"offset"}),
     "Update": frozenset({"manifest_offset"}),
 }
@@ -144,12 +145,19 @@ class Translator:
     def _playbook(self, playbook: Playbook, _at: int) -> Playbook:
         name, places = playbook.name, self._places
         batch = playbook.batch
+        rules = (
+            rule.model_copy(
+                update={"retained_from": places.first(topics.REFLECTIONS, name, rule.retained_from)}
+            )
+            for rule in playbook.revocations
+        )
         return playbook.model_copy(
             update={
                 "through_offset": places.through(topics.REFLECTIONS, name, playbook.through_offset),
                 "manifest_offset": places.of_playbook(topics.BATCHES, name, playbook.manifest_offset),
                 "history_offset": places.of_playbook(topics.HISTORY, name, playbook.history_offset),
                 "command_offset": places.through(topics.COMMANDS, name, playbook.command_offset),
+                "revocations": tuple(rules),
                 "batch": batch.model_copy(update={"plan": self._plan(batch.plan)}) if batch else None,
             }
         )
@@ -159,8 +167,13 @@ class Translator:
         return label.model_copy(update={"command_offset": offset})
 
     def _command(self, command: Command, _at: int) -> Command:
-        offset = self._places.through(topics.REFLECTIONS, command.playbook, command.through_offset)
-        return command.model_copy(update={"through_offset": offset})
+        name = command.playbook
+        return command.model_copy(
+            update={
+                "through_offset": self._places.through(topics.REFLECTIONS, name, command.through_offset),
+                "retained_from": self._places.first(topics.REFLECTIONS, name, command.retained_from),
+            }
+        )
 
     # ---- dead letters
 

@@ -10,6 +10,7 @@ from combee.core.playbook import evidence, probation, retention
 from combee.core.playbook.apply import applied, holds_after
 from combee.core.playbook.components import clash
 from combee.core.playbook.echo import retired
+from combee.core.playbook.operations import union
 from combee.core.playbook.recomputing import Recomputation, Recomputed
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy, after_batch
 from combee_schemas.base import playbook_of
@@ -24,7 +25,6 @@ from combee_schemas.playbook import (
     Entry,
     Label,
     Playbook,
-    Revocation,
 )
 from combee_schemas.scan import Operation, Seen, Update
 
@@ -93,6 +93,7 @@ def after_update(
             "method": plan.settings.method,
             "holds": holds,
             "counters": current.counters and holds == "entries",
+            "revocations": evidence.rules_of(current),
             "batch": batch,
             "batch_sequence": plan.sequence,
             "through_offset": max(current.through_offset, plan.through_offset),
@@ -144,7 +145,11 @@ def after_fork(current: Playbook, update: Update, forked: Playbook, *, now_ms: i
             "origin": "batch",
             "changes": (Change(kind="import", detail=f"version {forked.version} of {forked.name}"),),
             "retired": forked.retired,
-            "revoked": tuple(dict.fromkeys([*current.revoked, *forked.revoked])),
+            "revoked": union(current.revoked, forked.revoked),
+            "revocations": (
+                *evidence.rules_of(current),
+                *(rule.model_copy(update={"version": version}) for rule in evidence.rules_of(forked)),
+            ),
             "batch": AppliedBatch(plan=plan, usage=update.result.usage),
             "batch_sequence": plan.sequence,
             "through_offset": max(current.through_offset, plan.through_offset),
@@ -262,6 +267,7 @@ def after_command(
             "entries": evidence.kept(changed.entries),
             "origin": command.kind,
             "batch": None,
+            "revocations": evidence.rules_of(changed),
             "retired": retired(current, changed.entries),
             "command_offset": offset,
             "commands": remembered(current.commands, command.command_id),
@@ -426,18 +432,20 @@ def _is_by_hand(entry: Entry, version: int) -> bool:
 
 
 def barring(current: Playbook, command: Command) -> Playbook:
-    """Return the playbook with what a revocation takes back and its rules; an older command names ids only."""
-    rules = command.rules or tuple(f"id:{reflection_id}" for reflection_id in command.reflection_ids)
-    known = {revocation.rule for revocation in current.revocations}
-    new = (
-        Revocation(rule=rule, retained_from=command.retained_from, version=current.version + 1)
-        for rule in rules
-        if rule not in known
+    """Return the playbook with what a revocation takes back and its rules; an older command names ids only.
+
+    A rule that was given before is given anew: by now it may mean more.
+    """
+    new = evidence.rules_for(
+        command.rules,
+        command.reflection_ids,
+        version=current.version + 1,
+        retained_from=command.retained_from,
     )
     return current.model_copy(
         update={
-            "revoked": tuple(dict.fromkeys([*current.revoked, *command.reflection_ids])),
-            "revocations": (*current.revocations, *new),
+            "revoked": union(current.revoked, command.reflection_ids),
+            "revocations": (*evidence.rules_of(current), *new),
             "changes": (),
         }
     )
