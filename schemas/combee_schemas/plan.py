@@ -33,7 +33,7 @@ class PlanSettings(Sparse):
 
     UNWRITTEN = (
         *("small_batches", "prompts", "playbook_tokens", "stragglers", "probation", "scope"),
-        "combine_tokens",
+        *("combine_tokens", "groups"),
     )
 
     method: str = "ace"
@@ -42,6 +42,8 @@ class PlanSettings(Sparse):
     holds: Holds = "entries"
     copies: int = 0
     """p as it was asked for; a batch of fewer than 4 has no copies."""
+    groups: int = 0
+    """k as it was asked for, at most one group per reflection; 0: the paper's ⌊√n⌋."""
     carry: bool = True
     """Pass on by code what a combine neither used nor dropped by name."""
     fan_in: int = 0

@@ -15,6 +15,12 @@ class BatchSettings(Group):
 
     batch_size: int = Field(40, ge=1, le=2000, description=BATCH_SIZE)
     copies: int = Field(2, ge=1, le=8, description="p: copies of each reflection")
+    groups: int = Field(
+        0,
+        ge=0,
+        le=2000,
+        description="k: groups of a batch, at most one per reflection; 0: the paper's ⌊√n⌋, n reflections",
+    )
     method: str = Field(
         "ace", min_length=1, description="how prompts are written and read: ace, gepa or one installed"
     )

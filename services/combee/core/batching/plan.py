@@ -37,6 +37,7 @@ def shape_of(sizes: Sequence[int], seed: int, settings: PlanSettings) -> Shape:
         sizes,
         seed,
         copies=settings.copies,
+        groups=settings.groups,
         fan_in=settings.fan_in,
         max_levels=settings.max_levels,
         group_bytes=settings.group_bytes,
