@@ -8,8 +8,9 @@ from combee_schemas.base import Holds, Id, LineName, PlaybookName, Score, Sha256
 
 SmallBatches = Literal["paper", "one-call"]
 """What a batch gets whose groups would each hold all of it: the paper's tree, or one call."""
-CloseReason = Literal["size", "bytes", "wait", "span", "flush", "consolidate", "branch"]
-"""consolidate, branch: no window closed; somebody asked for entries to be made fewer, or for a branch."""
+CloseReason = Literal["size", "bytes", "wait", "span", "flush", "consolidate", "branch", "revoke"]
+"""consolidate, branch, revoke: no window closed. Somebody asked for entries to be made fewer, or for a branch; or
+reflections are asked about again, because what was made of them rested on revoked ones, too."""
 Prompts = Literal["full", "small"]
 """For which models prompts are worded; small ones are asked for additions only, with a worked example."""
 

@@ -150,6 +150,13 @@ class Revocation(Value):
     """The version that it made, which says who asked for it and when, and names what it meant (``revoked``)."""
 
 
+class Asked(Value):
+    """A reflection that is to be asked about again: its place, and that of the manifest of its batch."""
+
+    offset: int
+    manifest_offset: int
+
+
 Origin = Literal["empty", "batch", "import", "edit", "rollback", "revoke", "delete"]
 
 
@@ -214,6 +221,9 @@ class Playbook(Message):
     Older writers: all that had been taken back by then."""
     revocations: tuple[Revocation, ...] = ()
     """All rules, oldest first; later reflections of a source that one names never count either."""
+    again: tuple[Asked, ...] = ()
+    """Reflections that the next batch asks about again: an operation that rested on them and on revoked ones is
+    dropped."""
     created_at_ms: int = 0
 
     @property

@@ -6,15 +6,17 @@ Whoever revokes or applies must know all of them: ``publish``, and the commands 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
+from functools import partial
 
 from combee.core.playbook import evidence
 from combee.core.playbook.operations import union
-from combee.core.playbook.recomputing import Recomputation, Recomputed
+from combee.core.playbook.recomputing import Mixed, Recomputation, Recomputed
 from combee.core.playbook.versions import empty
 from combee.history import History, messages
 from combee.ports import Log, PoisonError
 from combee_schemas import topics
-from combee_schemas.playbook import Playbook
+from combee_schemas.playbook import Asked, Playbook
 from combee_schemas.scan import Update
 
 LOOK_UP_S = 60.0
@@ -36,6 +38,20 @@ async def with_evidence(log: Log, version: Playbook) -> Playbook:
         return version
     async with in_time(version):
         return await _followed(log, version)
+
+
+async def with_evidence_left(log: Log, version: Playbook) -> Playbook:
+    """Return a version whose entries have all of their evidence, but for what it says is revoked.
+
+    Raises
+    ------
+    PoisonError
+        If that takes longer than a minute.
+    """
+    gone = frozenset(version.revoked)
+    whole = await with_evidence(log, version)
+    entries = tuple(evidence.without(entry, gone) for entry in whole.entries)
+    return version.model_copy(update={"entries": entries})
 
 
 async def with_revoked(log: Log, version: Playbook) -> Playbook:
@@ -109,30 +125,41 @@ async def recomputed(
         If reading it takes longer than a minute.
     """
     async with in_time(version):
-        before = {0: 0}
+        before, asked = {0: 0}, dict[int, tuple[Asked, ...]]()
         async with aclosing(_versions(log, version)) as past:
             async for past_version in past:
                 before[past_version.version] = evidence.began_with(past_version)
+                asked[past_version.version] = past_version.again
         path = frozenset(evidence.ancestry(version.version, before, {0}))
-        start = empty(version.name) if 0 in path else None
-        book = _recomputation(start, barred, retained_from) if start else None
-        async with (
-            aclosing(_versions(log, version)) as past,
-            aclosing(_Updates(log, version.name)) as updates,
-        ):
-            async for past_version in past:
-                if past_version.version not in path:
-                    continue
-                if book is None:
-                    book = _recomputation(past_version, barred, retained_from)
-                else:
-                    update = await updates.of(past_version) if past_version.origin == "batch" else None
-                    book.follow(past_version, update)
-    return (book or _recomputation(version, barred, retained_from)).result(budget_tokens=budget_tokens)
+        known = frozenset(place for number in path for place in asked.get(number, ()))
 
+        async def follow(asked: frozenset[Asked]) -> Recomputed:
+            start = empty(version.name) if 0 in path else None
+            begin = partial(
+                Recomputation, barred=barred, retained_from=retained_from, next_id=barred.next_id, asked=asked
+            )
+            book = begin(start) if start else None
+            async with (
+                aclosing(_versions(log, version)) as past,
+                aclosing(_Updates(log, version.name)) as updates,
+            ):
+                async for past_version in past:
+                    if past_version.version not in path:
+                        continue
+                    if book is None:
+                        book = begin(past_version)
+                    else:
+                        update = await updates.of(past_version) if past_version.origin == "batch" else None
+                        book.follow(past_version, update)
+            return (book or begin(version)).result(budget_tokens=budget_tokens)
 
-def _recomputation(start: Playbook, barred: Playbook, retained_from: int) -> Recomputation:
-    return Recomputation(start, barred, retained_from=retained_from, next_id=barred.next_id)
+        # First with the mixed operations: only so it shows which of them matter, and nothing is asked in vain.
+        found, asking, mixed = await follow(known), known, list[Mixed]()
+        while again := [each for each in found.mixed if each.again]:
+            mixed += again
+            asking |= {place for each in again for place in each.again}
+            found = await follow(asking)
+        return replace(found, mixed=(*mixed, *found.mixed))
 
 
 async def _versions(log: Log, upto: Playbook) -> AsyncGenerator[Playbook, None]:

@@ -216,12 +216,7 @@ class Commands:
             rules=these.rules,
             current=current,
             recomputed=done,
-            calls=await calls_for(
-                self._log,
-                current.name,
-                (mixed for mixed in done.mixed if not mixed.is_dropped),
-                barred.revoked,
-            ),
+            calls=await calls_for(self._log, current.name, done),
             copies=await copies_of(
                 self._log, current.name, (entry.content for entry in current.entries if entry.id in other)
             ),

@@ -8,7 +8,7 @@ import structlog
 from combee.core.playbook import evidence, versions
 from combee.core.playbook.recomputing import Recomputed
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
-from combee.evidence import recomputed, with_revoked
+from combee.evidence import recomputed, with_evidence_left, with_revoked
 from combee.history import History
 from combee.ports import (
     Clock,
@@ -170,6 +170,9 @@ class Publisher:
             version = versions.after_fork(current, update, forked, now_ms=self._clock.now_ms())
             await self._write(state, record, version, ())
             return
+        if update.plan.reason == "revoke":
+            # What an entry rests on already must not be counted once more, however much that is.
+            current = await with_evidence_left(self._log, current)
         version = versions.after_update(
             current,
             update,

@@ -42,6 +42,8 @@ class PartitionState:
     """Commands to consolidate or to branch that have no batch yet, by offset."""
     grown: set[str] = field(default_factory=set)
     """Playbooks with a new version: each may have grown enough to be consolidated by itself."""
+    again: set[str] = field(default_factory=set)
+    """Lines with a new version that may have reflections to be asked about again."""
     branches: dict[str, Branch] = field(default_factory=dict)
     """The branches that learn, by line."""
     ended: set[str] = field(default_factory=set)

@@ -122,21 +122,27 @@ def _foresee(outlook: Outlook, *, as_json: bool) -> None:
         for entry_id, helpful, harmful in outlook.counters
     ]
     lines += [f"{label} serves it: version {version}" for label, version in outlook.labels.items()]
-    lines += [*_left_to_do(outlook), "it makes no model call; nothing was changed"]
+    asks = "" if outlook.recomputed.again else "it makes no model call; "
+    lines += [*_left_to_do(outlook), f"{asks}nothing was changed"]
     for line in lines:
         output().print(line, markup=False, soft_wrap=True)
 
 
 def _left_to_do(outlook: Outlook) -> Iterator[str]:
-    """Yield what a revocation does not do, and what it drops because nobody could."""
-    for mixed in outlook.mixed(dropped=False):
+    """Yield what is asked about again, what a revocation does not do, and what it drops because nobody could."""
+    for mixed in outlook.mixed("again"):
         yield (
-            f"{mixed.kind} of batch {mixed.sequence} rests on other reflections, too, and stays; only a model could"
-            f" tell what is left of it: {', '.join(mixed.entry_ids)}"
+            f"{mixed.kind} of batch {mixed.sequence} is dropped, and its {len(mixed.again)} other reflections are"
+            f" asked about again: {', '.join(mixed.entry_ids)}"
         )
-    if outlook.calls:
-        yield f"that would take {outlook.calls} calls; 'combee playbook edit' changes such entries by hand"
-    for mixed in outlook.mixed(dropped=True):
+    if outlook.recomputed.again:
+        yield f"{len(outlook.recomputed.again)} reflections are asked about again, in {outlook.calls} calls"
+    for mixed in outlook.mixed("stays"):
+        yield (
+            f"{mixed.kind} of batch {mixed.sequence} rests on other reflections and stays, in words that revoked ones"
+            f" taught: {', '.join(mixed.entry_ids)}; 'combee playbook edit' changes them by hand"
+        )
+    for mixed in outlook.mixed("dropped"):
         yield (
             f"{mixed.kind} of batch {mixed.sequence} is dropped: other reflections that it rests on have expired:"
             f" {', '.join(mixed.entry_ids)}"

@@ -165,7 +165,7 @@ def batch(running: LiveBatch, room: Room = ROOMS[0]) -> Iterator[RenderableType]
         if running.version
         else f"{done} of {len(running.nodes)} nodes done"
     )
-    why = f"; closed by {running.reason}" if running.reason else ""
+    why = f"; {running.why}" if running.why else ""
     what = (
         f"consolidates entries{', automatically' if running.automatic else ''}"
         if running.reason == "consolidate"

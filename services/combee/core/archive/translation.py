@@ -23,6 +23,7 @@ from combee_schemas.scan import Group, Partial, Planned, Update
 from combee_schemas.topics import AnyTopic
 
 PLACES: Mapping[str, frozenset[str]] = {
+    "Asked": frozenset({"offset", "manifest_offset"}),
     "Batch": frozenset({"oldest_unpublished_offset"}),
     "Command": frozenset({"through_offset", "retained_from"}),
     "DeadLetter": frozenset({"origin_partition", "origin_offset"}),
@@ -151,8 +152,18 @@ class Translator:
             )
             for rule in playbook.revocations
         )
+        again = (
+            asked.model_copy(
+                update={
+                    "offset": places.of_playbook(topics.REFLECTIONS, name, asked.offset),
+                    "manifest_offset": places.of_playbook(topics.BATCHES, name, asked.manifest_offset),
+                }
+            )
+            for asked in playbook.again
+        )
         return playbook.model_copy(
             update={
+                "again": tuple(again),
                 "through_offset": places.through(topics.REFLECTIONS, name, playbook.through_offset),
                 "manifest_offset": places.of_playbook(topics.BATCHES, name, playbook.manifest_offset),
                 "history_offset": places.of_playbook(topics.HISTORY, name, playbook.history_offset),

@@ -77,6 +77,13 @@ class LiveBatch(Value):
     done_at_ms: int | None = None
     nodes: tuple[LiveNode, ...] = ()
 
+    @property
+    def why(self) -> str:
+        """Why it was cut, in words; empty where that is unknown."""
+        if self.reason == "revoke":
+            return "asked about again after a revocation"
+        return f"closed by {self.reason}" if self.reason else ""
+
 
 class LiveVersion(Value):
     """One version of a playbook, without its entries."""

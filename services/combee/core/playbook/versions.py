@@ -21,6 +21,7 @@ from combee_schemas.playbook import (
     ACE_SECTIONS,
     EVIDENCE_KEPT,
     AppliedBatch,
+    Asked,
     Change,
     Entry,
     Label,
@@ -113,10 +114,19 @@ def after_update(
             "consolidated_version": plan.base_version
             if plan.reason == "consolidate"
             else current.consolidated_version,
+            "again": _unasked(current, update),
             "issued_by": "",
             "created_at_ms": now_ms,
         }
     )
+
+
+def _unasked(current: Playbook, update: Update) -> tuple[Asked, ...]:
+    """Return what is still to be asked about again after a batch."""
+    if update.plan.reason != "revoke":
+        return current.again
+    seen = {each.offset for each in update.result.seen}
+    return tuple(asked for asked in current.again if asked.offset not in seen)
 
 
 def after_fork(current: Playbook, update: Update, forked: Playbook, *, now_ms: int) -> Playbook:
@@ -162,6 +172,7 @@ def after_fork(current: Playbook, update: Update, forked: Playbook, *, now_ms: i
             ),
             "commands": remembered(current.commands, plan.command_id),
             "branch": branch,
+            "again": forked.again,
             "consolidated_version": version if forked.consolidated_version else 0,
             "issued_by": "",
             "created_at_ms": now_ms,
@@ -326,6 +337,8 @@ def remembered(commands: tuple[str, ...], command_id: str) -> tuple[str, ...]:
 def made_by(playbook: Playbook) -> str:
     """Return what made a version, in words: a batch, a consolidation, or what somebody did."""
     plan = playbook.batch.plan if playbook.batch else None
+    if plan is not None and plan.reason == "revoke":
+        return "asking again"
     if plan is None or plan.reason != "consolidate":
         return playbook.origin
     return "automatic consolidation" if plan.automatic else "consolidation"
@@ -356,6 +369,7 @@ def _imported(current: Playbook, command: Command) -> Playbook:
         update={
             "entries": entries,
             "sections": command.sections or empty(current.name).sections,
+            "again": (),
             "counters": command.counters,
             "holds": command.holds,
             "next_id": max([current.next_id, *(_number(e) + 1 for e in entries)]),
@@ -377,6 +391,7 @@ def _deleted(current: Playbook) -> Playbook:
     return current.model_copy(
         update={
             **bare,
+            "again": (),
             "branch": None,
             "retention_recent": (),
             "lost_recent": (),
@@ -469,6 +484,7 @@ def _without(playbook: Playbook, recomputed: Recomputed | None, budget_tokens: i
             "entries": entries,
             "next_id": max(playbook.next_id, recomputed.next_id),
             "changes": recomputed.changes,
+            "again": recomputed.again,
             "sections": section_order(playbook.sections if playbook.holds == "entries" else (), entries),
         }
     )

@@ -68,7 +68,7 @@ def headline(batch: LiveBatch) -> str:
     """Return what a batch is and how far."""
     done = sum(node.is_settled for node in batch.nodes)
     so_far = f"version {batch.version}" if batch.version else f"{done} of {len(batch.nodes)} nodes done"
-    why = f", closed by {batch.reason}" if batch.reason else ""
+    why = f", {batch.why}" if batch.why else ""
     what = (
         f"consolidates entries{', automatically' if batch.automatic else ''}"
         if batch.reason == "consolidate"
