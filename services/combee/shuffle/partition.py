@@ -167,8 +167,7 @@ class PartitionState:
         is_named = command.branch and playbook_of(command.playbook) == command.playbook
         if command.kind == "branch" and not is_named:
             raise PoisonError(f"{command.line} cannot be a branch of {command.playbook}")
-        if (command.line, command.command_id) not in self.manifests.executed:
-            self.orders[record.offset] = command
+        self.orders[record.offset] = command
 
     def settle_order(self, command: Command) -> None:
         """Forget a command that has its batch, however often it was sent."""
