@@ -5,6 +5,8 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+import structlog
+
 from combee.adapters.kafka import KafkaAdmin, KafkaLog
 from combee.adapters.kafka.connection import Connection, security_options
 from combee.adapters.openai.names import resolve_embedding
@@ -19,6 +21,8 @@ from combee_schemas.topics import RESTORING
 if TYPE_CHECKING:
     from combee.adapters.openai.embedder import OpenAIEmbedder
     from combee.adapters.openai.model import OpenAIModel
+
+logger = structlog.get_logger()
 
 NO_MODEL = (
     "no model is configured: set COMBEE_MODEL or --model (and COMBEE_BASE_URL, OPENAI_API_KEY as your server needs),"
@@ -181,8 +185,18 @@ async def topic_problems(settings: Settings, connected: Connection) -> list[str]
     have = await admin.describe(wanted.topic.name for wanted in want)
     current = {n: layout.Existing(partitions=t.partitions, config=t.config) for n, t in have.items()}
     prefix = settings.kafka.topic_prefix
-    half = [layout.half_restored(prefix)] if RESTORING.name in await admin.names() else []
+    half = [layout.half_restored(prefix)] if await _is_being_restored(admin) else []
     return half + layout.problems(want, current, prefix)
+
+
+async def _is_being_restored(admin: KafkaAdmin) -> bool:
+    try:
+        return await admin.has(RESTORING.name)
+    except ConfigurationError as error:
+        logger.warning(
+            "restoring_unseen", reason=str(error), risk="work could begin before a restore is done"
+        )
+        return False
 
 
 async def create_topics(settings: Settings, connected: Connection) -> list[str]:
