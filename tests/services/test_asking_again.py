@@ -136,6 +136,23 @@ async def test_a_server_that_refuses_leaves_dead_letters_and_a_retry_teaches_the
     assert (await audit(deployment.log)).good
 
 
+async def test_after_a_rollback_to_before_it_is_asked_once_more_and_counts_once() -> None:
+    deployment = await learned()
+    async with deployment.running():
+        await revoke(deployment, "r-0", "r-1")
+        await deployment.until(lambda: over(deployment))
+        commands = commands_on(deployment.log, deployment.clock)
+        decision = await commands.rollback(NAME, 1)
+        assert decision.command is not None
+        await commands.send(decision.command)
+        await deployment.until(lambda: over(deployment, 5))
+    assert says(deployment) == LEFT
+    attempts = [batch.members[0].attempt for batch in ledger.batches(deployment.log)]
+    assert attempts == [0, 1, 2]
+    found = await audit(deployment.log)
+    assert (found.violations, found.double, found.applied) == ((), 0, COUNT)
+
+
 async def test_a_replay_asks_again_at_the_same_place() -> None:
     first = await learned()
     await revoke(first, "r-0", "r-1")

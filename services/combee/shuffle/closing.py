@@ -227,7 +227,8 @@ class Closer:
         if not wanted or any(each.batch.plan.reason == "revoke" for each in in_flight):
             state.again.discard(name)
         elif self._may_go(state, name):
-            taken = await read_again(self._log, state.number, wanted)
+            is_known = partial(state.manifests.knows, name)
+            taken = await read_again(self._log, state.number, wanted, is_known)
             state.again.discard(name)
             if taken:
                 bodies = {item.member.offset: item.body for item in taken if item.body is not None}
