@@ -35,8 +35,7 @@ def test_reduce_one_place() -> None:
 
     def means(name: str, digits: int, factor: float = 1) -> list[str]:
         return [
-            f"{fmean(Measured(cells).where(arm).by_seed(name).values()) * factor:,.{digits}f}"
-            for arm in ARMS
+            f"{fmean(Measured(cells).where(arm).by_seed(name).values()) * factor:,.{digits}f}" for arm in ARMS
         ]
 
     assert published("reduce-lessons.csv", *place) == [[*place, *means("lessons", 1)]]

@@ -34,7 +34,9 @@ def test_a_stale_page_is_named_and_fails_the_check(
     generator = _generator()
     monkeypatch.setattr(generator, "DOCS", tmp_path)
     page = "reference/topics.txt"
-    monkeypatch.setattr(generator, "pages", lambda: {page: generator.topics_file()})  # the others take as long each
+    monkeypatch.setattr(
+        generator, "pages", lambda: {page: generator.topics_file()}
+    )  # the others take as long each
     (tmp_path / "reference").mkdir()
     (tmp_path / page).write_text("old")
 
