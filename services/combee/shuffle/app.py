@@ -10,7 +10,6 @@ from typing import Any, cast
 
 import faust
 import structlog
-from aiokafka.errors import KafkaError
 from faust.exceptions import FaustError
 from faust.transport.drivers import aiokafka as driver
 
@@ -160,7 +159,7 @@ async def session(
     try:
         async with asyncio.timeout(START_TIMEOUT_S):
             await app.start()
-    except (KafkaError, FaustError, AssertionError) as error:
+    except (driver.KafkaError, FaustError, AssertionError) as error:  # type: ignore[attr-defined]
         # Such as a topic that is so new that the broker does not know it yet, which Faust takes for impossible.
         await shuffler.close()
         await asyncio.wait_for(app.stop(), STOP_TIMEOUT_S)
