@@ -15,7 +15,7 @@ from combee.clock import SystemClock
 from combee.compose import FRONTS, ROLES
 from combee.core import rights
 from combee.local.supervisor import Process, Supervisor
-from combee.ports import ConfigurationError, FatalError, Outgoing, TopicPartition
+from combee.ports import CombeeError, ConfigurationError, FatalError, Outgoing, TopicPartition
 from combee.settings.loading import environment
 from combee_schemas.topics import TOPICS
 from support.broker import Broker
@@ -103,17 +103,40 @@ def connection(secured: SecuredKafka, name: str, prefix: str = PREFIX) -> Connec
     return Connection(bootstrap_servers=secured.bootstrap_servers, prefix=prefix, security=security)
 
 
-async def is_refused(log: KafkaLog, topic: str, operation: str) -> bool:
+async def use(log: KafkaLog, operation: str, topic: str) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        if operation == "write":
+            await log.produce(Outgoing(topic=topic, partition=0, key=b"-", value=b"invented"))
+        else:
+            async for _ in log.read(TopicPartition(topic=topic, partition=0), 0):
+                pass
+
+
+async def is_refused(log: KafkaLog, operation: str, topic: str) -> bool:
     try:
-        async with asyncio.timeout(DEADLINE_S):
-            if operation == "write":
-                await log.produce(Outgoing(topic=topic, partition=0, value=b"invented"))
-            else:
-                async for _ in log.read(TopicPartition(topic=topic, partition=0), 0):
-                    pass
+        await use(log, operation, topic)
     except ConfigurationError as error:
         return "has no right to" in str(error)
     return False
+
+
+async def reaches_nothing(secured: SecuredKafka, outsider: str, operation: str, topic: str) -> bool:
+    """Return whether somebody without any right fails; for them the broker has no such topic."""
+    log = KafkaLog(connection(secured, outsider))
+    try:
+        await use(log, operation, topic)
+    except CombeeError:
+        return True
+    finally:
+        await log.close()
+    return False
+
+
+async def something_everywhere(secured: SecuredKafka) -> None:
+    """Nobody is refused where there is nothing to read."""
+    log = KafkaLog(connection(secured, user("operators")))
+    await log.produce(*(Outgoing(topic=topic.name, partition=0, key=b"-", value=b"-") for topic in TOPICS))
+    await log.close()
 
 
 async def unexpected(secured: SecuredKafka, role: str) -> list[str]:
@@ -125,7 +148,7 @@ async def unexpected(secured: SecuredKafka, role: str) -> list[str]:
             for topic in TOPICS
             for operation, roles in (("write", topic.written_by), ("read", topic.read_by))
             if operation == "read" or role not in roles  # what it may write is left alone
-            if (refused := await is_refused(log, topic.name, operation)) == (role in roles)
+            if (refused := await is_refused(log, operation, topic.name)) == (role in roles)
         ]
     finally:
         await log.close()
@@ -150,9 +173,18 @@ async def test_every_role_works_with_exactly_its_rights(
                 ("dlq", "list"),
             ):
                 await verb(secured, "operators", tmp_path, *arguments)
+        await something_everywhere(secured)
         refusals = [await unexpected(secured, role) for role in rights.ROLES if role != "operators"]
+        attempts = [
+            reaches_nothing(secured, outsider, operation, topic)
+            for outsider in (INTRUDER, TENANT)
+            for operation in ("write", "read")
+            for topic in ("reflections", "playbooks", "commands")
+        ]
+        outside = await asyncio.gather(*attempts)
     assert version >= 1
     assert json.loads(ledger.out)["violations"] == []
+    assert all(outside)
     assert sum(refusals, []) == []  # noqa: RUF017 - eight short lists
 
 

@@ -370,8 +370,8 @@ async def test_why_of_an_entry_under_a_new_id_knows_the_old_one() -> None:
     (kept,) = (each for each in adopted.entries if each.id == renamed)
     (gone,) = {"lesson 10", "lesson 11"} - {kept.content}
     async with deployment.running(["publish"]):
-        rests_on = entry(deployment, gone).evidence
-        await carried_out(deployment, await commands(deployment).revoke(NAME, rests_on))
+        ids_of_gone = entry(deployment, gone).evidence
+        await carried_out(deployment, await commands(deployment).revoke(NAME, ids_of_gone))
     assert contents(deployment) == {*ledger.lessons(range(3)), kept.content}
     left = entry(deployment, kept.content)
     assert (left.id, left.created_version) == (kept.id, kept.created_version)

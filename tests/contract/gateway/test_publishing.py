@@ -80,6 +80,8 @@ async def test_what_the_entries_said_is_added_that_a_client_names_as_shown() -> 
         await gateway.client.post("/v1/traces", json={**TRACE, "shown": shown})
         own = {**shown, "digests": ["mine", "own"]}
         await gateway.client.post("/v1/traces", json={**TRACE, "trace_id": "t2", "shown": own})
+        nowhere = {**shown, "line": "0" * 300}
+        await gateway.client.post("/v1/traces", json={**TRACE, "trace_id": "t3", "shown": nowhere})
         (lesson,) = await written(gateway, topics.REFLECTIONS)
         traces = await written(gateway, topics.TRACES)
     expected = (content_digest(newest.entries[1]), "")
@@ -87,6 +89,7 @@ async def test_what_the_entries_said_is_added_that_a_client_names_as_shown() -> 
     assert {trace.trace_id: trace.shown.digests for trace in traces} == {
         "t1": expected,
         "t2": ("mine", "own"),
+        "t3": (),
     }
 
 
