@@ -19,20 +19,10 @@ from support import ledger
 from support.deployment import ROLES, Deployment
 from support.failpoints.points import CrashError, CrashFailpoint
 from support.ledger import NAME, dead_letters, outgoing, reflection
-from support.models import ScriptedModel, echo, is_combine, items
+from support.models import ScriptedModel, together
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
 COUNT = 6
-
-
-def together(prompt: Prompt) -> Mapping[str, Any]:
-    """Make one entry of all that a group teaches; nothing of it would be left if one of them lied."""
-    if is_combine(prompt):
-        return echo(prompt)
-    said = items(prompt)
-    content = " and ".join(sorted(item["key_insight"] for item in said))
-    sources = [item["n"] for item in said]
-    return {"operations": [{"type": "ADD", "section": "OTHERS", "content": content, "sources": sources}]}
 
 
 async def learned(small_batches: str = "one-call") -> Deployment:

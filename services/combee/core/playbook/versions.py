@@ -155,7 +155,8 @@ def after_fork(
     plan, branch = update.plan, update.plan.branch
     if branch is None or forked.name != branch.of or not is_branch_of(plan.playbook, branch.of):
         raise InapplicableError(f"{plan.playbook} is no branch of {forked.name}")
-    content = _without(_saying(barred_by(current, playbook), forked), recomputed, budget_tokens)
+    begun = barred_by(current, playbook).model_copy(update={"branch": branch})
+    content = _without(_saying(begun, forked), recomputed, budget_tokens)
     version = current.version + 1
     began = {"created_version": version, "updated_version": version}
     change = Change(kind="import", detail=f"version {forked.version} of {forked.name}")
@@ -179,7 +180,6 @@ def after_fork(
                 update={"tokens_each": forked.spend.tokens_each, "cost_each": forked.spend.cost_each}
             ),
             "commands": remembered(current.commands, plan.command_id),
-            "branch": branch,
             "adopted": None,
             "consolidated_version": version if forked.consolidated_version else 0,
             "issued_by": "",
