@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from combee.commands.revocation import Outlook
+from combee.core.playbook import side_by_side
 from combee.evidence import with_revoked
 from combee.inspection.audit import audit
 from combee.ports import PoisonError
@@ -61,7 +62,7 @@ def asked(deployment: Deployment, line: str) -> list[list[tuple[str, int]]]:
 
 
 def wanted(deployment: Deployment, line: str = NAME) -> list[int]:
-    return [each.offset for each in ledger.latest(deployment.log, line).again]
+    return sorted(each.offset for each in ledger.latest(deployment.log, line).again)
 
 
 async def settled(deployment: Deployment) -> None:
@@ -89,6 +90,7 @@ async def test_each_line_asks_in_its_own_way_in_as_many_calls_as_were_foreseen()
     assert outlook.calls + sum(each.calls for each in outlook.branches) == deployment.model.calls - before
     prompts = [ledger.batches(deployment.log, line)[-1].plan.settings.prompts for line in LINES]
     assert prompts == ["full", "small"]
+    assert side_by_side.learned(ledger.versions(deployment.log, LINE)).reflections == 0, "nothing new"
     assert (await audit(deployment.log)).good
 
 
