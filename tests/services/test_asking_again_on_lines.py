@@ -170,6 +170,17 @@ async def test_a_branch_that_learns_no_more_asks_nothing_again() -> None:
     assert (await audit(deployment.log)).good
 
 
+async def test_nor_does_it_ask_what_it_was_still_to_ask_when_it_was_deleted() -> None:
+    deployment = await ahead(model=ScriptedModel(together))
+    async with deployment.running(["publish"]):
+        await revoke(deployment, "r-0")
+        assert wanted(deployment, LINE) == [1, 2]
+        await deployment.log.produce(outgoing(DELETE))
+        await deployment.until(lambda: ledger.versions(deployment.log, LINE)[-1].origin == "delete")
+        await carried_out(deployment, await commands(deployment).rollback(LINE, 3))
+    assert (contents(deployment, LINE), wanted(deployment, LINE)) == ({NEWS}, [])
+
+
 async def test_a_server_that_refuses_leaves_dead_letters_of_each_line() -> None:
     deployment = await forked(model=ScriptedModel(together))
 
@@ -195,7 +206,10 @@ async def test_a_branch_that_comes_back_knows_all_that_a_rule_meant_each_time() 
         await deployment.log.produce(outgoing(rule), outgoing(DELETE), outgoing(again))
         await deployment.until(lambda: len(ledger.versions(deployment.log)) == 3)
         await carried_out(deployment, await commands(deployment).rollback(LINE, 2))
+        await deployment.log.produce(outgoing(by_hand(LINE)))
+        await deployment.until(lambda: MINE in contents(deployment, LINE))
     line = ledger.latest(deployment.log, LINE)
+    assert line.revoked == ()
     assert (await with_revoked(deployment.log, line)).revoked == ("r-0", "r-1")
 
 

@@ -130,7 +130,6 @@ class Recomputation:
         """Go on to the line that forked or adopted what was followed so far."""
         ids = ids_here(version)
         self.entries = {entry.id: entry for entry in here(self.entries.values(), version)}
-        self._merged_away = {ids.get(entry_id, entry_id) for entry_id in self._merged_away}
         self._mixed = [
             replace(each, entry_ids=tuple(ids.get(entry_id, entry_id) for entry_id in each.entry_ids))
             for each in self._mixed
