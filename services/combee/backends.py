@@ -13,7 +13,7 @@ from combee.core import layout
 from combee.ports import ConfigurationError, OnModelCall
 from combee.settings.loading import Settings
 from combee.settings.model import ModelSettings
-from combee_schemas.topics import RESTORING
+from combee_schemas.topics import REFLECTIONS, RESTORING
 
 if TYPE_CHECKING:
     from combee.adapters.openai.embedder import OpenAIEmbedder
@@ -142,18 +142,18 @@ async def create_topics(settings: Settings, connected: Connection) -> list[str]:
         If nothing is there yet, and the prefix lies within another deployment's or that one in it.
     """
     admin = KafkaAdmin(connected)
-    if (others := await nested_prefixes(connected)) and not await admin.names():
+    known = await admin.all_names()
+    others = layout.nested(connected.prefix, known)
+    if others and connected.full(REFLECTIONS.name) not in known:
         raise ConfigurationError(
             f"{connected.prefix} and {', '.join(others)} lie within one another, so that rights on the one would be"
             f" rights on the other: choose another COMBEE_TOPIC_PREFIX, such as {connected.prefix.replace('.', '-')}"
         )
     want = layout.wanted(settings.kafka.partitions, settings.kafka.scan_partitions)
-    replication = settings.kafka.replication_factor
-    made = [
-        wanted.topic.name
-        for wanted in want
-        if await admin.create(wanted.topic.name, wanted.partitions, replication, wanted.topic.config())
-    ]
+    made = await admin.create_all(
+        {wanted.topic.name: (wanted.partitions, wanted.topic.config()) for wanted in want},
+        settings.kafka.replication_factor,
+    )
     await admin.wait_created(
         {wanted.topic.name: wanted.partitions for wanted in want if wanted.topic.name in made}
     )

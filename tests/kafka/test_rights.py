@@ -211,3 +211,16 @@ async def test_a_prefix_within_anothers_is_refused_before_anything_is_made(
         True,
     )
     assert (await create(topic_prefix)).code == 0
+
+
+@pytest.mark.timeout(120)
+async def test_a_prefix_around_anothers_is_refused_too(
+    kafka: Broker, topic_prefix: str, tmp_path: Path
+) -> None:
+    env = {"COMBEE_BOOTSTRAP_SERVERS": kafka.bootstrap_servers}
+    inner = await combee(
+        "topics", "create", data_dir=tmp_path, COMBEE_TOPIC_PREFIX=f"{topic_prefix}.b", **env
+    )
+    refused = await combee("topics", "create", data_dir=tmp_path, COMBEE_TOPIC_PREFIX=topic_prefix, **env)
+    assert (inner.code, refused.code) == (0, 2)
+    assert f"{topic_prefix} and {topic_prefix}.b lie within one another" in refused.err

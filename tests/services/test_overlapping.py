@@ -267,7 +267,7 @@ async def test_the_manifest_says_what_stayed_in_the_window() -> None:
 STEPS = st.lists(st.sampled_from(["publish", "apply", "restart", "command"]), min_size=5, max_size=25)
 
 
-@settings(max_examples=15)
+@settings(max_examples=15, deadline=None)
 @given(limit=st.integers(1, 4), steps=STEPS)
 def test_no_batch_is_ever_staler_than_the_batches_in_flight_allow(limit: int, steps: list[str]) -> None:
     made = asyncio.run(story(limit, steps))

@@ -11,9 +11,10 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
-from typing import cast
+from typing import Any, cast
 
 from combee.cli.verbs import VERBS
 from combee.local.supervisor import Process, Supervisor
@@ -125,6 +126,9 @@ def _run(arguments: Sequence[str], env: Mapping[str, str], streams: Sequence[Con
     for number, stream in enumerate(streams):
         os.dup2(stream.fileno(), number)
     os.closerange(3, MOST_FILES)  # the server would outlive us as long as its pipe is open here
+    # The dashboard's library wants a tracker of its own: the server's was behind one of these files.
+    tracker: Any = resource_tracker._resource_tracker
+    tracker._fd = tracker._pid = None
     sys.stdin = os.fdopen(0, closefd=False)
     os.environ.clear()  # noqa: TID251 - it is the process's own
     os.environ.update(env)  # noqa: TID251 - the same

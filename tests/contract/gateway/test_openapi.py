@@ -61,6 +61,7 @@ CONFIG = SchemathesisConfig.from_dict(
 schema = schemathesis.openapi.from_dict(_document(), config=CONFIG).exclude(path_regex="/events$")
 
 
+@pytest.mark.timeout(300)
 @schema.parametrize()
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 def test_every_endpoint_does_as_the_document_says(case: Any, address: str) -> None:

@@ -55,16 +55,32 @@ class KafkaAdmin:
 
     async def create(self, topic: str, partitions: int, replication: int, config: Mapping[str, str]) -> bool:
         """Create a topic; return False if it was there already (its configuration is not touched)."""
-        new = NewTopic(
-            name=self._connection.full(topic),
-            num_partitions=partitions,
-            replication_factor=replication,
-            topic_configs=dict(config),
-        )
+        return bool(await self.create_all({topic: (partitions, config)}, replication))
+
+    async def create_all(
+        self, topics: Mapping[str, tuple[int, Mapping[str, str]]], replication: int
+    ) -> list[str]:
+        """Create topics, given with partitions and configuration; return those that were not there already."""
+        new = [
+            NewTopic(
+                name=self._connection.full(topic),
+                num_partitions=partitions,
+                replication_factor=replication,
+                topic_configs=dict(config),
+            )
+            for topic, (partitions, config) in topics.items()
+        ]
+        doing = f"creating {', '.join(topics)}"
         async with _client(self._connection.client) as client:
-            with translated(f"creating {topic}"):
-                answer = await client.create_topics([new], timeout_ms=CREATE_TIMEOUT_MS)
-        code, message = answer.topic_errors[0][1], answer.topic_errors[0][2]
+            with translated(doing):
+                try:
+                    answer = await client.create_topics(new, timeout_ms=CREATE_TIMEOUT_MS)
+                except AttributeError as error:  # aiokafka does not look whether there is a controller
+                    raise TransientError(f"{doing}: the cluster has no controller now, try again") from error
+        told = {name: (code, message) for name, code, message in answer.topic_errors}
+        return [topic for topic in topics if self._is_created(topic, *told[self._connection.full(topic)])]
+
+    def _is_created(self, topic: str, code: int, message: str | None) -> bool:
         if code not in (0, TOPIC_ALREADY_EXISTS):
             error = for_code(code)
             need = self._connection.need("Create", topic)
@@ -72,7 +88,7 @@ class KafkaAdmin:
                 raise ConfigurationError(f"creating {need.topics[0]}: {need.missing(error())}")
             kind = TransientError if getattr(error, "retriable", False) else FatalError
             raise kind(f"creating {self._connection.full(topic)}: {message or error.__name__}")
-        return bool(code == 0)
+        return code == 0
 
     async def describe(self, topics: Iterable[str]) -> dict[str, TopicState]:
         """Return those of these topics that exist, by name without prefix.
