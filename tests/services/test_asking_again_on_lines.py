@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +16,9 @@ from combee_schemas.command import Command
 from combee_schemas.model import Prompt
 from combee_schemas.scan import Operation, OperationKind
 from support import ledger
+from support.archives import archived, restored
 from support.branches import (
+    BATCH,
     DELETE,
     FORK,
     LINE,
@@ -211,6 +214,27 @@ async def test_a_branch_that_comes_back_knows_all_that_a_rule_meant_each_time() 
     line = ledger.latest(deployment.log, LINE)
     assert line.revoked == ()
     assert (await with_revoked(deployment.log, line)).revoked == ("r-0", "r-1")
+
+
+@pytest.mark.parametrize("partitions", [2, 3])
+async def test_what_is_still_to_be_asked_moves_with_an_archive(tmp_path: Path, partitions: int) -> None:
+    deployment = Deployment(batch_size=BATCH, model=ScriptedModel(together))
+    async with deployment.running():
+        for name in ("a", "b", "c", "d", NAME):
+            await publish(deployment, range(BATCH), playbook=name)
+            await deployment.until(lambda: bool(ledger.versions(deployment.log, name)))  # noqa: B023
+        await deployment.log.produce(outgoing(FORK))
+        await deployment.until(lambda: bool(ledger.versions(deployment.log, LINE)))
+    async with deployment.running(["publish"]):
+        await revoke(deployment, "r-0")
+    await archived(deployment.log, tmp_path / "archive", playbook=NAME)
+    moved = Deployment(batch_size=BATCH, partitions=partitions, model=ScriptedModel(together))
+    await restored(tmp_path / "archive", moved.log)
+    assert [wanted(moved, line) for line in LINES] == [[1, 2]] * 2 != [wanted(deployment)] * 2
+    async with moved.running():
+        await settled(moved)
+    assert [contents(moved, line) for line in LINES] == [{LEFT}] * 2
+    assert (await audit(moved.log)).good
 
 
 async def under_way() -> Deployment:
