@@ -8,8 +8,9 @@ from combee_schemas.base import Holds, Id, LineName, PlaybookName, Score, Sha256
 
 SmallBatches = Literal["paper", "one-call"]
 """What a batch gets whose groups would each hold all of it: the paper's tree, or one call."""
-CloseReason = Literal["size", "bytes", "wait", "span", "flush", "consolidate", "branch"]
-"""consolidate, branch: no window closed; somebody asked for entries to be made fewer, or for a branch."""
+CloseReason = Literal["size", "bytes", "wait", "span", "flush", "consolidate", "branch", "revoke"]
+"""consolidate, branch, revoke: no window closed. Somebody asked for entries to be made fewer, or for a branch; or
+reflections are asked about again, because what was made of them rested on revoked ones, too."""
 Prompts = Literal["full", "small"]
 """For which models prompts are worded; small ones are asked for additions only, with a worked example."""
 
@@ -33,7 +34,7 @@ class PlanSettings(Sparse):
 
     UNWRITTEN = (
         *("small_batches", "prompts", "playbook_tokens", "stragglers", "probation", "scope"),
-        *("combine_tokens", "carry_guesses"),
+        *("combine_tokens", "carry_guesses", "groups"),
     )
 
     method: str = "ace"
@@ -42,6 +43,8 @@ class PlanSettings(Sparse):
     holds: Holds = "entries"
     copies: int = 0
     """p as it was asked for; a batch of fewer than 4 has no copies."""
+    groups: int = 0
+    """k as it was asked for, at most one group per reflection; 0: the paper's ⌊√n⌋."""
     carry: bool = True
     """Pass on by code what a combine neither used nor dropped by name."""
     carry_guesses: bool = True

@@ -143,11 +143,19 @@ class Revocation(Value):
     """Reflections that were taken back, by the rule that chose them."""
 
     rule: str
-    """``source:NAME``, ``id:ID``, ``text:WORDS``, ``since:``, ``until:`` or ``between:``."""
+    """``source:NAME``, ``id:ID``, ``text:WORDS``, ``since:``, ``until:`` or ``between:``; ``ids:COUNT`` for more ids
+    than a snapshot names."""
     retained_from: int = 0
     """Of ``reflections``: bodies before this offset had expired, so that no call can be made with them again."""
     version: int = 0
-    """The version that it made, which says who asked for it and when."""
+    """The version that it made, which says who asked for it and when, and names what it meant (``revoked``)."""
+
+
+class Asked(Value):
+    """A reflection that is to be asked about again: its place, and that of the manifest of its batch."""
+
+    offset: int
+    manifest_offset: int
 
 
 class Adopted(Value):
@@ -223,9 +231,13 @@ class Playbook(Message):
     issued_by: str = ""
     """Who asked for this version (``Command.issued_by``); empty: a batch."""
     revoked: tuple[str, ...] = ()
-    """The reflections that no longer count, as the rules chose them."""
+    """The reflections that this version took back, as its rules chose them; versions after it keep the rules alone.
+    Older writers: all that had been taken back by then."""
     revocations: tuple[Revocation, ...] = ()
-    """The rules, oldest first; later reflections of a source that one names never count either."""
+    """All rules, oldest first; later reflections of a source that one names never count either."""
+    again: tuple[Asked, ...] = ()
+    """Reflections that the next batch asks about again: an operation that rested on them and on revoked ones is
+    dropped."""
     created_at_ms: int = 0
 
     @property

@@ -4,6 +4,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+import structlog
+
 from combee.adapters.kafka import KafkaAdmin, KafkaLog
 from combee.adapters.kafka.connection import Connection, security_options
 from combee.adapters.openai.names import resolve_embedding
@@ -16,6 +18,8 @@ from combee_schemas.topics import REFLECTIONS, RESTORING
 if TYPE_CHECKING:
     from combee.adapters.openai.embedder import OpenAIEmbedder
     from combee.adapters.openai.model import OpenAIModel
+
+logger = structlog.get_logger()
 
 NO_MODEL = (
     "no model is configured: set COMBEE_MODEL or --model (and COMBEE_BASE_URL, OPENAI_API_KEY as your server needs),"
@@ -110,13 +114,23 @@ async def topic_problems(settings: Settings, connected: Connection) -> list[str]
     have = await admin.describe(wanted.topic.name for wanted in want)
     current = {n: layout.Existing(partitions=t.partitions, config=t.config) for n, t in have.items()}
     prefix = settings.kafka.topic_prefix
-    half = [layout.half_restored(prefix)] if RESTORING.name in await admin.names() else []
+    half = [layout.half_restored(prefix)] if await _is_being_restored(admin) else []
     return half + layout.problems(want, current, prefix)
 
 
 async def nested_prefixes(connected: Connection) -> list[str]:
     """Return the prefixes of other deployments of this cluster that lie within this one, or it in them."""
     return layout.nested(connected.prefix, await KafkaAdmin(connected).all_names())
+
+
+async def _is_being_restored(admin: KafkaAdmin) -> bool:
+    try:
+        return await admin.has(RESTORING.name)
+    except ConfigurationError as error:
+        logger.warning(
+            "restoring_unseen", reason=str(error), risk="work could begin before a restore is done"
+        )
+        return False
 
 
 async def create_topics(settings: Settings, connected: Connection) -> list[str]:

@@ -1,22 +1,24 @@
-"""What versions rest on, looked up in the log: a snapshot names the last reflections of each entry only.
+"""What versions rest on and what was revoked, looked up in the log: a snapshot keeps the last ids, and the rules.
 
-Whoever revokes must know all of them: ``publish``, and the commands before they are given.
+Whoever revokes or applies must know all of them: ``publish``, and the commands before they are given.
 """
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from dataclasses import dataclass, replace
 
 from combee.core.playbook import evidence
 from combee.core.playbook.branching import Adoption
 from combee.core.playbook.evidence import Place
-from combee.core.playbook.recomputing import Recomputation, Recomputed
+from combee.core.playbook.operations import union
+from combee.core.playbook.recomputing import Mixed, Recomputation, Recomputed
 from combee.core.playbook.versions import empty
-from combee.history import messages, partition_of
+from combee.history import History, messages, partition_of
 from combee.ports import Log, PoisonError
 from combee_schemas import topics
 from combee_schemas.base import playbook_of
-from combee_schemas.playbook import Playbook
+from combee_schemas.playbook import Asked, Playbook
 from combee_schemas.scan import Update
 from combee_schemas.topics import key_of
 
@@ -41,6 +43,37 @@ async def with_evidence(log: Log, version: Playbook) -> Playbook:
         return await _followed(log, version)
 
 
+async def with_evidence_left(log: Log, version: Playbook) -> Playbook:
+    """Return a version whose entries have all of their evidence, but for what it says is revoked.
+
+    Raises
+    ------
+    PoisonError
+        If that takes longer than a minute.
+    """
+    gone = frozenset(version.revoked)
+    whole = await with_evidence(log, version)
+    entries = tuple(evidence.without(entry, gone) for entry in whole.entries)
+    return version.model_copy(update={"entries": entries})
+
+
+async def with_revoked(log: Log, version: Playbook) -> Playbook:
+    """Return a version that names all reflections that its rules mean: those that made the rules say it.
+
+    Raises
+    ------
+    TransientError
+        If one of these versions is not found in time.
+    """
+    history, rules = History(log), evidence.rules_of(version)
+    past = [
+        await history.exactly(version.name, number)
+        for number in sorted({rule.version for rule in rules} - {version.version})
+    ]
+    revoked = union(*(each.revoked for each in past if each is not None), version.revoked)
+    return version.model_copy(update={"revoked": revoked}) if rules else version
+
+
 @asynccontextmanager
 async def in_time(version: Playbook) -> AsyncIterator[None]:
     """Look up what a version rests on within a minute.
@@ -62,36 +95,57 @@ async def in_time(version: Playbook) -> AsyncIterator[None]:
 
 async def _followed(log: Log, version: Playbook) -> Playbook:
     complete: Playbook | None = None
-    async with aclosing(_path(log, version, to_whole=True)) as path:
+    async with aclosing((await _path(log, version, to_whole=True)).read()) as path:
         async for past_version, update in path:
             complete = evidence.followed(complete, past_version, update) if complete else past_version
     return complete or version
 
 
-async def _path(
-    log: Log, version: Playbook, *, to_whole: bool = False
-) -> AsyncGenerator[tuple[Playbook, Update | None], None]:
-    """Yield the versions that lead to one, oldest first, each with the update of its batch.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Path:
+    """The versions that lead to one, of its line and of those that it follows from."""
 
-    They begin with version 0, or the oldest there is; ``to_whole``: with the last one that names all of its evidence.
-    """
+    log: Log
+    version: Playbook
+    places: tuple[Place, ...]
+    """Oldest first: from version 0 on, or the oldest there is."""
+    asked: frozenset[Asked]
+    """What one of them wants, or wanted, to be asked about again."""
+
+    async def read(self) -> AsyncGenerator[tuple[Playbook, Update | None], None]:
+        """Yield the versions, each with the update of its batch."""
+        line, first = self.places[0]
+        if not first:
+            yield empty(line), None
+        wanted = frozenset(self.places)
+        async with aclosing(_versions(self.log, self.version)) as past, AsyncExitStack() as stack:
+            updates = {
+                line: await stack.enter_async_context(aclosing(_Updates(self.log, line)))
+                for line, _ in wanted
+            }
+            async for past_version in past:
+                if evidence.place(past_version) in wanted:
+                    is_batch = past_version.origin == "batch"
+                    yield (
+                        past_version,
+                        await updates[past_version.name].of(past_version) if is_batch else None,
+                    )
+
+
+async def _path(log: Log, version: Playbook, *, to_whole: bool = False) -> _Path:
+    """Return the path to a version; ``to_whole``: from the last one on that names all of its evidence."""
     before: dict[Place, Place] = {}
+    asked: dict[Place, tuple[Asked, ...]] = {}
     whole: set[Place] = set()
     async with aclosing(_versions(log, version)) as past:
         async for past_version in past:
-            before[evidence.place(past_version)] = evidence.began_with(past_version)
+            place = evidence.place(past_version)
+            before[place], asked[place] = evidence.began_with(past_version), past_version.again
             if to_whole and evidence.is_whole(past_version):
-                whole.add(evidence.place(past_version))
-    path = evidence.ancestry(evidence.place(version), before, whole)
-    if not path[0][1]:
-        yield empty(path[0][0]), None
-    wanted = frozenset(path)
-    async with aclosing(_versions(log, version)) as past, AsyncExitStack() as stack:
-        updates = {line: await stack.enter_async_context(aclosing(_Updates(log, line))) for line, _ in wanted}
-        async for past_version in past:
-            if evidence.place(past_version) in wanted:
-                is_batch = past_version.origin == "batch"
-                yield past_version, await updates[past_version.name].of(past_version) if is_batch else None
+                whole.add(place)
+    places = tuple(evidence.ancestry(evidence.place(version), before, whole))
+    on_path = frozenset(each for place in places for each in asked.get(place, ()))
+    return _Path(log=log, version=version, places=places, asked=on_path)
 
 
 async def recomputed(
@@ -107,30 +161,47 @@ async def recomputed(
     PoisonError
         If reading it takes longer than a minute.
     """
-    book: Recomputation | None = None
-    async with in_time(version), aclosing(_path(log, version)) as path:
-        async for past_version, update in path:
-            if book is None:
-                book = _recomputation(past_version, barred, retained_from)
-            else:
-                book.follow(past_version, update)
-    return (book or _recomputation(version, barred, retained_from)).result(budget_tokens=budget_tokens)
 
+    def begin(start: Playbook, asked: frozenset[Asked]) -> Recomputation:
+        return Recomputation(start, barred, retained_from=retained_from, next_id=barred.next_id, asked=asked)
 
-def _recomputation(start: Playbook, barred: Playbook, retained_from: int) -> Recomputation:
-    return Recomputation(start, barred, retained_from=retained_from, next_id=barred.next_id)
+    async def follow(path: _Path, asked: frozenset[Asked]) -> Recomputed:
+        book: Recomputation | None = None
+        async with aclosing(path.read()) as past:
+            async for past_version, update in past:
+                if book is None:
+                    book = begin(past_version, asked)
+                else:
+                    book.follow(past_version, update)
+        return (book or begin(version, asked)).result(budget_tokens=budget_tokens)
+
+    async with in_time(version):
+        path = await _path(log, version)
+        # First with the mixed operations: only so it shows which of them matter, and nothing is asked in vain.
+        found, asking, mixed = await follow(path, path.asked), path.asked, list[Mixed]()
+        while again := [each for each in found.mixed if each.again]:
+            mixed += again
+            asking |= {place for each in again for place in each.again}
+            found = await follow(path, asking)
+        return replace(found, mixed=(*mixed, *found.mixed))
 
 
 async def _versions(log: Log, upto: Playbook) -> AsyncGenerator[Playbook, None]:
-    """Yield the versions of all lines of a playbook up to one: what it follows from stands before it."""
+    """Yield the versions of all lines of a playbook up to one: what it follows from stands before it.
+
+    Each names all that was revoked on its line by then.
+    """
     source, playbook = await partition_of(log, topics.HISTORY, upto.name), playbook_of(upto.name)
+    revoked: dict[str, tuple[str, ...]] = {}
     async with aclosing(log.read(source, 0)) as records:
         async for record in records:
             if playbook_of(key_of(record)) != playbook:
                 continue
             version = topics.HISTORY.read_or_none(record)
             if version is not None:
-                yield version
+                if version.revoked:
+                    revoked[version.name] = union(revoked.get(version.name, ()), version.revoked)
+                yield version.model_copy(update={"revoked": revoked.get(version.name, ())})
                 if evidence.place(version) == evidence.place(upto):
                     return
 

@@ -182,6 +182,17 @@ async def test_each_seed_and_each_variant_is_dealt_otherwise_and_kept_apart(lear
         assert sorted(offset for group in deal for offset in group) == sorted([*range(10), *range(10)])
 
 
+async def test_a_variant_may_ask_for_other_groups_and_its_estimate_knows_them(learned: Deployment) -> None:
+    job = Job(
+        name=NAME, settings=load_settings(), to="x", range=Range(), seeds=range(1), without=(), base=None,
+        variants=[parse("five:groups=5")], simulated=True, sim_options=(), questions=(), simulated_answers=None,
+        timeout_s=1, agreed=True,
+    )  # fmt: skip
+    (run,) = [run async for run in _planned(job, learned.log, await recording(learned.log, NAME, Range()))]
+    assert run.settings.batch.groups == 5
+    assert run.estimate.calls == 6 * len(run.batches)
+
+
 async def dealt(learned: Deployment, salt: str) -> list[list[int]]:
     """Return the groups of the first batch that a replay with this salt deals, two copies of each reflection."""
     target, wanted = Deployment(batch_size=100, max_wait_s=1e9, copies=2, salt=salt), await planned(learned)

@@ -130,7 +130,25 @@ class Line:
 Lines = dict[str, Line]
 
 
-def recomputed(history: list[Playbook], updates: Mapping[int, Update], gone: frozenset[str]) -> Lines:
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """What is revoked, and what is asked about again: by sequence and id."""
+
+    ids: frozenset[str]
+    again: frozenset[tuple[int, str]]
+
+    def is_mixed(self, operation: Operation) -> bool:
+        """Return whether an operation is dropped, so that its other reflections are asked about again."""
+        rests = set(operation.evidence) - self.ids
+        return bool(rests) and len(rests) < len(operation.evidence) and operation.kind != OperationKind.REMOVE
+
+    def drops(self, sequence: int, operation: Operation) -> bool:
+        return self.is_mixed(operation) and self.again.issuperset(
+            (sequence, each) for each in set(operation.evidence) - self.ids
+        )
+
+
+def recomputed(history: list[Playbook], updates: Mapping[int, Update], gone: Gone) -> Lines:
     """Return what the last of these versions says without what is ``gone``, from all that was recorded."""
     lines: dict[int, Lines] = {0: {}}
     says: dict[int, dict[str, str]] = {0: {}}
@@ -145,8 +163,9 @@ def recomputed(history: list[Playbook], updates: Mapping[int, Update], gone: fro
 
 
 def apply(
-    book: Lines, update: Update, before: Mapping[str, str], after: Mapping[str, str], gone: frozenset[str]
+    book: Lines, update: Update, before: Mapping[str, str], after: Mapping[str, str], lost: Gone
 ) -> None:
+    gone = lost.ids
     for claim in update.result.known:
         if claim.entry_id in before and claim.entry_id not in book and set(claim.evidence) - gone:
             book[claim.entry_id] = Line(before[claim.entry_id], set())
@@ -162,7 +181,7 @@ def apply(
     for operation in update.result.operations:
         rests = set(operation.evidence) - gone
         is_void = operation.kind == OperationKind.MERGE and not other.isdisjoint(operation.entry_ids)
-        if rests or not (operation.evidence or is_void):
+        if (rests or not (operation.evidence or is_void)) and not lost.drops(update.plan.sequence, operation):
             operate(book, operation, rests, before, after)
 
 
@@ -208,10 +227,21 @@ def test_a_revocation_leaves_what_an_independent_recomputation_from_the_topics_l
     log = asyncio.run(published(random_history(seed))).log
     *before, last = versions(log)
     updates = {update.plan.sequence: update for update in ledger.messages(log, topics.UPDATES, Update)}
-    expected = recomputed(before, updates, frozenset(last.revoked))
+    gone = Gone(
+        ids=frozenset(each for version in (*before, last) for each in version.revoked),
+        again=frozenset((asked.manifest_offset, f"r-{asked.offset}") for asked in last.again),
+    )
+    expected = recomputed(before, updates, gone)
     found = {
         entry.id: Line(entry.content, set(entry.evidence), entry.helpful, entry.harmful)
         for entry in last.entries
     }
     assert found == expected
     assert all(entry.evidence_count == len(entry.evidence) for entry in last.entries)
+    mixed = {
+        operation.content
+        for update in updates.values()
+        for operation in update.result.operations
+        if gone.is_mixed(operation)
+    }
+    assert mixed.isdisjoint(line.content for line in found.values()), "words that revoked reflections taught"

@@ -7,6 +7,7 @@ import pytest
 
 from combee.core.commands import RefusedError
 from combee.core.playbook import evidence
+from combee.evidence import with_revoked
 from combee.inspection.audit import audit
 from combee.publish.publisher import Publisher
 from combee_schemas import topics
@@ -46,7 +47,7 @@ def all_contents(deployment: Deployment) -> list[set[str]]:
 
 
 def revoked(deployment: Deployment, line: str = NAME) -> bool:
-    return bool(ledger.latest(deployment.log, line).revoked)
+    return bool(ledger.latest(deployment.log, line).revocations)
 
 
 @pytest.mark.parametrize("named", [NAME, LINE])
@@ -60,7 +61,8 @@ async def test_a_revocation_takes_its_lessons_from_the_playbook_and_from_its_bra
         await publish(deployment, [12])
         await deployment.until(lambda: len(ledger.versions(deployment.log)) == 3)
     assert contents(deployment) == ledger.lessons([1, 2, 11, 12]), "nor does it come later"
-    assert [ledger.latest(deployment.log, line).revoked for line in (NAME, LINE)] == [("r-0", "r-10")] * 2
+    whole = [await with_revoked(deployment.log, version) for version in ends(deployment)]
+    assert [version.revoked for version in whole] == [("r-0", "r-10")] * 2
     assert (await audit(deployment.log)).good
 
 
@@ -124,12 +126,17 @@ async def test_a_branch_does_not_begin_with_what_was_revoked_while_its_fork_was_
             await deployment.until(lambda: revoked(deployment))
     async with deployment.running(["publish"]):
         await deployment.until(lambda: bool(ledger.versions(deployment.log, LINE)))
-    lessons = ledger.lessons(left) if said is echo else {SAME for _ in left}
-    assert all_contents(deployment) == [lessons] * 2
+    asked = [] if said is echo else left
+    assert all_contents(deployment) == [set() if asked else ledger.lessons(left)] * 2
+    assert [[each.offset for each in version.again] for version in ends(deployment)] == [asked] * 2
+    async with deployment.running():
+        await deployment.until(lambda: not any(version.again for version in ends(deployment)))
+    assert all_contents(deployment) == [{SAME} if asked else ledger.lessons(left)] * 2
     assert [sum(each.evidence_count for each in version.entries) for version in ends(deployment)] == [
         len(left)
     ] * 2
     assert revoked(deployment, LINE)
+    assert (await audit(deployment.log)).good
 
 
 def ends(deployment: Deployment) -> list[Playbook]:

@@ -77,18 +77,20 @@ def both(deployment: Deployment, count: int) -> bool:
     )
 
 
-async def forked(count: int = BATCH) -> Deployment:
+async def forked(count: int = BATCH, model: ScriptedModel | None = None) -> Deployment:
     """Return a deployment whose playbook has a version, and a branch that began with it."""
-    deployment = await learned(count)
+    deployment = await learned(count, model)
     async with deployment.running():
         await deployment.log.produce(outgoing(FORK))
         await deployment.until(lambda: len(ledger.versions(deployment.log, LINE)) == 1)
     return deployment
 
 
-async def ahead(numbers: Sequence[int] = (10, 11), **fields: Any) -> Deployment:
+async def ahead(
+    numbers: Sequence[int] = (10, 11), model: ScriptedModel | None = None, **fields: Any
+) -> Deployment:
     """Return a deployment whose branch has learned what still waits for the playbook's next batch."""
-    deployment = await forked()
+    deployment = await forked(model=model)
     async with deployment.running():
         await publish(deployment, numbers, **fields)
         await deployment.until(lambda: len(members(deployment, LINE)) == len(numbers))

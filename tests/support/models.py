@@ -118,3 +118,13 @@ class ModelClient:
 
     async def close(self) -> None:
         """Do nothing: nothing is open."""
+
+
+def together(prompt: Prompt) -> Mapping[str, Any]:
+    """Make one entry of all that a group teaches; nothing of it would be left if one of them lied."""
+    if is_combine(prompt):
+        return echo(prompt)
+    said = items(prompt)
+    content = " and ".join(sorted(item["key_insight"] for item in said))
+    sources = [item["n"] for item in said]
+    return {"operations": [{"type": "ADD", "section": "OTHERS", "content": content, "sources": sources}]}

@@ -132,6 +132,16 @@ def _check_known(header: ArchiveHeader, path: Path) -> None:
         raise ArchiveError(
             f"{path} was written by Combee {header.written_by}, which knows {', '.join(newer)}: upgrade this one"
         )
+    foreign = sorted(
+        f"{name} of {topic.name}"
+        for topic in header.topics
+        for name in topic.config.keys() - MAP[topic.name].config().keys()
+    )
+    if foreign:
+        raise ArchiveError(
+            f"{path} sets {', '.join(foreign)}, which this version does not: it is no archive of Combee's, or one of"
+            " a newer version"
+        )
     missing = {topic.name for topic in NAMED} - {topic.name for topic in header.topics}
     if missing:
         raise ArchiveError(

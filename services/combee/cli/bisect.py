@@ -8,20 +8,11 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from combee.cli.evaluate import (
-    EvalModel,
-    Job,
-    Questions,
-    ScorerName,
-    StallTimeout,
-    evaluating,
-    job_of,
-    progress,
-)
+from combee.cli.evaluate import Job, evaluating, progress, with_job
 from combee.cli.playbook import diff
 from combee.cli.playbook.lookup import find_version, resolve_version
 from combee.cli.shared.console import FAILED, clean, output, print_json, remark
-from combee.cli.shared.options import AsJson, BaseUrl, Name, Servers, Simulated, refs
+from combee.cli.shared.options import AsJson, Name, refs
 from combee.core.playbook.comparison import Comparison
 from combee.core.playbook.versions import empty
 from combee.evaluation.bisecting import Bisected, bisect
@@ -38,7 +29,7 @@ def register(app: typer.Typer) -> None:
     """Add the verb."""
     app.command(
         "bisect", epilog="Example: combee bisect support/refunds --good production --questions dev.jsonl"
-    )(bisect_)
+    )(with_job(bisect_))
 
 
 def bisect_(
@@ -48,25 +39,10 @@ def bisect_(
         str, typer.Option(help="a version or label that was still good", autocompletion=refs)
     ] = "1",
     bad: Annotated[str, typer.Option(help="a later one that is worse", autocompletion=refs)] = LATEST,
-    questions: Questions = None,
-    scorer: ScorerName = None,
-    model: EvalModel = None,
-    base_url: BaseUrl = None,
-    simulated: Simulated = False,
-    stall_timeout: StallTimeout = 600.0,
-    bootstrap_servers: Servers = None,
     as_json: AsJson = False,
+    job: Job,
 ) -> None:
     """Name the version with which held-out questions are answered worse, and what made it; exit 1 if none is."""
-    job = job_of(
-        questions=questions,
-        scorer=scorer,
-        model=model,
-        base_url=base_url,
-        simulated=simulated,
-        stall_s=stall_timeout,
-        servers=bootstrap_servers,
-    )
     culprit = asyncio.run(_bisect(job, name, good, bad))
     if as_json:
         print_json(as_document(name, culprit))

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
+from functools import wraps
+from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -38,20 +40,8 @@ NO_QUESTIONS = (
 def register(app: typer.Typer) -> None:
     """Add the verb."""
     app.command(epilog="Example: combee evaluate support/refunds --against production --questions dev.jsonl")(
-        evaluate
+        with_job(evaluate)
     )
-
-
-Questions = Annotated[
-    Path | None, typer.Option(help="held-out ACE samples (JSON lines); never learn from them")
-]
-ScorerName = Annotated[str | None, typer.Option("--scorer", help=f"one of {', '.join(SCORERS)}")]
-EvalModel = Annotated[
-    str | None, typer.Option("--model", help="answers; else COMBEE_EVAL_MODEL, COMBEE_MODEL")
-]
-StallTimeout = Annotated[
-    float, typer.Option(min=1, help="give up when a question has no answer after this long (s)")
-]
 
 
 def evaluate(
@@ -61,25 +51,10 @@ def evaluate(
     against: Annotated[
         str | None, typer.Option(help="compare with this version, label or branch", autocompletion=places)
     ] = None,
-    questions: Questions = None,
-    scorer: ScorerName = None,
-    model: EvalModel = None,
-    base_url: BaseUrl = None,
-    simulated: Simulated = False,
-    stall_timeout: StallTimeout = 600.0,
-    bootstrap_servers: Servers = None,
     as_json: AsJson = False,
+    job: "Job",
 ) -> None:
     """Answer held-out questions with a version and score the answers; what was asked is not paid for again."""
-    job = job_of(
-        questions=questions,
-        scorer=scorer,
-        model=model,
-        base_url=base_url,
-        simulated=simulated,
-        stall_s=stall_timeout,
-        servers=bootstrap_servers,
-    )
     results = asyncio.run(_evaluate(job, name, [ref for ref in (version, against) if ref is not None]))
     verdict = paired(results[0].points, results[1].points) if against else None
     if as_json:
@@ -108,13 +83,17 @@ class Job:
 
 def job_of(
     *,
-    questions: Path | None,
-    scorer: str | None,
-    model: str | None,
-    base_url: str | None,
-    simulated: bool,
-    stall_s: float,
-    servers: str | None,
+    questions: Annotated[
+        Path | None, typer.Option(help="held-out ACE samples (JSON lines); never learn from them")
+    ] = None,
+    scorer: Annotated[str | None, typer.Option(help=f"one of {', '.join(SCORERS)}")] = None,
+    model: Annotated[str | None, typer.Option(help="answers; else COMBEE_EVAL_MODEL, COMBEE_MODEL")] = None,
+    base_url: BaseUrl = None,
+    simulated: Simulated = False,
+    stall_timeout: Annotated[
+        float, typer.Option(min=1, help="give up when a question has no answer after this long (s)")
+    ] = 600.0,
+    bootstrap_servers: Servers = None,
 ) -> Job:
     """Return what the options of a verb ask for; refused before a broker is looked for."""
     settings = _where(
@@ -123,7 +102,7 @@ def job_of(
             eval_scorer=scorer,
             eval_model=model_flag(simulated=simulated, model=model, base_url=base_url),
             eval_base_url=base_url,
-            bootstrap_servers=servers,
+            bootstrap_servers=bootstrap_servers,
         )
     )
     asked = held_out(settings)
@@ -131,8 +110,22 @@ def job_of(
         settings=settings,
         simulated=stand_in(settings, simulated=simulated),
         questions=asked,
-        stall_s=stall_s,
+        stall_s=stall_timeout,
     )
+
+
+def with_job(verb: Callable[..., None]) -> Callable[..., None]:
+    """Return a verb that asks held-out questions with the options of ``job_of`` beside its own."""
+    own, options = signature(verb), signature(job_of).parameters
+
+    @wraps(verb)
+    def run(**given: Any) -> None:
+        chosen = {name: given.pop(name) for name in options}
+        verb(**given, job=job_of(**chosen))
+
+    parameters = [*(each for each in own.parameters.values() if each.name != "job"), *options.values()]
+    run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return run
 
 
 def _where(settings: Settings) -> Settings:

@@ -25,7 +25,7 @@ from combee.core.formats.files import Format
 from combee.core.live.values import LiveDeadLetter
 from combee.core.playbook.evidence import NO_BUDGET
 from combee.core.playbook.versions import barring, retained_from
-from combee.evidence import adoption_of, labels_serving, recomputed
+from combee.evidence import adoption_of, labels_serving, recomputed, with_revoked
 from combee.history import messages, partition_of
 from combee.ports import Clock, Log, Outgoing
 from combee_schemas import topics
@@ -178,9 +178,10 @@ class Commands:
         RefusedError
             If nothing has such an id, no reflection is meant by a rule, or a rule cannot be read.
         """
-        current = await self._store.newest(playbook_of(name))
-        decide.check_live(current)
-        lines = (current, *await self._store.branches(current.name))
+        newest = await self._store.newest(playbook_of(name))
+        decide.check_live(newest)
+        branches = await self._store.branches(newest.name)
+        current, *_ = lines = [await with_revoked(self._log, line) for line in (newest, *branches)]
         if not chosen:
             raise RefusedError("invalid", "nothing is named that is to be revoked: neither an id nor a rule")
         try:
@@ -254,11 +255,7 @@ class Commands:
             rules=these.rules,
             current=current,
             recomputed=done,
-            calls=await calls_for(
-                self._log,
-                (mixed for mixed in done.mixed if not mixed.is_dropped),
-                barred.revoked,
-            ),
+            calls=await calls_for(self._log, current.name, done),
             copies=await copies_of(
                 self._log, current.name, (entry.content for entry in current.entries if entry.id in other)
             ),

@@ -5,18 +5,17 @@ from contextlib import aclosing
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from combee.core.batching.plan import deal_batch
-from combee.core.batching.tree import ancestor_index
+from combee.core.batching.plan import calls_again
 from combee.core.identity import derived_ids
+from combee.core.playbook.branching import learns
 from combee.core.playbook.operations import normalise, union
-from combee.core.playbook.recomputing import Mixed, Recomputed
+from combee.core.playbook.recomputing import Fate, Mixed, Recomputed
 from combee.core.replaying.selection import UNPROVEN, Selection
 from combee.evidence import in_time, places_of
 from combee.history import messages, newest_playbooks, partition_of
 from combee.ports import Log
 from combee_schemas import topics
 from combee_schemas.base import playbook_of
-from combee_schemas.batch import Batch
 from combee_schemas.playbook import Entry, Playbook
 
 
@@ -135,7 +134,7 @@ class Outlook:
     current: Playbook
     recomputed: Recomputed
     calls: int
-    """To tell mixed operations apart: one for each group that held what is revoked, and for what combines them."""
+    """To ask about the other reflections of mixed operations again."""
     copies: tuple[tuple[str, str], ...]
     """Playbooks and their entries that say what goes from this one."""
     labels: Mapping[str, int] = field(default_factory=dict)
@@ -160,9 +159,16 @@ class Outlook:
         """Return the entries that go (``remove``), say something else (``update``) or come back (``add``)."""
         return [change.entry_id for change in self.recomputed.changes if change.kind == kind]
 
-    def mixed(self, *, dropped: bool) -> list[Mixed]:
-        """Return the operations that only a model could tell apart: those that stay, or those that are dropped."""
-        return [each for each in self.recomputed.mixed if each.is_dropped == dropped]
+    def mixed(self, fate: Fate) -> list[Mixed]:
+        """Return the operations that only a model could tell apart and that have this fate."""
+        return [each for each in self.recomputed.mixed if each.fate == fate]
+
+    @property
+    def why_dropped(self) -> str:
+        """Why nobody is asked about the other reflections of the operations that are dropped."""
+        if not learns(self.current):
+            return "this branch learns no more"
+        return "other reflections that it rests on have expired"
 
     def as_document(self) -> dict[str, Any]:
         """Return all of it as JSON."""
@@ -182,14 +188,19 @@ class Outlook:
                 {"id": each, "helpful": -helpful, "harmful": -harmful}
                 for each, helpful, harmful in self.counters
             ],
-            "mixed": [asdict(each) for each in self.mixed(dropped=False)],
-            "dropped": [asdict(each) for each in self.mixed(dropped=True)],
+            "mixed": [_as_document(each) for each in self.mixed("stays")],
+            "asked_again": [_as_document(each) for each in self.mixed("again")],
+            "dropped": [_as_document(each) for each in self.mixed("dropped")],
             "read_by_batches": list(self.recomputed.reads),
             "labels": dict(self.labels),
             "copies": [{"playbook": name, "id": entry_id} for name, entry_id in self.copies],
-            "cost": {"calls_made": 0, "calls_to_tell_mixed_apart": self.calls},
+            "cost": {"reflections_asked_again": len(self.recomputed.again), "calls": self.calls},
             **({"branches": [each.as_document() for each in self.branches]} if self.branches else {}),
         }
+
+
+def _as_document(mixed: Mixed) -> dict[str, Any]:
+    return {name: value for name, value in asdict(mixed).items() if name not in {"fate", "again"}}
 
 
 async def copies_of(log: Log, name: str, contents: Iterable[str]) -> tuple[tuple[str, str], ...]:
@@ -205,24 +216,9 @@ async def copies_of(log: Log, name: str, contents: Iterable[str]) -> tuple[tuple
     )
 
 
-async def calls_for(log: Log, mixed: Iterable[Mixed], revoked: Collection[str]) -> int:
-    """Return how many calls it takes to do the batches of mixed operations again without what is revoked."""
-    nodes = {(each.line, each.sequence): 1 for each in mixed}
-    for name in {line for line, _ in nodes}:
-        async with aclosing(messages(log, topics.BATCHES, name)) as batches:
-            async for batch in batches:
-                if (name, batch.plan.sequence) in nodes:
-                    nodes[name, batch.plan.sequence] = _nodes_above(batch, frozenset(revoked))
-    return sum(nodes.values())
-
-
-def _nodes_above(batch: Batch, revoked: frozenset[str]) -> int:
-    widths = batch.plan.widths
-    held = [
-        index
-        for index, members in enumerate(deal_batch(batch))
-        if any(member.reflection_id in revoked for member in members)
-    ]
-    return len(
-        {(level, ancestor_index(widths, 0, index, level)) for index in held for level in range(len(widths))}
-    )
+async def calls_for(log: Log, name: str, recomputed: Recomputed) -> int:
+    """Return how many calls it takes to ask again, under the settings of the last batch."""
+    source = await partition_of(log, topics.REFLECTIONS, name)
+    records = await log.read_at(source, sorted(asked.offset for asked in recomputed.again))
+    sizes = [len(record.value or b"") for _, record in sorted(records.items())]
+    return calls_again(sizes, recomputed.settings)

@@ -11,6 +11,7 @@ from combee.core.evaluation.scoring import Points, ScorerName, judge_prompt, non
 from combee.core.formats.render import ace_lines
 from combee.core.methods import ace, gepa
 from combee.core.playbook import probation
+from combee.evaluation.isolated import in_thread, is_found
 from combee.ports import CombeeError, ConfigurationError, LanguageModel, PoisonError
 from combee_schemas.base import Usage
 from combee_schemas.model import Prompt
@@ -37,6 +38,10 @@ class Answerer(Protocol):
     def rests_on(self, playbook: Playbook, question: Question) -> Mapping[str, str]:
         """Return all that an answer and its score rest on, by name: equal parts, equal score."""
 
+    @property
+    def at_once(self) -> int | None:
+        """How many questions it may be asked at once; None: as many as there is room for."""
+
     async def answer(self, playbook: Playbook, question: Question) -> Answered:
         """Answer; what cannot be answered counts as wrong and says why."""
 
@@ -48,6 +53,8 @@ def text_of(playbook: Playbook) -> str:
 
 class ModelAnswerer:
     """Answers with ACE's generator prompt (GEPA's for components) and scores by rule or by a judge."""
+
+    at_once = None
 
     def __init__(
         self,
@@ -78,12 +85,17 @@ class ModelAnswerer:
         except PoisonError as error:
             return Answered(points=none_of(question), trouble=str(error), usage=error.usage)
         answer, usage = str(reply.body.get("final_answer") or ""), reply.usage
-        if self._scorer != "judge":
-            return Answered(points=score(self._scorer, answer, question), answer=answer, usage=usage)
         try:
-            judged = await self._judge.ask(judge_prompt(question, answer))
-            usage += judged.usage
-            return Answered(points=read_judgement(judged.body), answer=answer, usage=usage)
+            match self._scorer:
+                case "judge":
+                    judged = await self._judge.ask(judge_prompt(question, answer))
+                    usage += judged.usage
+                    points = read_judgement(judged.body)
+                case "regex":
+                    points = Points(right=int(await is_found(question.target, answer)))
+                case _:
+                    points = score(self._scorer, answer, question)
+            return Answered(points=points, answer=answer, usage=usage)
         except PoisonError as error:
             return Answered(
                 points=none_of(question), answer=answer, trouble=str(error), usage=usage + error.usage
@@ -106,6 +118,11 @@ class FunctionAnswerer:
 
     def __init__(self, function: Function, name: str) -> None:
         self._function = function
+        self._is_async = any(
+            map(inspect.iscoroutinefunction, (function, getattr(function, "__call__", None)))  # noqa: B004
+        )
+        self.at_once = None if self._is_async else 1
+        """Whether a function can bear two calls at once, only an asynchronous one says."""
         self.name = name
 
     def rests_on(self, playbook: Playbook, question: Question) -> Mapping[str, str]:
@@ -121,7 +138,11 @@ class FunctionAnswerer:
             If it fails, or returns no number from 0 to 1.
         """
         try:
-            value: Any = self._function(text_of(playbook), _fields(question))
+            arguments = text_of(playbook), _fields(question)
+            if self._is_async:
+                value: Any = self._function(*arguments)
+            else:
+                value = await in_thread(self._function, *arguments)
             if inspect.isawaitable(value):
                 value = await value
         except CombeeError:

@@ -84,31 +84,36 @@ class Evaluator:
         known = await self._load()
         result = Evaluated(playbook=playbook.name, version=playbook.version)
         keys = {question.id: asked(self._answerer.rests_on(playbook, question)) for question in questions}
-        waiting = [question for question in questions if keys[question.id] not in known]
+        waiting: dict[str, list[Question]] = {}
+        for question in questions:
+            if keys[question.id] not in known:
+                waiting.setdefault(keys[question.id], []).append(question)
         result.points = {
             question.id: known[keys[question.id]] for question in questions if keys[question.id] in known
         }
         result.known = len(result.points)
         on_answer(result.known, len(questions))
-        turn, in_flight = iter(waiting), 0
+        turn, in_flight = iter(waiting.items()), 0
 
         async def work() -> None:
             nonlocal in_flight
-            for question in turn:
+            for key, (question, *alike) in turn:
                 if result.stopped or (why := self._pause(playbook.name, in_flight)):
                     result.stopped = result.stopped or why
-                    result.unasked += 1
+                    result.unasked += 1 + len(alike)
                     continue
                 in_flight += 1
                 try:
-                    await self._ask(playbook, question, keys[question.id], result)
+                    await self._ask(playbook, question, key, result)
                 finally:
                     in_flight -= 1
+                result.points |= {other.id: result.points[question.id] for other in alike}
+                result.known += len(alike)
                 on_answer(len(result.points), len(questions))
 
         try:
             async with asyncio.TaskGroup() as group:
-                for _ in range(min(self._concurrency, len(waiting))):
+                for _ in range(min(self._answerer.at_once or self._concurrency, len(waiting))):
                     group.create_task(work())
         except* CombeeError as failed:
             raise failed.exceptions[0] from failed

@@ -8,8 +8,10 @@ from typing import TypeVar
 from combee.core.formats.intake import Item, Sample
 from combee.core.formats.items import learned_id, own_id
 from combee.core.identity import fingerprint
+from combee.core.playbook.operations import union
 from combee.core.playbook.probation import counts
 from combee.core.playbook.versions import became
+from combee.evidence import with_revoked
 from combee.history import messages, partition_of
 from combee.inspection.tracker import Tracker
 from combee.ports import Log
@@ -137,7 +139,11 @@ async def fates(
     updates: dict[int, Update] = {}
     for update in await _read(log, topics.UPDATES, base.name, since):
         updates.setdefault(update.plan.sequence, update)
-    before, counts, ids_by_reason = base, Counter[str](), defaultdict[str, list[str]](list)
+    before, counts, ids_by_reason = (
+        await with_revoked(log, base),
+        Counter[str](),
+        defaultdict[str, list[str]](list),
+    )
     for after in await _read(log, topics.HISTORY, base.name, since):
         made_by = updates.get(after.batch_sequence) if after.origin == "batch" else None
         for reflection_id, fate in (became(before, made_by, after) if made_by else {}).items():
@@ -145,7 +151,7 @@ async def fates(
                 counts[fate.fate] += 1
                 if fate.why:
                     ids_by_reason[fate.why].append(own_id(new[reflection_id]))
-        before = after
+        before = after.model_copy(update={"revoked": union(before.revoked, after.revoked)})
     return LevelAudit.model_validate(counts), dict(ids_by_reason)
 
 

@@ -1,7 +1,7 @@
 """The services of one machine as processes, for ``combee up`` and the verbs that start services of their own."""
 
 import json
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,14 @@ SIMULATED_EMBEDDING = "simulated-embedding"
 """The embedding model of the stand-in."""
 READY_TIMEOUT_S = 60.0
 STOP_MARGIN_S = 10.0
+MODEL_KEYS = ("COMBEE_API_KEY", "OPENAI_API_KEY")
+SECRETS = frozenset({*MODEL_KEYS, "COMBEE_EMBEDDING_API_KEY", "COMBEE_EVAL_API_KEY", "COMBEE_GATEWAY_KEYS"})
+"""Keys in the environment; the password of Kafka is every service's."""
+SECRETS_OF: Mapping[str, Sequence[str]] = {
+    "reflect": MODEL_KEYS,
+    "scan": MODEL_KEYS,
+    "gateway": ("COMBEE_GATEWAY_KEYS",),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +63,15 @@ def child_environment(options: StackOptions) -> dict[str, str]:
     values |= {"bootstrap_servers": options.bootstrap_servers, "log_level": settings.worker.log_level}
     named = {f"COMBEE_{name.upper()}": _text(value) for name, value in values.items() if value is not None}
     return environment() | named
+
+
+def environment_of(role: str, env: Mapping[str, str], settings: Settings) -> dict[str, str]:
+    """Return the environment of one process: of the secrets only those that it uses."""
+    needed = set(SECRETS_OF.get(role, ()))
+    if role == "shuffle" and settings.model.embedding_model:
+        needed |= {*MODEL_KEYS, "COMBEE_EMBEDDING_API_KEY"}
+    withheld = SECRETS - needed
+    return {name: value for name, value in env.items() if name.upper() not in withheld}
 
 
 def _text(value: object) -> str:
@@ -104,7 +121,7 @@ def _workers(options: StackOptions, env: Mapping[str, str]) -> Iterator[Process]
         yield Process(
             name=name,
             arguments=("worker", role, "--slot", str(slot), *port_option(port)),
-            env=env,
+            env=environment_of(role, env, options.settings),
             ready_file=options.folder / f"{name}.ready",
             address=address(worker.metrics_host, port),
         )
@@ -114,7 +131,10 @@ async def _stand_in(supervisor: Supervisor, options: StackOptions) -> dict[str, 
     """Start the stand-in model; return the settings that point at it."""
     ready = options.folder / "sim.ready"
     process = Process(
-        name="sim", arguments=("sim", "serve", *options.sim_arguments), env=environment(), ready_file=ready
+        name="sim",
+        arguments=("sim", "serve", *options.sim_arguments),
+        env=environment_of("sim", environment(), options.settings),
+        ready_file=ready,
     )
     await supervisor.start(process)
     await supervisor.wait_ready(READY_TIMEOUT_S)

@@ -1,7 +1,7 @@
 """One partition's playbooks, labels and watermarks; read back from the log on every assignment."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import structlog
@@ -31,6 +31,8 @@ class PartitionState:
     watermarks: dict[str, Watermark]
     """By input topic."""
     early: EarlyUpdates
+    revoked: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """By line: what is revoked, which snapshots do not name."""
 
     def current(self, name: str) -> Playbook:
         """Return the newest version; of a deleted playbook, what remains of it."""

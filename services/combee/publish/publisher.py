@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 import structlog
 
 from combee.core.commands import RefusedError, check_branch, has_branches, no_version
-from combee.core.playbook import versions
+from combee.core.playbook import evidence, versions
 from combee.core.playbook.branching import Adoption, barred_by
 from combee.core.playbook.recomputing import Recomputed
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
-from combee.evidence import adoption_of, recomputed
+from combee.evidence import adoption_of, recomputed, with_evidence_left, with_revoked
 from combee.history import History
 from combee.ports import (
     Clock,
@@ -120,6 +120,13 @@ class Publisher:
         async with state.transactor.transaction() as transaction:
             await transaction.commit_offsets(GROUP, state.offsets([record]))
 
+    async def _current(self, state: PartitionState, name: str) -> Playbook:
+        """Return the newest version with all that is revoked: looked up once, then remembered."""
+        current = state.current(name)
+        if name not in state.revoked:
+            state.revoked[name] = (await with_revoked(self._log, current)).revoked
+        return current.model_copy(update={"revoked": state.revoked[name]})
+
     # ---- updates
 
     async def _take_update(self, state: PartitionState, record: Record) -> None:
@@ -158,10 +165,13 @@ class Publisher:
             await self._dead_letter(state, record, UNPLANNED)
 
     async def _apply(self, state: PartitionState, record: Record, update: Update) -> None:
-        current = state.current(update.plan.playbook)
+        current = await self._current(state, update.plan.playbook)
         if update.plan.branch is not None:
-            await self._fork(state, record, update, update.plan.branch)
+            await self._fork(state, record, update, current, update.plan.branch)
             return
+        if update.plan.reason == "revoke":
+            # What an entry rests on already must not be counted once more, however much that is.
+            current = await with_evidence_left(self._log, current)
         version = versions.after_update(
             current,
             update,
@@ -172,9 +182,11 @@ class Publisher:
         letters = await self._lost(record.partition, update)
         await self._write(state, record, (version,), letters)
 
-    async def _fork(self, state: PartitionState, record: Record, update: Update, branch: Branch) -> None:
-        current, playbook = state.current(update.plan.playbook), state.current(branch.of)
-        forked = await self._version(playbook, branch.version)
+    async def _fork(
+        self, state: PartitionState, record: Record, update: Update, current: Playbook, branch: Branch
+    ) -> None:
+        playbook = await self._current(state, branch.of)
+        forked = await with_revoked(self._log, await self._version(playbook, branch.version))
         barred = barred_by(playbook, current)
         is_clean = set(barred.revoked) <= set(forked.revoked)
         version = versions.after_fork(
@@ -224,19 +236,17 @@ class Publisher:
         elif command.kind == "promote":
             await self._promote(state, record, command, current)
         else:
-            lines = [current]
+            lines = [command.playbook]
             if command.kind == "revoke":
                 # What is poison on one line is on all: they are one partition's, and are written at once.
-                lines += state.branches(current.name)
+                lines += [line.name for line in state.branches(command.playbook)]
             made = [await self._after(state, record, command, line) for line in lines]
             await self._write(state, record, made)
 
-    async def _after(
-        self, state: PartitionState, record: Record, command: Command, current: Playbook
-    ) -> Playbook:
+    async def _after(self, state: PartitionState, record: Record, command: Command, line: str) -> Playbook:
         """Return the version that a command makes of a line."""
         # Of a branch that was deleted: what was revoked since stays out when it comes back.
-        current = barred_by(current, state.current(playbook_of(current.name)))
+        current = barred_by(await self._current(state, line), await self._current(state, playbook_of(line)))
         target = await self._target(state, command, current)
         adoption = await self._adoption(state, command, current)
         recomputed = await self._recomputed(command, current, target, adoption)
@@ -256,7 +266,7 @@ class Publisher:
     async def _adoption(self, state: PartitionState, command: Command, current: Playbook) -> Adoption | None:
         if command.kind != "adopt":
             return None
-        line = state.current(command.line)
+        line = await self._current(state, command.line)
         check_branch(current, line)
         target = await self._version(line, command.version)
         return await adoption_of(self._log, current, line, target, self._version)
@@ -331,10 +341,12 @@ class Publisher:
         letters: Iterable[Outgoing] = (),
     ) -> None:
         """Write versions to history and, with their offsets there, as snapshots: one transaction."""
+        news = [evidence.naming_news(each, state.revoked.get(each.name, ())) for each in made]
         async with state.transactor.transaction() as transaction:
-            written = [await self._send_version(transaction, state, versions.fitted(each)) for each in made]
+            written = [await self._send_version(transaction, state, versions.fitted(each)) for each in news]
             await transaction.send(*letters)
             await transaction.commit_offsets(GROUP, state.offsets([record]))
+        state.revoked |= {each.name: each.revoked for each in made}
         for version in written:
             state.take(version)
             logger.info(

@@ -99,6 +99,8 @@ class RecordedModel:
         self._clock = clock
         self._known = known
         self._writing: set[asyncio.Task[None]] = set()
+        self._trouble = ""
+        """Why the last answer was not recorded; the same is told once."""
 
     async def ask(self, prompt: Prompt, *, priority: int = 0) -> Reply:
         """Return the recorded reply, else a new one."""
@@ -134,7 +136,11 @@ class RecordedModel:
         try:
             await self._log.produce(outgoing)
         except CombeeError as error:
-            logger.warning("answer_not_recorded", reason=str(error))
+            if str(error) != self._trouble:
+                self._trouble = str(error)
+                logger.warning("answer_not_recorded", reason=self._trouble)
+        else:
+            self._trouble = ""
 
     def drain(self) -> None:
         """Start no further call."""

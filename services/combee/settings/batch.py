@@ -5,6 +5,7 @@ from pydantic import Field
 from combee.settings.group import Group
 from combee_schemas.plan import Prompts, SmallBatches
 
+LARGEST_BATCH = 2000
 BATCH_SIZE = (
     "original reflections per batch; fixed where COMBEE_BATCH_POLICY is not set too, else the start value"
 )
@@ -13,8 +14,14 @@ BATCH_SIZE = (
 class BatchSettings(Group):
     """When windows close and how a batch is cut (paper defaults: p = 2, k = ⌊√n⌋)."""
 
-    batch_size: int = Field(40, ge=1, le=2000, description=BATCH_SIZE)
+    batch_size: int = Field(40, ge=1, le=LARGEST_BATCH, description=BATCH_SIZE)
     copies: int = Field(2, ge=1, le=8, description="p: copies of each reflection")
+    groups: int = Field(
+        0,
+        ge=0,
+        le=LARGEST_BATCH,
+        description="k: groups of a batch, at most one per reflection; 0: the paper's ⌊√n⌋, n reflections",
+    )
     method: str = Field("ace", min_length=1, description="ace, gepa or one installed")
     prompts: Prompts = Field("full", description="for small models: additions only, with a worked example")
     reflect_entry_tokens: int = Field(

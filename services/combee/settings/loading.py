@@ -1,7 +1,7 @@
 """Loading every setting once at start: flag over environment (``COMBEE_*``) over ``combee.toml`` over default."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pydantic import AliasChoices, ValidationError
 from pydantic_settings import SettingsError as UnparsedError
@@ -64,7 +64,15 @@ def load_settings(**flags: object) -> Settings:
         _check_address(GROUPS[group], address, secret, given)
     for group, name in NEVER_IN_A_FOUND_FILE:
         _check_named(GROUPS[group], name, given)
-    return settings
+    return _with_start(settings)
+
+
+def _with_start(settings: Settings) -> Settings:
+    """Return settings whose first batches are no larger than the controller may choose."""
+    batch, sizing = settings.batch, settings.sizing
+    if sizing.fixed_size is not None or batch.batch_size <= sizing.batch_max:
+        return settings
+    return replace(settings, batch=batch.model_copy(update={"batch_size": sizing.batch_max}))
 
 
 SENT_TO = (

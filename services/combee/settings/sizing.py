@@ -5,7 +5,7 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from combee.core.sizing.policy import SizingPolicy
-from combee.settings.batch import BATCH_SIZE
+from combee.settings.batch import BATCH_SIZE, LARGEST_BATCH
 from combee.settings.group import Group, SettingsError
 from combee_schemas.control import SizingKind
 
@@ -18,11 +18,11 @@ class SizingSettings(Group):
         description="`keep-up` with what arrives, the paper's `plateau`, or `configured`: the default where"
         " COMBEE_BATCH_SIZE is set",
     )
-    batch_size: int = Field(40, ge=1, le=2000, description=BATCH_SIZE)
+    batch_size: int = Field(40, ge=1, le=LARGEST_BATCH, description=BATCH_SIZE)
     batch_candidates: str = Field(
         "5,10,20,40,80", pattern=r"^[1-9]\d{0,3}(,[1-9]\d{0,3})*$", description="batch sizes to profile"
     )
-    batch_max: int = Field(200, ge=1, le=2000, description="no batch size is chosen above this")
+    batch_max: int = Field(200, ge=1, le=LARGEST_BATCH, description="no batch size is chosen above this")
     headroom: float = Field(
         1.5, ge=1, le=10, description="keep-up: times the arrival rate that batches should manage"
     )

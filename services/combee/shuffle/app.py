@@ -10,11 +10,12 @@ from typing import Any, cast
 
 import faust
 import structlog
+from faust.exceptions import FaustError
 from faust.transport.drivers import aiokafka as driver
 
 from combee.adapters.kafka.connection import Connection
 from combee.adapters.kafka.membership import Membership
-from combee.ports import Record
+from combee.ports import Record, TransientError
 from combee.shuffle.partition import COMMANDS, GROUP, REFLECTIONS
 from combee.shuffle.shuffler import Shuffler
 
@@ -155,8 +156,14 @@ async def session(
         For the runtime to decide on.
     """
     handler = connect(app, shuffler, prefix)
-    async with asyncio.timeout(START_TIMEOUT_S):
-        await app.start()
+    try:
+        async with asyncio.timeout(START_TIMEOUT_S):
+            await app.start()
+    except (driver.KafkaError, FaustError, AssertionError) as error:  # type: ignore[attr-defined]
+        # Such as a topic that is so new that the broker does not know it yet, which Faust takes for impossible.
+        await shuffler.close()
+        await asyncio.wait_for(app.stop(), STOP_TIMEOUT_S)
+        raise TransientError(f"Faust does not start: {error!r}") from error
     try:
         while not stop.is_set():
             app.transport.membership.check()

@@ -19,6 +19,7 @@ from combee.ports import Clock, Log, Outgoing, TopicPartition, Transaction
 from combee.settings.batch import BatchSettings
 from combee.settings.methods import configured_method, plan_settings
 from combee.shuffle import partition
+from combee.shuffle.again import read_again
 from combee.shuffle.gates import MethodGate, SpendGate
 from combee.shuffle.manifests import InFlight
 from combee.shuffle.neighbours import NOTHING, Neighbours
@@ -125,6 +126,8 @@ class Closer:
             cut = self._fork if command.kind == "branch" else self._consolidate
             if await cut(state, command):
                 state.settle_order(command)
+        for name in sorted(state.again):
+            await self._ask_again(state, name)
         for name in sorted(state.grown):
             await self._consolidate_grown(state, name)
         for name in list(state.windows):
@@ -217,6 +220,22 @@ class Closer:
         self._cut(state, batch, await self._write(state, batch, {}))
         return True
 
+    async def _ask_again(self, state: PartitionState, name: str) -> None:
+        """Cut a batch of reflections that a version wants to be asked about again; the rest waits for its version."""
+        wanted = self._playbooks.latest(name).again
+        in_flight = state.manifests.in_flight.get(name, {}).values()
+        if not wanted or any(each.batch.plan.reason == "revoke" for each in in_flight):
+            state.again.discard(name)
+        elif self._may_go(state, name):
+            is_known = partial(state.manifests.knows, name)
+            taken = await read_again(self._log, state.number, wanted, is_known)
+            state.again.discard(name)
+            if taken:
+                bodies = {item.member.offset: item.body for item in taken if item.body is not None}
+                close = Close(count=len(taken), reason="revoke")
+                batch = self._batch(state, name, close, taken, (), bodies)
+                self._cut(state, batch, await self._write(state, batch, bodies))
+
     async def _fork(self, state: PartitionState, command: Command) -> bool:
         """Begin a branch between two batches of its playbook; return whether it is over, or else waits for that.
 
@@ -294,9 +313,10 @@ class Closer:
             dropped=dropped,
             waiting=len(state.window(name)),
             left_out=state.window(name).left_out if close.reason == "flush" else None,
-            # A reflection that a branch learns from was paid for on its playbook's account.
+            # A reflection that a branch learns from was paid for on its playbook's account, one that is asked about
+            # again with its first batch.
             reflect_usage=NOTHING_SPENT
-            if name in state.branches
+            if name in state.branches or close.reason == "revoke"
             else total(self._usages([bodies[item.member.offset] for item in taken])),
             closed_at_ms=self._clock.now_ms(),
         )

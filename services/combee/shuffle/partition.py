@@ -42,6 +42,8 @@ class PartitionState:
     """Commands to consolidate or to branch that have no batch yet, by offset."""
     grown: set[str] = field(default_factory=set)
     """Playbooks with a new version: each may have grown enough to be consolidated by itself."""
+    again: set[str] = field(default_factory=set)
+    """Lines with a new version that may have reflections to be asked about again."""
     branches: dict[str, Branch] = field(default_factory=dict)
     """The branches that learn, by line."""
     ended: set[str] = field(default_factory=set)
@@ -165,8 +167,7 @@ class PartitionState:
         is_named = command.branch and playbook_of(command.playbook) == command.playbook
         if command.kind == "branch" and not is_named:
             raise PoisonError(f"{command.line} cannot be a branch of {command.playbook}")
-        if (command.line, command.command_id) not in self.manifests.executed:
-            self.orders[record.offset] = command
+        self.orders[record.offset] = command
 
     def settle_order(self, command: Command) -> None:
         """Forget a command that has its batch, however often it was sent."""

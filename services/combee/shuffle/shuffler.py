@@ -83,14 +83,17 @@ class Shuffler:
             state.manifests.published(name, playbook.batch_sequence)
             if playbook.origin == "delete":
                 state.ended.add(name)
-            self._may_have_grown(state, name)
+            self._look_at(state, playbook)
         if playbook.usage.calls:
             self._closer.model_heartbeat()
         self.wake.set()
 
-    def _may_have_grown(self, state: PartitionState, name: str) -> None:
+    def _look_at(self, state: PartitionState, playbook: Playbook) -> None:
+        """Remember what a new version may want a batch for."""
         if self._settings.consolidate_above:
-            state.grown.add(name)
+            state.grown.add(playbook.name)
+        if playbook.again:
+            state.again.add(playbook.name)
 
     def in_flight(self) -> list[Batch]:
         """Return the batches of these partitions that have no version yet."""
@@ -177,14 +180,15 @@ class Shuffler:
             # Versions that appeared meanwhile have been announced to nobody.
             for playbook in self.playbooks.view.all().values():
                 loaded.manifests.published(playbook.name, playbook.batch_sequence)
-                self._may_have_grown(loaded, playbook.name)
+                self._look_at(loaded, playbook)
         state = self._states[number]
         async with state.lock:
             for topic, newest in self._news.get(number, {}).items():
                 if newest > state.seen[topic]:
                     await self._catch_up(state, topic)
             # Every process sees every playbook.
-            state.grown &= {name for name in state.grown if await self._partition(name) == number}
+            for names in (state.grown, state.again):
+                names &= {name for name in names if await self._partition(name) == number}
             await self._closer.close_due(state)
             while await self._refill(state):
                 await self._closer.close_due(state)

@@ -277,6 +277,17 @@ def test_what_a_newer_combee_wrote_is_not_read_in_part(tmp_path: Path) -> None:
         read_contents(path)
 
 
+def test_what_no_archive_of_ours_sets_of_a_topic_is_refused(tmp_path: Path) -> None:
+    (first, *others) = TWO.topics
+    hostile = first.model_copy(update={"config": {"retention.ms": "1", "remote.storage.enable": "true"}})
+    path = tmp_path / "a"
+    path.write_bytes(
+        packed(frame(HEADER, encode(TWO.model_copy(update={"topics": (hostile, *others)}))), totals(0, 0))
+    )
+    with pytest.raises(ArchiveError, match=rf"sets remote\.storage\.enable of {first.name}, which"):
+        read_contents(path)
+
+
 # ---- for ever
 
 

@@ -34,7 +34,9 @@ def models(kind: Any) -> Iterator[type[BaseModel]]:
 def test_every_field_that_is_a_place_is_known() -> None:
     kinds = {model for topic in TOPICS for kind in (topic.message, *topic.beside) for model in models(kind)}
     places = {
-        kind.__name__: frozenset(name for name in kind.model_fields if name.endswith(("offset", "partition")))
+        kind.__name__: frozenset(
+            name for name in kind.model_fields if name.endswith(("offset", "partition", "retained_from"))
+        )
         for kind in kinds
     }
     assert {name: fields for name, fields in places.items() if fields} == PLACES
@@ -105,6 +107,14 @@ def test_up_to_an_offset_a_playbook_has_the_same_records(drawn: Any, after: int,
         for one in drawn[0]:
             if one.key == name.encode():
                 assert (one.offset <= offset) == (moved[one.partition, one.offset][1] <= through)
+
+
+@given(drawn=logs(), after=st.integers(1, 6), offset=st.integers(0, 130))
+def test_from_an_offset_on_a_playbook_has_the_same_records(drawn: Any, after: int, offset: int) -> None:
+    places, moved = settled(drawn, after)
+    for one in drawn[0]:
+        first = places.first(topics.REFLECTIONS, (one.key or b"").decode(), offset)
+        assert (moved[one.partition, one.offset][1] >= first) == (one.offset >= offset)
 
 
 @given(drawn=logs(), after=st.integers(1, 6))

@@ -1,6 +1,7 @@
 """What the doctor makes of what it finds, how it speaks and how it exits; nothing is asked here."""
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from combee.cli.doctor import examine as doctor_checks
 from combee.cli.doctor import examine as doctor_surroundings
 from combee.cli.doctor.examine import settings_checks
-from combee.cli.doctor.probes import within
+from combee.cli.doctor.probes import embeddings, within
 from combee.core.diagnosis import Check, failed
 from combee.core.diagnosis.cluster import (
     BrokerState,
@@ -29,12 +30,13 @@ from combee.core.diagnosis.surroundings import (
     Form,
     ModelTrial,
     judge_disk,
+    judge_embeddings,
     judge_model,
     judge_settings,
     judge_workers,
     strangers,
 )
-from combee.ports import FatalError
+from combee.ports import Embedded, FatalError
 from combee.settings.loading import Settings, load_settings
 from support.reading import run, run_json
 
@@ -223,6 +225,31 @@ def test_whatever_is_not_ok_has_a_remedy() -> None:
     ]
     assert all(check.remedy for check in found if check.verdict != "ok")
     assert sum(check.verdict != "ok" for check in found) == len(found)
+
+
+async def test_an_embedding_model_is_asked_where_one_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = load_settings(model="m", base_url="http://m/v1").model
+    assert await embeddings(chosen) == []
+    chosen = chosen.model_copy(update={"embedding_model": "e"})
+    for vector, verdict in ((VECTOR, "ok"), ((), "fail")):
+        monkeypatch.setattr("combee.backends.embedder", lambda _, vector=vector: Embeddings(vector))
+        (check,) = await embeddings(chosen)
+        assert (check.name, check.verdict) == ("embeddings", verdict)
+    assert "3 dimensions" in judge_embeddings("e", dimensions=3, seconds=0.1).says
+
+
+VECTOR = (0.1, 0.2, 0.3)
+
+
+class Embeddings:
+    def __init__(self, vector: Sequence[float]) -> None:
+        self.vector = vector
+
+    async def embed(self, texts: Sequence[str]) -> Embedded:
+        return Embedded(vectors=[self.vector for _ in texts])
+
+    async def close(self) -> None:
+        pass
 
 
 # ---- deadlines

@@ -7,7 +7,7 @@ import pytest
 from combee import compose
 from combee.cli import up, worker
 from combee.local import extras
-from combee.local.stack import StackOptions, child_environment
+from combee.local.stack import StackOptions, child_environment, environment_of
 from combee.settings.loading import GROUPS, load_settings
 from support.reading import run
 
@@ -49,3 +49,33 @@ def test_processes_are_told_every_setting_and_no_secret(
     told = child_environment(StackOptions(settings=settings, bootstrap_servers="b:1", folder=tmp_path))
     assert (told["COMBEE_GATEWAY_PORT"], told["COMBEE_BATCH_SIZE"]) == ("8123", "7")
     assert not SECRETS & told.keys()
+
+
+@pytest.mark.parametrize(
+    ("role", "given", "expected"),
+    [
+        ("reflect", {}, {"COMBEE_API_KEY", "OPENAI_API_KEY"}),
+        ("scan", {}, {"COMBEE_API_KEY", "OPENAI_API_KEY"}),
+        ("shuffle", {}, set()),
+        (
+            "shuffle",
+            {"embedding_model": "openai/e"},
+            {"COMBEE_API_KEY", "OPENAI_API_KEY", "COMBEE_EMBEDDING_API_KEY"},
+        ),
+        ("publish", {}, set()),
+        ("control", {}, set()),
+        ("gateway", {}, {"COMBEE_GATEWAY_KEYS"}),
+        ("sim", {}, set()),
+    ],
+)
+def test_a_process_gets_only_the_keys_that_it_uses(
+    role: str, given: dict[str, str], expected: set[str]
+) -> None:
+    keys = {*SECRETS, "OPENAI_API_KEY"} - {"COMBEE_SASL_PASSWORD"}
+    env = dict.fromkeys({*keys, "COMBEE_SASL_PASSWORD", "PATH"}, "x")
+    assert (
+        environment_of(role, env, load_settings(**given)).keys() - {"PATH", "COMBEE_SASL_PASSWORD"}
+        == expected
+    )
+    assert "PATH" in environment_of(role, env, load_settings(**given))
+    assert not expected - keys

@@ -364,7 +364,7 @@ def test_a_dry_run_says_all_of_it_and_changes_nothing(learned: Deployment, tmp_p
         [{"playbook": "copy", "id": "misc-1"}],
     )
     assert foreseen["read_by_batches"] == [2]
-    assert foreseen["cost"] == {"calls_made": 0, "calls_to_tell_mixed_apart": 0}
+    assert foreseen["cost"] == {"reflections_asked_again": 0, "calls": 0}
     text = run("playbook", "revoke", NAME, "r-3", "--dry-run").stdout
     assert f"goes: {removed['id']} lesson 3" in text
     assert "it makes no model call; nothing was changed" in text
@@ -382,9 +382,9 @@ def test_a_dry_run_says_it_for_a_branch_too(learned: Deployment) -> None:
     assert parts[0] < text.index("goes: ") < parts[1] < text.rindex("goes: ")
 
 
-def test_a_dry_run_names_what_only_a_model_could_tell_apart(learned: Deployment) -> None:
+def test_a_dry_run_names_what_is_asked_about_again_and_what_that_costs(learned: Deployment) -> None:
     (*_, done) = ledger.messages(learned.log, topics.UPDATES, Update)
-    mixed = Operation(kind=OperationKind.ADD, content="of both", evidence=("r-3", "r-4"))
+    mixed = Operation(kind=OperationKind.ADD, content="of both", evidence=("r-13", "r-14"))
     plan = done.plan.model_copy(update={"sequence": 3, "batch_id": "b-3"})
     result = done.result.model_copy(update={"operations": (mixed,)})
     third = done.model_copy(update={"plan": plan, "result": result})
@@ -393,12 +393,13 @@ def test_a_dry_run_names_what_only_a_model_could_tell_apart(learned: Deployment)
     (*_, made) = (version for version in ledger.versions(learned.log) if version.origin == "batch")
     assert made.batch_sequence == 3
     run_json("playbook", "rollback", NAME, str(made.version))
-    foreseen = run_json("playbook", "revoke", NAME, "r-3", "--dry-run")
-    (left,) = foreseen["mixed"]
-    assert (left["kind"], left["sequence"], left["revoked"]) == ("ADD", 3, ["r-3"])
-    assert foreseen["cost"] == {"calls_made": 0, "calls_to_tell_mixed_apart": 1}
-    assert "that would take 1 calls" in run("playbook", "revoke", NAME, "r-3").stderr
-    assert "of both" in {entry.content for entry in ledger.latest(learned.log).entries}
+    foreseen = run_json("playbook", "revoke", NAME, "r-13", "--dry-run")
+    (left,) = foreseen["asked_again"]
+    assert (left["kind"], left["sequence"], left["revoked"]) == ("ADD", 3, ["r-13"])
+    assert foreseen["cost"] == {"reflections_asked_again": 1, "calls": 1}
+    said = run("playbook", "revoke", NAME, "r-13").stderr
+    assert "1 reflections are asked about again, in 1 calls" in said
+    assert "of both" not in {entry.content for entry in ledger.latest(learned.log).entries}
 
 
 def test_revoke_names_the_labels_that_still_serve_the_text(learned: Deployment) -> None:

@@ -1,6 +1,7 @@
 """The evaluator on the in-memory log: nothing is paid for twice, caps hold, troubles are told."""
 
 import asyncio
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -9,9 +10,10 @@ import pytest
 from combee.adapters.memory import MemoryLog
 from combee.answerers import evaluation_model
 from combee.core.evaluation.questions import Question
-from combee.core.evaluation.scoring import ScorerName
+from combee.core.evaluation.scoring import MOST_SEARCHED, ScorerName
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
 from combee.core.playbook.versions import empty
+from combee.evaluation import isolated
 from combee.evaluation.answering import FunctionAnswerer, ModelAnswerer, loaded_function
 from combee.evaluation.evaluator import Evaluated, Evaluator
 from combee.history import whole
@@ -25,6 +27,7 @@ from combee_schemas.playbook import Playbook
 from support.clock import ManualClock
 from support.models import ModelClient, ScriptedModel
 from support.playbooks import BASE, entry
+from support.waiting import until
 
 DAY_S = 24 * 3600
 QUESTIONS = [Question(id=f"q-{i}", text=f"What is {i} + {i}?", target=str(2 * i)) for i in range(6)]
@@ -184,6 +187,50 @@ async def test_a_model_that_never_answers_ends_in_an_error_and_what_was_answered
     assert (await exam(OTHER)).known == 2
 
 
+async def test_of_questions_that_are_the_same_one_is_paid_for() -> None:
+    exam = Exam()
+    twins = [replace(QUESTIONS[1], id=f"twin-{n}") for n in range(3)]
+    result = await exam(OTHER, [QUESTIONS[0], *twins])
+    assert (exam.model.calls, result.usage.calls, result.known) == (2, 2, 2)
+    assert (result.score.n, result.score.mean) == (4, 1)
+    exam.caps = SpendPolicy(daily_tokens=1)
+    assert (await exam(BASE, [QUESTIONS[0], *twins])).unasked == 4
+
+
+# ---- patterns
+
+
+@pytest.mark.parametrize(
+    ("pattern", "answer", "right"),
+    [
+        (r"^\d+ days?$", "14 days", 1),
+        (r"^\d+ days?$", "two weeks", 0),
+        ("14 days", "x" * MOST_SEARCHED + "14 days", 0),
+    ],
+    ids=["found", "missing", "only in the beginning of an answer"],
+)
+async def test_an_answer_is_right_in_which_the_pattern_is_found(
+    pattern: str, answer: str, right: int
+) -> None:
+    exam = Exam(scorer="regex")
+    exam.model.answer = lambda _prompt: {"final_answer": answer}
+    result = await exam(OTHER, [replace(QUESTIONS[0], target=pattern)])
+    assert (result.score.mean, result.troubles) == (right, [])
+
+
+async def test_a_pattern_that_takes_for_ever_is_a_trouble_and_the_others_go_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    exam = Exam(scorer="regex")
+    exam.model.answer = lambda _prompt: {"final_answer": "a" * 60 + "!"}
+    with monkeypatch.context() as short:
+        short.setattr(isolated, "PATTERN_S", 0.5)
+        result = await exam(OTHER, [replace(QUESTIONS[0], target="(a+)+$")])
+    assert (result.score.mean, result.score.n) == (0, 1)
+    assert "q-0: the pattern '(a+)+$' was not looked for to the end in 0.5 s" in result.troubles[0]
+    assert (await exam(OTHER, [replace(QUESTIONS[1], target="a!")])).score.mean == 1
+
+
 # ---- functions
 
 
@@ -222,6 +269,33 @@ async def test_a_function_that_fails_is_named_with_the_question() -> None:
     )
     with pytest.raises(PoisonError, match="function f failed on q-0: KeyError"):
         await evaluator.evaluate(empty("p"), QUESTIONS[:1])
+
+
+async def test_a_function_that_blocks_holds_up_nobody_and_gets_one_question_at_a_time() -> None:
+    turned, calls = threading.Event(), list[int]()
+
+    def blocks(_playbook: str, _question: Mapping[str, str]) -> float:
+        calls.append(len(calls))
+        assert turned.wait(5), "the loop goes on"
+        calls.pop()
+        return float(not calls)
+
+    answerer = FunctionAnswerer(blocks, "function blocks")
+    evaluator = Evaluator(MemoryLog(ManualClock()), answerer, ManualClock(), caps=UNCAPPED)
+    asking = asyncio.create_task(evaluator.evaluate(OTHER, QUESTIONS))
+    await until(lambda: bool(calls))
+    turned.set()
+    assert (await asking).score.mean == 1
+
+
+def test_a_function_that_never_returns_is_given_up_with_the_question_and_the_process_can_end() -> None:
+    never = threading.Event()
+    answerer = FunctionAnswerer(lambda *_: float(never.wait()), "function f")
+    evaluator = Evaluator(MemoryLog(ManualClock()), answerer, ManualClock(), caps=UNCAPPED, stall_s=0.05)
+    with pytest.raises(TransientError, match="function f gave no answer to q-0 in 0 s"):
+        asyncio.run(evaluator.evaluate(empty("p"), QUESTIONS[:1]))
+    assert any(thread.daemon and thread.name == "evaluation" for thread in threading.enumerate())
+    never.set()
 
 
 @pytest.mark.parametrize("place", ["no.such.module:f", "json:no_such", "json:__name__"])

@@ -47,7 +47,7 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     # What people may ask; whoever lets them ask brings the log.
     "commands": {"core", "evidence", "history", "inspection", "ports", "schemas"},
     # What people and agents touch.
-    "gateway": {*SERVICE, "clock", "commands", "inspection", "server", "telemetry"},
+    "gateway": {*SERVICE, "clock", "commands", "evidence", "inspection", "server", "telemetry"},
     # A part of the gateway's process: it is given what the endpoints are given.
     "dashboard": {*SERVICE, "clock", "commands", "gateway", "inspection"},
     # Agents load it: no settings and no worker, for those would bring structlog and other libraries.

@@ -15,7 +15,7 @@ from combee_schemas import topics
 from combee_schemas.base import Source
 from combee_schemas.codec import encode
 from combee_schemas.command import Command
-from combee_schemas.playbook import Entry, Label, Playbook
+from combee_schemas.playbook import Asked, Entry, Label, Playbook
 from combee_schemas.reflection import BulletTag
 from combee_schemas.scan import Operation, OperationKind, Seen, Update
 from support import ledger
@@ -36,7 +36,9 @@ def add(content: str, *evidence: str) -> Operation:
     return Operation(kind=OperationKind.ADD, section=SECTION, content=content, evidence=evidence)
 
 
-def update(sequence: int, *operations: Operation, name: str = NAME, **fields: Any) -> Update:
+def update(
+    sequence: int, *operations: Operation, name: str = NAME, reason: str = "size", **fields: Any
+) -> Update:
     plan = {
         "batch_id": identity.batch_id(name, sequence),
         "playbook": name,
@@ -46,6 +48,7 @@ def update(sequence: int, *operations: Operation, name: str = NAME, **fields: An
         "reflections": 1,
         "through_offset": 10 * sequence,
         "manifest_offset": sequence,
+        "reason": reason,
     }
     told = {"plan": plan, "node_id": "n", "status": "ok", "operations": operations, **fields}
     return flat(Update, **told)
@@ -273,6 +276,54 @@ async def test_a_revoked_source_never_counts_again_and_others_do(publishing: Dep
     assert latest(publishing.log).entries[0].helpful == 1
 
 
+THOUSAND = tuple(f"r-{n}" for n in range(1000))
+
+
+@pytest.mark.parametrize("rules", [(), ("since:2026-01-01",)], ids=["given ids", "a rule"])
+async def test_snapshots_keep_rules_however_many_reflections_were_revoked(rules: tuple[str, ...]) -> None:
+    deployment = Deployment()
+    async with deployment.running(["publish"]):
+        await send(deployment, update(1, add("good", "r-x")))
+        before = len(encode(latest(deployment.log)))
+        await send(deployment, command("v", "revoke", reflection_ids=THOUSAND, rules=rules))
+        assert latest(deployment.log).revoked == THOUSAND
+        await send(deployment, update(2, add("good", "r-y")))
+    async with deployment.running(["publish"]):
+        await send(deployment, update(3, add("bad", "r-7"), add("fair", "r-7", "r-z")))
+    newest = latest(deployment.log)
+    assert (newest.revoked, [each.rule for each in newest.revocations]) == ((), [*rules] or ["ids:1000"])
+    assert len(encode(newest)) < before + 1000
+    assert [(each.content, each.evidence) for each in newest.entries] == [
+        ("good", ("r-x", "r-y")),
+        ("fair", ("r-z",)),
+    ]
+
+
+async def test_a_rule_that_is_given_again_means_what_it_meant_both_times(publishing: Deployment) -> None:
+    await send(publishing, update(1, add("good", "r-x")))
+    for number in (1, 2):
+        gone = (f"r-{number}",)
+        await send(publishing, command(f"v{number}", "revoke", reflection_ids=gone, rules=("text:pay",)))
+    await send(publishing, update(2, add("bad", "r-1"), add("worse", "r-2"), add("fair", "r-3")))
+    assert contents(publishing) == ["good", "fair"]
+
+
+async def test_ids_that_an_older_writer_listed_go_on_being_revoked_by_rules() -> None:
+    deployment = Deployment()
+    old = Playbook(name=NAME, version=1, origin="revoke", revoked=("r-1", "r-2"))
+    await deployment.log.produce(topics.HISTORY.record(old), topics.PLAYBOOKS.record(old))
+    async with deployment.running(["publish"]):
+        await send(deployment, update(1, add("bad", "r-1"), add("good", "r-3")))
+    async with deployment.running(["publish"]):
+        await send(deployment, update(2, add("worse", "r-2"), add("fair", "r-4")))
+    newest = latest(deployment.log)
+    assert [each.content for each in newest.entries] == ["good", "fair"]
+    assert (newest.revoked, [(each.rule, each.version) for each in newest.revocations]) == (
+        (),
+        [("id:r-1", 1), ("id:r-2", 1)],
+    )
+
+
 TAGGED = (BulletTag(id="misc-00001", tag="helpful"),)
 
 
@@ -365,16 +416,83 @@ async def test_tags_of_revoked_reflections_are_taken_back(publishing: Deployment
     assert latest(publishing.log).entries[0].helpful == 1
 
 
-async def test_a_mixed_operation_stays_while_calls_could_be_made_and_is_dropped_after(
+BOTH = tuple(Seen(reflection_id=f"r-{n}", offset=n, tags=()) for n in (1, 2))
+SECOND = Asked(offset=2, manifest_offset=1)
+
+
+async def test_a_mixed_operation_is_dropped_and_its_other_reflections_are_asked_about_again(
     publishing: Deployment,
 ) -> None:
-    seen = tuple(Seen(reflection_id=f"r-{n}", offset=n) for n in (1, 2))
-    await send(publishing, update(1, add("both", "r-1", "r-2"), seen=seen))
+    await send(publishing, update(1, add("both", "r-1", "r-2"), seen=BOTH))
     await send(publishing, command("v", "revoke", reflection_ids=("r-1",), retained_from=2))
-    assert contents(publishing) == ["both"]
-    await send(publishing, command("w", "rollback", version=1))
-    await send(publishing, command("x", "revoke", reflection_ids=("r-9",), retained_from=3))
-    assert contents(publishing) == []
+    assert (contents(publishing), latest(publishing.log).again) == ([], (SECOND,))
+    await send(publishing, update(2, add("other", "r-7")))
+    assert latest(publishing.log).again == (SECOND,)
+    await send(publishing, update(3, add("mine", "r-2"), reason="revoke", seen=BOTH[1:]))
+    assert (contents(publishing), latest(publishing.log).again) == (["other", "mine"], ())
+
+
+async def test_whose_reflections_have_expired_is_dropped_and_nothing_is_asked(publishing: Deployment) -> None:
+    await send(publishing, update(1, add("both", "r-1", "r-2"), seen=BOTH))
+    await send(publishing, command("x", "revoke", reflection_ids=("r-1",), retained_from=3))
+    assert (contents(publishing), latest(publishing.log).again) == ([], ())
+
+
+async def test_what_was_asked_about_again_is_not_asked_once_more(publishing: Deployment) -> None:
+    await send(publishing, update(1, add("both", "r-1", "r-2"), add("good", "r-3"), seen=BOTH))
+    await send(publishing, command("v", "revoke", reflection_ids=("r-1",)))
+    await send(publishing, update(2, add("mine", "r-2"), reason="revoke", seen=BOTH[1:]))
+    await send(publishing, command("w", "revoke", reflection_ids=("r-3",)))
+    assert (contents(publishing), latest(publishing.log).again) == (["mine"], ())
+    await send(publishing, command("b", "rollback", version=1))
+    assert (contents(publishing), latest(publishing.log).again) == ([], (SECOND,))
+    await send(publishing, command("c", "rollback", version=3))
+    assert (contents(publishing), latest(publishing.log).again) == (["mine"], ())
+
+
+async def test_what_is_revoked_while_it_waits_to_be_asked_about_again_is_not_asked(
+    publishing: Deployment,
+) -> None:
+    await send(publishing, update(1, add("both", "r-1", "r-2"), seen=BOTH))
+    await send(publishing, command("v", "revoke", reflection_ids=("r-1",)))
+    await send(publishing, command("w", "revoke", reflection_ids=("r-2",)))
+    assert (contents(publishing), latest(publishing.log).again) == ([], ())
+
+
+async def test_a_mixed_operation_of_which_nothing_is_left_anyway_is_not_asked_about_again(
+    publishing: Deployment,
+) -> None:
+    await send(publishing, update(1, add("both", "r-1", "r-2"), seen=BOTH))
+    remove = operation(REMOVE, "", "misc-00001")
+    await send(publishing, command("e", "edit", operations=(remove,)))
+    await send(publishing, command("v", "revoke", reflection_ids=("r-1",)))
+    assert (contents(publishing), latest(publishing.log).again) == ([], ())
+
+
+async def test_an_update_that_a_revoked_reflection_shared_gives_the_words_before_back(
+    publishing: Deployment,
+) -> None:
+    shared = operation(UPDATE, "pay at once", "misc-00001", evidence=("r-1", "r-2"))
+    await send(publishing, update(1, add("ask first", "r-0")), update(2, shared, seen=BOTH))
+    await send(publishing, command("v", "revoke", reflection_ids=("r-1",)))
+    assert contents(publishing) == ["ask first"]
+    assert [each.offset for each in latest(publishing.log).again] == [2]
+
+
+async def test_what_is_asked_about_again_counts_once_for_an_entry_however_much_that_rests_on(
+    publishing: Deployment,
+) -> None:
+    seen = tuple(Seen(reflection_id=each, offset=n) for n, each in enumerate((*MANY, "r-x")))
+    await send(publishing, update(1, add("the same", *MANY), add("both", "r-0", "r-x"), seen=seen))
+    await send(publishing, command("v", "revoke", reflection_ids=("r-x",)))
+    assert (contents(publishing), latest(publishing.log).again) == (
+        ["the same"],
+        (Asked(offset=0, manifest_offset=1),),
+    )
+    await send(publishing, update(2, add("the same", "r-0"), reason="revoke", seen=seen[:1]))
+    assert [(each.content, each.evidence_count) for each in latest(publishing.log).entries] == [
+        ("the same", 30)
+    ]
 
 
 async def test_an_edit_by_hand_stays_when_what_it_changed_is_revoked_in_part(publishing: Deployment) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from combee.adapters.memory import MemoryLog
 from combee.history import whole
@@ -72,6 +73,25 @@ async def test_what_cannot_be_recorded_is_used_all_the_same(monkeypatch: pytest.
     asking.server.answer = lambda _: {"text": "x" * topics.ANSWERS.message.max_bytes}
     assert (await asking.model.ask(prompt("b"))).usage != Usage()
     await asking.model.close()
+
+
+async def test_why_answers_are_not_recorded_is_told_once_until_it_changes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asking = Asking()
+    produce, troubles = asking.log.produce, iter(["no right", "no right", "away", "", "away"])
+
+    async def refuses(*outgoing: Outgoing) -> Sequence[int]:
+        if trouble := next(troubles):
+            raise TransientError(trouble)
+        return await produce(*outgoing)
+
+    monkeypatch.setattr(asking.log, "produce", refuses)
+    with capture_logs() as logs:
+        for n in range(5):
+            await asking.model.ask(prompt(str(n)))
+            await asyncio.gather(*asking.model._writing)
+    assert [each["reason"] for each in logs] == ["no right", "away", "away"]
 
 
 async def test_an_answer_that_cannot_be_read_and_a_key_that_is_none_of_ours_are_passed_over() -> None:

@@ -75,6 +75,23 @@ def test_the_processes_of_a_stack_take_the_same_policy(
     assert policy(load_settings()) == expected
 
 
+@pytest.mark.parametrize(
+    ("given", "size"),
+    [
+        ({"batch_max": 20, "batch_candidates": "5,10"}, 20),
+        ({"batch_max": 20, "batch_candidates": "5,10", "batch_size": 60, "batch_policy": "keep-up"}, 20),
+        ({"batch_max": 20, "batch_candidates": "5,10", "batch_size": 60}, 60),
+        ({}, DEFAULT),
+    ],
+    ids=["the default", "a start value", "a fixed size", "nothing"],
+)
+@pytest.mark.usefixtures("in_process")
+def test_the_first_batch_is_no_larger_than_any_that_the_controller_may_choose(
+    given: dict[str, object], size: int
+) -> None:
+    assert load_settings(**given).batch.batch_size == size
+
+
 @pytest.mark.usefixtures("in_process")
 def test_the_batch_size_of_a_stack_is_that_of_its_batches() -> None:
     # As a replay sets it: above every batch of the record, so that only the replay closes windows.

@@ -132,6 +132,20 @@ class KafkaAdmin:
                 + (f" (and on {len(topics) - 1} more)" if len(topics) > 1 else "")
             )
 
+    async def has(self, topic: str) -> bool:
+        """Return whether a topic exists; asking creates none.
+
+        Raises
+        ------
+        ConfigurationError
+            If this client may not know.
+        """
+        async with _client(self._connection.client) as client:
+            with translated(f"looking for {topic}"):
+                (found,) = await client.describe_topics([self._connection.full(topic)])
+        self._refuse("Describe", [found["topic"]] if _is_denied(found["error_code"]) else [])
+        return bool(found["error_code"] != UNKNOWN_TOPIC)
+
     async def names(self) -> frozenset[str]:
         """Return the topics under the prefix, as far as this client may see them; asking creates none."""
         prefix = self._connection.full("")

@@ -33,6 +33,8 @@ answers as soon as there is something, and an idle reader asks twice a second.""
 FOLLOW_IDLE_MS = 60_000
 READ_STALL_S = 30.0
 """A bounded read that gets nothing for this long is given up as transient."""
+LOOKS, LOOK_AGAIN_S = 10, 0.2
+"""So often a topic is looked for before it counts as missing: a broker hears of a new one a moment later."""
 SETTLE_AGAIN_S = 0.05
 
 
@@ -202,7 +204,11 @@ class KafkaLog:
                 behind -= reached
 
     async def partitions(self, topic: str) -> int:
-        if topic not in self._counts:
+        for look in range(LOOKS):
+            if topic in self._counts:
+                break
+            if look:
+                await asyncio.sleep(LOOK_AGAIN_S)
             self._counts |= await self._counted(topic)
         if topic not in self._counts:
             raise FatalError(

@@ -5,14 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-import stamina
 import structlog
 
 from combee.adapters.openai.connection import Connection
 from combee.adapters.openai.drain import DrainScope
 from combee.adapters.openai.errors import CallFailedError, RefusedError
 from combee.adapters.openai.limits import Limits
-from combee.adapters.openai.retry import RetryPolicy, RetryWaits
+from combee.adapters.openai.retry import RetryPolicy, tried
 from combee.adapters.openai.wire import (
     Answer,
     Message,
@@ -91,25 +90,16 @@ class Caller:
 
     async def answer(self, question: Question) -> Answer:
         """Return the server's answer; a call that waits to be retried holds no slot."""
-        waits = RetryWaits(self._policy)
-        async for attempt in stamina.retry_context(
-            on=waits,
-            attempts=None,
-            timeout=None,
-            wait_initial=self._policy.first_wait_s,
-            wait_jitter=self._policy.first_wait_s,
-            wait_max=self._policy.max_wait_s,
-        ):
-            with attempt:
-                try:
-                    answer = await self._with_accepted_options(replace(question, attempt=attempt.num))
-                except CallFailedError as failed:
-                    waits.failed_at(time.monotonic())
-                    self._health.failed(failed)
-                    question.scope.wait()
-                    raise
-                return replace(answer, usage=answer.usage.model_copy(update={"retries": attempt.num - 1}))
-        raise AssertionError("stamina ends with a result or an error")
+
+        async def once(attempt: int) -> Answer:
+            answer = await self._with_accepted_options(replace(question, attempt=attempt))
+            return replace(answer, usage=answer.usage.model_copy(update={"retries": attempt - 1}))
+
+        def failed(error: CallFailedError) -> None:
+            self._health.failed(error)
+            question.scope.wait()
+
+        return await tried(self._policy, once, failed)
 
     async def _with_accepted_options(self, question: Question) -> Answer:
         # By kind of reply: one schema a server dislikes says nothing about the others.

@@ -2,14 +2,13 @@
 
 import time
 from collections.abc import Sequence
+from functools import partial
 from itertools import islice
-
-import stamina
 
 from combee.adapters.openai.connection import Connection
 from combee.adapters.openai.errors import CallFailedError
 from combee.adapters.openai.names import NO_KEY
-from combee.adapters.openai.retry import RetryPolicy, RetryWaits
+from combee.adapters.openai.retry import RetryPolicy, tried
 from combee.adapters.openai.wire import Vectors
 from combee.ports import CombeeError, Embedded, ModelCall, OnModelCall
 from combee_schemas.base import Usage
@@ -64,28 +63,10 @@ class OpenAIEmbedder:
         vectors: list[Sequence[float]] = []
         usage, rest = Usage(), iter(texts)
         while batch := [text[:MAX_CHARS] or " " for text in islice(rest, TEXTS)]:
-            answer = await self._tried(batch)
+            answer = await tried(self._policy, partial(self._asked, batch))
             vectors += answer.vectors
             usage += answer.usage
         return Embedded(vectors=vectors, usage=usage)
-
-    async def _tried(self, texts: Sequence[str]) -> Vectors:
-        waits = RetryWaits(self._policy)
-        async for attempt in stamina.retry_context(
-            on=waits,
-            attempts=None,
-            timeout=None,
-            wait_initial=self._policy.first_wait_s,
-            wait_jitter=self._policy.first_wait_s,
-            wait_max=self._policy.max_wait_s,
-        ):
-            with attempt:
-                try:
-                    return await self._asked(texts, attempt.num)
-                except CallFailedError:
-                    waits.failed_at(time.monotonic())
-                    raise
-        raise AssertionError("stamina ends with a result or an error")
 
     async def _asked(self, texts: Sequence[str], attempt: int) -> Vectors:
         began_s = time.monotonic()

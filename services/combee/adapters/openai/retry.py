@@ -1,11 +1,17 @@
 """When a failed call is tried again: the waits of one call, and the wait a server asks for."""
 
 import math
-from collections.abc import Mapping
+import time
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
+from typing import TypeVar
+
+import stamina
 
 from combee.adapters.openai.errors import CallFailedError
+
+T = TypeVar("T")
 
 LONGEST_S = 120.0
 """A longer wish is cut: a worker asks again at least this often."""
@@ -52,6 +58,31 @@ class RetryWaits:
             return None
         # "Retry-After: 0" from a server that never recovers must not become a busy loop.
         return max(error.retry_after_s, self._policy.first_wait_s)
+
+
+async def tried(
+    policy: RetryPolicy,
+    call: Callable[[int], Awaitable[T]],
+    on_failure: Callable[[CallFailedError], None] = lambda _error: None,
+) -> T:
+    """Return what a call returns, which is told its attempt; one that fails is made again as the policy says."""
+    waits = RetryWaits(policy)
+    async for attempt in stamina.retry_context(
+        on=waits,
+        attempts=None,
+        timeout=None,
+        wait_initial=policy.first_wait_s,
+        wait_jitter=policy.first_wait_s,
+        wait_max=policy.max_wait_s,
+    ):
+        with attempt:
+            try:
+                return await call(attempt.num)
+            except CallFailedError as failed:
+                waits.failed_at(time.monotonic())
+                on_failure(failed)
+                raise
+    raise AssertionError("stamina ends with a result or an error")
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:

@@ -36,6 +36,9 @@ SILENT = 100
 """Above every level of the logging library: what fails here is told once, as a check."""
 
 ON_TOPICS = ("lag", "dead letters", "batches", "retention", "branches")
+EMBEDDINGS = (
+    "correct COMBEE_EMBEDDING_MODEL, _BASE_URL or _API_KEY; until then consolidations go by words alone"
+)
 START_IT = (
     "start Kafka there, or correct COMBEE_BOOTSTRAP_SERVERS / --bootstrap-servers (and COMBEE_SECURITY_PROTOCOL,"
     " COMBEE_SASL_*); without an address Combee starts an embedded broker"
@@ -51,10 +54,13 @@ async def examine(settings: Settings, up: Deployment | None, timeout_s: float) -
     model = asyncio.ensure_future(
         probes.within(timeout_s, "model", lambda: probes.model(settings.model, timeout_s))
     )
+    embeddings = asyncio.ensure_future(
+        probes.within(timeout_s, "embeddings", lambda: probes.embeddings(settings.model), remedy=EMBEDDINGS)
+    )
     checks += await _kafka(settings, timeout_s)
     if up is not None and (workers := up.workers):
         checks += await probes.within(timeout_s, "workers", lambda: worker_checks(workers))
-    return checks + await model
+    return checks + await model + await embeddings
 
 
 async def _kafka(settings: Settings, timeout_s: float) -> list[Check]:

@@ -173,6 +173,21 @@ async def flows(log: KafkaLog, settings: Settings, connected: Connection, timeou
     return [check for checks in results for check in checks]
 
 
+async def embeddings(chosen: ModelSettings) -> list[Check]:
+    """Ask the embedding model for one vector; without one there is nothing to look at."""
+    embedder = backends.embedder(chosen)
+    if embedder is None:
+        return []
+    clock = SystemClock()
+    began_s = clock.monotonic()
+    try:
+        (vector,) = (await embedder.embed([TRIAL.task])).vectors
+    finally:
+        await embedder.close()
+    seconds = clock.monotonic() - began_s
+    return [around.judge_embeddings(chosen.embedding_model or "", dimensions=len(vector), seconds=seconds)]
+
+
 async def model(chosen: ModelSettings, timeout_s: float) -> list[Check]:
     """Ask the model three small questions."""
     if chosen.model is None:

@@ -15,6 +15,7 @@ from combee.cli.shared.sending import Change, carry_out
 from combee.commands.playbook import Commands, Decision
 from combee.commands.revocation import Outlook
 from combee.core.commands import is_deleted, no_version
+from combee.core.playbook.operations import union
 from combee.history import newest_snapshot
 from combee.inspection.batches import newest_batches
 from combee.ports import FatalError, Log
@@ -91,7 +92,8 @@ def revoke(
         _foresee(outlook, as_json=as_json)
         return
     made, serving = change.playbook, dict(change.decision.labels)
-    more = {"revoked": list(made.revoked), "changed": change.changed, "labels": serving}
+    revoked = union(change.decision.current.revoked, made.revoked)
+    more = {"revoked": list(revoked), "changed": change.changed, "labels": serving}
     _print(change, more, as_json=as_json)
     if fewer := _weakened(change.decision.current, made):
         remark(f"{fewer} entries rest on fewer reflections now")
@@ -110,11 +112,13 @@ def _foresee(outlook: Outlook, *, as_json: bool) -> None:
         print_json(outlook.as_document())
         return
     lines = [f"{len(outlook.reflections)} reflections: {', '.join(outlook.reflections)}"]
-    for on_line in (outlook, *outlook.branches):
+    on_lines = (outlook, *outlook.branches)
+    for on_line in on_lines:
         if outlook.branches:
             lines.append(f"on {on_line.current.name}:")
         lines += _foreseen(on_line)
-    lines.append("it makes no model call; nothing was changed")
+    asks = any(on_line.recomputed.again for on_line in on_lines)
+    lines.append(f"{'' if asks else 'it makes no model call; '}nothing was changed")
     for line in lines:
         output().print(line, markup=False, soft_wrap=True)
 
@@ -137,18 +141,22 @@ def _foreseen(outlook: Outlook) -> list[str]:
 
 
 def _left_to_do(outlook: Outlook) -> Iterator[str]:
-    """Yield what a revocation does not do, and what it drops because nobody could."""
-    for mixed in outlook.mixed(dropped=False):
+    """Yield what is asked about again, what a revocation does not do, and what it drops because nobody could."""
+    for mixed in outlook.mixed("again"):
         yield (
-            f"{mixed.kind} of batch {mixed.sequence} rests on other reflections, too, and stays; only a model could"
-            f" tell what is left of it: {', '.join(mixed.entry_ids)}"
+            f"{mixed.kind} of batch {mixed.sequence} is dropped, and its {len(mixed.again)} other reflections are"
+            f" asked about again: {', '.join(mixed.entry_ids)}"
         )
-    if outlook.calls:
-        yield f"that would take {outlook.calls} calls; 'combee playbook edit' changes such entries by hand"
-    for mixed in outlook.mixed(dropped=True):
+    if outlook.recomputed.again:
+        yield f"{len(outlook.recomputed.again)} reflections are asked about again, in {outlook.calls} calls"
+    for mixed in outlook.mixed("stays"):
         yield (
-            f"{mixed.kind} of batch {mixed.sequence} is dropped: other reflections that it rests on have expired:"
-            f" {', '.join(mixed.entry_ids)}"
+            f"{mixed.kind} of batch {mixed.sequence} rests on other reflections and stays, in words that revoked ones"
+            f" taught: {', '.join(mixed.entry_ids)}; 'combee playbook edit' changes them by hand"
+        )
+    for mixed in outlook.mixed("dropped"):
+        yield (
+            f"{mixed.kind} of batch {mixed.sequence} is dropped: {outlook.why_dropped}: {', '.join(mixed.entry_ids)}"
         )
     if outlook.recomputed.reads:
         batches = ", ".join(map(str, outlook.recomputed.reads))

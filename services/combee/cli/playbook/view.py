@@ -169,7 +169,9 @@ def _batch_title(playbook: Playbook, batch: AppliedBatch) -> str:
     stale = (
         f", made on version {plan.base_version}, {plan.staleness} batches earlier" if plan.staleness else ""
     )
-    return f"batch {plan.sequence} of {plan.reflections} reflections{stale}{', degraded' if batch.degraded else ''}"
+    again = ", asked about again" if plan.reason == "revoke" else ""
+    degraded = ", degraded" if batch.degraded else ""
+    return f"batch {plan.sequence} of {plan.reflections} reflections{again}{stale}{degraded}"
 
 
 def outcomes_text(outcomes: Outcomes) -> str:

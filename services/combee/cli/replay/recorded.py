@@ -106,6 +106,7 @@ async def _arrivals(
     places = {
         member.offset: (member.reflection_id, sequence)
         for sequence, batch in read.batches.items()
+        if batch.plan.reason != "revoke"  # its members are those of earlier batches
         for member in batch.members
         if not wanted.offsets or wanted.offsets[0] <= member.offset < wanted.offsets[1]
     }

@@ -125,12 +125,26 @@ class Replay:
         return replayed
 
     async def _batch(self, sequence: int, replayed: Replayed) -> None:
-        """Publish a batch's members, close their window, and compare the plan that follows."""
+        """Bring a batch about again, and compare its plan."""
         original = self._batches[sequence]
+        since: dict[int, int] = {}
+        if original.plan.reason != "revoke":  # it is cut by itself after the revocation, perhaps already
+            since = dict(await self._target.ends(topics.BATCHES.name))
+            await self._close(original)
+        place, made = await self._next(
+            topics.BATCHES, since, lambda candidate: candidate.plan.sequence == sequence
+        )
+        replayed.batches += 1
+        if not same_plan(made, original, templates=not self._recorded):
+            replayed.plans_differ.append(sequence)
+        if self._recorded:
+            await self._target.produce(topics.UPDATES.record(self._answer(made, place)))
+
+    async def _close(self, original: Batch) -> None:
+        """Publish a batch's members and close their window."""
         records = await self._members(original)
-        since = dict(await self._target.ends(topics.BATCHES.name))
         offsets = await self._target.produce(*map(again, records)) if records else ()
-        update = self._updates.get(sequence)
+        sequence, update = original.plan.sequence, self._updates.get(original.plan.sequence)
         command = Command(
             command_id=original.plan.command_id or f"replay-{sequence}",
             playbook=self._name,
@@ -140,14 +154,6 @@ class Replay:
             clusters=original.clusters if original.plan.reason == "consolidate" else None,
         )
         await self._target.produce(topics.COMMANDS.record(command))
-        place, made = await self._next(
-            topics.BATCHES, since, lambda candidate: candidate.plan.sequence == sequence
-        )
-        replayed.batches += 1
-        if not same_plan(made, original, templates=not self._recorded):
-            replayed.plans_differ.append(sequence)
-        if self._recorded:
-            await self._target.produce(topics.UPDATES.record(self._answer(made, place)))
 
     def _answer(self, batch: Batch, place: int) -> Update:
         """Return the recorded result of a batch, at home in the new log."""

@@ -38,6 +38,7 @@ from combee.local.preflight import check
 from combee.local.stack import StackOptions, stack
 from combee.local.stack_file import sole_stack
 from combee.ports import FatalError, LanguageModel, Log
+from combee.settings.batch import LARGEST_BATCH
 from combee.settings.loading import Settings, load_settings
 from combee.settings.methods import as_configured, plan_settings
 from combee_schemas import topics
@@ -163,11 +164,12 @@ async def _planned(job: Job, log: Log, original: Recording) -> AsyncIterator[_Ru
                     # Only the replay closes windows, and nothing is consolidated that it did not ask for.
                     batch=settings.batch.model_copy(
                         update={
-                            "batch_size": min(2000, largest + 1),
+                            "batch_size": min(LARGEST_BATCH, largest + 1),
                             "max_wait_s": 1e9,
                             "consolidate_above": 0.0,
                         }
                     ),
+                    sizing=settings.sizing.model_copy(update={"batch_max": LARGEST_BATCH}),
                     model=settings.model.model_copy(
                         update={"answers_from": job.settings.kafka.topic_prefix} if reuses else {}
                     ),

@@ -161,6 +161,10 @@ class Places:
         is_cut = TopicPartition(topic=topic.name, partition=target) in self.cut
         return BEFORE_FIRST - 1 if is_cut else -1
 
+    def first(self, topic: AnyTopic, playbook: str, offset: int) -> int:
+        """Return the new offset from which the same records of a playbook stand as from an old one."""
+        return self.through(topic, playbook, offset - 1) + 1
+
     def home(self, topic: AnyTopic, playbook: str) -> int:
         """Return the partition that a playbook will have."""
         return self._homes(topic, playbook)[1]

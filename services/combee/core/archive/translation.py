@@ -23,8 +23,9 @@ from combee_schemas.scan import Group, Partial, Planned, Update
 from combee_schemas.topics import AnyTopic
 
 PLACES: Mapping[str, frozenset[str]] = {
+    "Asked": frozenset({"offset", "manifest_offset"}),
     "Batch": frozenset({"oldest_unpublished_offset"}),
-    "Command": frozenset({"through_offset"}),
+    "Command": frozenset({"through_offset", "retained_from"}),
     "DeadLetter": frozenset({"origin_partition", "origin_offset"}),
     "Group": frozenset({"manifest_offset"}),
     "GroupMember": frozenset({"offset"}),
@@ -37,6 +38,7 @@ PLACES: Mapping[str, frozenset[str]] = {
         {"through_offset", "counted_offset", "manifest_offset", "history_offset", "command_offset"}
     ),
     "Resolution": frozenset({"origin_partition", "origin_offset", "retry_partition", "retry_offset"}),
+    "Revocation": frozenset({"retained_from"}),
     "Seen": frozenset({"offset"}),
     "Update": frozenset({"manifest_offset"}),
 }
@@ -146,13 +148,30 @@ class Translator:
     def _playbook(self, playbook: Playbook, _at: int) -> Playbook:
         name, places = playbook.name, self._places
         batch = playbook.batch
+        rules = (
+            rule.model_copy(
+                update={"retained_from": places.first(topics.REFLECTIONS, name, rule.retained_from)}
+            )
+            for rule in playbook.revocations
+        )
+        again = (
+            asked.model_copy(
+                update={
+                    "offset": places.of_playbook(topics.REFLECTIONS, name, asked.offset),
+                    "manifest_offset": places.of_playbook(topics.BATCHES, name, asked.manifest_offset),
+                }
+            )
+            for asked in playbook.again
+        )
         return playbook.model_copy(
             update={
+                "again": tuple(again),
                 "through_offset": places.through(topics.REFLECTIONS, name, playbook.through_offset),
                 "counted_offset": places.through(topics.REFLECTIONS, name, playbook.counted_offset),
                 "manifest_offset": places.of_playbook(topics.BATCHES, name, playbook.manifest_offset),
                 "history_offset": places.of_playbook(topics.HISTORY, name, playbook.history_offset),
                 "command_offset": places.through(topics.COMMANDS, name, playbook.command_offset),
+                "revocations": tuple(rules),
                 "batch": batch.model_copy(update={"plan": self._plan(batch.plan)}) if batch else None,
             }
         )
@@ -162,8 +181,13 @@ class Translator:
         return label.model_copy(update={"command_offset": offset})
 
     def _command(self, command: Command, _at: int) -> Command:
-        offset = self._places.through(topics.REFLECTIONS, command.playbook, command.through_offset)
-        return command.model_copy(update={"through_offset": offset})
+        name = command.playbook
+        return command.model_copy(
+            update={
+                "through_offset": self._places.through(topics.REFLECTIONS, name, command.through_offset),
+                "retained_from": self._places.first(topics.REFLECTIONS, name, command.retained_from),
+            }
+        )
 
     # ---- dead letters
 

@@ -19,6 +19,8 @@ from combee_schemas.scan import Group, GroupMember
 
 RUNS_BYTES = 256 << 10
 """Scores and sources of members beyond this are left out of a manifest, so that it fits a record."""
+AGAIN_AT_ONCE, AGAIN_BYTES = 200, 8 << 20
+"""Reflections and bytes of one batch that asks again, at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +39,7 @@ def shape_of(sizes: Sequence[int], seed: int, settings: PlanSettings) -> Shape:
         sizes,
         seed,
         copies=settings.copies,
+        groups=settings.groups,
         fan_in=settings.fan_in,
         max_levels=settings.max_levels,
         group_bytes=settings.group_bytes,
@@ -193,6 +196,25 @@ def plan_fork(
     return batch.model_copy(update={"plan": plan.model_copy(update={"sha256": plan_hash(batch)})})
 
 
+def go_together(sizes: Sequence[int]) -> int:
+    """Return how many of the reflections that are to be asked about again, from the first on, make one batch."""
+    total = 0
+    for count, size in enumerate(sizes[:AGAIN_AT_ONCE]):
+        total += size
+        if count and total > AGAIN_BYTES:
+            return count
+    return min(len(sizes), AGAIN_AT_ONCE)
+
+
+def calls_again(sizes: Sequence[int], settings: PlanSettings) -> int:
+    """Return how many nodes the batches have that ask about reflections of these sizes again."""
+    calls = 0
+    while count := go_together(sizes):
+        calls += sum(shape_of(sizes[:count], 0, settings).widths)
+        sizes = sizes[count:]
+    return calls
+
+
 def plan_hash(batch: Batch) -> str:
     """Return the SHA-256 of a manifest without what time decided, such as why its window closed."""
     circumstance = {
@@ -259,7 +281,9 @@ def deal_batch(batch: Batch) -> tuple[tuple[Member, ...], ...]:
 
 
 def make_groups(batch: Batch, manifest_offset: int, bodies: Mapping[int, Reflection]) -> tuple[Group, ...]:
-    """Return the groups; ``bodies`` are the reflections by offset."""
+    """Return the groups; ``bodies`` are the reflections by offset. Tags of what is asked again were counted."""
+    if batch.plan.reason == "revoke":
+        bodies = {at: body.model_copy(update={"bullet_tags": ()}) for at, body in bodies.items()}
     return tuple(
         Group(
             plan=batch.plan,

@@ -30,11 +30,38 @@ class Limit:
     """What a group beyond it would be, in words."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wanted:
+    """The groups that a batch gets unless one would be too large."""
+
+    count: int
+    """Of its reflections."""
+    asked: int
+    """k as it is asked for; 0: the paper's."""
+
+    @property
+    def groups(self) -> int:
+        return shuffle.group_count(self.count, self.asked)
+
+    def why(self, groups: int, tight: Limit | None) -> str:
+        """Return why there are so many ``groups``."""
+        if tight is not None:
+            return f"k = {groups} instead of {self.groups}: with {self.groups}, a group {tight.excess}"
+        if self.count < shuffle.COPIES_FROM:
+            return f"k = 1: {self.count} are too few to be copied"
+        return f"k = {groups} as set" if self.asked else f"k = {groups} = ⌊√{self.count}⌋"
+
+    @property
+    def why_one_call(self) -> str:
+        return f"k = 1: each of {self.groups} groups would hold all {self.count} reflections"
+
+
 def plan_shape(
     sizes: Sequence[int],
     seed: int,
     *,
     copies: int,
+    groups: int = 0,
     fan_in: int,
     max_levels: int,
     group_bytes: int,
@@ -44,33 +71,31 @@ def plan_shape(
 ) -> Shape:
     """Return the shape of a batch whose reflections have these ``sizes`` (bytes).
 
-    ``part_tokens``: what one call of a combine by topic reads. Such a combine takes all proposals, however many.
+    ``groups``: k as it is asked for; 0: the paper's. ``part_tokens``: what one call of a combine by topic reads. Such
+    a combine takes all proposals, however many.
     """
     limits = _limits(sizes, group_bytes, aggregate_tokens)
-    if small_batches == "one-call" and _is_repeated(len(sizes), copies) and _fits(limits):
-        return Shape(copies=1, widths=(1,), reason=_why_one_call(len(sizes)))
-    groups, tight = _fitting(len(sizes), copies, limits, seed)
+    wanted = _Wanted(count=len(sizes), asked=groups)
+    if small_batches == "one-call" and 1 < wanted.groups <= copies and _fits(limits):
+        # Each group would hold the whole batch: n < 9 where p = 2, unless k is asked for.
+        return Shape(copies=1, widths=(1,), reason=wanted.why_one_call)
+    groups, tight = _fitting(wanted, copies, limits, seed)
     copies = shuffle.effective_copies(len(sizes), copies, groups)
     if part_tokens and groups > 1:
         parts = f"two levels, combined by topic in parts of {part_tokens:,} tokens"
         return Shape(
             copies=copies,
             widths=(groups, 1),
-            reason=f"{_why_groups(len(sizes), groups, tight)}; {parts}",
+            reason=f"{wanted.why(groups, tight)}; {parts}",
         )
     proposed = copies * sum(sizes) // CHARS_PER_TOKEN // tree.PROPOSED
     most = proposed if aggregate_tokens is None else aggregate_tokens
     widths = tree.plan_widths(groups, fan_in, max_levels, tokens=proposed, most=most)
     plain = tree.plan_widths(groups, fan_in, max_levels)
-    why = [_why_groups(len(sizes), groups, tight)]
+    why = [wanted.why(groups, tight)]
     if groups > 1:
         why.append(_why_levels(widths, plain, fan_in, proposed, aggregate_tokens))
     return Shape(copies=copies, widths=widths, reason="; ".join(why))
-
-
-def _is_repeated(count: int, copies: int) -> bool:
-    """Return whether each of the paper's groups would hold the whole batch: n < 9 where p = 2."""
-    return 1 < shuffle.group_count(count) <= copies
 
 
 def _fits(limits: Sequence[Limit]) -> bool:
@@ -88,12 +113,13 @@ def _limits(sizes: Sequence[int], group_bytes: int, tokens: int | None) -> list[
     return limits
 
 
-def _fitting(count: int, copies: int, limits: Sequence[Limit], seed: int) -> tuple[int, Limit | None]:
-    """Return k, and the limit that does not allow the paper's; at the most, each copy is alone in its group.
+def _fitting(wanted: _Wanted, copies: int, limits: Sequence[Limit], seed: int) -> tuple[int, Limit | None]:
+    """Return k, and the limit that does not allow what is wanted; at the most, each copy is alone in its group.
 
     Each deal takes milliseconds, so k rises by what the fullest group exceeds its limit, and faster and faster.
     """
-    groups, step, tight = shuffle.group_count(count), 1, None
+    count = wanted.count
+    groups, step, tight = wanted.groups, 1, None
     last = max(groups, count * shuffle.effective_copies(count, copies, count * copies))
     while groups < last and (over := _over(count, copies, groups, limits, seed)):
         limit, largest = over
@@ -120,18 +146,6 @@ def _least(count: int, copies: int, limit: Limit) -> int:
     total, largest = sum(limit.sizes), max(limit.sizes)
     beside = max(0, limit.most - largest) * count // total
     return max(-(-copies * total // limit.most), -(-count * copies // (1 + beside)))
-
-
-def _why_groups(count: int, groups: int, tight: Limit | None) -> str:
-    paper = shuffle.group_count(count)
-    if tight is not None:
-        return f"k = {groups} instead of {paper}: with {paper}, a group {tight.excess}"
-    few = count < shuffle.COPIES_FROM
-    return f"k = 1: {count} are too few to be copied" if few else f"k = {groups} = ⌊√{count}⌋"
-
-
-def _why_one_call(count: int) -> str:
-    return f"k = 1: each of {shuffle.group_count(count)} groups would hold all {count} reflections"
 
 
 def _why_levels(

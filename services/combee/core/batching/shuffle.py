@@ -8,9 +8,11 @@ COPIES_FROM = 4
 """Fewer reflections than this make one group without copies (the authors' released code)."""
 
 
-def group_count(reflections: int) -> int:
-    """Return the paper's k = ⌊√n⌋; 1 when n < 4."""
-    return isqrt(reflections) if reflections >= COPIES_FROM else 1
+def group_count(reflections: int, asked: int = 0) -> int:
+    """Return k: as it is asked for, at most one group per reflection, else the paper's ⌊√n⌋; 1 when n < 4."""
+    if reflections < COPIES_FROM:
+        return 1
+    return min(asked, reflections) if asked else isqrt(reflections)
 
 
 def effective_copies(reflections: int, copies: int, groups: int) -> int:

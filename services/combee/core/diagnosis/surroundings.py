@@ -81,6 +81,15 @@ def judge_model(model: ModelTrial) -> Check:
     return Check(name="model", verdict="ok", says=says)
 
 
+def judge_embeddings(model: str, *, dimensions: int, seconds: float) -> Check:
+    """Judge whether an embedding model answers."""
+    if not dimensions:
+        remedy = "choose an embedding model: this one gives empty vectors"
+        return Check(name="embeddings", verdict="fail", says=f"{model} gives no vector", remedy=remedy)
+    says = f"{model} answers in {seconds:.1f} s: {dimensions} dimensions"
+    return Check(name="embeddings", verdict="ok", says=says)
+
+
 def judge_workers(red: Mapping[str, Sequence[str]], waits: Mapping[str, Sequence[str]]) -> list[Check]:
     """Judge the workers of 'combee up': by name, which of their conditions are red, and what they wait for."""
     checks = [

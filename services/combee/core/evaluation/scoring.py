@@ -52,16 +52,12 @@ def bad_pattern(question: Question) -> str:
     return ""
 
 
-def score(scorer: Literal["ace", "exact", "regex"], answer: str, question: Question) -> Points:
-    """Judge an answer without a model."""
+def score(scorer: Literal["ace", "exact"], answer: str, question: Question) -> Points:
+    """Judge an answer by a rule of ours."""
     if scorer == "ace":
         judged = ace_protocol.score(question.kind, answer, question.target)
         return Points(right=judged.right, places=judged.asked)
-    if scorer == "exact":
-        is_right = answer.strip() == question.target.strip()
-    else:
-        is_right = re.search(question.target, answer[:MOST_SEARCHED]) is not None
-    return Points(right=int(is_right))
+    return Points(right=int(answer.strip() == question.target.strip()))
 
 
 def judge_prompt(question: Question, answer: str) -> Prompt:

@@ -12,6 +12,7 @@ from combee.core.ledger.traces import Contents, Traces
 from combee.core.ledger.updates import Updates
 from combee.core.ledger.versions import Versions
 from combee_schemas import topics
+from combee_schemas.base import playbook_of
 from combee_schemas.batch import Batch
 from combee_schemas.command import Command
 from combee_schemas.dead_letter import DeadLetter, Resolution
@@ -95,7 +96,9 @@ class Ledger:
         self._batches.take(partition, offset, batch)
         first = self._horizon.first_retained.get(REFLECTIONS, {}).get(partition, 0)
         retained = {member.reflection_id for member in batch.members if member.offset >= first}
-        self._unseen.setdefault(batch.plan.playbook, set()).update(retained)
+        # What is asked about again was in an earlier batch, of a branch perhaps in one before the fork.
+        is_again, line = batch.plan.reason == "revoke", batch.plan.playbook
+        self._unseen.setdefault(playbook_of(line) if is_again else line, set()).update(retained)
 
     def version(self, partition: int, offset: int, playbook: Playbook) -> None:
         """Take a record of ``history``."""

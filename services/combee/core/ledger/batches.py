@@ -119,8 +119,13 @@ class Batches:
         self.findings.add("double", text)
 
     def _attempt(self, where: str, batch: Batch, member: Member) -> None:
-        """Judge a retry: without a dead letter of the attempt before, it makes its reflection count twice."""
+        """Judge a retry: without a dead letter of the attempt before, it makes its reflection count twice.
+
+        After a revocation, reflections are asked about again that are no dead letters: what was made of them is gone.
+        """
         key = (batch.plan.playbook, member.reflection_id)
+        if batch.plan.reason == "revoke":
+            return
         if member.attempt and self.proof is not None and not self.proof(key, member.attempt):
             name, sequence = batch.plan.playbook, batch.plan.sequence
             text = f"{where}: {name}: {member.reflection_id} is in batch {sequence} as attempt"

@@ -84,6 +84,8 @@ class LiveBatch(Value):
             return f"consolidates entries{', automatically' if self.automatic else ''}"
         if self.reason == "branch":
             return "begins a branch"
+        if self.reason == "revoke":
+            return f"{self.reflections} reflections, asked about again after a revocation"
         why = f", closed by {self.reason}" if self.reason else ""
         return f"{self.reflections} reflections{why}"
 

@@ -1,23 +1,35 @@
 """Between a playbook and its branches: what is revoked on one is on all; a branch's content is adopted; pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from combee.core.playbook.evidence import rules_for, rules_of
 from combee.core.playbook.operations import union
 from combee.core.playbook.sections import slug
+from combee_schemas.base import branch_in
 from combee_schemas.playbook import Adopted, Change, Entry, Playbook
 
 
+def learns(line: Playbook) -> bool:
+    """Return whether a line learns; a branch that was deleted and came back does not."""
+    return not branch_in(line.name) or line.branch is not None
+
+
 def barred_by(playbook: Playbook, other: Playbook) -> Playbook:
-    """Return a line with what is revoked on another line of its playbook, too."""
-    known = {revocation.rule for revocation in playbook.revocations}
-    made = {"version": playbook.version + 1}
-    new = (each.model_copy(update=made) for each in other.revocations if each.rule not in known)
+    """Return a line with what is revoked on another line of its playbook, too.
+
+    Both name all of it. Its next version names what is new here, and says by which rules.
+    """
+    rules, others, made = rules_of(playbook), rules_of(other), playbook.version + 1
+    known, gone = {revocation.rule for revocation in rules}, frozenset(playbook.revoked)
+    new = tuple(each.model_copy(update={"version": made}) for each in others if each.rule not in known)
+    news = [reflection_id for reflection_id in other.revoked if reflection_id not in gone]
+    if news and not new:
+        # A rule of the same words meant more there.
+        retained_from = max((each.retained_from for each in others), default=0)
+        new = rules_for((), news, version=made, retained_from=retained_from)
     return playbook.model_copy(
-        update={
-            "revoked": union(playbook.revoked, other.revoked),
-            "revocations": (*playbook.revocations, *new),
-        }
+        update={"revoked": union(playbook.revoked, news), "revocations": (*rules, *new)}
     )
 
 
@@ -74,7 +86,10 @@ class Adoption:
 
 
 def taken_over(adoption: Adoption, current: Playbook, content: Playbook) -> Playbook:
-    """Return ``content``, what is left of a branch's version, as its playbook's next one."""
+    """Return ``content``, what is left of a branch's version, as its playbook's next one.
+
+    What is to be asked about again is the branch's, but for what the playbook's next batches ask about anyway.
+    """
     ids = adoption.ids(current, content.entries, content.next_id)
     version, target = current.version + 1, adoption.target
     since = {(entry.id, entry.content): entry.created_version for entry in current.entries}
@@ -97,25 +112,8 @@ def taken_over(adoption: Adoption, current: Playbook, content: Playbook) -> Play
             "changes": (change, *(_renamed_change(each, ids) for each in content.changes)),
             "adopted": Adopted(line=target.name, version=target.version, renamed=other),
             "counted_offset": target.through_offset,
+            "again": tuple(asked for asked in content.again if asked.offset <= current.through_offset),
         }
-    )
-
-
-def here(entries: Iterable[Entry], version: Playbook) -> tuple[Entry, ...]:
-    """Return entries that a version began with as they are on its line, if it took them over from another one."""
-    forked = version.batch is not None and version.batch.plan.branch is not None
-    if version.adopted is None and not forked:
-        return tuple(entries)
-    since = {entry.id: entry.created_version for entry in version.entries}
-    ids = {old: new for new, old in version.adopted.renamed.items()} if version.adopted else {}
-    return tuple(
-        entry.model_copy(
-            update={
-                "id": (own := ids.get(entry.id, entry.id)),
-                "created_version": since.get(own, version.version),
-            }
-        )
-        for entry in entries
     )
 
 

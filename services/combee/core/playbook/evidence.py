@@ -1,13 +1,15 @@
-"""All that entries rest on: a snapshot keeps the last 20 ids of each, ``history`` and ``updates`` the rest; pure."""
+"""All that entries rest on, and what is revoked: snapshots keep a part, ``history`` and ``updates`` the rest; pure.
+
+Of each entry a snapshot keeps the last 20 ids, of what was revoked the rules.
+"""
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from combee.core.playbook.apply import applied
-from combee.core.playbook.branching import here
 from combee.core.playbook.operations import union
 from combee.core.replaying.selection import Selection
-from combee_schemas.playbook import EVIDENCE_KEPT, SOURCES_KEPT, Entry, Playbook
+from combee_schemas.playbook import EVIDENCE_KEPT, SOURCES_KEPT, Entry, Playbook, Revocation
 from combee_schemas.scan import Seen, Update
 
 NO_BUDGET = 10**9
@@ -16,6 +18,8 @@ RESTORED = "to version {version}"
 """What a rollback says of itself as a change."""
 Place = tuple[str, int]
 """A line and the number of a version of it."""
+IDS_NAMED = 20
+"""Of one revocation; more ids that somebody gave are one rule in a snapshot, however many they are."""
 _RESTORED = re.compile(RESTORED.format(version=r"(\d+)"))
 
 
@@ -42,6 +46,29 @@ def began_with(version: Playbook) -> Place:
         if change.kind == "rollback" and (match := _RESTORED.fullmatch(change.detail)):
             return version.name, int(match[1])
     return version.name, version.version - 1
+
+
+def ids_here(version: Playbook) -> dict[str, str]:
+    """Return the other ids that entries have in a version which took them over: ids there → here."""
+    return {old: new for new, old in version.adopted.renamed.items()} if version.adopted else {}
+
+
+def here(entries: Iterable[Entry], version: Playbook) -> tuple[Entry, ...]:
+    """Return entries that a version began with as they are on its line, if it took them over from another one."""
+    forked = version.batch is not None and version.batch.plan.branch is not None
+    if version.adopted is None and not forked:
+        return tuple(entries)
+    since = {entry.id: entry.created_version for entry in version.entries}
+    ids = ids_here(version)
+    return tuple(
+        entry.model_copy(
+            update={
+                "id": (own := ids.get(entry.id, entry.id)),
+                "created_version": since.get(own, version.version),
+            }
+        )
+        for entry in entries
+    )
 
 
 def ancestry(newest: Place, before: Mapping[Place, Place], whole: Collection[Place] = ()) -> list[Place]:
@@ -89,10 +116,35 @@ def followed(before: Playbook, version: Playbook, update: Update | None) -> Play
     return version.model_copy(update={"entries": tuple(entries)})
 
 
+def rules_for(
+    rules: Sequence[str], ids: Iterable[str], *, version: int, retained_from: int = 0
+) -> tuple[Revocation, ...]:
+    """Return the rules of one revocation as snapshots keep them; without any, the ids that it takes back are some."""
+    rules = rules or [f"id:{reflection_id}" for reflection_id in ids]
+    given = [rule for rule in rules if rule.startswith("id:")]
+    if len(given) > IDS_NAMED:
+        rules = [*(rule for rule in rules if rule not in given), f"ids:{len(given)}"]
+    return tuple(Revocation(rule=rule, retained_from=retained_from, version=version) for rule in rules)
+
+
+def rules_of(playbook: Playbook) -> tuple[Revocation, ...]:
+    """Return all rules of a playbook; older writers listed ids without any."""
+    if playbook.revocations or not playbook.revoked:
+        return playbook.revocations
+    return rules_for((), playbook.revoked, version=playbook.version)
+
+
+def naming_news(version: Playbook, before: Collection[str]) -> Playbook:
+    """Return a version that names what it took back itself; ``before``: all that was revoked already."""
+    known = frozenset(before)
+    news = tuple(reflection_id for reflection_id in version.revoked if reflection_id not in known)
+    return version.model_copy(update={"revoked": news})
+
+
 def barred(playbook: Playbook, seen: Iterable[Seen]) -> tuple[str, ...]:
     """Return the reflections that never count: those that were revoked, and of ``seen`` those of a revoked source."""
-    rules = (Selection.parse(revocation.rule) for revocation in playbook.revocations)
-    sources = {rule.value for rule in rules if rule.is_open_ended}
+    named = (each.rule for each in playbook.revocations if each.rule.startswith("source:"))
+    sources = {rule.value for rule in map(Selection.parse, named) if rule.is_open_ended}
     later = (each.reflection_id for each in seen if each.source and each.source.name in sources)
     return union(playbook.revoked, later) if sources else playbook.revoked
 

@@ -5,21 +5,23 @@ out: an entry keeps the words it had before, what was merged or removed comes ba
 revoked reflections did not touch is taken as it was recorded, evictions, edits and promotions included.
 
 Some cases cannot be known without a model: the words of an operation that rests on revoked *and* on other reflections
-(``Mixed``). It stays with what else it rests on, and is named; it is dropped if the reflections that a call would
-need have expired.
+(``Mixed``). It is dropped, and a model is asked about the other reflections again, unless they have expired. What
+other reflections say by a model's word, in words that are revoked elsewhere, stays and is named.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from combee.core.playbook import components, evidence, probation
 from combee.core.playbook.apply import holds_after
-from combee.core.playbook.branching import here
+from combee.core.playbook.branching import learns
 from combee.core.playbook.draft import Draft
 from combee.core.playbook.entries import apply_operations, evictions
-from combee.core.playbook.evidence import Place
+from combee.core.playbook.evidence import Place, here, ids_here
 from combee_schemas.base import Holds
-from combee_schemas.playbook import Change, Entry, EntryState, Playbook
+from combee_schemas.plan import PlanSettings
+from combee_schemas.playbook import Asked, Change, Entry, EntryState, Playbook
 from combee_schemas.scan import Known, Operation, OperationKind, Update
 
 ALONE = "all of its evidence is revoked"
@@ -27,6 +29,11 @@ WHOLLY_NEW = frozenset({"import", "delete"})
 """Nothing of the version before is left, unless it says so."""
 TAKEN_BACK = frozenset({"revoke", "rollback", "adopt"})
 """Nobody wrote anything: what is left follows from the version that they began with."""
+DEFAULTS = PlanSettings()
+Fate = Literal["again", "stays", "dropped"]
+"""Of a mixed operation. again: it is dropped, and its other reflections are asked about again; dropped: these have
+expired, or its branch learns no more; stays: no reflection of its own is revoked, but what it says comes from revoked
+ones, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +46,8 @@ class Mixed:
     kind: str
     entry_ids: tuple[str, ...]
     revoked: tuple[str, ...]
-    is_dropped: bool
-    """The bodies of the other reflections have expired."""
+    fate: Fate
+    again: tuple[Asked, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +64,10 @@ class Recomputed:
     """The batches whose calls were shown an entry that is gone or says something else now."""
     otherwise: frozenset[int]
     """The versions in which an entry is gone or says something else now."""
+    again: tuple[Asked, ...] = ()
+    """What is to be asked about again."""
+    settings: PlanSettings = DEFAULTS
+    """Of the last batch."""
 
 
 @dataclass(slots=True)
@@ -69,12 +80,20 @@ class Recomputation:
     """What is revoked, and by which rules."""
     retained_from: int = 0
     """Reflections before this offset have expired."""
+    asked: frozenset[Asked] = frozenset()
+    """What was asked about again, or is going to be: what mixed operations made of it is dropped."""
     next_id: int = 1
     """Ids from here on are free in every recorded version."""
+    pending: dict[Asked, None] = field(default_factory=dict)
+    """Of ``asked``, what no batch has asked about again so far."""
     entries: dict[str, Entry] = field(default_factory=dict)
     _mixed: list[Mixed] = field(default_factory=list)
     _reads: list[Place] = field(default_factory=list)
     """Lines and batches."""
+    _settings: PlanSettings = DEFAULTS
+    _manifests: set[int] = field(default_factory=set)
+    _merged_away: set[str] = field(default_factory=set)
+    """Entries whose words went into those of others."""
     _other: dict[Place, frozenset[str]] = field(default_factory=dict)
     """By version: its entries that are gone or say something else without what is revoked."""
 
@@ -88,7 +107,8 @@ class Recomputation:
         before = self.recorded
         if evidence.began_with(version)[0] != version.name:
             before = before.model_copy(update={"entries": here(before.entries, version)})
-            self.entries = {entry.id: entry for entry in here(self.entries.values(), version)}
+            self._go_over(version)
+        self._merged_away |= {change.entry_id for change in version.changes if change.kind == "merge"}
         complete = evidence.followed(before, version, update)
         gone = frozenset(version.revoked)
         complete = complete.model_copy(
@@ -97,6 +117,7 @@ class Recomputation:
         if update is None:
             self.entries = self._after_people(before, complete)
         else:
+            self._note(update)
             self.entries = self._after_batch(before, complete, update)
             plan, scope = update.plan, update.result.scope
             shown = self._other.get((plan.playbook, plan.base_version), frozenset())
@@ -104,6 +125,29 @@ class Recomputation:
                 self._reads.append((plan.playbook, plan.sequence))
         self.recorded = complete
         self._compare()
+
+    def _go_over(self, version: Playbook) -> None:
+        """Go on to the line that forked or adopted what was followed so far."""
+        ids = ids_here(version)
+        self.entries = {entry.id: entry for entry in here(self.entries.values(), version)}
+        self._mixed = [
+            replace(each, entry_ids=tuple(ids.get(entry_id, entry_id) for entry_id in each.entry_ids))
+            for each in self._mixed
+        ]
+        if version.adopted is not None:
+            through = version.through_offset  # what comes later is in batches of this line anyway
+            self.pending = {asked: None for asked in self.pending if asked.offset <= through}
+
+    def _note(self, update: Update) -> None:
+        self._settings = update.plan.settings
+        self._manifests.add(update.manifest_offset)
+        if update.plan.reason == "revoke":
+            seen = {each.offset for each in update.result.seen}
+            self.pending = {asked: None for asked in self.pending if asked.offset not in seen}
+
+    def _elsewhere(self) -> Iterator[Asked]:
+        """Yield what was made before the first version that is known."""
+        return (asked for asked in self.recorded.again if asked.manifest_offset not in self._manifests)
 
     def result(self, *, budget_tokens: int) -> Recomputed:
         """Return the last version without what is revoked, within the token budget if it says more than before."""
@@ -120,16 +164,18 @@ class Recomputation:
                 if entry.id in out
             ]
             entries = tuple(entry for entry in entries if entry.id not in out)
-        live = {entry.id: entry.content for entry in entries}
+        shown = {entry.id for entry in entries} | self._merged_away
         return Recomputed(
             entries=entries,
             next_id=max(self.next_id, self.recorded.next_id),
             changes=tuple(changes),
             mixed=tuple(
-                each for each in self._mixed if each.is_dropped or not live.keys().isdisjoint(each.entry_ids)
+                each for each in self._mixed if each.fate == "dropped" or not shown.isdisjoint(each.entry_ids)
             ),
             reads=tuple(sequence for line, sequence in self._reads if line == self.recorded.name),
             otherwise=frozenset(number for line, number in self._other if line == self.recorded.name),
+            again=(*self._elsewhere(), *self.pending) if learns(self.barred) else (),
+            settings=self._settings,
         )
 
     def _differences(self, known: Mapping[str, Entry]) -> Iterator[Change]:
@@ -270,7 +316,7 @@ class _Prepared:
     def mixed(self, contents: Mapping[str, str]) -> Iterator[Mixed]:
         """Yield the mixed operations that are dropped, or whose words are now in a playbook, by its contents."""
         for operation, mixed in self._doubtful:
-            if mixed.is_dropped or operation.content in contents:
+            if mixed.fate == "dropped" or operation.content in contents:
                 yield mixed
 
     def _operations(self) -> Iterator[Operation]:
@@ -286,10 +332,15 @@ class _Prepared:
             )
             if merges_other and not left:
                 continue
+            again = self._places(left) if len(left) < len(operation.evidence) else ()
+            if again and self.whole.asked.issuperset(again):
+                self.whole.pending |= dict.fromkeys(again)
+                self._strengthen_instead(operation, left)
+                continue
             if merges_other or len(left) < len(operation.evidence):
-                expired = self._has_expired(left)
-                self._doubt(operation, is_dropped=expired)
-                if expired:
+                lost = self._has_expired(left) or (bool(again) and not learns(self.whole.barred))
+                self._doubt(operation, again, is_dropped=lost)
+                if lost:
                     self._strengthen_instead(operation, left)
                     continue
             yield self._again(operation)
@@ -303,7 +354,14 @@ class _Prepared:
         offsets = {seen.reflection_id: seen.offset for seen in self.recorded.result.seen}
         return any(offsets.get(each, self.whole.retained_from) < self.whole.retained_from for each in ids)
 
-    def _doubt(self, operation: Operation, *, is_dropped: bool) -> None:
+    def _places(self, ids: Collection[str]) -> tuple[Asked, ...]:
+        """Return where reflections of the batch stand; nothing unless all are known."""
+        offsets = {seen.reflection_id: seen.offset for seen in self.recorded.result.seen}
+        at = self.recorded.manifest_offset
+        places = tuple(Asked(offset=offsets[each], manifest_offset=at) for each in ids if each in offsets)
+        return places if len(places) == len(ids) else ()
+
+    def _doubt(self, operation: Operation, again: tuple[Asked, ...], *, is_dropped: bool) -> None:
         landed = self.placed.get(operation.content)
         if landed is not None and landed in self.entries:
             return  # it was said already: only its evidence counted, not its words
@@ -313,7 +371,8 @@ class _Prepared:
             kind=operation.kind.value,
             entry_ids=operation.entry_ids or ((landed,) if landed else ()),
             revoked=tuple(each for each in operation.evidence if each in self.gone),
-            is_dropped=is_dropped,
+            fate="dropped" if is_dropped else "again" if again else "stays",
+            again=() if is_dropped else again,
         )
         self._doubtful.append((operation, mixed))
 
@@ -345,7 +404,7 @@ class _Prepared:
                 kind="known",
                 entry_ids=(claim.entry_id,),
                 revoked=tuple(each for each in was.evidence if each in self.gone),
-                is_dropped=expired,
+                fate="dropped" if expired else "stays",
             )
             self._doubtful.append((words, mixed))
             if expired:

@@ -114,9 +114,13 @@ class Learned:
 
 
 def learned(versions: Iterable[Playbook]) -> Learned:
-    """Return what versions were learned from."""
+    """Return what versions were learned from; what is asked about again was learned from before."""
     made = list(versions)
-    batches = [version for version in made if version.batch and version.reflections]
+    batches = [
+        version
+        for version in made
+        if version.batch and version.reflections and version.batch.plan.reason != "revoke"
+    ]
     reflections = sum(version.reflections for version in batches)
     usage = sum((version.usage for version in made), NOTHING_SPENT)
     fates = [fates for version in batches if (fates := in_playbook(version.batch)) is not None]

@@ -11,6 +11,7 @@ from combee.core.playbook.apply import applied, holds_after
 from combee.core.playbook.branching import Adoption, barred_by, number_of, taken_over
 from combee.core.playbook.components import clash
 from combee.core.playbook.echo import retired
+from combee.core.playbook.operations import union
 from combee.core.playbook.recomputing import Recomputation, Recomputed
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy, after_batch
 from combee_schemas.base import is_branch_of
@@ -21,18 +22,18 @@ from combee_schemas.playbook import (
     ACE_SECTIONS,
     EVIDENCE_KEPT,
     AppliedBatch,
+    Asked,
     Change,
     Entry,
     Label,
     Playbook,
-    Revocation,
 )
 from combee_schemas.scan import Operation, Seen, Update
 
 COMMANDS_REMEMBERED = 50
 COUNTING = frozenset({"new", "known"})
-CONTENT = ("entries", "sections", "counters", "holds", "counted_offset")
-"""What a version says, and which reflections its tags are from; the rest of a playbook is bookkeeping."""
+CONTENT = ("entries", "sections", "counters", "holds", "counted_offset", "again")
+"""What a version says, which reflections its tags are from, and which it lacks; the rest is bookkeeping."""
 
 
 class InapplicableError(ValueError):
@@ -96,6 +97,7 @@ def after_update(
             "method": plan.settings.method,
             "holds": holds,
             "counters": current.counters and holds == "entries",
+            "revocations": evidence.rules_of(current),
             "batch": batch,
             "adopted": None,
             "batch_sequence": plan.sequence,
@@ -116,10 +118,19 @@ def after_update(
             "consolidated_version": plan.base_version
             if plan.reason == "consolidate"
             else current.consolidated_version,
+            "again": _unasked(current, update),
             "issued_by": "",
             "created_at_ms": now_ms,
         }
     )
+
+
+def _unasked(current: Playbook, update: Update) -> tuple[Asked, ...]:
+    """Return what is still to be asked about again after a batch."""
+    if update.plan.reason != "revoke":
+        return current.again
+    seen = {each.offset for each in update.result.seen}
+    return tuple(asked for asked in current.again if asked.offset not in seen)
 
 
 def after_fork(
@@ -144,7 +155,8 @@ def after_fork(
     plan, branch = update.plan, update.plan.branch
     if branch is None or forked.name != branch.of or not is_branch_of(plan.playbook, branch.of):
         raise InapplicableError(f"{plan.playbook} is no branch of {forked.name}")
-    content = _without(_saying(barred_by(current, playbook), forked), recomputed, budget_tokens)
+    begun = barred_by(current, playbook).model_copy(update={"branch": branch})
+    content = _without(_saying(begun, forked), recomputed, budget_tokens)
     version = current.version + 1
     began = {"created_version": version, "updated_version": version}
     change = Change(kind="import", detail=f"version {forked.version} of {forked.name}")
@@ -168,7 +180,6 @@ def after_fork(
                 update={"tokens_each": forked.spend.tokens_each, "cost_each": forked.spend.cost_each}
             ),
             "commands": remembered(current.commands, plan.command_id),
-            "branch": branch,
             "adopted": None,
             "consolidated_version": version if forked.consolidated_version else 0,
             "issued_by": "",
@@ -282,6 +293,7 @@ def after_command(
             "entries": evidence.kept(changed.entries),
             "origin": command.kind,
             "batch": None,
+            "revocations": evidence.rules_of(changed),
             "retired": retired(current, changed.entries),
             "command_offset": offset,
             "commands": remembered(current.commands, command.command_id),
@@ -353,6 +365,8 @@ def made_by(playbook: Playbook) -> str:
     plan = playbook.batch.plan if playbook.batch else None
     if plan is not None and plan.branch is not None:
         return "fork"
+    if plan is not None and plan.reason == "revoke":
+        return "asking again"
     if plan is None or plan.reason != "consolidate":
         return playbook.origin
     return "automatic consolidation" if plan.automatic else "consolidation"
@@ -383,6 +397,7 @@ def _imported(current: Playbook, command: Command) -> Playbook:
         update={
             "entries": entries,
             "sections": command.sections or empty(current.name).sections,
+            "again": (),
             "counters": command.counters,
             "holds": command.holds,
             "next_id": max([current.next_id, *(number_of(e.id) + 1 for e in entries)]),
@@ -398,6 +413,7 @@ def _deleted(current: Playbook) -> Playbook:
     return current.model_copy(
         update={
             **bare,
+            "again": (),
             "branch": None,
             "retention_recent": (),
             "lost_recent": (),
@@ -453,18 +469,20 @@ def _is_by_hand(entry: Entry, version: int) -> bool:
 
 
 def barring(current: Playbook, command: Command) -> Playbook:
-    """Return the playbook with what a revocation takes back and its rules; an older command names ids only."""
-    rules = command.rules or tuple(f"id:{reflection_id}" for reflection_id in command.reflection_ids)
-    known = {revocation.rule for revocation in current.revocations}
-    new = (
-        Revocation(rule=rule, retained_from=command.retained_from, version=current.version + 1)
-        for rule in rules
-        if rule not in known
+    """Return the playbook with what a revocation takes back and its rules; an older command names ids only.
+
+    A rule that was given before is given anew: by now it may mean more.
+    """
+    new = evidence.rules_for(
+        command.rules,
+        command.reflection_ids,
+        version=current.version + 1,
+        retained_from=command.retained_from,
     )
     return current.model_copy(
         update={
-            "revoked": tuple(dict.fromkeys([*current.revoked, *command.reflection_ids])),
-            "revocations": (*current.revocations, *new),
+            "revoked": union(current.revoked, command.reflection_ids),
+            "revocations": (*evidence.rules_of(current), *new),
             "changes": (),
         }
     )
@@ -488,6 +506,7 @@ def _without(playbook: Playbook, recomputed: Recomputed | None, budget_tokens: i
             "entries": entries,
             "next_id": max(playbook.next_id, recomputed.next_id),
             "changes": recomputed.changes,
+            "again": recomputed.again,
             "sections": section_order(playbook.sections if playbook.holds == "entries" else (), entries),
         }
     )

@@ -11,6 +11,8 @@ SETTINGS = (
         "batch_size",
         "max_wait_s",
         "copies",
+        "groups",
+        "combine_tokens",
         "method",
         "prompts",
         "scope",

@@ -55,7 +55,7 @@ class Iteration:
 def iteration_of(version: Playbook) -> Iteration:
     """Return what a version says about its batch."""
     batch = version.batch
-    if batch is None or batch.plan.reason in {"consolidate", "branch"}:
+    if batch is None or batch.plan.reason in {"consolidate", "branch", "revoke"}:
         return Iteration(playbook=version.name, sequence=version.batch_sequence, is_batch=False)
     plan = batch.plan
     delay_ms = version.created_at_ms - plan.closed_at_ms

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Depends, Path, Query
 
 from combee.core.dead_letters.subject import reflection_of
+from combee.evidence import with_revoked
 from combee.gateway import playbooks
 from combee.gateway.access.access import allowed, check_touch
 from combee.gateway.access.keys import Caller
@@ -177,7 +178,8 @@ class ReflectionStatusLookup:
     async def _batched(
         self, name: str, reflection_id: str, manifest: _Manifest, repeats: int
     ) -> ReflectionStatus:
-        batch, latest = manifest.batch, self._context.playbooks.latest(name)
+        batch = manifest.batch
+        latest = await with_revoked(self._context.log, self._context.playbooks.latest(name))
         common = {
             "reflection_id": reflection_id,
             "playbook": name,

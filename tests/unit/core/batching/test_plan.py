@@ -301,6 +301,25 @@ def test_a_batch_is_one_call_only_where_each_group_of_the_paper_would_hold_all_o
         assert (small.plan.widths, small.copies) == (paper.plan.widths, paper.copies)
 
 
+@given(st.integers(1, 60), st.integers(1, 8), st.integers(1, 80))
+def test_a_batch_has_the_groups_that_are_asked_for_at_most_one_per_reflection(
+    count: int, copies: int, groups: int
+) -> None:
+    batch = planned([200] * count, bounded(None, copies=copies, groups=groups, fan_in=99))
+    assert batch.plan.widths[0] == (min(groups, count) if count >= 4 else 1)
+    assert all(deal_batch(batch))
+    assert Counter(one.offset for group in deal_batch(batch) for one in group) == dict.fromkeys(
+        range(count), batch.copies
+    )
+
+
+def test_groups_that_are_asked_for_are_in_the_hash_and_the_papers_are_hashed_as_ever() -> None:
+    plain, asked = planned([200] * 9), planned([200] * 9, POLICY.model_copy(update={"groups": 3}))
+    assert plain.plan.widths == asked.plan.widths
+    assert plain.plan.sha256 != asked.plan.sha256
+    assert "groups" not in plain.plan.settings.model_dump()
+
+
 def test_a_small_batch_that_is_too_long_for_one_call_is_cut_as_the_paper_cuts_it() -> None:
     paper = bounded(1_000, copies=2)
     small = paper.model_copy(update={"small_batches": "one-call"})
@@ -333,6 +352,7 @@ def test_one_reflection_that_is_too_long_alone_does_not_multiply_the_groups() ->
     [
         ([1_000] * 3, bounded(32_000), "k = 1: 3 are too few to be copied"),
         ([1_000] * 40, bounded(None), "k = 6 = ⌊√40⌋; two levels"),
+        ([1_000] * 40, bounded(None, groups=5), "k = 5 as set; two levels"),
         (
             [1_000] * 40,
             bounded(32_000),
@@ -361,7 +381,7 @@ def test_one_reflection_that_is_too_long_alone_does_not_multiply_the_groups() ->
             ),
         ),
     ],
-    ids=["few", "paper", "room", "tokens", "bytes", "fan-in", "as high as may be"],
+    ids=["few", "paper", "set", "room", "tokens", "bytes", "fan-in", "as high as may be"],
 )  # fmt: skip
 def test_a_manifest_says_why_its_tree_has_its_shape(
     sizes: list[int], policy: PlanSettings, reason: str
