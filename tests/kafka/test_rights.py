@@ -180,8 +180,7 @@ async def test_every_role_works_with_exactly_its_rights(
         attempts = [
             reaches_nothing(secured, outsider, operation, topic)
             for outsider in (INTRUDER, TENANT)
-            for operation in ("write", "read")
-            for topic in ("reflections", "playbooks", "commands")
+            for operation, topic in (("write", "commands"), ("read", "reflections"))
         ]
         outside = await asyncio.gather(*attempts)
     assert version >= 1
