@@ -196,10 +196,15 @@ async def test_formula_samples_are_learned_otherwise_beside_services_that_run_on
         learned = await deployment.said("learn", str(train), "--playbook", NAME)
         assert (learned["reflections"]["applied"], learned["batches"]) == (2 * BATCH, 2)
         runs = await _compared(
-            deployment, f"{topic_prefix}-whatif", "same", "one:copies=1", "law:sim.law=lessons_only"
+            deployment,
+            f"{topic_prefix}-whatif",
+            "same",
+            "one:copies=1",
+            "three:copies=3",
+            "law:sim.law=lessons_only",
         )
-        one, law, original = runs["one"], runs["law"], runs["original"]
-        assert one["tokens"]["in"] < original["tokens"]["in"], "fewer copies are read"
+        one, three, law, original = (runs[name] for name in ("one", "three", "law", "original"))
+        assert one["tokens"]["in"] < original["tokens"]["in"] < three["tokens"]["in"], "by copies"
         assert one["reused_calls"] < one["model_calls"]
         assert (law["reused_calls"], law["model_calls"]) == (0, original["model_calls"])
 

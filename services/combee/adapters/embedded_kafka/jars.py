@@ -12,7 +12,6 @@ from pathlib import Path
 
 from combee.adapters.embedded_kafka.errors import DiskFullError, DownloadError, JarMismatchError
 from combee.adapters.embedded_kafka.locks import file_lock
-from combee.adapters.embedded_kafka.waiting import run_all
 
 PINNED = "kafka-4.3.1-jars.tsv"
 PARALLEL = 8
@@ -87,16 +86,27 @@ async def _fetch_all(
     slots = asyncio.Semaphore(PARALLEL)
     present = total - len(missing)
 
+    has_failed = False
+
     async def fetch_jar(jar: Jar) -> None:
-        nonlocal present
+        nonlocal present, has_failed
         async with slots:
-            await asyncio.to_thread(_place, jar, folder, scratch / jar.name, fetch)
+            if has_failed:
+                return
+            try:
+                await asyncio.to_thread(_place, jar, folder, scratch / jar.name, fetch)
+            except BaseException:
+                has_failed = True
+                raise
         present += 1
         if progress:
             progress(present, total)
 
     try:
-        await run_all(fetch_jar(jar) for jar in missing)
+        # What is under way when one fails is waited for: threads cannot be stopped and write to the scratch folder.
+        ended = await asyncio.gather(*map(fetch_jar, missing), return_exceptions=True)
+        for failure in filter(None, ended):
+            raise failure
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
