@@ -9,7 +9,6 @@ from collections.abc import Callable
 from functools import wraps
 from typing import TypeVar
 
-from combee.core.playbook.similarity import Index
 from combee_schemas.playbook import Playbook
 
 T = TypeVar("T")
@@ -37,12 +36,3 @@ def once_per_version(work: Callable[[Playbook], T]) -> Callable[[Playbook], T]:
         return known[key][1]
 
     return remembered
-
-
-@once_per_version
-def index_of(playbook: Playbook) -> Index:
-    """Return what the entries of a version say; for changes take a copy."""
-    index = Index()
-    for entry in playbook.entries:
-        index.put(entry.id, entry.content)
-    return index

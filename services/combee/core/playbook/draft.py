@@ -9,12 +9,11 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from combee.core.playbook.conflicts import contest
-from combee.core.playbook.derived import index_of
 from combee.core.playbook.operations import TARGETS, union
 from combee.core.playbook.probation import activated
 from combee.core.playbook.retention import Landed, Landing
 from combee.core.playbook.sections import same_section, slug
-from combee.core.playbook.similarity import Index
+from combee.core.playbook.similarity import Index, index_of
 from combee_schemas.playbook import (
     ACE_SECTIONS,
     SOURCES_KEPT,

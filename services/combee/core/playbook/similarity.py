@@ -9,7 +9,9 @@ from collections import defaultdict
 from rapidfuzz import process
 from rapidfuzz.distance import OSA
 
+from combee.core.playbook.derived import once_per_version
 from combee.core.playbook.wording import Wording, is_plain, wording
+from combee_schemas.playbook import Playbook
 
 SHORTEST_MISSPELT = 8
 """Letters; in shorter words a slip is too often another word (trial, trail)."""
@@ -108,3 +110,12 @@ class Index:
             return ()
         others = self._about[said.subject]
         return tuple(other for other in others if self._wordings[other].text != said.text)
+
+
+@once_per_version
+def index_of(playbook: Playbook) -> Index:
+    """Return what the entries of a version say; for changes take a copy."""
+    index = Index()
+    for entry in playbook.entries:
+        index.put(entry.id, entry.content)
+    return index
