@@ -8,12 +8,13 @@ from typing import Any
 from combee.core.batching.plan import calls_again
 from combee.core.identity import derived_ids
 from combee.core.playbook.branching import learns
+from combee.core.playbook.lines import needless_bytes
 from combee.core.playbook.operations import normalise, union
 from combee.core.playbook.recomputing import Fate, Mixed, Recomputed
 from combee.core.replaying.selection import UNPROVEN, Selection
 from combee.evidence import in_time, places_of
 from combee.history import messages, newest_playbooks, partition_of
-from combee.ports import Log
+from combee.ports import Log, Record
 from combee_schemas import topics
 from combee_schemas.base import playbook_of
 from combee_schemas.playbook import Entry, Playbook
@@ -220,5 +221,10 @@ async def calls_for(log: Log, name: str, recomputed: Recomputed) -> int:
     """Return how many calls it takes to ask again, under the settings of the last batch."""
     source = await partition_of(log, topics.REFLECTIONS, name)
     records = await log.read_at(source, sorted(asked.offset for asked in recomputed.again))
-    sizes = [len(record.value or b"") for _, record in sorted(records.items())]
+    sizes = [_weight(record, name) for _, record in sorted(records.items())]
     return calls_again(sizes, recomputed.settings)
+
+
+def _weight(record: Record, line: str) -> int:
+    reflection = topics.REFLECTIONS.read_or_none(record)
+    return len(record.value or b"") - (needless_bytes(reflection, line) if reflection else 0)

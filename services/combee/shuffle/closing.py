@@ -14,6 +14,7 @@ from combee.core.batching.window import Close, Waiting, WindowPolicy, due
 from combee.core.commands import consolidation
 from combee.core.playbook import probation
 from combee.core.playbook.clusters import clusters, has_grown
+from combee.core.playbook.lines import needless_bytes, without_needless
 from combee.core.playbook.spend import bounded, total
 from combee.ports import Clock, Log, Outgoing, TopicPartition, Transaction
 from combee.settings.batch import BatchSettings
@@ -304,7 +305,7 @@ class Closer:
             name,
             state.manifests.sequences.get(name, 0) + 1,
             [plan.with_run(item.member, bodies[item.member.offset]) for item in taken],
-            [item.size for item in taken],
+            [item.size - needless_bytes(bodies[item.member.offset], name) for item in taken],
             settings=self._settings_for(state.branches.get(name)),
             base=_base_of(base),
             reason=close.reason,
@@ -351,7 +352,8 @@ class Closer:
         if batch.plan.branch is not None:
             return [without_result(batch, offset, "empty", "a fork asks no model")]
         count = await self._log.partitions(topics.GROUPS.name)
-        groups = plan.make_groups(batch, offset, bodies)
+        needed = {at: without_needless(body, batch.plan.playbook) for at, body in bodies.items()}
+        groups = plan.make_groups(batch, offset, needed)
         return [topics.GROUPS.record(group, partition=topics.GROUPS.place(group, count)) for group in groups]
 
     async def _commit(self, state: PartitionState, transaction: Transaction) -> None:

@@ -5,6 +5,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 
 from combee.clock import moment
+from combee.core.playbook.lines import needless_bytes
 from combee.core.replaying.selection import Selection
 from combee.core.replaying.steps import Arrival
 from combee.history import History, messages, partition_of
@@ -128,7 +129,7 @@ async def _arrivals(
                 offset=record.offset,
                 reflection_id=reflection_id,
                 at_ms=record.timestamp_ms,
-                size=len(record.value or b""),
+                size=len(record.value or b"") - needless_bytes(reflection, name),
                 sequence=sequence,
             )
         )

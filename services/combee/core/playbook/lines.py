@@ -54,6 +54,25 @@ def _digest(section: str, content: str) -> str:
     return digest("entry", section, content).hex()[:DIGEST_CHARS]
 
 
+def needless_bytes(reflection: Reflection, line: str) -> int:
+    """Return how much of a reflection's record are digests that a call on ``line`` does not need.
+
+    Digests tell lines apart: of an agent that read this very line there is nothing to tell, and no prompt has them.
+    Of four hundred entries they are as large as a reflection, and a batch would get more groups for them.
+    """
+    shown = reflection.shown
+    if shown is None or not shown.digests or (shown.line or reflection.playbook) != line:
+        return 0
+    return sum(len(each) + 1 for each in shown.digests)
+
+
+def without_needless(reflection: Reflection, line: str) -> Reflection:
+    """Return a reflection without digests that a call on ``line`` does not need."""
+    if reflection.shown is None or not needless_bytes(reflection, line):
+        return reflection
+    return reflection.model_copy(update={"shown": reflection.shown.model_copy(update={"digests": ()})})
+
+
 def as_seen_on(base: Playbook, reflection: Reflection) -> Reflection:
     """Return a reflection with the tags and shown entries that count on the line of ``base``.
 
