@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from combee.core.batching.plan import Base
 from combee.core.formats.render import ace_text
 from combee.core.playbook import versions
+from combee.core.playbook.lines import needless_bytes
 from combee.core.playbook.versions import empty
 from combee.core.prompt import estimate_tokens
 from combee.ports import LanguageModel
@@ -134,6 +135,6 @@ async def iterate(
 def _planned(model: LanguageModel, arm: Arm, book: Playbook, batch: Sequence[Reflection], start: int) -> Scan:
     members = [Member(offset=start + n, reflection_id=one.reflection_id) for n, one in enumerate(batch)]
     base = Base(version=book.version, sequence=book.batch_sequence, history_offset=-1)
-    sizes = [len(encode(one)) for one in batch]
+    sizes = [len(encode(one)) - needless_bytes(one, one.playbook) for one in batch]
     manifest = arm.plan(book.name, book.batch_sequence + 1, members, sizes, base)
     return Scan(model, arm, book, manifest, batch)
