@@ -1,7 +1,6 @@
 """What an operation rested on beside revoked reflections is asked about again: cut once, asked once, applied once."""
 
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -16,8 +15,8 @@ from combee_schemas.base import Shown
 from combee_schemas.model import Prompt
 from combee_schemas.reflection import BulletTag
 from support import ledger
-from support.deployment import ROLES, Deployment
-from support.failpoints.points import CrashError, CrashFailpoint
+from support.deployment import Deployment
+from support.killed import killed_at_each_write
 from support.ledger import NAME, dead_letters, outgoing, reflection
 from support.models import ScriptedModel, together
 
@@ -162,28 +161,12 @@ async def asked_for() -> Deployment:
     return deployment
 
 
-async def points_of(role: str) -> int:
-    """Return at how many points a service can die while a revocation goes through it, and what it asks again."""
-    failpoint, deployment = CrashFailpoint(), await asked_for()
-    others = [other for other in ROLES if other != role]
-    async with deployment.running(others), deployment.running([role], failpoint=failpoint):
-        await deployment.until(lambda: over(deployment))
-    return len(failpoint.points)
-
-
 @pytest.mark.parametrize("role", ["shuffle", "scan", "publish"])
 async def test_killed_at_any_write_a_revocation_asks_again_once(role: str) -> None:
-    points = await points_of(role)
-    assert points >= 2
-    for at in range(1, points + 1):
-        deployment = await asked_for()
-        others = [other for other in ROLES if other != role]
-        async with deployment.running(others):
-            with suppress(CrashError):
-                async with deployment.running([role], failpoint=CrashFailpoint(at)):
-                    await deployment.until(lambda: over(deployment))  # noqa: B023
-            async with deployment.running([role]):
-                await deployment.until(lambda: over(deployment))  # noqa: B023
+    points = 0
+    async for at, deployment in killed_at_each_write(role, asked_for, over):
         assert [batch.plan.reason for batch in ledger.batches(deployment.log)] == ["size", "revoke"], at
         assert says(deployment) == LEFT, at
         assert (await audit(deployment.log)).good, at
+        points = at
+    assert points >= 2

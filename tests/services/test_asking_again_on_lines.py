@@ -1,7 +1,6 @@
 """Every line of a playbook asks again by itself what it lost in a revocation, through forks and adoptions."""
 
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +30,8 @@ from support.branches import (
     learned,
     publish,
 )
-from support.deployment import ROLES, Deployment
-from support.failpoints.points import CrashError, CrashFailpoint
+from support.deployment import Deployment
+from support.killed import killed_at_each_write
 from support.ledger import NAME, outgoing
 from support.models import ScriptedModel, together
 
@@ -254,17 +253,6 @@ def is_over(deployment: Deployment) -> bool:
 
 @pytest.mark.parametrize("role", ["shuffle", "publish"])
 async def test_killed_at_any_write_each_line_asks_once(role: str) -> None:
-    others = [other for other in ROLES if other != role]
-    failpoint, deployment = CrashFailpoint(), await under_way()
-    async with deployment.running(others), deployment.running([role], failpoint=failpoint):
-        await deployment.until(lambda: is_over(deployment))
-    for at in range(1, len(failpoint.points) + 1):
-        deployment = await under_way()
-        async with deployment.running(others):
-            with suppress(CrashError):
-                async with deployment.running([role], failpoint=CrashFailpoint(at)):
-                    await deployment.until(lambda: is_over(deployment))  # noqa: B023
-            async with deployment.running([role]):
-                await deployment.until(lambda: is_over(deployment))  # noqa: B023
+    async for at, deployment in killed_at_each_write(role, under_way, is_over):
         assert [len(asked(deployment, line)) for line in LINES] == [1, 1], at
         assert (await audit(deployment.log)).good, at

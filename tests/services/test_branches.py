@@ -1,7 +1,6 @@
 """A branch: forked between two batches of its playbook, from then on it learns from the same reflections."""
 
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +40,7 @@ from support.branches import (
     waiting,
 )
 from support.deployment import ROLES, Deployment
-from support.failpoints.points import CrashError, CrashFailpoint
+from support.killed import killed_at_each_write
 from support.ledger import NAME, outgoing
 from support.models import ScriptedModel, echo
 
@@ -207,25 +206,9 @@ def over(deployment: Deployment) -> bool:
     return both(deployment, 6) and len(ledger.versions(deployment.log)) == 3
 
 
-async def points_of(role: str) -> int:
-    failpoint, deployment = CrashFailpoint(), await begun()
-    others = [other for other in ROLES if other != role]
-    async with deployment.running(others), deployment.running([role], failpoint=failpoint):
-        await deployment.until(lambda: over(deployment))
-    return len(failpoint.points)
-
-
 @pytest.mark.parametrize("role", ["shuffle", "scan", "publish"])
 async def test_killed_at_any_write_both_lines_have_each_reflection_once(role: str) -> None:
-    for at in range(1, await points_of(role) + 1):
-        deployment = await begun()
-        others = [other for other in ROLES if other != role]
-        async with deployment.running(others):
-            with suppress(CrashError):
-                async with deployment.running([role], failpoint=CrashFailpoint(at)):
-                    await deployment.until(lambda: over(deployment))  # noqa: B023
-            async with deployment.running([role]):
-                await deployment.until(lambda: over(deployment))  # noqa: B023
+    async for at, deployment in killed_at_each_write(role, begun, over):
         forked = fork_of(deployment).plan.branch
         assert forked is not None
         inherited = members(deployment, NAME)[: forked.sequence * BATCH]

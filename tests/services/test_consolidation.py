@@ -1,8 +1,7 @@
 """A batch without reflections: asked for by a command, cut by shuffle, asked about by scan, published once."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -28,9 +27,9 @@ from combee_schemas.plan import Plan
 from combee_schemas.playbook import Playbook
 from combee_schemas.scan import NodeResult, Operation, OperationKind, Update
 from support import ledger
-from support.deployment import ROLES, Deployment
-from support.failpoints.points import CrashError, CrashFailpoint
+from support.deployment import Deployment
 from support.gateway import asked, published, version
+from support.killed import Begun, killed_at_each_write
 from support.ledger import NAME, batch_of, outgoing, reflection
 from support.models import Answer, ScriptedModel, echo, items
 from support.reading import publish_with, run, run_json, use_log
@@ -44,7 +43,6 @@ MERGED = "Page through all results of the song library until a page is empty bef
 
 BUDGET = 100
 """Tokens; the three entries above are about 80."""
-Begun = Callable[[], Awaitable[Deployment]]
 REWORDED = all_wordings(lessons()[0])[0::3]
 """A lesson in two wordings that share few words."""
 
@@ -215,15 +213,6 @@ async def asked_for() -> Deployment:
     return deployment
 
 
-async def points_of(role: str, begun: Begun) -> int:
-    """Return at how many points a service can die while a consolidation goes through it."""
-    failpoint, deployment = CrashFailpoint(), await begun()
-    others = [other for other in ROLES if other != role]
-    async with deployment.running(others), deployment.running([role], failpoint=failpoint):
-        await deployment.until(lambda: over(deployment))
-    return len(failpoint.points)
-
-
 def over(deployment: Deployment) -> bool:
     return len(ledger.versions(deployment.log)) == 2 and not ledger.behind(deployment.log)
 
@@ -238,15 +227,7 @@ async def grown() -> Deployment:
 @pytest.mark.parametrize("begun", [asked_for, grown])
 @pytest.mark.parametrize("role", ["shuffle", "scan", "publish"])
 async def test_killed_at_any_write_a_consolidation_has_one_effect(role: str, begun: Begun) -> None:
-    for at in range(1, await points_of(role, begun) + 1):
-        deployment = await begun()
-        others = [other for other in ROLES if other != role]
-        async with deployment.running(others):
-            with suppress(CrashError):
-                async with deployment.running([role], failpoint=CrashFailpoint(at)):
-                    await deployment.until(lambda: over(deployment))  # noqa: B023
-            async with deployment.running([role]):
-                await deployment.until(lambda: over(deployment))  # noqa: B023
+    async for at, deployment in killed_at_each_write(role, begun, over):
         assert len(ledger.batches(deployment.log)) == 2, at
         assert len(ledger.latest(deployment.log).entries) == 2, at
         assert (await audit(deployment.log)).good, at

@@ -161,7 +161,7 @@ def plan_consolidation(
         copies=1,
         shape_reason=f"one call about {len(clusters)} clusters of entries",
     )
-    return batch.model_copy(update={"plan": plan.model_copy(update={"sha256": plan_hash(batch)})})
+    return _hashed(batch)
 
 
 def plan_fork(
@@ -193,7 +193,7 @@ def plan_fork(
         copies=1,
         shape_reason=f"begins with version {branch.version} of {branch.of}",
     )
-    return batch.model_copy(update={"plan": plan.model_copy(update={"sha256": plan_hash(batch)})})
+    return _hashed(batch)
 
 
 def go_together(sizes: Sequence[int]) -> int:
@@ -213,6 +213,10 @@ def calls_again(sizes: Sequence[int], settings: PlanSettings) -> int:
         calls += sum(shape_of(sizes[:count], 0, settings).widths)
         sizes = sizes[count:]
     return calls
+
+
+def _hashed(batch: Batch) -> Batch:
+    return batch.model_copy(update={"plan": batch.plan.model_copy(update={"sha256": plan_hash(batch)})})
 
 
 def plan_hash(batch: Batch) -> str:
