@@ -5,10 +5,12 @@ import os
 import pwd
 import stat
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
+from pydantic import AliasChoices
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -48,7 +50,26 @@ class Group(BaseSettings):
         """Flag, environment, TOML, secret files."""
         assert isinstance(env_settings, EnvSettingsSource)  # noqa: S101 - that is what the library passes
         in_file = file_values(env_settings.env_vars.get(NAMED_BY.lower()))
-        return init_settings, env_settings, InitSettingsSource(settings_cls, in_file), file_secret_settings
+        sources: list[PydanticBaseSettingsSource] = [init_settings]
+        # The library looks at each field of a source. Most groups stand in none, and all are loaded at each start.
+        if stands_in(cls.names(), env_settings.env_vars):
+            sources.append(env_settings)
+        if stands_in(cls.names(), in_file):
+            sources.append(InitSettingsSource(settings_cls, in_file))
+        return *sources, file_secret_settings
+
+    @classmethod
+    @cache
+    def names(cls) -> frozenset[str]:
+        """Return the names by which any of the settings is given, in lower case."""
+        return frozenset(name for field in cls.model_fields for name in names_of(cls, field))
+
+
+def names_of(group: type[Group], field: str) -> set[str]:
+    """Return the names by which a setting is given, in lower case."""
+    alias = group.model_fields[field].validation_alias
+    aliases = alias.choices if isinstance(alias, AliasChoices) else [f"combee_{field}"]
+    return {field, *(str(name).lower() for name in aliases)}
 
 
 def file_values(named: str | None) -> dict[str, Any]:
@@ -131,6 +152,6 @@ def _own_group() -> int | None:
     return group.gr_gid if alone else None
 
 
-def stands_in(names: set[str], given: Mapping[str, Any]) -> bool:
+def stands_in(names: Set[str], given: Mapping[str, Any]) -> bool:
     """Return whether one of these names is among those given, in whatever case."""
     return not names.isdisjoint(name.lower() for name in given)

@@ -3,13 +3,13 @@
 import os
 from dataclasses import dataclass, replace
 
-from pydantic import AliasChoices, ValidationError
+from pydantic import ValidationError
 from pydantic_settings import SettingsError as UnparsedError
 
 from combee.settings.batch import BatchSettings
 from combee.settings.evaluation import EvaluationSettings
 from combee.settings.gateway import GatewaySettings
-from combee.settings.group import NAMED_BY, TOML_FILE, Group, SettingsError, file_values, stands_in
+from combee.settings.group import NAMED_BY, TOML_FILE, Group, SettingsError, file_values, names_of, stands_in
 from combee.settings.kafka import KafkaSettings
 from combee.settings.model import ModelSettings
 from combee.settings.playbook import PlaybookSettings, SpendSettings
@@ -89,11 +89,11 @@ NEVER_IN_A_FOUND_FILE = (("evaluation", "eval_function"),)
 def _check_address(group: type[Group], address: str, secret: str, given: dict[str, object]) -> None:
     """Refuse to send a secret of the environment where a file that merely lies in the working directory says."""
     environment_values = {name: value for name, value in environment().items() if value}
-    if environment_values.get(NAMED_BY) or not stands_in(_names(group, secret), environment_values):
+    if environment_values.get(NAMED_BY) or not stands_in(names_of(group, secret), environment_values):
         return
-    if address in given or stands_in(_names(group, address), environment_values):
+    if address in given or stands_in(names_of(group, address), environment_values):
         return
-    if not stands_in(_names(group, address), file_values(None)):
+    if not stands_in(names_of(group, address), file_values(None)):
         return
     raise SettingsError(
         f"{address} stands in the working directory's {TOML_FILE}, and secrets of the environment are not sent where"
@@ -106,19 +106,12 @@ def _check_named(group: type[Group], name: str, given: dict[str, object]) -> Non
     environment_values = {variable: value for variable, value in environment().items() if value}
     if environment_values.get(NAMED_BY) or name in given:
         return
-    names = _names(group, name)
+    names = names_of(group, name)
     if stands_in(names, file_values(None)) and not stands_in(names, environment_values):
         raise SettingsError(
             f"{name} stands in the working directory's {TOML_FILE}, and code that this names is not run: set"
             f" COMBEE_{name.upper()}, or name the file if it is yours: {NAMED_BY}={TOML_FILE}"
         )
-
-
-def _names(group: type[Group], field: str) -> set[str]:
-    """Return the names by which a setting is given, in lower case."""
-    alias = group.model_fields[field].validation_alias
-    aliases = alias.choices if isinstance(alias, AliasChoices) else [f"combee_{field}"]
-    return {field, *(str(name).lower() for name in aliases)}
 
 
 def _load(group: type[Group], given: dict[str, object]) -> Group:

@@ -9,6 +9,7 @@ import aiokafka
 import pytest
 from aiokafka import errors
 
+from combee.adapters.kafka import lifetime
 from combee.adapters.kafka.connection import Connection
 from combee.adapters.kafka.log import FOLLOW_IDLE_MS, KafkaLog
 from combee.ports import Outgoing, TopicPartition, TransientError
@@ -75,6 +76,7 @@ async def _cancelled(looking: asyncio.Task[Any]) -> bool:
 async def test_a_reading_that_is_cancelled_while_its_reader_stops_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(lifetime, "STOP_GRACE_S", 0.01)
     reader = Reader(waits_in="stop")
     reading = asyncio.ensure_future(_log(reader, monkeypatch).read_at(SOURCE, [1]))
     async with asyncio.timeout(DEADLINE_S):
