@@ -44,7 +44,7 @@ async def _client(options: Mapping[str, Any]) -> AsyncIterator[Any]:
             await started(client.start())
         yield client
     finally:
-        await stopped(client.close())
+        await stopped(client)
 
 
 class KafkaAdmin:

@@ -148,4 +148,4 @@ class KafkaConsumer:
         return [tp for tp in map(self._connection.theirs, sources) if tp in owned]
 
     async def close(self) -> None:
-        await stopped(self._consumer.stop())
+        await stopped(self._consumer)

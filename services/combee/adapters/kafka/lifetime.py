@@ -5,7 +5,7 @@ over it for metadata: cancelled meanwhile, aiokafka would leave that connection 
 """
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterable
 from contextvars import ContextVar
 from typing import Any
 
@@ -32,10 +32,14 @@ class _Opened:
         self._connections = None
 
     async def close(self) -> None:
-        closing = [connection.close() for connection in self._connections or ()]
+        connections = self._connections or []
         self.is_over()
-        if closing:
-            await asyncio.wait(closing, timeout=STOP_GRACE_S)
+        await _closed(connections)
+
+
+async def _closed(connections: Iterable[Any]) -> None:
+    if closing := [connection.close() for connection in connections]:
+        await asyncio.wait(closing, timeout=STOP_GRACE_S)
 
 
 async def _create_conn(*arguments: Any, **options: Any) -> Any:
@@ -61,16 +65,24 @@ async def started(starting: Awaitable[None]) -> None:
         _starting.reset(token)
 
 
-async def stopped(stopping: Awaitable[None]) -> None:
-    """Stop a client; who is cancelled meanwhile gives it a moment to finish.
+async def stopped(client: Any) -> None:
+    """Stop a client; who is cancelled meanwhile gives it a moment to finish, and then hangs up.
 
     aiokafka takes such a cancellation for that of its own tasks, so it is raised here.
     """
-    task = asyncio.ensure_future(stopping)
+    task = asyncio.ensure_future(client.stop() if hasattr(client, "stop") else client.close())
     try:
         await asyncio.shield(task)
     except asyncio.CancelledError:
         await asyncio.wait({task}, timeout=STOP_GRACE_S)
-        task.cancel()
-        await asyncio.wait({task}, timeout=STOP_GRACE_S)
+        if task.cancel():
+            await asyncio.wait({task}, timeout=STOP_GRACE_S)
+            # A stop that is cancelled on its way does not get to its connections.
+            await _closed(_connections(client))
         raise
+
+
+def _connections(client: Any) -> list[Any]:
+    """Return the connections of a consumer, a producer, or the client below them."""
+    below = getattr(client, "_client", None) or getattr(client, "client", client)
+    return list(below._conns.values())  # noqa: SLF001 - nobody else has them

@@ -43,7 +43,7 @@ async def _begun(client: Any) -> None:
     try:
         await started(client.start())
     except BaseException:
-        await stopped(client.stop())
+        await stopped(client)
         raise
 
 
@@ -80,7 +80,7 @@ class KafkaLog:
             if self._producer is producer:
                 self._producer = None
                 with suppress(CombeeError), translated("closing the producer"):
-                    await stopped(producer.stop())
+                    await stopped(producer)
             raise TransientError(f"writing: the producer begins anew ({error})") from error
 
     async def consumer(self, group: str, topics: Sequence[str], on_assigned: OnAssigned) -> KafkaConsumer:
@@ -124,7 +124,7 @@ class KafkaLog:
             reader.assign(theirs)
             yield reader
         finally:
-            await stopped(reader.stop())
+            await stopped(reader)
 
     async def read(
         self, source: TopicPartition, start: int, end: int | None = None
@@ -225,7 +225,7 @@ class KafkaLog:
                 await started(client.bootstrap())
                 metadata = await client.fetch_all_metadata()
         finally:
-            await stopped(client.close())
+            await stopped(client)
         start = self._connection.full("")
         return {
             name.removeprefix(start): len(known)
@@ -295,7 +295,7 @@ class KafkaLog:
         except TransientError:
             if reader in self._readers.values():
                 del self._readers[group, isolation]
-                await stopped(reader.stop())
+                await stopped(reader)
             raise
 
     async def _partitions_of(self, topic: str) -> list[Any]:
@@ -305,8 +305,8 @@ class KafkaLog:
     async def close(self) -> None:
         readers, self._readers = self._readers, {}
         for reader in readers.values():
-            await stopped(reader.stop())
+            await stopped(reader)
         if self._producer is not None:
             with translated("closing the producer"):
-                await stopped(self._producer.stop())
+                await stopped(self._producer)
             self._producer = None

@@ -57,7 +57,7 @@ async def abilities(connection: Connection) -> Abilities:
             node = next(iter(brokers)).nodeId
             answer = await client.send(node, ApiVersionRequest())
     finally:
-        await stopped(client.close())
+        await stopped(client)
     addresses = tuple(sorted(f"{broker.host}:{broker.port}" for broker in brokers))
     return Abilities(addresses=addresses, requests={key: newest for key, _, newest in answer.api_versions})
 
@@ -112,7 +112,7 @@ async def _stamped(connection: Connection, topic: str) -> Skew:
             written = await producer.send_and_wait(topic, b"")
             after_ms = time.time_ns() / 1e6
     finally:
-        await stopped(producer.stop())
+        await stopped(producer)
     if written.timestamp_type != LOG_APPEND_TIME:
         raise TransientError("the broker does not stamp records")
     # The stamp is whole milliseconds, cut off.
@@ -128,4 +128,4 @@ async def _admin(connection: Connection) -> AsyncIterator[Any]:
             await started(admin.start())
         yield admin
     finally:
-        await stopped(admin.close())
+        await stopped(admin)

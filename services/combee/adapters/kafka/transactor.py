@@ -81,4 +81,4 @@ class KafkaTransactor:
 
     async def close(self) -> None:
         with translated("closing a transactional producer"):
-            await stopped(self._producer.stop())
+            await stopped(self._producer)

@@ -4,11 +4,13 @@ import asyncio
 import struct
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import aiokafka
 import pytest
 
+from combee.adapters.kafka import lifetime
 from combee.adapters.kafka.connection import Connection
 from combee.adapters.kafka.log import KafkaLog
 from combee.adapters.kafka.probe import abilities
@@ -110,3 +112,36 @@ async def test_a_group_member_whose_start_comes_to_nothing_is_stopped(
     with pytest.raises((TransientError, asyncio.CancelledError)):
         await starting
     assert member.is_stopped
+
+
+class Stopping:
+    """A consumer of aiokafka whose stop hangs before it comes to its one connection."""
+
+    def __init__(self) -> None:
+        self.reached = asyncio.Event()
+        self.hung_up = False
+        self._client = SimpleNamespace(_conns={"node": self})
+
+    async def stop(self) -> None:
+        self.reached.set()
+        await asyncio.get_running_loop().create_future()
+
+    def close(self) -> asyncio.Future[None]:
+        """Close the connection."""
+        self.hung_up = True
+        closed = asyncio.get_running_loop().create_future()
+        closed.set_result(None)
+        return closed
+
+
+async def test_of_a_stop_that_is_cancelled_and_hangs_no_connection_is_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lifetime, "STOP_GRACE_S", 0.01)
+    client = Stopping()
+    stopping = asyncio.create_task(lifetime.stopped(client))
+    await client.reached.wait()
+    stopping.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await stopping
+    assert client.hung_up

@@ -24,6 +24,7 @@ class Reader:
     def __init__(self, *, waits_in: str) -> None:
         self.waits_in = waits_in
         self.reached = asyncio.Event()
+        self._conns: dict[str, Any] = {}
         self.going_on = asyncio.get_running_loop().create_future()
 
     async def start(self) -> None:
