@@ -31,6 +31,8 @@ NAMES = (
     "restart",
     "recovery",
     "many",
+    "up",
+    "gateway",
     "memory",
     "codec",
 )

@@ -70,9 +70,9 @@ class Cluster:
         calls = [json.loads(line) for line in self.call_log.read_text("utf-8").splitlines()]
         return sorted(calls, key=lambda call: float(call["start_ms"]))
 
-    async def through(self, name: str) -> float:
-        """Wait for a playbook's first version; return when it appeared (monotonic)."""
-        return await self.subscriber.until(lambda: self.subscriber.playbooks.latest(name).version > 0)
+    async def through(self, name: str, version: int = 1) -> float:
+        """Wait for a version of a playbook; return when it appeared (monotonic)."""
+        return await self.subscriber.until(lambda: self.subscriber.playbooks.latest(name).version >= version)
 
 
 def lessons(playbook: str, count: int) -> list[Reflection]:

@@ -29,7 +29,8 @@ HOPS = (
 
 async def measure(bootstrap_servers: str, runs: int) -> list[Row]:
     """Return the milliseconds of each hop of two-level batches."""
-    return [measured for case in CASES[:2] for measured in await _case(bootstrap_servers, case, runs)]
+    two_levels = [case for case in CASES if not case.settings]
+    return [measured for case in two_levels for measured in await _case(bootstrap_servers, case, runs)]
 
 
 async def _case(bootstrap_servers: str, case: Case, runs: int) -> list[Row]:
