@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from itertools import chain
 
 import structlog
+from structlog.contextvars import bind_contextvars
 
 from combee.core import identity
 from combee.core.formats.intake import nothing_said
@@ -79,6 +80,7 @@ class ReflectHandler:
 
     async def handle(self, record: Record) -> None:
         trace = topics.TRACES.read(record)
+        bind_contextvars(playbook=trace.playbook, trace_id=trace.trace_id)
         if lack := nothing_said(trace):
             raise PoisonError(lack)
         self._limiter.check(trace.playbook)
@@ -89,7 +91,7 @@ class ReflectHandler:
                 await write(self._log, topics.REFLECTIONS.record(reflection))
                 self._limiter.passed(trace.playbook)
             elif known not in {"", content}:
-                logger.warning("trace_conflict", playbook=trace.playbook, trace_id=trace.trace_id)
+                logger.warning("trace_conflict")
 
     async def _reflect(self, trace: Trace, content: str) -> Reflection:
         read, shown, reply = await self._asked(trace, self._shown(trace))
@@ -126,7 +128,7 @@ class ReflectHandler:
                 return read, entries, await self._model.ask(prompt)
             except PromptTooLongError as error:
                 refusal = str(error)
-                logger.warning("prompt_too_long", trace_id=trace.trace_id, error=refusal)
+                logger.warning("prompt_too_long", error=refusal)
         raise PoisonError(f"too long for the model however it is cut: {refusal}")
 
     def _shown(self, trace: Trace) -> Sequence[Entry]:
