@@ -1,6 +1,7 @@
 """The reflect service: one trace, one model call, one reflection."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import chain
 
 import structlog
@@ -125,7 +126,7 @@ class ReflectHandler:
             if prompt is None:
                 return trace, entries, Reply(body={}, usage=Usage())
             try:
-                return read, entries, await self._model.ask(prompt)
+                return read, entries, await self._model.ask(replace(prompt, owner=trace.playbook))
             except PromptTooLongError as error:
                 refusal = str(error)
                 logger.warning("prompt_too_long", error=refusal)
