@@ -25,6 +25,7 @@ NAMES = (
     "hops",
     "scaling",
     "stragglers",
+    "tenants",
     "throughput",
     "idle",
     "sdk",

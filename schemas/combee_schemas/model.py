@@ -24,6 +24,8 @@ class Prompt:
     """What prompts that begin alike have in common: a server keeps them near one cache; empty: not said."""
     entry_ids: tuple[str, ...] | None = None
     """The entries of the playbook that it shows; None: all of them."""
+    owner: str = ""
+    """Whose question it is, such as a playbook's: owners take turns where not all can be asked at once."""
     check: Callable[[str], str | None] | None = None
     """Says what is wrong with a free text, so that the model is asked again; None: nothing."""
 

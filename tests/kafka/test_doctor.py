@@ -1,17 +1,20 @@
 """The doctor as a process of its own on a real broker, and what real workers serve."""
 
 import asyncio
+import json
 import re
 import urllib.error
 import urllib.request
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 import pytest_asyncio
 from aiokafka.admin import AIOKafkaAdminClient
+from prometheus_client.parser import text_string_to_metric_families
 
-from combee import backends
+from combee import backends, compose
 from combee.adapters.kafka import KafkaLog
 from combee.adapters.kafka.connection import Connection
 from combee.adapters.kafka.probe import PROBE_TOPIC, skew
@@ -25,6 +28,7 @@ from combee_schemas import topics
 from combee_schemas.batch import Batch
 from combee_schemas.codec import encode
 from combee_schemas.dead_letter import DeadLetter
+from support import monitoring
 from support.broker import Broker
 from support.cli import combee
 from support.flat import flat
@@ -152,11 +156,19 @@ async def topic_names(kafka: Broker) -> str:
 
 
 async def test_real_workers_serve_what_they_did_and_the_doctor_finds_nothing_wrong(
-    kafka: Broker, topic_prefix: str, tmp_path: Path
+    kafka: Broker, topic_prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("COMBEE_LOG_JSON", "true")
     new = traces(COUNT, seed=3)
     async with running_stack(
-        kafka.bootstrap_servers, topic_prefix, tmp_path, latency="0.02", batch_size=20, metrics_port=0
+        kafka.bootstrap_servers,
+        topic_prefix,
+        tmp_path,
+        latency="0.02",
+        batch_size=20,
+        metrics_port=0,
+        gateway_port=0,
+        roles=(*compose.ROLES, *compose.FRONTS),
     ) as running:
         async with Tracker(running.log, PLAYBOOK, SystemClock()).running() as tracker:
             await running.log.produce(*map(outgoing, new.values()))
@@ -173,12 +185,47 @@ async def test_real_workers_serve_what_they_did_and_the_doctor_finds_nothing_wro
         assert f'combee_records_written_total{{topic="reflections"}} {COUNT}.0' in pages["reflect"]
         assert f'combee_records_written_total{{topic="batches"}} {versions}.0' in pages["shuffle"]
         assert "combee_build_info{python=" in pages["control"]
+        gateway = (running.supervisor.folder / "gateway.ready").read_text().strip()
+        await _page(gateway, "/v1/playbooks")
+        _have_what_is_watched([*pages.values(), await _page(gateway, "/metrics")])
         url = (running.supervisor.folder / "sim.ready").read_text().strip()
         model = {"COMBEE_MODEL": "simulated", "COMBEE_BASE_URL": url, "COMBEE_API_KEY": "simulated"}
         found = await doctor(kafka, topic_prefix, tmp_path, code=0, **model)
         assert {text.split()[0] for text in found.values()} == {"ok"}
         assert "JSON schema, JSON mode, plain text" in found["model"]
         assert found["lag of scan"] == "ok nothing waits; workers: 1 → "
+        logs = {
+            name: running.supervisor.log_file(name).read_text() for name in running.supervisor.addresses()
+        }
+    _are_json(logs)
+
+
+def _are_json(logs: Mapping[str, str]) -> None:
+    """Every line of every service is one JSON object, and says whose it is."""
+    events = {name: [json.loads(line) for line in text.splitlines()] for name, text in logs.items()}
+    for name, said in events.items():
+        assert said
+        assert {event["service"] for event in said} == {name}
+        assert [event for event in said if {"event", "level", "timestamp"} - event.keys()] == []
+    (cut, *_) = [event for event in events["shuffle"] if event["event"] == "batch"]
+    (made, *_) = [event for event in events["publish"] if event["event"] == "version"]
+    assert (cut["playbook"], cut["batch"]) == (made["playbook"], made["batch"])
+
+
+def _have_what_is_watched(pages: Sequence[str]) -> None:
+    """Every metric that dashboard and alerts ask for is served, with the labels that they name."""
+    served = monitoring.series(family for page in pages for family in text_string_to_metric_families(page))
+    asked = [
+        (query.where, name, labels - monitoring.SCRAPED)
+        for query in monitoring.queries()
+        for name, labels in monitoring.used(query.expression).items()
+        if name not in monitoring.FROM_PROMETHEUS
+    ]
+    assert [(where, name) for where, name, _ in asked if name not in served] == []
+    # A counter with labels has none before it counts: nothing was dead-lettered, no session began anew.
+    silent = {name for _, name, labels in asked if labels and not served[name]}
+    assert silent <= {"combee_dead_letters_total", "combee_session_restarts_total"}
+    assert [ask for ask in asked if ask[1] not in silent and not ask[2] <= served[ask[1]]] == []
 
 
 async def _all_ready(running: Running) -> None:

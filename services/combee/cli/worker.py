@@ -3,15 +3,19 @@
 import asyncio
 from typing import Annotated
 
+import structlog
 import typer
 
 from combee import compose
+from combee.cli.shared.console import FAILED, USAGE
 from combee.local.deployment import beside, deployment
 from combee.local.preflight import require_model
 from combee.local.supervisor import die_with_parent
-from combee.ports import ConfigurationError
+from combee.ports import CombeeError, ConfigurationError
 from combee.settings.loading import load_settings
 from combee.telemetry.logs import configure_logs
+
+logger = structlog.get_logger()
 
 ASKING = ("scan", "reflect")
 """Those that ask the model."""
@@ -57,5 +61,11 @@ def worker(
         if settings.model.model is None:
             settings = beside(deployment(settings), settings)
         require_model(settings.model)
-    configure_logs(settings.worker.log_level, json=settings.worker.log_json)
-    asyncio.run(compose.run_worker(role, settings, servers))
+    configure_logs(settings.worker.log_level, json=settings.worker.log_json, service=role)
+    try:
+        asyncio.run(compose.run_worker(role, settings, servers))
+    except CombeeError as error:
+        if not settings.worker.log_json:
+            raise
+        logger.critical("failed", error=str(error))
+        raise typer.Exit(USAGE if isinstance(error, ConfigurationError) else FAILED) from error

@@ -109,7 +109,14 @@ class Publisher:
             await self._dead_letter(state, record, str(error))
 
     async def _dead_letter(self, state: PartitionState, record: Record, reason: str) -> None:
-        logger.error("dead_letter", service=GROUP, topic=record.topic, offset=record.offset, reason=reason)
+        logger.error(
+            "dead_letter",
+            service=GROUP,
+            topic=record.topic,
+            offset=record.offset,
+            playbook=(record.key or b"").decode(errors="replace"),
+            reason=reason,
+        )
         letter = dead_letter(record, service=GROUP, reason=reason, clock=self._clock)
         async with state.transactor.transaction() as transaction:
             await transaction.send(letter)
@@ -354,7 +361,8 @@ class Publisher:
                 playbook=version.name,
                 version=version.version,
                 entries=len(version.entries),
-                batch=version.batch_sequence,
+                batch=version.batch.plan.batch_id if version.batch else None,
+                sequence=version.batch_sequence,
                 origin=version.origin,
             )
 

@@ -1,9 +1,11 @@
 """The reflect service: one trace, one model call, one reflection."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import chain
 
 import structlog
+from structlog.contextvars import bind_contextvars
 
 from combee.core import identity
 from combee.core.formats.intake import nothing_said
@@ -79,6 +81,7 @@ class ReflectHandler:
 
     async def handle(self, record: Record) -> None:
         trace = topics.TRACES.read(record)
+        bind_contextvars(playbook=trace.playbook, trace_id=trace.trace_id)
         if lack := nothing_said(trace):
             raise PoisonError(lack)
         self._limiter.check(trace.playbook)
@@ -89,7 +92,7 @@ class ReflectHandler:
                 await write(self._log, topics.REFLECTIONS.record(reflection))
                 self._limiter.passed(trace.playbook)
             elif known not in {"", content}:
-                logger.warning("trace_conflict", playbook=trace.playbook, trace_id=trace.trace_id)
+                logger.warning("trace_conflict")
 
     async def _reflect(self, trace: Trace, content: str) -> Reflection:
         read, shown, reply = await self._asked(trace, self._shown(trace))
@@ -123,10 +126,10 @@ class ReflectHandler:
             if prompt is None:
                 return trace, entries, Reply(body={}, usage=Usage())
             try:
-                return read, entries, await self._model.ask(prompt)
+                return read, entries, await self._model.ask(replace(prompt, owner=trace.playbook))
             except PromptTooLongError as error:
                 refusal = str(error)
-                logger.warning("prompt_too_long", trace_id=trace.trace_id, error=refusal)
+                logger.warning("prompt_too_long", error=refusal)
         raise PoisonError(f"too long for the model however it is cut: {refusal}")
 
     def _shown(self, trace: Trace) -> Sequence[Entry]:

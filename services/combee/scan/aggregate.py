@@ -114,7 +114,7 @@ class Aggregator:
         """
         prompt = self._method.aggregate_prompt(base, reflections)
         try:
-            return prompt, await self._model.ask(prompt)
+            return prompt, await self._ask(base, prompt)
         except PromptTooLongError as error:
             if len(reflections) != 1:
                 raise
@@ -125,10 +125,14 @@ class Aggregator:
             less = base.model_copy(update={"entries": left}) if entries else base
             prompt = self._method.aggregate_prompt(less, [reflection])
             try:
-                return prompt, await self._model.ask(prompt)
+                return prompt, await self._ask(base, prompt)
             except PromptTooLongError as error:
                 refusal = error
         raise refusal
+
+    async def _ask(self, base: Playbook, prompt: Prompt, level: int = 0) -> Reply:
+        """Ask on behalf of a playbook: where not all can be asked at once, playbooks take turns."""
+        return await self._model.ask(replace(prompt, owner=base.name), priority=level)
 
     def _joined(self, base: Playbook, left: NodeResult, right: NodeResult) -> NodeResult:
         """Return the outcome of a group that had to be asked in halves; one half may have failed."""
@@ -151,7 +155,7 @@ class Aggregator:
         if not asked:
             return NodeResult(status="empty", usage=SKIPPED)
         try:
-            reply = await self._model.ask(consolidation.prompt(base, asked))
+            reply = await self._ask(base, consolidation.prompt(base, asked))
         except PromptTooLongError as error:
             if len(asked) > 1:
                 left, right = _halves(asked)
@@ -221,7 +225,7 @@ class Aggregator:
         base = node.base
         try:
             prompt = self._method.combine_prompt(base, items)
-            reply = await self._model.ask(prompt, priority=node.level)
+            reply = await self._ask(base, prompt, node.level)
             answer = self._traced(_shown(base, prompt), reply, list(map(_proposal, items)))
         except PromptTooLongError:
             if len(items) > 1:

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from itertools import chain
 from weakref import WeakValueDictionary
 
+from structlog.contextvars import bind_contextvars
+
 from combee.core import identity, stragglers
 from combee.core.batching import tree
 from combee.core.methods.method import Method, shaped
@@ -97,10 +99,13 @@ class ScanHandler:
         return (record.key or b"").decode(errors="replace"), ""
 
     async def handle(self, record: Record) -> None:
-        if record.topic == LEAVES:
-            await self._leaf(topics.GROUPS.read(record))
+        planned = topics.SCAN[LEVELS[record.topic]].read(record)
+        # Each record has a task of its own: what is logged in it names its playbook and batch.
+        bind_contextvars(playbook=planned.plan.playbook, batch=planned.plan.batch_id)
+        if isinstance(planned, Group):
+            await self._leaf(planned)
         else:
-            await self._child(topics.SCAN[LEVELS[record.topic]].read(record), record)
+            await self._child(planned, record)
 
     def _over(self, record: Planned, node_id: str) -> bool:
         """Return whether a node needs no work: its batch is published, or its result or the root's is in the log."""

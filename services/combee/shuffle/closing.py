@@ -164,6 +164,7 @@ class Closer:
         logger.info(
             "batch",
             playbook=batch.plan.playbook,
+            batch=batch.plan.batch_id,
             sequence=batch.plan.sequence,
             reflections=len(batch.members),
             widths=batch.plan.widths,
@@ -382,7 +383,13 @@ class Closer:
     async def _overdue(self, state: PartitionState, in_flight: InFlight) -> None:
         """Emit a batch's groups again under the same ids; at last close it degraded."""
         batch, tries = in_flight.batch, in_flight.emissions
-        logger.error("batch_overdue", playbook=batch.plan.playbook, sequence=batch.plan.sequence, tries=tries)
+        logger.error(
+            "batch_overdue",
+            playbook=batch.plan.playbook,
+            batch=batch.plan.batch_id,
+            sequence=batch.plan.sequence,
+            tries=tries,
+        )
         # What waits for an earlier batch may be complete: only the first in line is ever given up.
         first = all(
             batch.plan.sequence <= sequence for sequence in state.manifests.in_flight[batch.plan.playbook]

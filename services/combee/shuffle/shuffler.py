@@ -267,7 +267,12 @@ class Shuffler:
                 await self._take_reflection(state, record)
         except (CodecError, PoisonError) as error:
             logger.error(
-                "dead_letter", service=GROUP, topic=record.topic, offset=record.offset, reason=str(error)
+                "dead_letter",
+                service=GROUP,
+                topic=record.topic,
+                offset=record.offset,
+                playbook=(record.key or b"").decode(errors="replace"),
+                reason=str(error),
             )
             state.outbox.append(dead_letter(record, service=GROUP, reason=str(error), clock=self._clock))
         state.seen[record.topic] = record.offset

@@ -192,6 +192,7 @@ class Loop:
             topic=record.topic,
             partition=record.partition,
             offset=record.offset,
+            playbook=playbook,
             reason=reason,
         )
         letter = dead_letter(

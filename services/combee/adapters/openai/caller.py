@@ -121,7 +121,8 @@ class Caller:
 
     async def _call(self, question: Question, parameters: dict[str, object]) -> Answer:
         estimated = estimate_tokens(*question.messages)
-        async with self._limits.hold(priority=question.priority, tokens=estimated):
+        owner = question.prompt.owner
+        async with self._limits.hold(priority=question.priority, tokens=estimated, owner=owner):
             question.scope.call()
             began_s = time.monotonic()
             try:

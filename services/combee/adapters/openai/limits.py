@@ -1,23 +1,61 @@
 """Limits of a worker's model calls: in flight, requests per minute, tokens per minute."""
 
 import asyncio
-import heapq
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from itertools import count
+from dataclasses import dataclass
 
 from aiolimiter import AsyncLimiter
 
+REMEMBERED = 1_000
+"""Owners more than this are looked through for those about whom nothing needs to be remembered."""
+
+
+class Shares:
+    """Fair shares of several owners: counts turns, and the next one is due to whom ``of`` is least.
+
+    Who had none for a while may have ``credit`` turns before those who had all of them, and then takes turns with
+    them: idle time is not saved up.
+    """
+
+    def __init__(self, credit: int) -> None:
+        self._credit = credit
+        self._now = 0
+        self._taken: dict[str, int] = {}
+
+    def of(self, owner: str) -> int:
+        """Return how many turns an owner counts as having had."""
+        return max(self._taken.get(owner, 0), self._now - self._credit)
+
+    def take(self, owner: str) -> None:
+        """Give an owner a turn."""
+        had = self.of(owner)
+        self._now = max(self._now, had)
+        self._taken[owner] = had + 1
+        if len(self._taken) > REMEMBERED:
+            floor = self._now - self._credit
+            self._taken = {name: taken for name, taken in self._taken.items() if taken > floor}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Turn:
+    priority: int
+    owner: str
+    future: asyncio.Future[None]
+
 
 class PrioritySlots:
-    """Slots that are handed over directly, so that nobody overtakes and no wake-up is lost."""
+    """Slots that are handed over directly, so that no wake-up is lost.
+
+    A free one goes to the highest priority, then to the owner who had fewest lately, then to who came first.
+    """
 
     def __init__(self, number: int) -> None:
         if number < 1:
             raise ValueError(f"at least one slot is needed, not {number}")
         self._free = number
-        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
-        self._arrival = count()
+        self._shares = Shares(credit=number)
+        self._waiting: list[_Turn] = []
 
     @property
     def waiting(self) -> int:
@@ -25,37 +63,39 @@ class PrioritySlots:
         return len(self._waiting)
 
     @asynccontextmanager
-    async def hold(self, priority: int = 0) -> AsyncIterator[None]:
+    async def hold(self, priority: int = 0, owner: str = "") -> AsyncIterator[None]:
         """Hold a slot; wait for one if none is free."""
-        await self._acquire(priority)
+        await self._acquire(priority, owner)
         try:
             yield
         finally:
             self._release()
 
-    async def _acquire(self, priority: int) -> None:
+    async def _acquire(self, priority: int, owner: str) -> None:
         if self._free:
             self._free -= 1
+            self._shares.take(owner)
             return
-        turn = asyncio.get_running_loop().create_future()
-        heapq.heappush(self._waiting, (-priority, next(self._arrival), turn))
+        turn = _Turn(priority, owner, asyncio.get_running_loop().create_future())
+        self._waiting.append(turn)
         try:
-            await turn
+            await turn.future
         except asyncio.CancelledError:
-            if turn.cancelled():
-                self._waiting = [entry for entry in self._waiting if entry[2] is not turn]
-                heapq.heapify(self._waiting)
+            if turn.future.cancelled():
+                self._waiting.remove(turn)
             else:  # the slot arrived in the same moment: somebody else can use it
                 self._release()
             raise
 
     def _release(self) -> None:
-        while self._waiting:
-            turn = heapq.heappop(self._waiting)[2]
-            if not turn.done():
-                turn.set_result(None)
-                return
-        self._free += 1
+        waiting = [turn for turn in self._waiting if not turn.future.done()]
+        if not waiting:
+            self._free += 1
+            return
+        chosen = min(waiting, key=lambda turn: (-turn.priority, self._shares.of(turn.owner)))
+        self._waiting.remove(chosen)
+        self._shares.take(chosen.owner)
+        chosen.future.set_result(None)
 
 
 class Limits:
@@ -72,11 +112,11 @@ class Limits:
         self._owed_tokens = 0
 
     @asynccontextmanager
-    async def hold(self, *, priority: int, tokens: int) -> AsyncIterator[None]:
+    async def hold(self, *, priority: int, tokens: int, owner: str = "") -> AsyncIterator[None]:
         """Hold a slot for one call of about ``tokens`` tokens, once the rates allow it."""
-        async with self._slots.hold(priority):
+        async with self._slots.hold(priority, owner):
             if self._requests or self._tokens:
-                async with self._turn.hold(priority):
+                async with self._turn.hold(priority, owner):
                     await self._pay(tokens)
             yield
 

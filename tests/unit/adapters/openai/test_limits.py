@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from combee.adapters.openai.limits import Limits, PrioritySlots
+from combee.adapters.openai.limits import REMEMBERED, Limits, PrioritySlots, Shares
 from support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
@@ -14,8 +14,8 @@ def limits(requests: int | None = None, tokens: int | None = None) -> Limits:
     return Limits(concurrency=8, requests_per_minute=requests, tokens_per_minute=tokens)
 
 
-async def use(slots: PrioritySlots, priority: int, note: Callable[[], object]) -> None:
-    async with slots.hold(priority):
+async def use(slots: PrioritySlots, priority: int, note: Callable[[], object], owner: str = "") -> None:
+    async with slots.hold(priority, owner):
         note()
 
 
@@ -34,6 +34,50 @@ async def test_a_free_slot_goes_to_the_highest_priority_and_first_come_within_it
             tasks.create_task(use(slots, priority, partial(order.append, name)))
         await until(lambda: slots.waiting == 4)
     assert order == ["high", "high, later", "middle", "low"]
+
+
+# ---- owners take turns
+
+
+async def test_who_comes_after_a_backlog_waits_for_one_call_and_not_for_the_backlog() -> None:
+    slots, order = PrioritySlots(2), list[str]()
+
+    async def call(owner: str) -> None:
+        async with slots.hold(0, owner):
+            order.append(owner)
+            await asyncio.sleep(1)
+
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(20):
+            tasks.create_task(call("backlog"))
+        await until(lambda: slots.waiting == 18)
+        for _ in range(2):
+            tasks.create_task(call("late"))
+    # Both of its calls go in the first round after the one that ran: it had none lately.
+    assert order[:6] == ["backlog", "backlog", "late", "late", "backlog", "backlog"]
+
+
+async def test_two_backlogs_take_turns_and_idle_time_is_not_saved_up() -> None:
+    slots, order = PrioritySlots(1), list[str]()
+    for _ in range(100):
+        async with slots.hold(0, "busy before"):
+            pass
+    async with asyncio.TaskGroup() as tasks, slots.hold(0, "busy before"):
+        for owner in ("busy before", "new"):
+            for _ in range(6):
+                tasks.create_task(use(slots, 0, partial(order.append, owner), owner))
+        await until(lambda: slots.waiting == 12)
+    assert order[:4].count("new") <= 3
+    assert [order[:8].count(owner) for owner in ("busy before", "new")] == [3, 5]
+
+
+def test_of_many_owners_only_those_who_had_turns_lately_are_remembered() -> None:
+    shares = Shares(credit=8)
+    for number in range(3 * REMEMBERED):
+        shares.take(f"owner {number}")
+        shares.take("all the time")
+    assert len(shares._taken) <= REMEMBERED
+    assert shares.of("all the time") > shares.of("owner 0")
 
 
 async def test_no_more_than_the_slots_are_held_at_once() -> None:
