@@ -8,13 +8,13 @@ import os
 import subprocess
 import sys
 
-from support.engine import own, prepared
+from support.engine import answers, own, prepared
 
 
 def main(command: list[str]) -> int:
     """Run it."""
     environ = os.environ  # noqa: TID251 - an opt-in of whoever starts the tests
-    if own.answers(environ) or environ.get("COMBEE_TEST_ENGINE") != "start":
+    if answers(environ) or environ.get("COMBEE_TEST_ENGINE") != "start":
         return subprocess.run(command, check=False).returncode
     prepared.prepare()
     return own.run(command)

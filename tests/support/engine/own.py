@@ -20,7 +20,7 @@ from combee.adapters.embedded_kafka import jars
 from combee.adapters.embedded_kafka.data_dir import default_cache_dir
 from combee.adapters.embedded_kafka.java import bundled
 from support import go_tools
-from support.engine import prepared
+from support.engine import answers, prepared
 from support.polling import wait_until
 
 STAND_INS = Path(__file__).parent / "stand_ins"
@@ -71,14 +71,6 @@ def engine(folder: Path) -> Iterator[Mapping[str, str]]:
         daemon.terminate()
         daemon.wait(STOP_S)
         _remove(group)
-
-
-def answers(env: Mapping[str, str]) -> bool:
-    """Whether a container engine answers."""
-    if shutil.which("docker") is None:
-        return False
-    asked = ["docker", "version", "--format", "{{.Server.Version}}"]
-    return subprocess.run(asked, env=env, capture_output=True, check=False).returncode == 0
 
 
 def _load(folder: Path, env: Mapping[str, str]) -> None:
