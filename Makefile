@@ -5,6 +5,9 @@ BIN := $(VENV)/bin
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/combee
 WHEELS := $(CACHE)/wheels/$(shell $(PYTHON) -c 'import sys; print("py%d%d" % sys.version_info[:2])')
 READY := $(VENV)/.ready
+LOCK = $(BIN)/uv pip compile pyproject.toml -q $(UPGRADE) --universal --python-version 3.11 --generate-hashes \
+  --no-annotate --custom-compile-command "make lock"
+HASHED := --require-hashes --only-binary :all:
 CODE := services schemas experiments tests benchmarks docs examples
 
 .DEFAULT_GOAL := help
@@ -20,9 +23,9 @@ $(READY): pyproject.toml requirements.lock
 	@mkdir -p "$(WHEELS)"
 	@echo "setup 2/3: $$(grep -c == requirements.lock) packages; fetching them takes some minutes, the first time only"
 	@# Wheels are kept, so a second clone installs without network. pip says what it does: minutes of silence look dead.
-	@$(BIN)/pip install --no-index --find-links "$(WHEELS)" -r requirements.lock 2>/dev/null \
-	  || { $(BIN)/pip wheel -w "$(WHEELS)" -r requirements.lock \
-	       && $(BIN)/pip install --no-index --find-links "$(WHEELS)" -r requirements.lock; }
+	@$(BIN)/pip install --no-index --find-links "$(WHEELS)" $(HASHED) -r requirements.lock 2>/dev/null \
+	  || { $(BIN)/pip download -d "$(WHEELS)" $(HASHED) -r requirements.lock \
+	       && $(BIN)/pip install --no-index --find-links "$(WHEELS)" $(HASHED) -r requirements.lock; }
 	@$(BIN)/pip install -q --no-deps --no-build-isolation --no-index -e .
 	@touch $@
 
@@ -66,9 +69,10 @@ bench-compare: setup ## Processor time against another commit: make bench-compar
 docs: $(READY) ## The documentation as a site, in site/; a dead link fails. To search it: python3 -m http.server -d site
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build # never with --quiet: that hides warnings from strict, too
 
-lock: $(READY) ## Pin what is installed now
-	{ echo '# Every package of the development environment, pinned; refresh with "make lock".'; \
-	  $(BIN)/pip freeze --exclude-editable; } > requirements.lock
+lock: $(READY) ## Pin every package with its hashes; newest versions: make lock UPGRADE=--upgrade
+	$(LOCK) --all-extras --group dev -o requirements.lock
+	$(LOCK) --extra cli --extra dashboard --extra sim --constraint requirements.lock -o deploy/requirements.lock
+	echo hatchling | $(LOCK:pyproject.toml=-) --constraint requirements.lock -o deploy/build.lock
 
 clean: ## Remove the virtual environment, the site and caches of tools
 	rm -rf $(VENV) site .mypy_cache .ruff_cache .pytest_cache .hypothesis

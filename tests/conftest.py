@@ -27,6 +27,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--shared", type=Path, default=None, help="shared input data (default: ../shared)")
     group.addoption("--screenshots", action="store_true", help="take the pictures of docs/images anew")
     group.addoption("--faults", action="store_true", help="run the long fault suite too")
+    group.addoption("--deploy", action="store_true", help="run the deployment on a container engine too")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -61,9 +62,10 @@ def pytest_sessionfinish() -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    if collection_path != TESTS / "faults" or config.getoption("--faults"):
+    lane = next((name for name in lanes.ASKED_FOR if collection_path == TESTS / name), None)
+    if lane is None or config.getoption(f"--{lane}"):
         return None
-    wanted = lanes.wants_faults(config.invocation_params.args, config.getoption("markexpr"), TESTS)
+    wanted = lanes.wants(lane, config.invocation_params.args, config.getoption("markexpr"), TESTS)
     return None if wanted else True
 
 

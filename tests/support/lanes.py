@@ -3,7 +3,9 @@
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
-MARKED = frozenset({"kafka", "e2e", "faults"})
+MARKED = frozenset({"kafka", "e2e", "faults", "deploy"})
+ASKED_FOR = ("faults", "deploy")
+"""Lanes that run only where they are named."""
 BROKER_FIXTURE = "kafka"
 
 
@@ -22,9 +24,8 @@ def refusal(lane: str, fixtures: Collection[str]) -> str | None:
     return None
 
 
-def wants_faults(arguments: Iterable[str], mark_expression: str, tests: Path) -> bool:
+def wants(lane: str, arguments: Iterable[str], mark_expression: str, tests: Path) -> bool:
     named = any(
-        Path(argument.partition("::")[0]).absolute().is_relative_to(tests / "faults")
-        for argument in arguments
+        Path(argument.partition("::")[0]).absolute().is_relative_to(tests / lane) for argument in arguments
     )
-    return named or mark_expression.strip() == "faults"
+    return named or mark_expression.strip() == lane

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from support.lanes import lane_of, marks, refusal, wants_faults
+from support.lanes import lane_of, marks, refusal, wants
 
 TESTS = Path(__file__).parents[2]
 
@@ -17,6 +17,7 @@ def test_lanes_and_the_broker_fixture_are_marked() -> None:
     assert marks("e2e", ["kafka"]) == {"e2e", "kafka"}
     assert marks("contract", ["kafka"]) == {"kafka"}
     assert marks("faults", []) == {"faults"}
+    assert marks("deploy", []) == {"deploy"}
 
 
 def test_a_unit_test_that_asks_for_a_broker_is_told_where_to_go() -> None:
@@ -39,4 +40,5 @@ def test_a_unit_test_that_asks_for_a_broker_is_told_where_to_go() -> None:
 def test_the_fault_suite_runs_only_when_asked_for(
     arguments: list[str], expression: str, *, wanted: bool
 ) -> None:
-    assert wants_faults(arguments, expression, TESTS) is wanted
+    assert wants("faults", arguments, expression, TESTS) is wanted
+    assert not wants("deploy", arguments, expression, TESTS)

@@ -1,0 +1,174 @@
+"""A deployment of docker-compose.yml, driven as its README says: by the ``docker`` command line."""
+
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from support.polling import wait_until
+from support.shown import ROOT
+
+IN_THE_CONTEXT = ("docker-compose.yml", ".dockerignore", "deploy", "schemas", "services", "pyproject.toml")
+FILES = (*IN_THE_CONTEXT, "README.md", "LICENSE")
+COMMAND_S, HEALTHY_S, LEARNED_S = 900.0, 300.0, 240.0
+ROLES = ("reflect", "shuffle", "scan", "publish", "control", "gateway")
+KEY = "a-key-that-only-this-test-knows"
+GATEWAY = "http://127.0.0.1:8750"
+# With an engine of the tests' own: packages come from the folder of wheels that was fetched before.
+OFFLINE = """\
+services:
+  topics:
+    build:
+      network: host
+      args: [PIP_NO_INDEX, PIP_FIND_LINKS]
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Container:
+    """A container of a service, as ``docker compose ps`` shows it."""
+
+    id: str
+    service: str
+    image: str
+    health: str
+    state: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployment:
+    """One Compose project on a copy of what the README's commands read."""
+
+    folder: Path
+    env: Mapping[str, str]
+    files: tuple[str, ...]
+
+    def compose(self, *arguments: str, stdin: str = "", check: bool = True, **env: str) -> str:
+        """Run ``docker compose``; return what it printed."""
+        files = [word for file in self.files for word in ("-f", file)]
+        done = subprocess.run(
+            ["docker", "compose", *files, *arguments],
+            cwd=self.folder,
+            env={**self.env, **env},
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_S,
+            check=False,
+        )
+        if check and done.returncode:
+            raise AssertionError(f"compose {' '.join(arguments)}: {done.stdout[-1000:]}{done.stderr[-3000:]}")
+        return done.stdout + ("" if check else done.stderr)
+
+    def docker(self, *arguments: str) -> str:
+        """Run ``docker``; return what it printed."""
+        command = ["docker", *arguments]
+        return subprocess.run(
+            command, env=self.env, capture_output=True, text=True, timeout=COMMAND_S, check=True
+        ).stdout.strip()
+
+    def containers(self, service: str = "") -> list[Container]:
+        """Return the containers, those that ended too."""
+        lines = self.compose("ps", "-a", "--format", "json").splitlines()
+        return [
+            Container(
+                id=shown["ID"],
+                service=shown["Service"],
+                image=shown["Image"],
+                health=shown["Health"],
+                state=shown["State"],
+            )
+            for shown in map(json.loads, lines)
+            if not service or shown["Service"] == service
+        ]
+
+    def wait_healthy(self, replicas: Mapping[str, int] | None = None) -> None:
+        """Wait until every service is healthy; fail with its log where one is not."""
+        wanted = dict.fromkeys(ROLES, 1) | dict(replicas or {})
+
+        def healthy() -> bool:
+            running = [one.service for one in self.containers() if one.health == "healthy"]
+            return all(running.count(role) == count for role, count in wanted.items())
+
+        try:
+            wait_until(healthy, HEALTHY_S, "a healthy deployment")
+        except AssertionError as error:
+            logs = self.compose("logs", "--no-color", "--tail", "15")
+            raise AssertionError(f"{error}: {self.containers()}\n{logs[-6000:]}") from error
+
+    def publish(self, traces: Sequence[Mapping[str, Any]], playbook: str) -> None:
+        """Publish traces through the gateway."""
+        answer = self._ask("POST", "/v1/traces", json=[{**trace, "playbook": playbook} for trace in traces])
+        assert answer.is_success, answer.text
+
+    def learned(self, playbook: str, count: int) -> dict[str, Any]:
+        """Wait until so many traces of a playbook are in a version of it; return the playbook."""
+        latest: dict[str, Any] = {}
+
+        def all_applied() -> bool:
+            try:
+                answer = self._ask("GET", f"/v1/playbooks/{playbook}")
+            except httpx.TransportError:
+                return False
+            latest.update(answer.json() if answer.is_success else {})
+            return self.applied() >= count
+
+        wait_until(all_applied, LEARNED_S, f"a playbook from {count} traces")
+        return latest
+
+    def applied(self) -> int:
+        """Return how many reflections were applied, by the ledger of the gateway."""
+        return int(self.ledger()["applied"])
+
+    def ledger(self) -> dict[str, Any]:
+        """Return the ledger."""
+        answer = self._ask("GET", "/v1/ledger", timeout=60.0)
+        ledger: dict[str, Any] = answer.json() if answer.is_success else {"applied": -1, "failed": answer.text}
+        return ledger
+
+    def _ask(self, method: str, path: str, **content: Any) -> httpx.Response:
+        headers = {"Authorization": f"Bearer {KEY}"}
+        return httpx.request(method, GATEWAY + path, headers=headers, **{"timeout": 20.0, **content})
+
+
+def build(project: Deployment, **env: str) -> None:
+    """Build the image as Compose does; with wheels that were fetched before, no network is needed."""
+    files = []
+    if "PIP_NO_INDEX" in project.env:
+        (project.folder / "offline.yml").write_text(OFFLINE)
+        files = ["-f", "offline.yml"]
+    project.compose(*files, "build", **{"COMBEE_GATEWAY_KEYS": "unused", **env})
+
+
+def context(folder: Path) -> None:
+    """Copy what the README's commands read; a user's ``.env`` is no part of it."""
+    folder.mkdir()
+    (folder / ".env").touch()
+    for name in FILES:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(ROOT / name, folder / name)
+
+
+@contextmanager
+def deployment(
+    folder: Path, env: Mapping[str, str], *files: str, settings: Mapping[str, str]
+) -> Iterator[Deployment]:
+    """Yield a deployment that is up and healthy; take all of it down at the end."""
+    keys = [{"name": "test", "key": KEY, "scopes": ["reflections:write", "playbooks:read", "playbooks:admin"]}]
+    lines = {"COMBEE_GATEWAY_KEYS": json.dumps(keys), "COMBEE_MAX_WAIT_S": "3", **settings}
+    (folder / ".env").write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
+    project = Deployment(folder=folder, env=env, files=("docker-compose.yml", *files))
+    try:
+        project.compose("up", "-d", "--no-build")
+        project.wait_healthy()
+        yield project
+    finally:
+        project.compose("down", "-v", "-t", "5", "--remove-orphans", check=False)
