@@ -26,6 +26,7 @@ NAMES = (
     "scaling",
     "stragglers",
     "throughput",
+    "processor",
     "idle",
     "sdk",
     "restart",
