@@ -27,6 +27,7 @@ NAMES = (
     "stragglers",
     "tenants",
     "throughput",
+    "processor",
     "idle",
     "sdk",
     "restart",

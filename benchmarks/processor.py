@@ -1,21 +1,39 @@
-"""Processor time and memory of a deployment's processes: what a busy machine changes least."""
+"""Processor time and memory of a deployment's processes: what a busy machine changes least.
 
-from collections.abc import Sequence
+As a benchmark: what a reflection costs each service, with empty playbooks and with full ones; the model is instant.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
 import psutil
 
-from benchmarks.cluster import ROLES, Cluster
+from benchmarks.cluster import ROLES, Cluster, fresh, lessons, running_cluster
 from benchmarks.rows import Row, row
+from combee.core.prompt import entry_tokens
+from combee_schemas import topics
+from combee_schemas.command import Command
+from combee_schemas.playbook import ACE_SECTIONS, Entry
+from combee_schemas.trace import Trace
 
 PROCESSES = (*ROLES, "sim")
+TIMEOUT_S = 1_200.0
+BATCH_SIZE = 40
+PLAYBOOKS, EACH = 8, 400
+FULL_TOKENS = 16_000
+"""The default budget of a playbook."""
+BAR, FULL_BAR = 1.3, 1.3
+TRACES = 1_000
+POLL_S = 0.2
+Marks = Sequence[Mapping[str, float]]
 
 
-def used_ms(cluster: Cluster) -> dict[str, float]:
+def used_ms(cluster: Cluster, processes: Sequence[str] = PROCESSES) -> dict[str, float]:
     """Return what each process has used so far, in milliseconds of one core."""
-    return {name: process_ms(cluster.supervisor.pid(name)) for name in PROCESSES}
+    return {name: process_ms(cluster.supervisor.pid(name)) for name in processes}
 
 
 def process_ms(pid: int) -> float:
@@ -31,14 +49,109 @@ def memory_mb(pid: int, kind: Literal["Pss", "Rss"]) -> float:
     return int(kib) * 1024 / 1e6
 
 
-def shares(marks: Sequence[dict[str, float]], count: int, per: str) -> list[Row]:
+def shares(marks: Marks, count: int, per: str) -> list[Row]:
     """Return a row per process: what it used between two marks, by ``count`` things of name ``per``."""
-    between = list(pairwise(marks))
-    return [
-        row(
-            f"processor time per {per}: {name}",
-            [(after[name] - before[name]) / count for before, after in between],
-            "ms",
-        )
-        for name in PROCESSES
+    return [row(f"processor time per {per}: {name}", _each(marks, [name], count), "ms") for name in marks[0]]
+
+
+def _each(marks: Marks, names: Sequence[str], count: int) -> list[float]:
+    """Return what some processes used together between two marks, by ``count``."""
+    return [sum(after[name] - before[name] for name in names) / count for before, after in pairwise(marks)]
+
+
+async def measure(bootstrap_servers: str, runs: int) -> list[Row]:
+    """Return what a reflection costs each service where playbooks are empty and where they are full, and a trace."""
+    empty = await _learned(bootstrap_servers, runs, full=False)
+    full = await _learned(bootstrap_servers, runs, full=True)
+    traced = await _traced(bootstrap_servers, runs)
+    count = PLAYBOOKS * EACH
+    ratios = [
+        after / before
+        for before, after in zip(_each(empty, ROLES, count), _each(full, ROLES, count), strict=True)
     ]
+    return [
+        *shares(empty, count, "reflection"),
+        row("processor time per reflection: all services", _each(empty, ROLES, count), "ms", BAR),
+        *shares(full, count, f"reflection, playbooks of {FULL_TOKENS} tokens"),
+        row("the same with full playbooks, by that with empty ones", ratios, "×", FULL_BAR),
+        *shares(traced, TRACES, "trace"),
+    ]
+
+
+async def _learned(bootstrap_servers: str, runs: int, *, full: bool) -> Marks:
+    """Return what was used before and after each burst of reflections; the first burst only warms up."""
+    marks = []
+    async with running_cluster(
+        bootstrap_servers, batch_size=BATCH_SIZE, playbook_tokens=FULL_TOKENS
+    ) as cluster:
+        names = [fresh(f"load{n}") for n in range(PLAYBOOKS)]
+        if full:
+            await _filled(cluster, names)
+        for burst in range(runs + 1):
+            await _burst(cluster, names if full else [f"{name}/{burst}" for name in names], burst)
+            marks.append(used_ms(cluster))
+    return marks
+
+
+async def _filled(cluster: Cluster, names: Sequence[str]) -> None:
+    """Import as many entries as the budget allows into each playbook."""
+    await cluster.log.produce(*(topics.COMMANDS.record(_import(name)) for name in names))
+    latest = cluster.subscriber.playbooks.latest
+    await cluster.subscriber.until(lambda: all(latest(name).version for name in names))
+
+
+def _import(name: str) -> Command:
+    entries: list[Entry] = []
+    left = FULL_TOKENS
+    while left >= 0:
+        n = len(entries)
+        content = f"When asked for Figure {n} of {name}, answer in percent with {n % 4} decimals."
+        evidence = tuple(f"{name}/known/{n}/{m}" for m in range(3))
+        section = ACE_SECTIONS[n % len(ACE_SECTIONS)]
+        entry = Entry(
+            id=f"known-{n:05d}", section=section, content=content, evidence=evidence, evidence_count=3
+        )
+        left -= entry_tokens(entry)
+        entries.append(entry)
+    return Command(command_id=f"{name}/full", playbook=name, kind="import", entries=tuple(entries[:-1]))
+
+
+async def _burst(cluster: Cluster, names: Sequence[str], burst: int) -> None:
+    """Publish the same number of new lessons for each playbook and wait until all of them are learned."""
+    latest = cluster.subscriber.playbooks.latest
+    wanted = {name: latest(name).batch_sequence + EACH // BATCH_SIZE for name in names}
+    new = slice(burst * EACH, (burst + 1) * EACH)
+    await cluster.publish([lesson for name in names for lesson in lessons(name, new.stop)[new]])
+    await cluster.subscriber.until(
+        lambda: all(latest(name).batch_sequence >= sequence for name, sequence in wanted.items())
+    )
+
+
+async def _traced(bootstrap_servers: str, runs: int) -> Marks:
+    """Return what reflect used before and after each burst of traces, of which nothing is learned further on."""
+    marks = []
+    async with running_cluster(bootstrap_servers, roles=("reflect",)) as cluster:
+        for burst in range(runs + 1):
+            before = await _reflections(cluster)
+            await cluster.log.produce(*(topics.TRACES.record(_trace(burst, n)) for n in range(TRACES)))
+            while await _reflections(cluster) < before + TRACES:  # noqa: ASYNC110 - offsets are only to be asked for
+                await asyncio.sleep(POLL_S)
+            marks.append(used_ms(cluster, ("reflect", "sim")))
+    return marks
+
+
+async def _reflections(cluster: Cluster) -> int:
+    """Return how many reflections were written."""
+    return sum((await cluster.log.ends(topics.REFLECTIONS.name)).values())
+
+
+def _trace(burst: int, n: int) -> Trace:
+    return Trace(
+        trace_id=f"{burst}-{n}",
+        playbook=f"traced/{n % PLAYBOOKS}",
+        task=f"Report metric {n} of plant {burst}: 37 of 1480 units.",
+        trajectory=f"Looked up metric {n}. Divided 37 by 1480 and reported the plain quotient. " * 4,
+        answer="0.025",
+        target="2.5 %",
+        feedback=f"Wrong: metric {n} of plant {burst} is a percentage with {n % 4} decimals.",
+    )

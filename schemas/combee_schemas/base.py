@@ -1,7 +1,7 @@
 """What every message shares: frozen values, a type and a version."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
@@ -75,15 +75,24 @@ class Sparse(Value):
     """
 
     UNWRITTEN: ClassVar[tuple[str, ...]]
+    _unwritten: ClassVar[tuple[tuple[str, Any], ...]]
 
     @model_serializer(mode="wrap")
     def _without_defaults(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
         body: dict[str, Any] = serialise(self)
-        fields = type(self).model_fields
-        for name in self.UNWRITTEN:
-            if getattr(self, name) == fields[name].default:
+        for name, default in self._unwritten:
+            if getattr(self, name) == default:
                 body.pop(name, None)
         return body
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        fields = cls.__pydantic_fields__
+        cls._unwritten = tuple((name, fields[name].default) for name in cls.UNWRITTEN)
+
+
+Parts = Mapping[str, tuple[type[Value], bool]]
+"""Field → what it has, and whether it has many of them."""
 
 
 class Message(Value):
@@ -93,6 +102,8 @@ class Message(Value):
     version_number: ClassVar[int] = 1
     max_bytes: ClassVar[int] = 900 * KIB
     """Raw size above which a record is refused *before* it is decoded."""
+    PARTS: ClassVar[Parts] = {}
+    """Fields whose parts come again in record after record: `codec`."""
 
 
 class Usage(Sparse):

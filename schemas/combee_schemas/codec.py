@@ -1,18 +1,30 @@
-"""The wire codec: msgpack of an envelope ``{"type", "version", "body"}``, size-capped before decoding."""
+"""The wire codec: msgpack of an envelope ``{"type", "version", "body"}``, size-capped before decoding.
 
+Much of what records hold stands in the record before, too: the plan of a batch in each of its groups and partials,
+most entries of a playbook in its next version. Such parts are read once, and known by their bytes then; what is
+written is known by the object. So a snapshot costs by what is new in it.
+"""
+
+from collections import OrderedDict
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import msgpack
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
-from combee_schemas.base import Message
+from combee_schemas.base import Message, Value
 from combee_schemas.errors import NewerVersionError
 from combee_schemas.upcasts import UPCASTS
 
 M = TypeVar("M", bound=Message)
 
+_PLAIN = TypeAdapter(Any).dump_python
 MAX_ITEMS = 100_000
 VERSIONS_AHEAD = 100
+PARTS_READ, PARTS_WRITTEN = 16_384, 8
+"""So many parts are remembered: those of some twenty full playbooks; and fields that were written last."""
+LARGEST_PART = 4_096
+"""Bytes of a part that is remembered when it is read."""
 """So far beyond what is known a version can be a newer writer's; further, it is a stranger's."""
 
 
@@ -29,10 +41,8 @@ def encode(message: Message) -> bytes:
         If the result exceeds the message's ``max_bytes``, or holds what msgpack cannot: half a
         surrogate pair, a number beyond 64 bits.
     """
-    body = message.model_dump(mode="python")
-    envelope = {"type": message.type, "version": message.version_number, "body": body}
     try:
-        raw: bytes = msgpack.packb(envelope, use_bin_type=True)
+        raw = _packed(message)
     except (ValueError, OverflowError, TypeError) as error:
         raise CodecError(f"{message.type} cannot be written: {error}") from error
     if len(raw) > message.max_bytes:
@@ -56,7 +66,9 @@ def decode(raw: bytes | None, kind: type[M]) -> M:
         raise CodecError(f"a tombstone is not a {kind.type}")
     if len(raw) > kind.max_bytes:
         raise CodecError(f"{len(raw)} bytes exceed the limit of {kind.max_bytes} for {kind.type}")
-    body = _upcast(*_open(raw, kind), kind)
+    body = _open_by_parts(raw, kind) if kind.PARTS else None
+    if body is None:
+        body = _upcast(*_open(raw, kind), kind)
     try:
         return kind.model_validate(body)
     except ValidationError as error:
@@ -65,18 +77,108 @@ def decode(raw: bytes | None, kind: type[M]) -> M:
         raise CodecError(f"invalid {kind.type}: {where}: {first['msg']}") from error
 
 
+def _packed(message: Message) -> bytes:
+    """Return a message's envelope; a field of parts that was just written as the same object is not packed again."""
+    envelope = {"type": message.type, "version": message.version_number}
+    parts = {name: _packed_field(getattr(message, name)) for name in type(message).PARTS}
+    body = message.model_dump(mode="python", exclude=set(parts))
+    if not parts:
+        return _pack(envelope | {"body": body})
+    names = [name for name in type(message).model_fields if name in parts or name in body]
+    packer = msgpack.Packer(use_bin_type=True, autoreset=False)
+    packer.pack_map_header(len(envelope) + 1)
+    for key in (part for item in envelope.items() for part in item):
+        packer.pack(key)
+    packer.pack("body")
+    packer.pack_map_header(len(names))
+    head: bytes = packer.bytes()
+    return head + b"".join(
+        part for name in names for part in (_pack(name), parts[name] if name in parts else _pack(body[name]))
+    )
+
+
+def _pack(value: object) -> bytes:
+    packed: bytes = msgpack.packb(value, use_bin_type=True)
+    return packed
+
+
+_written: OrderedDict[int, tuple[object, bytes]] = OrderedDict()
+"""The fields that were packed last, by their object's id. What is here lives, so no other object has its id."""
+
+
+def _packed_field(value: object) -> bytes:
+    known = _written.get(id(value))
+    if known is None or known[0] is not value:
+        known = value, _pack(_PLAIN(value))
+        _written[id(value)] = known
+        if len(_written) > PARTS_WRITTEN:
+            _written.popitem(last=False)
+    return known[1]
+
+
+@lru_cache(PARTS_READ)
+def _part(kind: type[Value], raw: bytes) -> Value:
+    """Return the part that these bytes are; its errors are not remembered."""
+    return kind.model_validate(msgpack.unpackb(raw, **_limits(raw)))
+
+
+def _open_by_parts(raw: bytes, kind: type[Message]) -> dict[str, Any] | None:
+    """Return the body of a record as we write it, with parts that are read already; None: read it as any other.
+
+    That decides about every record that is odd in any way, and says what is wrong with it.
+    """
+    unpacker = msgpack.Unpacker(None, max_buffer_size=len(raw), **_limits(raw))
+    unpacker.feed(raw)
+    envelope = ["type", kind.type, "version", kind.version_number, "body"]
+    try:
+        found = unpacker.read_map_header(), [unpacker.unpack() for _ in envelope]
+        if found != (3, envelope) or not isinstance(found[1][3], int):
+            return None
+        body: dict[str, Any] = {}
+        for _ in range(unpacker.read_map_header()):
+            name = unpacker.unpack()
+            if not isinstance(name, str):
+                return None
+            part = kind.PARTS.get(name)
+            body[name] = unpacker.unpack() if part is None else _field(unpacker, raw, *part)
+    except (ValueError, TypeError, msgpack.exceptions.UnpackException):
+        return None
+    return body if unpacker.tell() == len(raw) else None
+
+
+def _field(unpacker: Any, raw: bytes, kind: type[Value], many: bool) -> Any:  # noqa: FBT001 - as in PARTS
+    """Return a part, or a list of them."""
+
+    def one() -> Any:
+        begin = unpacker.tell()
+        unpacker.skip()
+        part = raw[begin : unpacker.tell()]
+        return (_part if len(part) <= LARGEST_PART else _part.__wrapped__)(kind, part)
+
+    if not many:
+        return one()
+    count = unpacker.read_array_header()
+    if count > MAX_ITEMS:
+        raise ValueError("too many")
+    return [one() for _ in range(count)]
+
+
+def _limits(raw: bytes) -> dict[str, Any]:
+    """Return the options for reading ``raw``: nothing in it can be longer than it is."""
+    return {
+        "raw": False,
+        "strict_map_key": True,
+        "max_str_len": len(raw),
+        "max_bin_len": len(raw),
+        "max_array_len": MAX_ITEMS,
+        "max_map_len": MAX_ITEMS,
+        "max_ext_len": 0,
+    }
+
+
 def _open(raw: bytes, kind: type[Message]) -> tuple[int, dict[str, Any]]:
     try:
-        envelope = msgpack.unpackb(
-            raw,
-            raw=False,
-            strict_map_key=True,
-            max_str_len=len(raw),
-            max_bin_len=len(raw),
-            max_array_len=MAX_ITEMS,
-            max_map_len=MAX_ITEMS,
-            max_ext_len=0,
-        )
+        envelope = msgpack.unpackb(raw, **_limits(raw))
     except (ValueError, TypeError, msgpack.exceptions.UnpackException) as error:
         raise CodecError(f"not msgpack: {type(error).__name__}") from error
     match envelope:

@@ -40,7 +40,12 @@ class Reply:
     """SHA-256 of the request that this answers, as it was sent; empty: unknown."""
 
 
-def request_hash(messages: Sequence[Mapping[str, str]], parameters: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of a whole request: messages, and model, schema and options as parameters."""
+def request_body(messages: Sequence[Mapping[str, str]], parameters: Mapping[str, Any]) -> bytes:
+    """Return a whole request as JSON, always the same bytes: messages; model, schema and options as parameters."""
     whole = {**parameters, "messages": [dict(message) for message in messages]}
-    return sha256(json.dumps(whole, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    return json.dumps(whole, sort_keys=True, separators=(",", ":")).encode()
+
+
+def request_hash(messages: Sequence[Mapping[str, str]], parameters: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of a whole request."""
+    return sha256(request_body(messages, parameters)).hexdigest()

@@ -1,5 +1,6 @@
 """Playbook: the learned context, one immutable version at a time; and labels that point at versions."""
 
+from types import MappingProxyType
 from typing import ClassVar, Literal
 
 from pydantic import Field
@@ -187,6 +188,7 @@ class Playbook(Message):
 
     type: ClassVar[str] = "playbook"
     version_number: ClassVar[int] = 2
+    PARTS = MappingProxyType({"entries": (Entry, True)})
 
     name: LineName
     version: int = Field(ge=0)

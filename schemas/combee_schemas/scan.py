@@ -1,6 +1,7 @@
 """The scan's messages: groups go in at level 0, partials rise, one update comes out."""
 
 from enum import StrEnum
+from types import MappingProxyType
 from typing import ClassVar, Literal
 
 from combee_schemas.base import Id, Message, Sha256, Source, Sparse, Usage, Value
@@ -79,6 +80,7 @@ class GroupMember(Value):
 class Planned(Message):
     """A record of the scan: which batch it belongs to."""
 
+    PARTS = MappingProxyType({"plan": (Plan, False)})
     plan: Plan
     manifest_offset: int = -1
     """Where the batch's manifest stands in this playbook's partition of ``batches``."""
@@ -89,6 +91,7 @@ class Group(Planned):
 
     type: ClassVar[str] = "group"
     version_number: ClassVar[int] = 2
+    PARTS = MappingProxyType({**Planned.PARTS, "members": (GroupMember, True)})
 
     node_id: Id
     index: int

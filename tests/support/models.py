@@ -41,6 +41,11 @@ def echo(prompt: Prompt) -> Mapping[str, Any]:
     return {"reasoning": "", "operations": operations}
 
 
+def request_of(prompt: Prompt) -> str:
+    """Return the hash of what a scripted model is asked."""
+    return request_hash([{"system": prompt.system, "user": prompt.user}], {})
+
+
 class ScriptedModel:
     """A model server: answers with ``answer``; replies wait while ``gate`` is clear."""
 
@@ -65,9 +70,8 @@ class ScriptedModel:
         self.prompts.append(prompt)
         await asyncio.sleep(0)  # others run while a server would think
         await self.gate.wait()
-        asked = [{"system": prompt.system, "user": prompt.user}]
         usage = Usage(calls=1, tokens_in=len(prompt.user))
-        return Reply(body=self.answer(prompt), usage=usage, request=request_hash(asked, {}))
+        return Reply(body=self.answer(prompt), usage=usage, request=request_of(prompt))
 
 
 class LateModel(ScriptedModel):
@@ -106,7 +110,7 @@ class ModelClient:
         self._draining = False
 
     def request(self, prompt: Prompt) -> str:
-        return request_hash((), {"system": prompt.system, "user": prompt.user})
+        return request_of(prompt)
 
     async def ask(self, prompt: Prompt, *, priority: int = 0) -> Reply:  # noqa: ARG002 - fixed by the port
         if self._draining:

@@ -1,7 +1,7 @@
-"""Who waits for whom: the children of a node that have arrived, and the calls that others may not wait for."""
+"""Who waits for whom: nodes for their children and for their playbook's version; and calls that nobody waits for."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,6 +44,27 @@ def key_of(child: Partial) -> GatheringKey:
     """Return which gathering a child belongs to."""
     plan = child.plan
     return child.parent_id, plan.playbook, plan.sequence, child.manifest_offset, plan.widths
+
+
+class Arrivals:
+    """Waits for a version of a playbook that is on its way to the view: so it is read and decoded once, not twice."""
+
+    def __init__(self) -> None:
+        self._expected: dict[str, asyncio.Event] = {}
+
+    def arrived(self, playbook: str) -> None:
+        """Note that the view has another version."""
+        if event := self._expected.pop(playbook, None):
+            event.set()
+
+    async def wait(self, playbook: str, is_there: Callable[[], bool], timeout_s: float) -> None:
+        """Return once ``is_there``, or after ``timeout_s``."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not is_there():
+                    await self._expected.setdefault(playbook, asyncio.Event()).wait()
+        except TimeoutError:
+            return
 
 
 class GroupCalls:

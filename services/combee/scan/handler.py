@@ -25,7 +25,7 @@ from combee.ports import (
 )
 from combee.scan.aggregate import Aggregator
 from combee.scan.answered import Answered
-from combee.scan.gathering import Gathering, GatheringKey, GroupCalls, key_of
+from combee.scan.gathering import Arrivals, Gathering, GatheringKey, GroupCalls, key_of
 from combee.scan.hedged import HedgedModel
 from combee.scan.outcome import shorter
 from combee.scan.templates import Templates
@@ -40,6 +40,8 @@ from combee_schemas.playbook import Playbook
 from combee_schemas.scan import Group, GroupMember, NodeResult, Partial, Planned, Update
 
 LEAVES = topics.GROUPS.name
+ARRIVAL_S = 0.25
+"""So long a node waits for its base version to reach the view, which is mostly a moment; then it looks it up."""
 LEVELS = {topic.name: level for level, topic in enumerate(topics.SCAN)}
 
 
@@ -69,11 +71,13 @@ class ScanHandler:
         self._answered = Answered()
         self._gatherings: dict[GatheringKey, Gathering] = {}
         self._groups = GroupCalls()
+        self._arrivals = Arrivals()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._draining = asyncio.Event()
         self.playbooks = Playbooks(log, self._published)
 
     def _published(self, name: str, playbook: Playbook | None) -> None:
+        self._arrivals.arrived(name)
         if playbook is None:
             return
         self._answered.forget(name, playbook.batch_sequence)
@@ -246,6 +250,10 @@ class ScanHandler:
 
     async def _base(self, record: Planned) -> Playbook:
         plan = record.plan
+        latest = self.playbooks.latest
+        await self._arrivals.wait(
+            plan.playbook, lambda: latest(plan.playbook).version >= plan.base_version, ARRIVAL_S
+        )
         try:
             return await self.playbooks.exactly(plan.playbook, plan.base_version, plan.base_history_offset)
         except TransientError:

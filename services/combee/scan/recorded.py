@@ -110,8 +110,9 @@ class RecordedModel:
             reused = {"reused": usage.calls, "reused_tokens": usage.tokens_in + usage.tokens_out}
             return Reply(body=body, usage=usage.model_copy(update=reused), request=answer.request)
         reply = await self._model.ask(prompt, priority=priority)
-        # Hashed now: only after an answer it is known which options the server takes.
-        await self._record(self._hash_of(prompt), reply)
+        # Hashed now: only after an answer it is known which options the server takes. A re-ask is another request.
+        same = reply.request and not reply.usage.re_asks
+        await self._record(reply.request if same else self._hash_of(prompt), reply)
         return reply
 
     async def _record(self, request: str, reply: Reply) -> None:

@@ -98,7 +98,7 @@ MAY_IMPORT: Mapping[str, set[str]] = {
 
 ONLY_IN: Mapping[str, tuple[str, ...]] = {
     "aiokafka": ("adapters/kafka/",),
-    "openai": ("adapters/openai/",),
+    "aiohttp": ("adapters/openai/",),
     "faust": ("shuffle/app.py",),
     "msgpack": ("codec.py",),
     "pydantic_settings": ("settings/",),

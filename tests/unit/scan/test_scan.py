@@ -1,8 +1,11 @@
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
+from combee import wiring
+from combee.adapters.memory import MemoryLog
 from combee.core import identity
 from combee.core.playbook.versions import empty
 from combee.ports import Outgoing, PoisonError, PromptTooLongError
@@ -13,10 +16,11 @@ from combee_schemas.model import Prompt
 from combee_schemas.playbook import Entry, Playbook
 from combee_schemas.scan import Group, NodeResult, Partial, Update
 from support import ledger
+from support.clock import ManualClock
 from support.deployment import Deployment
 from support.flat import flat
 from support.ledger import NAME, batch_of, dead_letters, lessons, outgoing, reflection
-from support.models import Answer, ScriptedModel, echo, is_combine, items
+from support.models import Answer, ModelClient, ScriptedModel, echo, is_combine, items
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
 
@@ -377,6 +381,22 @@ async def test_a_group_whose_base_version_does_not_exist_does_not_hold_up_others
         await deployment.log.produce(*(outgoing(reflection(n)) for n in NUMBERS))
         await deployment.until(lambda: bool(ledger.versions(deployment.log)))
     assert learned(deployment) == lessons(NUMBERS)
+
+
+async def test_a_node_waits_for_its_version_to_reach_the_view_and_looks_nothing_up() -> None:
+    log, clock = MemoryLog(ManualClock()), ManualClock()
+    handler = wiring.build_scan(log, ModelClient(ScriptedModel()), clock)
+    child = partial()
+    child = child.model_copy(update={"plan": child.plan.model_copy(update={"base_version": 2})})
+    base = asyncio.create_task(handler._base(child))
+    view = asyncio.create_task(handler.playbooks.view.run())
+    for number in (1, 2):
+        await asyncio.sleep(0)
+        version = Playbook(name=GHOST, version=number, history_offset=number)
+        await log.produce(topics.PLAYBOOKS.record(version))
+    async with asyncio.timeout(5):
+        assert await base == version
+    view.cancel()
 
 
 async def test_children_whose_batch_was_closed_without_them_are_let_go() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from combee_schemas.base import Message, Sparse, Usage
 from combee_schemas.codec import VERSIONS_AHEAD, CodecError, decode, encode
 from combee_schemas.errors import NewerVersionError
-from combee_schemas.playbook import Playbook
+from combee_schemas.playbook import Entry, Playbook
 from combee_schemas.reflection import MAX_EXCERPT_CHARS, Reflection
 from combee_schemas.scan import Operation, OperationKind, Seen
 from support.examples import KINDS, Example, examples
@@ -38,6 +38,50 @@ def test_whatever_is_wrong_with_the_bytes_the_error_is_ours(kind: type[Message])
 def test_random_bytes_are_refused(kind: type[Message], raw: bytes) -> None:
     with pytest.raises(CodecError):
         decode(raw, kind)
+
+
+OF_PARTS = [example for example in EXAMPLES if example.kind.PARTS]
+
+
+@given(data=st.data(), example=st.sampled_from(OF_PARTS))
+def test_reading_by_parts_gives_what_reading_the_whole_gives_however_damaged(
+    data: st.DataObject, example: Example
+) -> None:
+    raw = bytearray(encode(example.message))
+    places = st.integers(0, len(raw) - 1)
+    for place, byte in data.draw(st.lists(st.tuples(places, st.integers(0, 255)), max_size=2)):
+        raw[place] = byte
+    by_parts = outcome(bytes(raw), example.kind)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(example.kind, "PARTS", {})
+        assert by_parts == outcome(bytes(raw), example.kind)
+
+
+def outcome(raw: bytes, kind: type[Message]) -> Message | str:
+    """Return what is read, or the error."""
+    try:
+        return decode(raw, kind)
+    except (CodecError, NewerVersionError) as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("example", OF_PARTS, ids=str)
+def test_writing_by_parts_gives_the_same_bytes_whether_or_not_they_are_known(
+    example: Example, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    message = example.message
+    again = message.model_copy()
+    first, known = encode(message), encode(again)
+    monkeypatch.setattr(example.kind, "PARTS", {})
+    assert first == known == encode(message)
+
+
+def test_an_entry_that_a_version_before_has_is_read_once() -> None:
+    entry = Entry(id="one", section="s", content="never said before this test")
+    versions = [Playbook(name="a", version=n, entries=(entry,)) for n in (1, 2)]
+    first, second = (decode(encode(version), Playbook).entries for version in versions)
+    assert first[0] is second[0]
+    assert first[0] == entry
 
 
 def mutations(alike: Sequence[Example]) -> Iterator[tuple[str, Any]]:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from typing import Literal
 
 import structlog
@@ -22,7 +23,7 @@ from combee.adapters.openai.wire import (
 )
 from combee.ports import ModelCall, OnModelCall, PromptTooLongError
 from combee_schemas.base import Usage
-from combee_schemas.model import Prompt, request_hash
+from combee_schemas.model import Prompt, request_body, request_hash
 
 _log = structlog.get_logger()
 
@@ -121,12 +122,13 @@ class Caller:
 
     async def _call(self, question: Question, parameters: dict[str, object]) -> Answer:
         estimated = estimate_tokens(*question.messages)
+        body = request_body(question.messages, parameters)
         owner = question.prompt.owner
         async with self._limits.hold(priority=question.priority, tokens=estimated, owner=owner):
             question.scope.call()
             began_s = time.monotonic()
             try:
-                answer = await self._connection.ask(parameters, question.messages)
+                answer = await self._connection.ask(body, question.messages)
             except CallFailedError:
                 self._report("failed", began_s, question)
                 raise
@@ -136,7 +138,7 @@ class Caller:
                 raise
         self._report("answered", began_s, question, answer.usage)
         self._health.answered()
-        answer = replace(answer, request=request_hash(question.messages, parameters))
+        answer = replace(answer, request=sha256(body).hexdigest())
         self._limits.settle(estimated=estimated, used=answer.usage.tokens_in + answer.usage.tokens_out)
         return answer
 

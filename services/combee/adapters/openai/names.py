@@ -11,7 +11,7 @@ BASE_URLS = {"openai": OPENAI_URL, "ollama": "http://127.0.0.1:11434/v1"}
 """Where each known provider is when no base URL is given."""
 
 NO_KEY = "none"
-"""Sent to servers that need no key; the client library insists on one."""
+"""Sent to servers that need no key."""
 
 _PREFIXED = re.compile(rf"({'|'.join(BASE_URLS)})[/:](.+)", re.IGNORECASE)
 

@@ -11,7 +11,7 @@ from combee.adapters.openai.names import resolve_model
 from combee.adapters.openai.replies import UnusableError, read_reply
 from combee.adapters.openai.wire import Answer, RequestOptions, option_to_drop, request
 from combee.ports import CombeeError
-from combee_schemas.model import Prompt
+from combee_schemas.model import Prompt, request_body
 
 Form = Literal["json_schema", "json_object", "text"]
 Outcome = Literal["works", "ignored", "refused", "failed"]
@@ -55,7 +55,8 @@ async def model_trouble(
     )
     try:
         if name not in await connection.models():
-            await connection.ask({"model": name, "max_tokens": 1}, SMALLEST_QUESTION)
+            smallest = request_body(SMALLEST_QUESTION, {"model": name, "max_tokens": 1})
+            await connection.ask(smallest, SMALLEST_QUESTION)
     except CallFailedError as failed:
         if failed.unreachable:
             return f"{failed}; {ADDRESS}"
@@ -119,7 +120,7 @@ async def _asked(
     while True:  # each turn drops one more option, or ends
         parameters = request(options, prompt, dropped)
         try:
-            return await connection.ask(parameters, messages)
+            return await connection.ask(request_body(messages, parameters), messages)
         except RefusedError as refused:
             name = option_to_drop(parameters, refused)
             if name is None or name in DROPPED["text"]:

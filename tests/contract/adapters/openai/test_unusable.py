@@ -97,14 +97,14 @@ def record_lengths(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     from combee.adapters.openai import connection  # noqa: PLC0415 - what is measured, not what is tested
 
     lengths: list[int] = []
-    read = connection.CappedClient._read
+    read = connection.Connection._read
 
-    async def measured(self: connection.CappedClient, response: Any) -> bytes:
+    async def measured(self: connection.Connection, response: Any) -> bytes:
         content = await read(self, response)
         lengths.append(len(content))
         return content
 
-    monkeypatch.setattr(connection.CappedClient, "_read", measured)
+    monkeypatch.setattr(connection.Connection, "_read", measured)
     return lengths
 
 
