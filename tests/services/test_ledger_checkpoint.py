@@ -1,6 +1,6 @@
 """A ledger that goes on from a checkpoint says what one says that reads everything, whatever has happened."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from random import Random
@@ -9,21 +9,20 @@ from typing import Any
 import pytest
 
 from combee.commands.dead_letters import Filters, drop, retry
-from combee.core.ledger import Checkpoint, LedgerReport, sealed, unsealed
+from combee.core.ledger import Checkpoint, CheckpointError, LedgerReport, sealed, unsealed
 from combee.inspection.audit import Account, account, audit
-from combee.ports import FencedError, Outgoing, PoisonError
+from combee.ports import FencedError, Outgoing, PoisonError, TopicPartition
 from combee_schemas import topics
 from combee_schemas.command import Command
 from combee_schemas.dead_letter import LetterId
 from combee_schemas.model import Prompt
 from combee_schemas.plan import BranchSettings
-from combee_schemas.reflection import Reflection
 from combee_schemas.trace import Trace
 from support import ledger
-from support.branches import one_lesson
+from support.branches import FORK, LINE, one_lesson
 from support.deployment import ROLES, Deployment
 from support.failpoints.points import CrashError, CrashFailpoint
-from support.ledger import outgoing, records, reflection
+from support.ledger import NAME, outgoing, records, reflection
 from support.models import ScriptedModel, echo
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
@@ -31,6 +30,7 @@ pytestmark = pytest.mark.usefixtures("quick_polls")
 SEEDS = range(6)
 """More of them find more."""
 STEPS = 14
+BATCH = 5
 NAMES = ("p0", "p1")
 AGAIN = (topics.REFLECTIONS, topics.SCAN[0], topics.UPDATES, topics.COMMANDS, topics.TRACES)
 
@@ -191,3 +191,178 @@ async def test_what_is_done_is_not_read_again_unless_something_reaches_back_to_i
         await story.ordinary_step()
         read, kept = await read_on(story, kept)
         assert (read.remark, read.report.continued_from_ms) == ("", 1)
+
+
+# ---- single cases
+
+
+async def learned(count: int = BATCH, **settings: Any) -> Deployment:
+    """Return a deployment that has learned from so many reflections."""
+    deployment = Deployment(batch_size=BATCH, **settings)
+    await learn(deployment, range(count))
+    return deployment
+
+
+async def learn(deployment: Deployment, numbers: Iterable[int]) -> None:
+    await deployment.log.produce(*(outgoing(reflection(number)) for number in numbers))
+
+    def is_done() -> bool:
+        deployment.advance(60)
+        return not ledger.behind(deployment.log)
+
+    async with deployment.running():
+        await deployment.until(is_done)
+
+
+async def kept(deployment: Deployment) -> Checkpoint:
+    read = await account(deployment.log, now_ms=1)
+    assert read.checkpoint is not None
+    return read.checkpoint
+
+
+async def continued(deployment: Deployment, before: Checkpoint) -> LedgerReport:
+    """Return what a reading says that need not read everything, which is what one of everything says."""
+    read = await account(deployment.log, before, now_ms=2)
+    assert (read.remark, read.report.continued_from_ms) == ("", 1)
+    assert said(read.report) == said(await audit(deployment.log))
+    return read.report
+
+
+async def test_a_dead_letter_from_before_the_checkpoint_can_be_dropped_after_it() -> None:
+    def fails(prompt: Prompt) -> Mapping[str, Any]:
+        if "lesson 2" in prompt.user:
+            raise PoisonError("no use")
+        return echo(prompt)
+
+    deployment = await learned(model=ScriptedModel(fails), copies=1)
+    before = await kept(deployment)
+    assert (await continued(deployment, before)).dropped == 0
+    await drop(deployment.log, deployment.clock, [LetterId(partition=0, offset=0)], note="no use")
+    assert (await continued(deployment, before)).dropped == 1
+
+
+async def test_a_dead_letter_from_before_the_checkpoint_can_be_sent_again_after_it() -> None:
+    model = ScriptedModel()
+
+    def fails(prompt: Prompt) -> Mapping[str, Any]:
+        if "lesson 2" in prompt.user:
+            raise PoisonError("no use")
+        return echo(prompt)
+
+    model.answer = fails
+    deployment = await learned(model=model, copies=1)
+    before = await kept(deployment)
+    model.answer = echo
+    await retry(deployment.log, deployment.clock, Filters())
+    assert (await continued(deployment, before)).pending > 0
+    await learn(deployment, [BATCH])
+    report = await continued(deployment, before)
+    assert (report.dead_lettered, report.pending) == (0, 0)
+
+
+async def test_what_nobody_can_read_is_judged_once_it_is_passed() -> None:
+    deployment = await learned()
+    await deployment.log.produce(Outgoing(topic=topics.REFLECTIONS.name, key=NAME.encode(), value=b"\xc1"))
+    before = await kept(deployment)
+    await learn(deployment, range(BATCH, 2 * BATCH))
+    assert (await continued(deployment, before)).applied == 2 * BATCH
+
+
+async def test_conflicts_from_before_the_checkpoint_stay_in_the_report() -> None:
+    deployment = await learned()
+    flush = Command(command_id="c", playbook=NAME, kind="flush", through_offset=0)
+    for sent in (flush, flush.model_copy(update={"through_offset": 1}), reflection(10, key_insight="other")):
+        await deployment.log.produce(outgoing(sent))
+    await learn(deployment, range(10, 10 + BATCH))
+    before = await kept(deployment)
+    await learn(deployment, range(20, 20 + BATCH))
+    assert len((await continued(deployment, before)).conflicts) == 2
+
+
+async def test_a_fork_that_was_open_at_the_checkpoint_may_be_published_after_it() -> None:
+    deployment = await learned()
+    async with deployment.running(["shuffle"]):
+        await deployment.log.produce(outgoing(FORK))
+        await deployment.until(lambda: len(ledger.batches(deployment.log, LINE)) == 1)
+    before = await kept(deployment)
+    async with deployment.running():
+        await deployment.until(lambda: len(ledger.versions(deployment.log, LINE)) == 1)
+    assert (await account(deployment.log, before)).report.good
+
+
+async def test_a_reflection_lost_after_the_checkpoint_is_found() -> None:
+    deployment = await learned()
+    before = await kept(deployment)
+    await deployment.log.produce(outgoing(reflection(99)))
+    for source in deployment.log._store.committed["shuffle"]:
+        end = (await deployment.log.ends(source.topic))[source.partition]
+        deployment.log._store.committed["shuffle"][source] = end
+    read = await account(deployment.log, before)
+    assert (read.report.lost, read.report.good, read.checkpoint) == (1, False, None)
+    assert said(read.report) == said(await audit(deployment.log))
+
+
+async def test_a_reflection_counted_again_after_the_checkpoint_is_found() -> None:
+    deployment = await learned()
+    before = await kept(deployment)
+    (batch,) = ledger.batches(deployment.log)
+    again = batch.model_copy(update={"plan": batch.plan.model_copy(update={"sequence": 2})})
+    await deployment.log.produce(topics.BATCHES.record(again))
+    read = await account(deployment.log, before)
+    assert (read.report.double, read.checkpoint) == (BATCH, None)
+
+
+async def test_a_checkpoint_of_another_log_is_refused() -> None:
+    deployment, other = await learned(), await learned()
+    other.clock.advance(60)
+    before = await kept(deployment)
+    elsewhere = Deployment(batch_size=BATCH)
+    elsewhere.clock.advance(60)
+    await learn(elsewhere, range(2 * BATCH))
+    read = await account(elsewhere.log, before)
+    assert "another log" in read.remark
+    assert (read.report.good, read.report.applied) == (True, 2 * BATCH)
+    shorter = await account(Deployment().log, before)
+    assert "ends before" in shorter.remark
+
+
+async def test_a_log_that_was_changed_under_its_checkpoint_is_recognised() -> None:
+    deployment = await learned()
+    before = await kept(deployment)
+    for partition in deployment.log._store.partitions(topics.HISTORY.name):
+        for at, slot in enumerate(partition.slots):
+            if slot.record is not None:
+                partition.slots[at] = replace(slot, record=replace(slot.record, timestamp_ms=77))
+    assert "another log" in (await account(deployment.log, before)).remark
+
+
+async def test_records_that_expired_before_they_were_read_ask_for_a_full_reading() -> None:
+    deployment = await learned()
+    before = await kept(deployment)
+    await learn(deployment, range(BATCH, 2 * BATCH))
+    for number, partition in enumerate(deployment.log._store.partitions(topics.REFLECTIONS.name)):
+        deployment.log.expire(TopicPartition(topic=topics.REFLECTIONS.name, partition=number), partition.end)
+    assert "expired" in (await account(deployment.log, before)).remark
+
+
+async def test_what_expires_after_it_was_counted_stays_counted() -> None:
+    deployment = await learned()
+    before = await kept(deployment)
+    for number, partition in enumerate(deployment.log._store.partitions(topics.REFLECTIONS.name)):
+        deployment.log.expire(TopicPartition(topic=topics.REFLECTIONS.name, partition=number), partition.end)
+    await learn(deployment, range(BATCH, 2 * BATCH))
+    read = await account(deployment.log, before)
+    assert (read.remark, read.report.applied) == ("", 2 * BATCH)
+
+
+async def test_a_damaged_checkpoint_is_none() -> None:
+    text = sealed(await kept(await learned()))
+    assert unsealed(text)
+    for damaged in (
+        "",
+        text[:-40],
+        text.replace('applied\\":5', 'applied\\":6'),
+        '{"sha256": "", "checkpoint": "{}"}',
+    ):
+        with pytest.raises(CheckpointError):
+            unsealed(damaged)
