@@ -117,7 +117,7 @@ class Story:
             case "delete":
                 name = f"{name}@short"
         self.number += 1
-        command = Command(command_id=f"c{self.number}", playbook=name, kind=kind, **fields)  # type: ignore[arg-type]
+        command = Command(command_id=f"c{self.number}", playbook=name, kind=kind, **fields)
         await self.deployment.log.produce(outgoing(command))
 
     async def decide(self) -> None:
@@ -127,7 +127,9 @@ class Story:
             await retry(log, clock, Filters())
         else:
             letters = [
-                record for record in records(log, topics.DEAD_LETTERS) if b"dead-letter" in record.value
+                record
+                for record in records(log, topics.DEAD_LETTERS)
+                if b"dead-letter" in (record.value or b"")
             ]
             ids = [LetterId(partition=letter.partition, offset=letter.offset) for letter in letters]
             await drop(log, clock, ids[-3:], note="no use")

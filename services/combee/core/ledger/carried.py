@@ -167,7 +167,7 @@ def _pending(ledger: "Ledger") -> _Open:
     return pending
 
 
-def _batches(ledger: "Ledger", pending: _Open) -> Iterator[Key | tuple[str, int]]:
+def _batches(ledger: "Ledger", pending: _Open) -> Iterator[tuple[str, int]]:
     """Yield batches without a version, and those of reflections whose fate may change."""
     for name, sequence in ledger.batches.sizes:
         if sequence > ledger.versions.published.get(name, 0):
