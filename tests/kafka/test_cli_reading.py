@@ -225,3 +225,29 @@ async def test_a_user_without_a_cluster_imports_and_finds_it_again(tmp_path: Pat
     assert (first.code, first.json()["version"]) == (0, 1), first.err
     again = await combee("playbook", "export", "mine", data_dir=tmp_path)
     assert (again.code, again.out) == (0, ACE)
+
+
+async def test_the_ledger_reads_on_where_it_ended(site: Site, tmp_path: Path) -> None:
+    file = tmp_path / "checkpoint"
+    verb = ("ledger", "--json", "--checkpoint", str(file))
+    first, second, full = [await site.run(*verb, *more) for more in ((), (), ("--full",))]
+    assert [ended.code for ended in (first, second, full)] == [0, 0, 0]
+    assert [ended.err for ended in (first, second, full)] == ["", "", ""]
+    found = [ended.json() for ended in (first, second, full)]
+    assert [json.pop("continued_from_ms") is not None for json in found] == [False, True, False]
+    assert found[0] == found[1] == found[2]
+    file.write_text("{}")
+    third = await site.run(*verb)
+    assert (third.code, third.json()["continued_from_ms"]) == (0, None)
+    assert "is of no use" in third.err
+
+
+async def test_a_checkpoint_of_other_topics_is_refused(site: Site, tmp_path: Path) -> None:
+    file = str(tmp_path / "checkpoint")
+    assert (await site.run("ledger", "--checkpoint", file)).code == 0
+    prefix = f"t{uuid4().hex[:8]}"
+    other = Site(servers=site.servers, prefix=prefix, folder=site.folder)
+    assert (await other.run("topics", "create")).code == 0
+    ended = await other.run("ledger", "--checkpoint", file)
+    assert ended.code == 0
+    assert "the checkpoint did not suffice" in ended.err

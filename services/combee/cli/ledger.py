@@ -2,19 +2,25 @@
 
 import asyncio
 import gc
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from combee.cli.playbook.view import calls_text
-from combee.cli.shared.console import FAILED, clean, output, print_json, reading
+from combee.cli.shared.console import FAILED, clean, output, print_json, reading, remark
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, Servers
-from combee.core.ledger import LedgerReport
-from combee.inspection.audit import audit
+from combee.clock import SystemClock, moment
+from combee.core.ledger import Checkpoint, CheckpointError, LedgerReport, sealed, unsealed
+from combee.inspection.audit import account
+from combee.local.stack_file import data_dir, of_brokers
+from combee.settings.group import SettingsError, read_trusted
 from combee.settings.loading import Settings, load_settings
 
 FATES = ("applied", "pending", "dead_lettered", "lost")
@@ -25,10 +31,30 @@ def register(app: typer.Typer) -> None:
     app.command(epilog="Example: combee ledger --json")(ledger)
 
 
-def ledger(*, bootstrap_servers: Servers = None, as_json: AsJson = False) -> None:
+Full = Annotated[
+    bool,
+    typer.Option(
+        "--full",
+        help="Read everything, and trust no checkpoint. Without it reading goes on where the last one ended.",
+    ),
+]
+CheckpointFile = Annotated[
+    Path | None,
+    typer.Option("--checkpoint", help="Where the checkpoint is kept; by default in the data directory."),
+]
+
+
+def ledger(
+    *,
+    full: Full = False,
+    checkpoint: CheckpointFile = None,
+    bootstrap_servers: Servers = None,
+    as_json: AsJson = False,
+) -> None:
     """Account for all reflections and retained traces; exit 1 if one is lost, counts twice or a rule is broken."""
+    settings = load_settings(bootstrap_servers=bootstrap_servers)
     with _uncollected():
-        report = asyncio.run(_audit(load_settings(bootstrap_servers=bootstrap_servers)))
+        report = asyncio.run(_account(settings, checkpoint or _default_file(settings), full=full))
     if as_json:
         print_json(report.as_json())
     else:
@@ -49,10 +75,45 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
-async def _audit(settings: Settings) -> LedgerReport:
+async def _account(settings: Settings, file: Path | None, *, full: bool) -> LedgerReport:
+    before = None if full or file is None else _read(file)
     async with open_log(settings) as (log, _):
         with reading() as progress:
-            return await audit(log, progress)
+            read = await account(log, before, now_ms=SystemClock().now_ms(), on_progress=progress)
+    if read.remark:
+        remark(f"read from the beginning, as the checkpoint did not suffice: {read.remark}")
+    if file is not None and read.checkpoint is not None:
+        _write(file, read.checkpoint)
+    return read.report
+
+
+def _default_file(settings: Settings) -> Path | None:
+    """Return where a checkpoint is kept; None where there is no data directory, as in a container without one."""
+    try:
+        return data_dir(settings) / f"ledger-{of_brokers(settings)}.json"
+    except ModuleNotFoundError:
+        return None
+
+
+def _read(file: Path) -> Checkpoint | None:
+    """Return the checkpoint in a file; None if there is none that is believed."""
+    try:
+        return unsealed(read_trusted(file))
+    except FileNotFoundError:
+        return None
+    except (CheckpointError, SettingsError, OSError, UnicodeDecodeError) as error:
+        remark(f"read from the beginning, as {file} is of no use: {error}")
+        return None
+
+
+def _write(file: Path, checkpoint: Checkpoint) -> None:
+    partial = file.with_name(f"{file.name}.{os.getpid()}.partial")
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        partial.write_text(sealed(checkpoint), "utf-8")
+        partial.replace(file)
+    except OSError as error:
+        remark(f"no checkpoint is kept, so the next reading begins anew: {error}")
 
 
 def _print(report: LedgerReport) -> None:
@@ -75,6 +136,9 @@ def _print(report: LedgerReport) -> None:
     verdict = "[green]every promise was kept[/]" if report.good else "[red]VIOLATED[/]"
     console.print(verdict)
     console.print(f"horizon: {report.horizon.note}", markup=False, soft_wrap=True)
+    if report.continued_from_ms:
+        since = moment(report.continued_from_ms)
+        console.print(f"read on from the checkpoint of {since} UTC; --full reads everything", soft_wrap=True)
 
 
 def _print_traces(console: Console, report: LedgerReport) -> None:

@@ -1,12 +1,22 @@
 """The audit: read the topics in an order that a running system cannot upset, and let the ledger judge."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from combee.core.identity import fingerprint, known_ids
-from combee.core.ledger import Ledger, LedgerReport
-from combee.ports import CombeeError, Log, Record, TopicPartition
+from combee.core.ledger import (
+    NOTHING,
+    Checkpoint,
+    CheckpointError,
+    Evidence,
+    Ledger,
+    LedgerReport,
+    checkpoint,
+)
+from combee.ports import Log, Record, TopicPartition, TransientError
 from combee_schemas import topics
 from combee_schemas.base import Message
 from combee_schemas.codec import CodecError
@@ -26,6 +36,10 @@ JUDGED = (
 AGAIN_S = 1.0
 """A transaction's markers reach its partitions one after the other; by then they have."""
 
+STALL_S = 30.0
+"""A topic that gives nothing for this long is given up as transient."""
+NEAR = 2_000
+"""So many records are rather passed over than reached by a reader of their own."""
 TOLD_EVERY = 250
 OnProgress = Callable[[str, int, int], None]
 Take = Callable[[Record], None]
@@ -36,25 +50,91 @@ def _silent(_topic: str, _read: int, _total: int) -> None:
     return
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """What a reading found, and what the next one may begin with."""
+
+    report: LedgerReport
+    checkpoint: Checkpoint | None
+    """None: a promise was broken, and the checkpoint before stays."""
+    remark: str = ""
+    """Why everything was read although there was a checkpoint."""
+
+
 async def audit(log: Log, on_progress: OnProgress = _silent) -> LedgerReport:
     """Return what the topics prove; what looks wrong at first is read a second time before it is told.
 
     ``on_progress`` gets a topic, how many of its records have been read, and about how many there are.
     """
-    report = await _read(log, on_progress)
-    if report.good:
-        return report
+    return (await account(log, on_progress=on_progress)).report
+
+
+async def account(
+    log: Log, before: Checkpoint | None = None, *, now_ms: int = 0, on_progress: OnProgress = _silent
+) -> Account:
+    """Read on from a checkpoint, or everything; where the checkpoint does not suffice, everything, too.
+
+    So what is wrong is always told after a full reading, and a checkpoint can at most hide something from readings
+    that begin with it.
+    """
+    remark = ""
+    if before is not None:
+        try:
+            read = await _twice(log, before, on_progress)
+        except CheckpointError as error:
+            remark = str(error)
+        else:
+            if read.ledger.behind:
+                remark = read.ledger.behind[0]
+            elif read.report.good:
+                return read.account(now_ms)
+            else:
+                remark = "something is wrong"
+    read = await _twice(log, NOTHING, on_progress)
+    return replace(read.account(now_ms), remark=remark)
+
+
+async def _twice(log: Log, before: Checkpoint, on_progress: OnProgress) -> "_Read":
+    read = await _read(log, before, on_progress)
+    if read.report.good or read.ledger.behind:
+        return read
     await asyncio.sleep(AGAIN_S)
-    return await _read(log, on_progress)
+    return await _read(log, before, on_progress)
 
 
-async def _read(log: Log, on_progress: OnProgress) -> LedgerReport:
+@dataclass(slots=True, kw_only=True)
+class _Read:
+    """One reading of all topics."""
+
+    ledger: Ledger
+    report: LedgerReport
+    ends: dict[str, Mapping[int, int]]
+    last: dict[str, dict[int, Record]]
+
+    def account(self, now_ms: int) -> Account:
+        kept = (
+            checkpoint(self.ledger, read=self.ends, last=self.last, now_ms=now_ms)
+            if self.report.good
+            else None
+        )
+        return Account(report=self.report, checkpoint=kept)
+
+
+async def _read(log: Log, before: Checkpoint, on_progress: OnProgress) -> _Read:
     beginnings = {topic.name: await log.beginnings(topic.name) for topic in JUDGED}
     committed = await log.committed("shuffle", topics.REFLECTIONS.name)
     reflected = await log.committed("reflect", topics.TRACES.name)
     settled = await log.ends(topics.HISTORY.name)
-    ledger = Ledger(beginnings=beginnings, committed=committed, reflected=reflected, settled=settled)
-    await _feed(log, topics.PLAYBOOKS, _snapshots(ledger), on_progress)
+    ledger = Ledger(
+        beginnings=beginnings, committed=committed, reflected=reflected, settled=settled, checkpoint=before
+    )
+    feed = _Feed(log, before, on_progress)
+    await feed.topic(
+        topics.PLAYBOOKS,
+        _snapshots(ledger),
+        await log.beginnings(topics.PLAYBOOKS.name),
+        await log.ends(topics.PLAYBOOKS.name),
+    )
     ends = {topic.name: await log.ends(topic.name) for topic in JUDGED}
     takes: tuple[tuple[AnyTopic, Take], ...] = (
         (topics.DEAD_LETTERS, _dead_letters(ledger)),
@@ -75,32 +155,135 @@ async def _read(log: Log, on_progress: OnProgress) -> LedgerReport:
         ),
     )
     for topic, take in takes:
-        await _feed(log, topic, take, on_progress, ends[topic.name])
-    return ledger.report()
+        await feed.topic(topic, take, beginnings[topic.name], ends[topic.name])
+    return _Read(ledger=ledger, report=ledger.report(), ends=feed.ends, last=feed.last)
 
 
-async def _feed(
-    log: Log, topic: AnyTopic, take: Take, on_progress: OnProgress, ends: Mapping[int, int] | None = None
-) -> None:
-    """Read a topic's partitions at once, each in order."""
-    ends = await log.ends(topic.name) if ends is None else ends
-    total = sum(ends.values()) - sum((await log.beginnings(topic.name)).values())
-    read = 0
+class _Feed:
+    """Reads topics, each partition in order: what a checkpoint says is open, and what came after it."""
 
-    async def read_partition(partition: int, end: int) -> None:
-        nonlocal read
-        async for record in log.read(TopicPartition(topic=topic.name, partition=partition), 0, end):
+    def __init__(self, log: Log, before: Checkpoint, on_progress: OnProgress) -> None:
+        self._log = log
+        self._before = before
+        self._on_progress = on_progress
+        self._open = {
+            (topic, partition): frozenset(offsets)
+            for topic, partitions in before.open.items()
+            for partition, offsets in partitions.items()
+        }
+        self.ends: dict[str, Mapping[int, int]] = {}
+        self.last: dict[str, dict[int, Record]] = {}
+
+    async def topic(
+        self, topic: AnyTopic, take: Take, beginnings: Mapping[int, int], ends: Mapping[int, int]
+    ) -> None:
+        """Read one topic up to these ends.
+
+        Raises
+        ------
+        CheckpointError
+            If the checkpoint is of another log, or records expired that were not read.
+        """
+        name = topic.name
+        self.ends[name], self.last[name] = ends, {}
+        is_compacted = topic.cleanup == "compact"
+        if not is_compacted:
+            self._check_ends(name, beginnings, ends)
+        known = {} if is_compacted else self._evidence(name, beginnings)
+        starts = {p: self._start(name, p, known.get(p)) for p in ends}
+        async for record in self._far(name, starts):
             take(record)
+        if any(starts[p] < end for p, end in ends.items()):
+            await self._onward(name, take, starts, ends, known)
+        for partition, evidence in known.items():
+            raise CheckpointError(_foreign(name, partition, evidence.offset))
+
+    def _check_ends(self, topic: str, beginnings: Mapping[int, int], ends: Mapping[int, int]) -> None:
+        for partition, upto in self._before.next.get(topic, {}).items():
+            if ends.get(partition, -1) < upto:
+                raise CheckpointError(f"{topic}[{partition}] ends before offset {upto}, which had been read")
+            if beginnings.get(partition, 0) > upto:
+                raise CheckpointError(f"records of {topic}[{partition}] expired before they were read")
+
+    def _next(self, topic: str, partition: int) -> int:
+        return self._before.next.get(topic, {}).get(partition, 0)
+
+    def _evidence(self, topic: str, beginnings: Mapping[int, int]) -> dict[int, Evidence]:
+        """Return what must still stand in the log; what has expired proves nothing any more."""
+        last = self._before.last.get(topic, {})
+        return {p: evidence for p, evidence in last.items() if evidence.offset >= beginnings.get(p, 0)}
+
+    def _start(self, topic: str, partition: int, evidence: Evidence | None) -> int:
+        """Return where reading on begins: at the last record that was read, or at open ones shortly before."""
+        upto = self._next(topic, partition)
+        start = upto if evidence is None else evidence.offset
+        near = (at for at in self._open.get((topic, partition), ()) if at >= upto - NEAR)
+        return min(start, *near, upto)
+
+    async def _far(self, topic: str, starts: Mapping[int, int]) -> AsyncGenerator[Record, None]:
+        """Yield open records that stand alone, long before the others."""
+        for partition, start in starts.items():
+            source = TopicPartition(topic=topic, partition=partition)
+            far = sorted(at for at in self._open.get((topic, partition), ()) if at < start)
+            for run in _runs(far):
+                found = await self._log.read_at(source, run)
+                for offset in sorted(found):
+                    yield found[offset]
+
+    async def _onward(
+        self,
+        topic: str,
+        take: Take,
+        starts: Mapping[int, int],
+        ends: Mapping[int, int],
+        known: dict[int, Evidence],
+    ) -> None:
+        """Read on; what the evidence names is taken off ``known``."""
+        total, read = sum(ends.values()) - sum(starts.values()), 0
+        async for record in _followed(self._log, topic, starts):
+            partition, offset = record.partition, record.offset
+            is_known = partition in known and offset == known[partition].offset
+            if is_known and Evidence.of(record) != known.pop(partition):
+                raise CheckpointError(_foreign(topic, partition, offset))
+            if self._next(topic, partition) <= offset < ends[partition]:
+                self.last[topic][partition] = record
+                take(record)
+            elif offset in self._open.get((topic, partition), ()):
+                take(record)
             read += 1
             if read % TOLD_EVERY == 0:
-                on_progress(topic.name, read, total)
+                self._on_progress(topic, read, total)
 
-    try:
-        async with asyncio.TaskGroup() as group:
-            for partition, end in ends.items():
-                group.create_task(read_partition(partition, end))
-    except* CombeeError as failed:
-        raise failed.exceptions[0] from failed
+
+def _foreign(topic: str, partition: int, offset: int) -> str:
+    return f"{topic}[{partition}]@{offset} is not the record that it read: it belongs to another log"
+
+
+def _runs(offsets: Sequence[int]) -> Iterator[list[int]]:
+    """Yield offsets in groups that are worth one reading each."""
+    run: list[int] = []
+    for offset in offsets:
+        if run and offset - run[-1] > NEAR:
+            yield run
+            run = []
+        run.append(offset)
+    if run:
+        yield run
+
+
+async def _followed(log: Log, topic: str, starts: Mapping[int, int]) -> AsyncGenerator[Record, None]:
+    """Yield what stands in a topic from here on, all partitions through one reader."""
+    async with aclosing(log.follow(topic, starts)) as changes:
+        while True:
+            try:
+                async with asyncio.timeout(STALL_S):
+                    records = await anext(changes)
+            except TimeoutError as error:
+                raise TransientError(f"{topic} could not be read on for {STALL_S:.0f} s") from error
+            if records is None:
+                return
+            for record in records:
+                yield record
 
 
 def _each(topic: Topic[M], take: Callable[[Record, M], None]) -> Take:
@@ -115,8 +298,8 @@ def _each(topic: Topic[M], take: Callable[[Record, M], None]) -> Take:
 
 
 def _dead_letters(ledger: Ledger) -> Take:
-    letter = _each(topics.DEAD_LETTERS, lambda _, message: ledger.dead_letter(message))
-    resolution = _each(topics.RESOLUTIONS, lambda _, message: ledger.resolution(message))
+    letter = _each(topics.DEAD_LETTERS, lambda r, said: ledger.dead_letter(said, (r.partition, r.offset)))
+    resolution = _each(topics.RESOLUTIONS, lambda r, said: ledger.resolution(said, (r.partition, r.offset)))
 
     def take_either(record: Record) -> None:
         letter(record)

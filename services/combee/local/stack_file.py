@@ -40,9 +40,14 @@ def data_dir(settings: Settings) -> Path:
 
 def stack_file(settings: Settings) -> Path:
     """Return where whoever runs services for the brokers of these settings says so."""
+    return data_dir(settings) / f"stack-{of_brokers(settings)}.json"
+
+
+def of_brokers(settings: Settings) -> str:
+    """Return what the files about a topic prefix on these brokers have in their names."""
     servers = settings.kafka.bootstrap_servers
     cluster = f"@{hashlib.sha256(servers.encode()).hexdigest()[:16]}" if servers else ""
-    return data_dir(settings) / f"stack-{settings.kafka.topic_prefix}{cluster}.json"
+    return f"{settings.kafka.topic_prefix}{cluster}"
 
 
 @asynccontextmanager

@@ -1,6 +1,28 @@
 """The ledger: from what the topics hold, whether every promise was kept; pure."""
 
 from combee.core.ledger.account import Ledger
+from combee.core.ledger.carried import checkpoint
+from combee.core.ledger.checkpoint import (
+    NOTHING,
+    Checkpoint,
+    CheckpointError,
+    Evidence,
+    Offsets,
+    sealed,
+    unsealed,
+)
 from combee.core.ledger.report import Horizon, LedgerReport
 
-__all__ = ["Horizon", "Ledger", "LedgerReport"]
+__all__ = [
+    "NOTHING",
+    "Checkpoint",
+    "CheckpointError",
+    "Evidence",
+    "Horizon",
+    "Ledger",
+    "LedgerReport",
+    "Offsets",
+    "checkpoint",
+    "sealed",
+    "unsealed",
+]

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 
 from combee.core import identity
 from combee.core.batching.plan import deal_batch, plan_hash
+from combee.core.ledger.checkpoint import KnownFork, Line
+from combee.core.ledger.dead_letters import Place
 from combee.core.ledger.report import Findings
 from combee_schemas.batch import Batch, Member
 from combee_schemas.plan import Branch, Plan
@@ -43,6 +45,8 @@ class Batches:
     forks: dict[str, list[Fork]] = field(default_factory=dict)
     """By line, oldest first."""
     doubles: set[tuple[str, str]] = field(default_factory=set)
+    places: dict[tuple[str, int], Place] = field(default_factory=dict)
+    """(playbook, sequence) → where the manifest stands."""
     _first: dict[str, int] = field(default_factory=dict)
     _last: dict[str, int] = field(default_factory=dict)
     _sequence_of: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -50,6 +54,34 @@ class Batches:
     """(playbook, id) → sequence by attempt, for ids with other attempts than the first."""
     _also: dict[tuple[str, str], set[int]] = field(default_factory=dict)
     """(playbook, id) → further batches it is in."""
+
+    def restore(self, name: str, known: Line) -> None:
+        """Take up a line where a checkpoint has left it."""
+        if known.home is not None:
+            self.partition_of[name] = known.home
+            self._first[name], self._last[name] = known.batches
+        if known.forks:
+            self.forks[name] = [Fork(**dict(fork)) for fork in known.forks]
+
+    def line(self, name: str) -> dict[str, object]:
+        """Return a line's part of a checkpoint."""
+        if name not in self.partition_of:
+            return {}
+        forks = tuple(
+            KnownFork(branch=f.branch, sequence=f.sequence, after=f.after, through=f.through)
+            for f in self.forks.get(name, ())
+        )
+        return {
+            "home": self.partition_of[name],
+            "batches": (self._first[name], self._last[name]),
+            "forks": forks,
+        }
+
+    def remember(self, partition: int, offset: int, batch: Batch) -> None:
+        """Take a manifest that was judged before the checkpoint."""
+        self._note(partition, offset, batch)
+        for member in batch.members:
+            self._join("", batch, member)
 
     def take(self, partition: int, offset: int, batch: Batch) -> None:
         """Judge one manifest."""
@@ -60,8 +92,7 @@ class Batches:
             text = f"{where}: batch {batch.plan.sequence} of {batch.plan.playbook} follows batch {last}"
             self.findings.add("batch sequence", text)
         self._last[batch.plan.playbook] = max(last, batch.plan.sequence)
-        self.partition_of.setdefault(batch.plan.playbook, partition)
-        self.sizes.setdefault((batch.plan.playbook, batch.plan.sequence), len(batch.members))
+        self._note(partition, offset, batch)
         self._learned(batch.plan)
         for member in batch.members:
             self._join(where, batch, member)
@@ -69,6 +100,14 @@ class Batches:
         self._identity(where, batch)
         self._staleness(where, batch)
         self._groups(where, batch)
+
+    def _note(self, partition: int, offset: int, batch: Batch) -> None:
+        self.partition_of.setdefault(batch.plan.playbook, partition)
+        key = (batch.plan.playbook, batch.plan.sequence)
+        self.sizes.setdefault(key, len(batch.members))
+        self.places.setdefault(key, (partition, offset))
+        if batch.max_inflight_batches:
+            self.bases.setdefault(key, (batch.plan.base_version, batch.plan.base_sequence))
 
     def _learned(self, plan: Plan) -> None:
         line, through = plan.playbook, plan.through_offset
@@ -148,9 +187,6 @@ class Batches:
     def _staleness(self, where: str, batch: Batch) -> None:
         if not batch.max_inflight_batches:
             return
-        self.bases.setdefault(
-            (batch.plan.playbook, batch.plan.sequence), (batch.plan.base_version, batch.plan.base_sequence)
-        )
         stale = batch.plan.staleness
         if not 0 <= stale < batch.max_inflight_batches:
             name, sequence = batch.plan.playbook, batch.plan.sequence
@@ -190,6 +226,11 @@ class Batches:
             return max(attempts.items())
         sequence = self._sequence_of.get(name, {}).get(reflection_id)
         return NOWHERE if sequence is None else (0, sequence)
+
+    def sequences_of(self, name: str, reflection_id: str) -> set[int]:
+        """Return the batches that an id is in."""
+        first = self._sequence_of.get(name, {}).get(reflection_id)
+        return (set() if first is None else {first}) | self._also.get((name, reflection_id), set())
 
     def has_member(self, name: str, sequence: int, reflection_id: str) -> bool:
         """Return whether an id is a member of a batch."""

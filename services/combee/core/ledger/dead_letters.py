@@ -1,6 +1,6 @@
 """Dead letters of a topic, what was decided about them, and the fate of a record that follows."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -36,19 +36,29 @@ class DeadLetters:
     """By reflection: the last unnamed place that turned out to hold it."""
     _all: set[Place] = field(default_factory=set)
     _resolved: dict[Place, Resolution] = field(default_factory=dict)
+    _letters: dict[Place, list[Place]] = field(default_factory=dict)
+    """By the record's place: where dead letters of it, and decisions, stand in their own topic."""
 
-    def take(self, letter: DeadLetter) -> None:
-        """Take a dead letter of the topic."""
+    def take(self, letter: DeadLetter, at: Place) -> None:
+        """Take a dead letter of the topic; ``at``: where it stands in its own."""
         place = (letter.origin_partition, letter.origin_offset)
         self._all.add(place)
+        self._letters.setdefault(place, []).append(at)
         if letter.record_id:
             self._named.setdefault((letter.playbook, letter.record_id), {})[letter.attempts] = place
         else:
             self._unnamed.setdefault(place, None)
 
-    def resolve(self, resolution: Resolution) -> None:
+    def resolve(self, resolution: Resolution, at: Place) -> None:
         """Take a decision; the first one about a record holds."""
-        self._resolved.setdefault((resolution.origin_partition, resolution.origin_offset), resolution)
+        place = (resolution.origin_partition, resolution.origin_offset)
+        self._letters.setdefault(place, []).append(at)
+        self._resolved.setdefault(place, resolution)
+
+    def letters(self, places: Iterable[Place], keys: Iterable[Key]) -> set[Place]:
+        """Return where all that is said about these records, or about records of these ids, stands."""
+        named = (place for key in keys for place in self._named.get(key, {}).values())
+        return {at for place in {*places, *named} for at in self._letters.get(place, ())}
 
     def identify(self, place: Place, key: Key) -> None:
         """Note which reflection stands at a place."""

@@ -48,6 +48,10 @@ class TraceCounts:
     duplicates: int = 0
     lost: int = 0
 
+    def __add__(self, other: "TraceCounts") -> "TraceCounts":
+        mine, theirs = asdict(self), asdict(other)
+        return TraceCounts(**{name: count + theirs[name] for name, count in mine.items()})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerReport:
@@ -73,6 +77,8 @@ class LedgerReport:
     """Nodes of the batches that have an update."""
     usage: Usage = field(default_factory=Usage)
     """What these batches cost."""
+    continued_from_ms: int | None = None
+    """When the checkpoint was taken that this reading began with; None: everything was read."""
 
     @property
     def good(self) -> bool:
@@ -102,6 +108,7 @@ class LedgerReport:
                 "hedges": self.usage.hedges,
                 "left_out": self.usage.left_out,
             },
+            "continued_from_ms": self.continued_from_ms,
             "horizon": self.horizon.as_json(),
         }
 

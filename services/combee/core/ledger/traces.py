@@ -20,6 +20,7 @@ class Contents:
     conflicts: Findings
     duplicates: int = 0
     """Records under an id that was there before, conflicts included."""
+    conflicting: set[Key] = field(default_factory=set)
     _first: dict[Key, tuple[Place, str]] = field(default_factory=dict)
 
     def take(self, place: Place, key: Key, content: str) -> None:
@@ -29,6 +30,7 @@ class Contents:
             return
         self.duplicates += 1
         if content and first and content != first:
+            self.conflicting.add(key)
             where, before = (f"{self.topic}[{partition}]@{offset}" for partition, offset in (place, known))
             self.conflicts.add("conflict", f"{where}: {key[1]} of {key[0]} has other content than {before}")
 
@@ -40,6 +42,10 @@ class Traces:
     findings: Findings
     contents: Contents
     dead_letters: DeadLetters
+    fates: dict[Key, Fate] = field(default_factory=dict)
+    """Known once they were counted."""
+    places: list[tuple[Place, Key]] = field(default_factory=list)
+    """Of all records."""
     _last: dict[Key, Place] = field(default_factory=dict)
     _waiting: set[Key] = field(default_factory=set)
     """Of those with a record that reflect has not passed."""
@@ -48,6 +54,7 @@ class Traces:
         """Take an acknowledged trace; the key is playbook and trace id."""
         self.contents.take(place, key, content)
         self.dead_letters.identify(place, key)
+        self.places.append((place, key))
         self._last[key] = place
         if not self.dead_letters.is_passed(place):
             self._waiting.add(key)
@@ -56,7 +63,7 @@ class Traces:
         """Return what became of all; ``is_reflected`` tells whether a playbook has a reflection of an id."""
         fates = Counter[Fate]()
         for key, place in self._last.items():
-            fate = self._fate(key, is_reflected)
+            fate = self.fates[key] = self._fate(key, is_reflected)
             fates[fate] += 1
             if fate == Fate.LOST:
                 text = f"{TRACES}[{place[0]}]@{place[1]}: trace {key[1]} of {key[0]}: reflect has passed it, and it"

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from combee.core.ledger.batches import Batches
+from combee.core.ledger.dead_letters import Place
 from combee.core.ledger.report import Findings
 from combee_schemas.base import Usage
 from combee_schemas.scan import Known, Operation, Update
@@ -14,12 +15,12 @@ class Updates:
 
     findings: Findings
     batches: Batches
-    effective: set[tuple[str, int]] = field(default_factory=set)
-    """(playbook, sequence) of batches that have an update."""
+    effective: dict[tuple[str, int], Place] = field(default_factory=dict)
+    """(playbook, sequence) of batches that have an update → where it stands."""
     failed: set[tuple[str, int, str]] = field(default_factory=set)
     """(playbook, sequence, id) of members of which no copy got through."""
-    planned_calls: int = 0
-    usage: Usage = field(default_factory=Usage)
+    spent: dict[tuple[str, int], tuple[int, Usage]] = field(default_factory=dict)
+    """(playbook, sequence) → the calls that were planned, and what was used."""
 
     def take(self, partition: int, offset: int, update: Update) -> None:
         """Judge one update; later ones of the same batch and those on a foreign partition have no effect."""
@@ -28,9 +29,8 @@ class Updates:
             return
         if partition != self.batches.partition_of[name]:
             return
-        self.effective.add((name, sequence))
-        self.planned_calls += sum(update.plan.widths)
-        self.usage += update.result.usage
+        self.effective[name, sequence] = (partition, offset)
+        self.spent[name, sequence] = (sum(update.plan.widths), update.result.usage)
         where = f"updates[{partition}]@{offset}: the update of batch {sequence} of {name}"
         self._evidence(where, update)
         self._seen(where, update)

@@ -5,8 +5,12 @@ from hashlib import blake2b
 
 from combee.core import identity
 from combee.core.ledger.batches import Batches
+from combee.core.ledger.checkpoint import KnownSnapshot, Line
 from combee.core.ledger.report import Findings
 from combee_schemas.playbook import Playbook
+
+CONTAINED_KEPT = 8
+"""Batches rest on one of a line's newest versions; an older one asks for a full reading."""
 
 
 def fingerprint(playbook: Playbook) -> bytes:
@@ -31,6 +35,8 @@ class Versions:
 
     findings: Findings
     batches: Batches
+    behind: list[str] = field(default_factory=list)
+    """What can be judged only by records before the checkpoint."""
     cut: frozenset[int] = frozenset()
     """Partitions whose first versions are not retained."""
     published: dict[str, int] = field(default_factory=dict)
@@ -46,6 +52,46 @@ class Versions:
     """(playbook, version) → last batch in it."""
     _settled: dict[str, int] = field(default_factory=dict)
     """Playbook → last version that was in history before the snapshots were read."""
+
+    _restored: bool = False
+
+    def restore(self, name: str, known: Line) -> None:
+        """Take up a line where a checkpoint has left it; all that it names is settled by now."""
+        self._restored = True
+        if known.version is not None:
+            self._last[name] = known.version
+            self._settled[name] = known.version[0]
+        self._contains |= {(name, version): sequence for version, sequence in known.contained}
+        if known.published:
+            self.published[name] = known.published
+        if known.ended is not None:
+            self.ended[name] = known.ended
+        if known.snapshot is not None:
+            content = bytes.fromhex(known.snapshot.content)
+            self._snapshots[name] = Snapshot(**{**dict(known.snapshot), "content": content})
+
+    def lines(self) -> set[str]:
+        """Return all lines that have a version."""
+        return self._last.keys() | self._snapshots.keys() | self.published.keys() | self.ended.keys()
+
+    def line(self, name: str) -> dict[str, object]:
+        """Return a line's part of a checkpoint."""
+        version, snapshot = self._last.get(name), self._snapshots.get(name)
+        newest = range(max(1, version[0] - CONTAINED_KEPT + 1), version[0] + 1) if version else ()
+        return {
+            "version": version,
+            "contained": tuple((n, self._contains[name, n]) for n in newest if (name, n) in self._contains),
+            "published": self.published.get(name, 0),
+            "ended": self.ended.get(name),
+            "snapshot": snapshot
+            and KnownSnapshot(
+                where=snapshot.where,
+                partition=snapshot.partition,
+                version=snapshot.version,
+                history_offset=snapshot.history_offset,
+                content=snapshot.content.hex(),
+            ),
+        }
 
     def snapshot(self, partition: int, offset: int, name: str, playbook: Playbook | None) -> None:
         """Take one record of ``playbooks``; None is a tombstone."""
@@ -124,6 +170,8 @@ class Versions:
             return
         plan = playbook.batch.plan
         version, contained = base
+        if self._restored and version and (name, version) not in self._contains:
+            self.behind.append(f"{where} rests on version {version}")
         known = self._contains.get((name, version), contained if version else 0)
         if known != contained:
             text = f"{where} rests on version {version}, which contains batch {known} and not {contained}"

@@ -7,13 +7,14 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Response
 
+from combee.core.ledger import Checkpoint
 from combee.core.live.values import LiveBatch, Snapshot
 from combee.gateway.access.access import allowed, check_sees_all
 from combee.gateway.access.keys import Caller
 from combee.gateway.context import Context
 from combee.gateway.problems import not_found, problems, unavailable
 from combee.gateway.values import LedgerAccount
-from combee.inspection.audit import audit
+from combee.inspection.audit import account
 from combee.telemetry.health import Page, pages
 
 LEDGER_S = 120.0
@@ -31,6 +32,8 @@ class Status:
         self._context = context
         self._auditing = asyncio.Lock()
         self._account: tuple[float, LedgerAccount] | None = None
+        self._checkpoint: Checkpoint | None = None
+        """Of this process: the first account reads everything, the others go on."""
 
     async def status(self, caller: Reader) -> Snapshot:
         """Return the live picture: rates and lag per stage, windows, batches, newest versions, dead letters."""
@@ -47,7 +50,7 @@ class Status:
         return batch
 
     async def ledger(self, caller: Reader) -> LedgerAccount:
-        """Account for every acknowledged reflection, from the topics alone; reads all of them."""
+        """Account for every acknowledged reflection, from the topics alone; the first account reads all of them."""
         check_sees_all(caller)
         try:
             async with asyncio.timeout(LEDGER_S), self._auditing:
@@ -58,9 +61,11 @@ class Status:
     async def _audited(self) -> LedgerAccount:
         now_s = self._context.clock.monotonic()
         if self._account is None or now_s - self._account[0] > KEPT_S:
-            report = await audit(self._context.log)
-            account = LedgerAccount.model_validate({"good": report.good, **report.as_json()})
-            self._account = self._context.clock.monotonic(), account
+            now_ms = self._context.clock.now_ms()
+            read = await account(self._context.log, self._checkpoint, now_ms=now_ms)
+            self._checkpoint = read.checkpoint or self._checkpoint
+            said = LedgerAccount.model_validate({"good": read.report.good, **read.report.as_json()})
+            self._account = self._context.clock.monotonic(), said
         return self._account[1]
 
 
