@@ -47,13 +47,13 @@ Holds = Literal["entries", "components"]
 """What a playbook consists of: lines of knowledge, or whole texts, one per section (GEPA: components)."""
 
 
-SAYS_SOMETHING = r"[^\s\x00-\x1f]"
+SAYS_SOMETHING = re.compile(r"[^\s\x00-\x1f]")
 """What a text has that is more than white space and control characters."""
 
 
 def is_blank(texts: Iterable[str]) -> bool:
     """Return whether none of these texts says anything."""
-    return not any(re.search(SAYS_SOMETHING, text) for text in texts)
+    return not any(map(SAYS_SOMETHING.search, texts))
 
 
 Sha256 = Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{64})?$")]

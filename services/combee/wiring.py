@@ -122,7 +122,7 @@ async def delivery_without_faust(
     async def deliver(topic: str) -> None:
         async for records in log.follow(topic):
             for record in records or ():
-                await shuffler.deliver(record)
+                shuffler.deliver([record])
 
     async def turn() -> None:
         await shuffler.assign(partitions)

@@ -37,7 +37,7 @@ class Shuffling:
     async def step(self, *inputs: str) -> None:
         """Deliver in order, then take one turn."""
         for record in await self.undelivered(*inputs):
-            await self.shuffler.deliver(record)
+            self.shuffler.deliver([record])
         await self.shuffler.turn()
 
 

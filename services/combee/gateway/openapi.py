@@ -87,7 +87,7 @@ def _without_id(schema: dict[str, Any], id_field: str) -> dict[str, Any]:
 
 def _empty(message: type[Message]) -> dict[str, Any]:
     """Return the schema of a message that says nothing."""
-    blank = {"not": {"pattern": SAYS_SOMETHING}}
+    blank = {"not": {"pattern": SAYS_SOMETHING.pattern}}
     properties: dict[str, Any] = {
         name: blank for name in (*RUN_FIELDS, *LESSON_FIELDS) if name in message.model_fields
     }

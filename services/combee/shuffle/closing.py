@@ -4,7 +4,8 @@ A window is closed by cutting a batch, planning it, and writing manifest, groups
 batch without a version is emitted again after its time-out, and at last closed without a result.
 """
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 import structlog
@@ -42,6 +43,8 @@ ASKED_TOKENS = 32_000
 """Of entries that one consolidation asks about, where no bound is set."""
 PULSE_S = 60.0
 """How long after an answer the model still counts as answering."""
+LOOK_S = 1.0
+"""How often it is asked what nothing tells: whether a gate has opened, whether a batch is overdue."""
 
 
 class Closer:
@@ -70,15 +73,20 @@ class Closer:
         self._neighbours = neighbours
 
     def _policy(self, state: PartitionState, playbook: str) -> WindowPolicy:
-        decided = self._sizes.get(playbook)
-        branch = state.branches.get(playbook)
-        own = branch.settings.batch_size if branch else None
         return WindowPolicy(
-            batch_size=own or (decided.batch_size if decided else self._settings.batch_size),
+            batch_size=self.batch_size(state, playbook),
             max_wait_s=self._settings.max_wait_s,
             max_bytes=self._settings.max_batch_bytes,
             max_span=self._settings.max_span,
         )
+
+    def batch_size(self, state: PartitionState, playbook: str) -> int:
+        """Return how many reflections make a batch of a playbook."""
+        branch = state.branches.get(playbook)
+        if branch and branch.settings.batch_size:
+            return branch.settings.batch_size
+        decided = self._sizes.get(playbook)
+        return decided.batch_size if decided else self._settings.batch_size
 
     def _settings_for(self, branch: Branch | None) -> PlanSettings:
         """Return what manifests of a branch say of its settings; None: of a playbook."""
@@ -87,20 +95,12 @@ class Closer:
         settings = self._settings.model_copy(update=branch.settings.own())
         return plan_settings(settings, self._settings_of_plans.playbook_tokens)
 
-    def _due(self, state: PartitionState, playbook: str) -> Close | None:
-        close = due(
-            state.window(playbook),
-            self._policy(state, playbook),
-            now=self._clock.monotonic(),
-            newest_offset=state.seen[REFLECTIONS],
-        )
-        # Asked last: a gate logs what it keeps waiting.
-        return close if close and self._may_go(state, playbook) else None
-
-    def hungry(self, state: PartitionState) -> dict[str, int]:
+    def hungry(self, state: PartitionState, lines: Iterable[str]) -> dict[str, int]:
         """Return the full windows that have less than a batch in memory, and how many offsets they may read again."""
         sizes = {
-            name: self.batch_size(state, name) for name, window in state.windows.items() if window.beyond
+            name: self.batch_size(state, name)
+            for name in lines
+            if (window := state.windows.get(name)) is not None and window.beyond
         }
         return {
             name: max(size, partition.WINDOW_KEPT)
@@ -108,19 +108,36 @@ class Closer:
             if len(state.windows[name].waiting) < size
         }
 
-    def batch_size(self, state: PartitionState, playbook: str) -> int:
-        """Return how many reflections make a batch of a playbook."""
-        return self._policy(state, playbook).batch_size
+    async def close_full(self, state: PartitionState, line: str) -> None:
+        """Close a window that has a whole batch; what else may close it can wait for ``close_due``."""
+        window = state.windows.get(line)
+        if window is not None and len(window.waiting) >= self.batch_size(state, line):
+            await self._close_window(state, line)
 
-    def has_batch(self, state: PartitionState, playbook: str) -> bool:
-        """Return whether a window has a whole batch that may go; what else may close it can wait for a turn."""
-        window = state.windows.get(playbook)
-        if window is None or len(window.waiting) < self.batch_size(state, playbook):
-            return False
-        return self._due(state, playbook) is not None
+    async def _close_window(self, state: PartitionState, line: str) -> None:
+        """Close a window as often as it is due and may."""
+        policy = self._policy(state, line)
+        while (window := state.windows.get(line)) is not None:
+            newest, now = state.seen[REFLECTIONS], self._clock.monotonic()
+            close = due(window, policy, now=now, newest_offset=newest)
+            if close is None:
+                state.remind(line)
+                return
+            if self._is_busy(state, line):
+                return  # the next version is news of this line
+            # Asked last: a gate logs what it keeps waiting.
+            if self._is_held(state, line):
+                state.held.add(line)
+                return
+            await self._close(state, line, close)
 
-    async def close_due(self, state: PartitionState) -> None:
-        """Close every window that is due; re-emit what is overdue; commit what only needs committing."""
+    async def close_due(self, state: PartitionState) -> list[str]:
+        """Close every window that is due; re-emit what is overdue; commit what only needs committing.
+
+        Return the lines that were looked at: those that something has changed about.
+        """
+        if self._clock.monotonic() - state.looked_at >= LOOK_S:
+            await self._look_after(state)
         state.settle_flushes()
         state.end_branches()
         for _, command in sorted(state.orders.items()):
@@ -131,16 +148,28 @@ class Closer:
             await self._ask_again(state, name)
         for name in sorted(state.grown):
             await self._consolidate_grown(state, name)
-        for name in list(state.windows):
-            while close := self._due(state, name):
-                await self._close(state, name, close)
+        lines = self._changed(state)
+        for name in lines:
+            await self._close_window(state, name)
         state.settle_flushes()
         self._spend_gate.log_waiting_flushes(state)
-        await self._look_after(state)
         if state.outbox or state.low() != state.committed:
             async with state.transactor.transaction() as transaction:
                 await self._commit(state, transaction)
             self._committed(state)
+        return lines
+
+    def _changed(self, state: PartitionState) -> list[str]:
+        return state.take_changed(
+            seen_by=self._clock.monotonic() - self._settings.max_wait_s,
+            before=state.seen[REFLECTIONS] - self._settings.max_span,
+        )
+
+    def due_in(self, state: PartitionState) -> float:
+        """Return in how many seconds a window may be due by time alone."""
+        since, now = state.waiting_since, self._clock.monotonic()
+        waits = [since + self._settings.max_wait_s - now] if since is not None else []
+        return max(0.0, min(waits, default=math.inf))
 
     async def _close(self, state: PartitionState, name: str, close: Close) -> None:
         taken, dropped = state.window(name).take(close.count)
@@ -277,11 +306,17 @@ class Closer:
 
     def _may_go(self, state: PartitionState, name: str) -> bool:
         """Return whether a playbook may have another batch now."""
-        if state.is_forking(name):
-            return False
-        return not (
-            state.manifests.count_in_flight(name)
-            >= self._spend_gate.at_once(name, self._settings.max_inflight_batches)
+        return not (self._is_busy(state, name) or self._is_held(state, name))
+
+    def _is_busy(self, state: PartitionState, name: str) -> bool:
+        """Return whether a playbook has as many batches in flight as it may."""
+        limit = self._spend_gate.at_once(name, self._settings.max_inflight_batches)
+        return state.manifests.count_in_flight(name) >= limit
+
+    def _is_held(self, state: PartitionState, name: str) -> bool:
+        """Return whether something else than batches in flight holds back a playbook's next one."""
+        return (
+            state.is_forking(name)
             or self._method_gate.blocks(name)
             or self._spend_gate.blocks(state, name, partial(self.batch_size, state))
         )
@@ -371,10 +406,12 @@ class Closer:
         self._pulse_at = self._clock.monotonic()
 
     async def _look_after(self, state: PartitionState) -> None:
-        """Emit overdue batches again; only time in which the model answers counts against a batch."""
+        """Ask gates again; emit overdue batches again, against which only time counts in which the model answers."""
         now = self._clock.monotonic()
-        passed = now - state.turned_at if now - self._pulse_at <= PULSE_S else 0.0
-        state.turned_at = now
+        passed = now - state.looked_at if now - self._pulse_at <= PULSE_S else 0.0
+        state.looked_at = now
+        state.changed |= state.held
+        state.held.clear()
         for in_flight in state.manifests.all_in_flight():
             in_flight.answered_s += min(passed, PULSE_S)
             if now - in_flight.since >= self._settings.batch_timeout_s:

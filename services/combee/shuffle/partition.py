@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from combee.core.batching.window import Waiting, Window
 from combee.core.identity import known_ids
+from combee.core.indexed_heap import IndexedHeap
 from combee.ports import Outgoing, PoisonError, Record, Transactor
 from combee.shuffle.manifests import Manifests
 from combee_schemas import topics
@@ -22,6 +23,7 @@ WINDOW_KEPT = 100
 """Reflections of one playbook kept in memory, or a whole batch; of the others only their offsets."""
 DROPPED_LISTED = 1000
 """Repeats a manifest lists: a storm of them must not make it too large to write."""
+EMPTY = Window()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -53,14 +55,50 @@ class PartitionState:
     outbox: list[Outgoing] = field(default_factory=list)
     """Dead letters that go out with the next transaction."""
     body_bytes: int = 0
-    turned_at: float = 0.0
-    """Monotonic seconds of the last turn."""
+    looked_at: float = 0.0
+    """Monotonic seconds of the last look at what nothing tells."""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    changed: set[str] = field(default_factory=set)
+    """Lines of which something changed that may make a batch of their window."""
+    held: set[str] = field(default_factory=set)
+    """Lines with a batch that a gate holds back: nothing says when it opens."""
+    _oldest: IndexedHeap[str, int] = field(default_factory=IndexedHeap)
+    """By line, the offset of the first reflection that waits."""
+    _due_by_offset: IndexedHeap[str, int] = field(default_factory=IndexedHeap)
+    """The same, until the log has gone too far beyond it."""
+    _due_by_time: IndexedHeap[str, float] = field(default_factory=IndexedHeap)
+    """By line, when that reflection was seen, in monotonic seconds, until it has waited too long."""
     _waiting: set[tuple[str, str]] = field(default_factory=set)
 
     def window(self, playbook: str) -> Window:
         """Return a playbook's window."""
         return self.windows.setdefault(playbook, Window())
+
+    def note(self, line: str) -> None:
+        """Take note that a line's window has changed."""
+        self.changed.add(line)
+        self._oldest.set(line, self.windows.get(line, EMPTY).oldest)
+        self.remind(line)
+
+    def remind(self, line: str) -> None:
+        """Have a line looked at when its first reflection is old."""
+        window = self.windows.get(line, EMPTY)
+        self._due_by_offset.set(line, window.oldest)
+        self._due_by_time.set(line, window.waiting[0].seen_at if window.waiting else None)
+
+    def take_changed(self, *, seen_by: float, before: int) -> list[str]:
+        """Return the lines to look at, the oldest first: those that changed, and those whose first reflection is old.
+
+        Old is what was seen by that time, or stands at or before that offset. Who finds nothing due reminds again.
+        """
+        self.changed.update(self._due_by_time.take_through(seen_by), self._due_by_offset.take_through(before))
+        changed, self.changed = self.changed & self.windows.keys(), set()
+        return sorted(changed, key=lambda line: (self.windows[line].oldest or 0, line))
+
+    @property
+    def waiting_since(self) -> float | None:
+        """When the first reflection was seen of those that are to be looked at when they are old (monotonic)."""
+        return self._due_by_time.smallest()
 
     def lines(self, playbook: str) -> list[str]:
         """Return the lines that learn from a playbook's reflections: the playbook and its branches."""
@@ -76,6 +114,7 @@ class PartitionState:
             self.body_bytes += item.size if keep else 0
             window.waiting.append(item if keep else replace(item, body=None))
             self._waiting.add((line, item.member.reflection_id))
+        self.note(line)
 
     def is_forking(self, line: str) -> bool:
         """Return whether a line must not have another batch now: for a fork of it that is asked for, or its own."""
@@ -86,8 +125,7 @@ class PartitionState:
         """Drop what waits for branches that were deleted."""
         for line in self.ended & self.branches.keys() - self.manifests.forks().keys():
             del self.branches[line]
-            window = self.windows.pop(line, Window())
-            self.release(line, window.waiting)
+            self.release(line, self.windows.pop(line, EMPTY).waiting)
         self.ended.clear()
 
     def wait(
@@ -110,6 +148,8 @@ class PartitionState:
         window = self.window(line)
         if not again and (window.beyond or len(window.waiting) >= max(WINDOW_KEPT, batch_size)):
             window.beyond.append(member.offset)
+            if len(window) == 1:
+                self.note(line)
             return
         if self._is_repeat(line, reflection, member.attempt):
             if len(window.dropped) < DROPPED_LISTED:
@@ -120,6 +160,10 @@ class PartitionState:
         self.body_bytes += size if keep else 0
         body = reflection if keep else None
         window.waiting.append(Waiting(member=member, size=size, seen_at=now, body=body))
+        if len(window.waiting) == 1:
+            self.note(line)
+        else:
+            self.changed.add(line)
 
     def _is_repeat(self, line: str, reflection: Reflection, attempt: int) -> bool:
         branch = self.branches.get(line)
@@ -135,15 +179,16 @@ class PartitionState:
         """Give back the memory of reflections that left their window."""
         self.body_bytes -= sum(item.size for item in taken if item.body is not None)
         self._waiting -= {(playbook, w.member.reflection_id) for w in taken}
-        window = self.window(playbook)
+        window = self.windows.get(playbook, EMPTY)
         if not len(window) and not window.dropped:
-            del self.windows[playbook]
+            self.windows.pop(playbook, None)
+        self.note(playbook)
 
     def low(self) -> dict[str, int]:
         """Return the next offset to read after a crash, per input topic."""
-        oldest = [at for w in self.windows.values() if (at := w.oldest) is not None]
+        oldest = self._oldest.smallest()
         return {
-            REFLECTIONS: min(oldest, default=self.seen[REFLECTIONS] + 1),
+            REFLECTIONS: self.seen[REFLECTIONS] + 1 if oldest is None else oldest,
             COMMANDS: min((*self.flushes, *self.orders), default=self.seen[COMMANDS] + 1),
         }
 
@@ -179,7 +224,9 @@ class PartitionState:
         """Mark windows for flushing as far as the log has been read; forget what is fulfilled."""
         for offset, command in list(self.flushes.items()):
             window = self.windows.get(command.playbook, Window())
-            window.flush_through = max(window.flush_through, command.through_offset)
+            if window.flush_through < command.through_offset:
+                window.flush_through = command.through_offset
+                self.changed.add(command.playbook)
             window.left_out = command.left_out
             read_on = self.seen[REFLECTIONS] >= command.through_offset
             waiting = window.oldest is not None and window.oldest <= command.through_offset

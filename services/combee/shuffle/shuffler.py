@@ -1,12 +1,14 @@
 """The shuffle service without Faust: it reads partitions in order, cuts batches, writes them in transactions.
 
-A delivery by the stream processor says only that a record exists. The log decides what comes next: if a record does
+A delivery by the stream processor says only that records exist. The log decides what comes next: if a record does
 not follow the last one, the shuffler reads the gap itself. So a lost, repeated or reordered delivery neither loses
 nor repeats a reflection.
 """
 
 import asyncio
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
 import structlog
 
@@ -15,7 +17,6 @@ from combee.core.playbook.spend import UNCAPPED, SpendPolicy
 from combee.history import partition_of
 from combee.ports import (
     Clock,
-    CombeeError,
     FatalError,
     FencedError,
     Log,
@@ -36,14 +37,43 @@ from combee.shuffle.partition import COMMANDS, GROUP, REFLECTIONS, PartitionStat
 from combee.worker.dead_letters import dead_letter
 from combee.worker.views import Playbooks, View
 from combee_schemas import topics
+from combee_schemas.base import playbook_of
 from combee_schemas.batch import Batch, Member
 from combee_schemas.codec import CodecError
 from combee_schemas.control import BatchSize
 from combee_schemas.playbook import Playbook
+from combee_schemas.topics import key_of
 
 logger = structlog.get_logger()
 
 CURRENT_TIMEOUT_S = 60.0
+DELIVERED_BYTES = 4 << 20
+"""Of delivered records kept for the next turn, per partition; the rest is read from the log."""
+TAKEN_AT_ONCE = 100
+"""Records between two chances for everything else on the event loop."""
+
+
+@dataclass(slots=True)
+class _News:
+    """What was delivered of one partition since the last turn."""
+
+    newest: dict[str, int] = field(default_factory=dict)
+    """Last offset delivered, per input topic."""
+    records: list[Record] = field(default_factory=list)
+    size: int = 0
+
+    def add(self, records: Sequence[Record]) -> None:
+        """Take note of records of one topic, in offset order."""
+        last = records[-1]
+        self.newest[last.topic] = max(self.newest.get(last.topic, -1), last.offset)
+        if self.size < DELIVERED_BYTES:
+            self.records += records
+            self.size += sum(len(record.value or b"") for record in records)
+
+    def take(self) -> list[Record]:
+        """Return the records kept, once."""
+        taken, self.records, self.size = self.records, [], 0
+        return taken
 
 
 class Shuffler:
@@ -63,10 +93,10 @@ class Shuffler:
         self._clock = clock
         self._settings = settings
         self._states: dict[int, PartitionState] = {}
-        self._news: dict[int, dict[str, int]] = {}
+        self._news: dict[int, _News] = {}
         self.wake = asyncio.Event()
         self.playbooks = Playbooks(log, self._published)
-        self.sizes: View[BatchSize] = View(log, topics.BATCH_SIZES)
+        self.sizes: View[BatchSize] = View(log, topics.BATCH_SIZES, on_change=self._resized)
         self._spend_gate = spend_gate = SpendGate(spending, self.playbooks, clock)
         planned = plan_settings(settings, budget_tokens)
         self.neighbours = neighbours or Neighbours()
@@ -81,11 +111,17 @@ class Shuffler:
         self._spend_gate.add_line(name)
         for state in self._states.values():
             state.manifests.published(name, playbook.batch_sequence)
+            state.changed |= {name, playbook_of(name)}
             if playbook.origin == "delete":
                 state.ended.add(name)
             self._look_at(state, playbook)
         if playbook.usage.calls:
             self._closer.model_heartbeat()
+        self.wake.set()
+
+    def _resized(self, line: str, _size: BatchSize | None) -> None:
+        for state in self._states.values():
+            state.changed.add(line)
         self.wake.set()
 
     def _look_at(self, state: PartitionState, playbook: Playbook) -> None:
@@ -107,7 +143,7 @@ class Shuffler:
 
     async def assign(self, partitions: Iterable[int]) -> None:
         """Start afresh with these partitions: every window is rebuilt from the committed offset."""
-        self._news = {number: {} for number in partitions}
+        self._news = {number: _News() for number in partitions}
         states, self._states = self._states, {}
         for state in states.values():
             await self._close(state)
@@ -124,31 +160,16 @@ class Shuffler:
             except (TransientError, FencedError) as error:
                 logger.warning("transactor_close", partition=state.number, error=str(error))
 
-    async def deliver(self, record: Record) -> None:
-        """Take note of a delivered record and work it in if it is the next one."""
-        news = self._news.get(record.partition)
-        if news is None:
-            return
-        news[record.topic] = max(news.get(record.topic, -1), record.offset)
-        state = self._states.get(record.partition)
-        if state is None or record.offset != state.seen[record.topic] + 1:
+    def deliver(self, records: Sequence[Record]) -> None:
+        """Take note of delivered records of one partition, in offset order; the next turn works them in."""
+        news = self._news.get(records[-1].partition)
+        if news is not None:
+            news.add(records)
             self.wake.set()
-            return
-        async with state.lock:
-            if record.offset == state.seen[record.topic] + 1:
-                try:
-                    await self._take(state, record)
-                except CombeeError as error:
-                    # Nothing may escape into the stream processor; the next turn reads the record again, and
-                    # ends the session with what does not heal.
-                    logger.warning("deliver", partition=record.partition, error=str(error))
-                    self.wake.set()
-                    return
-                # Only the window it went into: to ask all of them after each record is quadratic in playbooks.
-                playbook = (record.key or b"").decode(errors="replace")
-                lines = state.lines(playbook)
-                if record.topic == COMMANDS or any(self._closer.has_batch(state, line) for line in lines):
-                    self.wake.set()
+
+    def due_in(self) -> float:
+        """Return in how many seconds a turn is due though nothing is delivered or published."""
+        return min(map(self._closer.due_in, self._states.values()), default=math.inf)
 
     async def turn(self) -> None:
         """Restore what is not loaded, read what was missed, close what is due; for every partition.
@@ -171,9 +192,10 @@ class Shuffler:
             await self._close(state)
 
     async def _turn(self, number: int) -> None:
+        news = self._news[number]
         if number not in self._states:
             loaded = await self._load(number)
-            if number not in self._news:
+            if self._news.get(number) is not news:
                 await self._close(loaded)
                 return
             self._states[number] = loaded
@@ -183,15 +205,37 @@ class Shuffler:
                 self._look_at(loaded, playbook)
         state = self._states[number]
         async with state.lock:
-            for topic, newest in self._news.get(number, {}).items():
-                if newest > state.seen[topic]:
-                    await self._catch_up(state, topic)
             # Every process sees every playbook.
             for names in (state.grown, state.again):
                 names &= {name for name in names if await self._partition(name) == number}
-            await self._closer.close_due(state)
-            while await self._refill(state):
-                await self._closer.close_due(state)
+            # First: a command waits for the end of a batch, and the next one must not take its turn.
+            await self._close_due(state)
+            while news.records:
+                await self._work_in_all(state, news.take())
+            for topic, newest in list(news.newest.items()):
+                if newest > state.seen[topic]:
+                    await self._catch_up(state, topic)
+            await self._close_due(state)
+
+    async def _close_due(self, state: PartitionState) -> None:
+        lines = await self._closer.close_due(state)
+        while await self._refill(state, lines):
+            lines = await self._closer.close_due(state)
+
+    async def _work_in_all(self, state: PartitionState, records: Iterable[Record]) -> None:
+        """Work in what was delivered, as far as each record follows the one before; the log has the others."""
+        for count, record in enumerate(records, 1):
+            if record.offset == state.seen[record.topic] + 1:
+                await self._work_in(state, record)
+            if count % TAKEN_AT_ONCE == 0:
+                await asyncio.sleep(0)
+
+    async def _work_in(self, state: PartitionState, record: Record) -> None:
+        """Take the next record, and close the windows that it fills: what waits beyond a batch is read twice."""
+        await self._take(state, record)
+        if record.topic == REFLECTIONS and self._states.get(state.number) is state:
+            for line in state.lines(key_of(record)):
+                await self._closer.close_full(state, line)
 
     async def _load(self, number: int) -> PartitionState:
         """Fence the former owner, then read back what it wrote, then everything not committed."""
@@ -210,6 +254,7 @@ class Shuffler:
             seen={topic: offset - 1 for topic, offset in committed.items()},
             committed=committed,
             memory_bytes=self._settings.window_memory_bytes,
+            looked_at=self._clock.monotonic(),
             branches={p.name: p.branch for p in mine if p.branch is not None} | manifests.forks(),
         )
         for topic in committed:
@@ -217,9 +262,9 @@ class Shuffler:
         logger.info("restored", service=GROUP, partition=number, seen=state.seen, windows=len(state.windows))
         return state
 
-    async def _refill(self, state: PartitionState) -> bool:
+    async def _refill(self, state: PartitionState, lines: Iterable[str]) -> bool:
         """Read again what full windows had no room for; return whether anything was."""
-        hungry = self._closer.hungry(state)
+        hungry = self._closer.hungry(state, lines)
         source = TopicPartition(topic=REFLECTIONS, partition=state.number)
         for name, count in hungry.items():
             window = state.windows[name]
@@ -229,6 +274,7 @@ class Shuffler:
                 raise TransientError(f"{REFLECTIONS}[{state.number}] has lost records of {name} that waited")
             for record in records.values():
                 await self._take_reflection(state, record, again=name)
+            state.note(name)
         return bool(hungry)
 
     async def _partition(self, playbook: str) -> int:
@@ -248,7 +294,7 @@ class Shuffler:
     async def _catch_up(self, state: PartitionState, topic: str) -> None:
         source = TopicPartition(topic=topic, partition=state.number)
         async for record in self._log.read(source, state.seen[topic] + 1):
-            await self._take(state, record)
+            await self._work_in(state, record)
 
     async def _take(self, state: PartitionState, record: Record) -> None:
         """Work in one record, in offset order; a bad one is dead-lettered and its neighbours go on."""

@@ -97,6 +97,19 @@ async def unless(stop: asyncio.Event, work: Awaitable[None]) -> bool:
         await asyncio.gather(working, stopping, return_exceptions=True)
 
 
+async def first_of(*events: asyncio.Event, within_s: float) -> None:
+    """Wait until one of the events is set, or the time is over."""
+    if any(event.is_set() for event in events):
+        return
+    waiting = [asyncio.ensure_future(event.wait()) for event in events]
+    try:
+        await asyncio.wait(waiting, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+
+
 def _end() -> None:
     logger.error("not_stopped_in_time", remedy="nothing is lost; is the broker away?")
     os._exit(TOO_LATE)

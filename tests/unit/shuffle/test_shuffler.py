@@ -236,7 +236,7 @@ async def test_lost_repeated_and_reordered_deliveries_change_nothing(seed: int) 
                     records = [*rng.choices(records, k=15), last]
                     rng.shuffle(records)
                 for record in records:
-                    await rig.shuffler.deliver(record)
+                    rig.shuffler.deliver([record])
                 await rig.shuffler.turn()
         return plans(log)
 
@@ -302,7 +302,9 @@ async def test_a_hiccup_of_the_log_does_not_reach_the_stream_processor(clock: Ma
         await log.produce(Outgoing(topic=REFLECTIONS, value=encode(reflection(0)), partition=0))
         (record,) = await rig.undelivered()
         log.broken = True
-        await rig.shuffler.deliver(record)
+        rig.shuffler.deliver([record])
+        with pytest.raises(TransientError):
+            await rig.shuffler.turn()
         await rig.shuffler.turn()
         await rig.step()
     assert len(batches(log)) == 1

@@ -74,6 +74,8 @@ class Pause:
 
 def bounded(usage: Usage, most: int) -> Usage:
     """Return what a reflection says that its calls took, every figure between 0 and ``most``."""
+    if all(0 <= figure <= most for figure in vars(usage).values()):
+        return usage
     return Usage(**{name: min(max(getattr(usage, name), 0), most) for name in Usage.model_fields})
 
 
@@ -81,8 +83,9 @@ def total(usages: Iterable[Usage]) -> Usage:
     """Return a sum that always fits a message, whatever its parts claim."""
     sums = dict.fromkeys(Usage.model_fields, 0)
     for usage in usages:
-        for name in sums:
-            sums[name] = min(sums[name] + max(getattr(usage, name), 0), MOST)
+        for name, figure in vars(usage).items():
+            if figure > 0:
+                sums[name] = min(sums[name] + figure, MOST)
     return Usage(**sums)
 
 
