@@ -5,7 +5,8 @@ import os
 import pwd
 import stat
 import tomllib
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
@@ -152,6 +153,6 @@ def _own_group() -> int | None:
     return group.gr_gid if alone else None
 
 
-def stands_in(names: Set[str], given: Mapping[str, Any]) -> bool:
+def stands_in(names: AbstractSet[str], given: Mapping[str, Any]) -> bool:
     """Return whether one of these names is among those given, in whatever case."""
     return not names.isdisjoint(name.lower() for name in given)
