@@ -78,10 +78,10 @@ def embedder(settings: ModelSettings, on_call: OnModelCall = lambda _call: None)
     ConfigurationError
         If it cannot be asked.
     """
-    from combee.adapters.openai.embedder import OpenAIEmbedder  # noqa: PLC0415 - as above
-
     if settings.embedding_model is None:
         return None
+    from combee.adapters.openai.embedder import OpenAIEmbedder  # noqa: PLC0415 - as above
+
     name, url, key = embedding_address(settings)
     return OpenAIEmbedder(
         model=name, base_url=url, api_key=key, timeout_s=settings.model_timeout_s, on_call=on_call
