@@ -7,6 +7,7 @@ written is known by the object. So a snapshot costs by what is new in it.
 
 from collections import OrderedDict
 from functools import lru_cache
+from itertools import chain
 from typing import Any, TypeVar
 
 import msgpack
@@ -87,14 +88,18 @@ def _packed(message: Message) -> bytes:
     names = [name for name in type(message).model_fields if name in parts or name in body]
     packer = msgpack.Packer(use_bin_type=True, autoreset=False)
     packer.pack_map_header(len(envelope) + 1)
-    for key in (part for item in envelope.items() for part in item):
-        packer.pack(key)
-    packer.pack("body")
+    for each in (*chain.from_iterable(envelope.items()), "body"):
+        packer.pack(each)
     packer.pack_map_header(len(names))
-    head: bytes = packer.bytes()
-    return head + b"".join(
-        part for name in names for part in (_pack(name), parts[name] if name in parts else _pack(body[name]))
-    )
+    packed: list[bytes] = []
+    for name in names:
+        packer.pack(name)
+        if name in parts:
+            packed += (packer.bytes(), parts[name])
+            packer.reset()
+        else:
+            packer.pack(body[name])
+    return b"".join((*packed, packer.bytes()))
 
 
 def _pack(value: object) -> bytes:

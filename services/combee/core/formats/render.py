@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import groupby
 
 from combee.core.formats import text
@@ -19,6 +20,7 @@ MARKDOWN_ENTRY = re.compile(rf"- `(?P<id>[^`\x00-\x1f\x7f]+)` (?:{MARKDOWN_COUNT
 MARKDOWN_UNSAFE = re.compile(r"[`\x00-\x1f\x7f]")
 INDENT = "  "
 SETTLED_AFTER = 16
+LINES_REMEMBERED = 16_384
 
 
 def section_order(sections: Sequence[str], entries: Iterable[Entry]) -> tuple[str, ...]:
@@ -71,10 +73,17 @@ def ace_id(entry_id: str) -> str:
 
 def ace_entry(entry: Entry, *, counters: bool) -> str:
     """Return an entry's line, with lines below it if its content has several."""
+    if not counters:
+        return _ace_line(entry.id, entry.content)
     content = text.written(entry.content, indent="", is_special=_is_ace)
-    count = f"helpful={entry.helpful} harmful={entry.harmful} :: " if counters else ""
-    shown = content if counters else text.guarded(content, _is_ace_count)
-    return f"[{ace_id(entry.id)}] {count}{shown}"
+    return f"[{ace_id(entry.id)}] helpful={entry.helpful} harmful={entry.harmful} :: {content}"
+
+
+@lru_cache(LINES_REMEMBERED)
+def _ace_line(entry_id: str, content: str) -> str:
+    """Return a line without counters: of one version after the other it is mostly the same."""
+    shown = text.guarded(text.written(content, indent="", is_special=_is_ace), _is_ace_count)
+    return f"[{ace_id(entry_id)}] {shown}"
 
 
 def _is_ace(line: str) -> bool:

@@ -76,7 +76,7 @@ def _review(base: Playbook, draft: Draft, seen: Iterable[Seen], policy: Probatio
     """Let a draft take over what becomes of proposed entries."""
     after = tuple(draft.entries.values())
     names = {reflection.reflection_id: reflection.source.name for reflection in seen if reflection.source}
-    supported = {entry.id: draft.support.on(entry.id) for entry in after}
+    supported = draft.support.by_entry()
     found = probation.review(base.entries, after, supported, names, policy)
     for entry in found.entries:
         draft.put(entry)

@@ -5,11 +5,11 @@ its entries say, costs by the size of the playbook, so that must not happen in e
 """
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import TypeVar
 
-from combee_schemas.playbook import Playbook
+from combee_schemas.playbook import Entry, Playbook
 
 T = TypeVar("T")
 
@@ -17,22 +17,47 @@ VERSIONS_KEPT = 24
 """Of so many versions, those asked about last; each is some megabytes where playbooks are full."""
 
 
-def once_per_version(work: Callable[[Playbook], T]) -> Callable[[Playbook], T]:
+def once_per_version(
+    work: Callable[[Playbook], T], after: Callable[[Playbook, T, Playbook], T | None] | None = None
+) -> Callable[[Playbook], T]:
     """Return ``work`` with a memory; its result belongs to all who ask, so nobody may change it.
 
-    A version is known by its object: to compare versions would cost by their size, too.
+    A version is known by its object: to compare versions would cost by their size, too. ``after`` may work out the
+    same from an earlier version, and from what that one's result was.
     """
     known: OrderedDict[int, tuple[Playbook, T]] = OrderedDict()
+
+    def worked_out(playbook: Playbook) -> T:
+        lines = (pair for pair in reversed(known.values()) if pair[0].name == playbook.name)
+        earlier = next(lines, None) if after is not None else None
+        result = after(*earlier, playbook) if after is not None and earlier is not None else None
+        return work(playbook) if result is None else result
 
     @wraps(work)
     def remembered(playbook: Playbook) -> T:
         # As long as it is remembered it lives, so no other object has its id.
         key = id(playbook)
         if key not in known:
-            known[key] = playbook, work(playbook)
+            known[key] = playbook, worked_out(playbook)
             while len(known) > VERSIONS_KEPT:
                 known.popitem(last=False)
         known.move_to_end(key)
         return known[key][1]
 
     return remembered
+
+
+def difference(before: Sequence[Entry], after: Sequence[Entry]) -> tuple[list[Entry], Sequence[Entry]] | None:
+    """Return which entries left and which were added at the end; None if that is not all that their words tell."""
+    gone: list[Entry] = []
+    at = 0
+    for entry in before:
+        kept = after[at] if at < len(after) else None
+        is_kept = kept is not None and kept.id == entry.id and kept.content == entry.content
+        if is_kept:
+            at += 1
+        else:
+            gone.append(entry)
+    added = after[at:]
+    left = {entry.id for entry in gone}
+    return None if any(entry.id in left for entry in added) else (gone, added)

@@ -6,6 +6,7 @@ stands in ``entries`` and ``components``.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from types import MappingProxyType
 
 from combee.core.playbook.conflicts import contest
@@ -108,7 +109,7 @@ class Draft:
         noted: set[str] = set()
         for entry_id in self._reworded:
             noted.add(entry_id)
-            rivals = self._index.at_odds_with(entry_id)
+            rivals = list(islice(self._index.at_odds_with(entry_id), MOST_IN_CONFLICT + 1))
             new_rivals = [rival for rival in rivals if rival not in noted]
             if new_rivals and len(rivals) <= MOST_IN_CONFLICT:
                 content = self.entries[new_rivals[0]].content

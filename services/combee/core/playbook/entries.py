@@ -63,13 +63,12 @@ def evictions(entries: Sequence[Entry], budget_tokens: int) -> tuple[str, ...]:
 
 
 def _excess(entries: Sequence[Entry], budget_tokens: int) -> tuple[str, ...]:
-    total = sum(map(entry_tokens, entries))
-    ranked = sorted(entries, key=_use)
+    excess = sum(map(entry_tokens, entries)) - budget_tokens
     out: list[str] = []
-    for entry in ranked:
-        if total <= budget_tokens:
+    for entry in sorted(entries, key=_use) if excess > 0 else ():
+        if excess <= 0:
             break
-        total -= entry_tokens(entry)
+        excess -= entry_tokens(entry)
         out.append(entry.id)
     return tuple(out)
 

@@ -181,6 +181,8 @@ def kept(entries: Iterable[Entry]) -> tuple[Entry, ...]:
 def with_sources(entries: Iterable[Entry], seen: Iterable[Seen]) -> tuple[Entry, ...]:
     """Return entries with the names of those whose reflections they rest on now, the newest last."""
     names = {reflection.reflection_id: reflection.source.name for reflection in seen if reflection.source}
+    if not names:
+        return tuple(entries)
     return tuple(
         entry.model_copy(
             update={"sources": last_sources(entry.sources, (names[e] for e in entry.evidence if e in names))}

@@ -198,6 +198,10 @@ class Landing:
         """Return the reflections that came to rest on an entry, in order of their ids."""
         return tuple(sorted({reflection_id for reflection_id, _ in self._on.get(entry_id, ())}))
 
+    def by_entry(self) -> dict[str, tuple[str, ...]]:
+        """Return the reflections that came to rest on each entry."""
+        return {entry_id: self.on(entry_id) for entry_id in self._on}
+
     def landed(self, reworded: Collection[str]) -> Landed:
         """Return what the version rests on now; ``reworded`` entries are new or say something new.
 

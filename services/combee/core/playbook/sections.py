@@ -28,6 +28,7 @@ def same_section(name: str, known: Iterable[str]) -> str:
     return next((section for section in known if section_key(section) == key), name)
 
 
+@lru_cache(4_096)
 def slug(section: str) -> str:
     """Return the short prefix of the ids of a section's entries."""
     known = SLUGS.get(same_section(section, SLUGS))

@@ -4,14 +4,17 @@ Strict on purpose: a missed repeat costs a line, a wrong merge destroys knowledg
 rapidfuzz, and only slips of the pen count as equal: any looser bound takes employer for employee.
 """
 
-from collections import defaultdict
+from collections.abc import Iterator
+from typing import TypeVar
 
 from rapidfuzz import process
 from rapidfuzz.distance import OSA
 
-from combee.core.playbook.derived import once_per_version
+from combee.core.playbook.derived import difference, once_per_version
 from combee.core.playbook.wording import Wording, is_plain, wording
 from combee_schemas.playbook import Playbook
+
+T = TypeVar("T")
 
 SHORTEST_MISSPELT = 8
 """Letters; in shorter words a slip is too often another word (trial, trail)."""
@@ -54,39 +57,63 @@ def _undoubled(word: str) -> str:
     return "".join(letter for letter, before in zip(word, " " + word, strict=False) if letter != before)
 
 
+Group = dict[str, None]
+
+
 class Index:
     """Which entry says what: finds the same lesson and possible contradictions among many entries."""
 
     def __init__(self) -> None:
         self._wordings: dict[str, Wording] = {}
-        self._saying: dict[str, dict[str, None]] = defaultdict(dict)
-        self._about: dict[str, dict[str, None]] = defaultdict(dict)
-        self._alike: dict[tuple[int, tuple[str, ...]], dict[str, None]] = defaultdict(dict)
+        self._saying: dict[str, Group] = {}
+        self._about: dict[str, Group] = {}
+        self._alike: dict[tuple[int, tuple[str, ...]], Group] = {}
         """Number of words and figures → texts, also of entries that are gone: only those can be misspelt."""
+        self._own: set[int] = set()
+        """The groups that no copy shares, by their ids: only these may be changed."""
 
     def copy(self) -> "Index":
         """Return an index of the same entries that may change by itself."""
         other = Index()
-        other._wordings = dict(self._wordings)
-        for name in ("_saying", "_about", "_alike"):
-            getattr(other, name).update((key, dict(ids)) for key, ids in getattr(self, name).items())
+        self._own = set()
+        for name in ("_wordings", "_saying", "_about", "_alike"):
+            setattr(other, name, dict(getattr(self, name)))
         return other
+
+    def _group(self, groups: dict[T, Group], key: T) -> Group:
+        """Return a group to change."""
+        group = groups.get(key)
+        if group is None:
+            group = groups[key] = {}
+        elif id(group) in self._own:
+            return group
+        else:
+            group = groups[key] = dict(group)
+        self._own.add(id(group))
+        return group
 
     def put(self, entry_id: str, content: str) -> None:
         """Note what an entry says now."""
         self.drop(entry_id)
         said = self._wordings[entry_id] = wording(content)
-        self._saying[said.text][entry_id] = None
-        self._about[said.subject][entry_id] = None
-        self._alike[len(said.words), said.figures][said.text] = None
+        self._group(self._saying, said.text)[entry_id] = None
+        self._group(self._about, said.subject)[entry_id] = None
+        self._group(self._alike, _frame(said))[said.text] = None
 
     def drop(self, entry_id: str) -> None:
         """Forget an entry."""
         said = self._wordings.pop(entry_id, None)
         if said is None:
             return
-        del self._about[said.subject][entry_id]
-        del self._saying[said.text][entry_id]
+        del self._group(self._about, said.subject)[entry_id]
+        del self._group(self._saying, said.text)[entry_id]
+
+    def forget(self, content: str) -> None:
+        """Forget what nobody says any more."""
+        said = wording(content)
+        if self._saying.get(said.text) == {}:
+            del self._saying[said.text]
+            del self._group(self._alike, _frame(said))[said.text]
 
     def saying(self, content: str) -> tuple[str, ...]:
         """Return the entries that say ``content``, those noted first before others."""
@@ -94,7 +121,7 @@ class Index:
         exact = self._saying.get(said.text)
         if exact:
             return tuple(exact)
-        alike = self._alike.get((len(said.words), said.figures), {})
+        alike = self._alike.get(_frame(said), {})
         near = process.extract(said.text, alike.keys(), scorer=OSA.distance, score_cutoff=1, limit=None)
         return tuple(
             entry_id
@@ -103,19 +130,42 @@ class Index:
             if _agree(said, self._wordings[entry_id])
         )
 
-    def at_odds_with(self, entry_id: str) -> tuple[str, ...]:
-        """Return the entries that differ from one only in figures or in a negation."""
+    def at_odds_with(self, entry_id: str) -> Iterator[str]:
+        """Yield the entries that differ from one only in figures or in a negation."""
         said = self._wordings[entry_id]
-        if not said.subject:
-            return ()
-        others = self._about[said.subject]
-        return tuple(other for other in others if self._wordings[other].text != said.text)
+        if said.subject:
+            others = self._about[said.subject]
+            yield from (other for other in others if self._wordings[other].text != said.text)
 
 
-@once_per_version
-def index_of(playbook: Playbook) -> Index:
-    """Return what the entries of a version say; for changes take a copy."""
+def _frame(said: Wording) -> tuple[int, tuple[str, ...]]:
+    return len(said.words), said.figures
+
+
+def _indexed(playbook: Playbook) -> Index:
     index = Index()
     for entry in playbook.entries:
         index.put(entry.id, entry.content)
     return index
+
+
+def _indexed_after(before: Playbook, known: Index, playbook: Playbook) -> Index | None:
+    """Return the index of a version by what is new in it; it is the same as one that is made anew."""
+    if before.entries is playbook.entries:
+        return known
+    changed = difference(before.entries, playbook.entries)
+    if changed is None:
+        return None
+    gone, added = changed
+    index = known.copy()
+    for entry in gone:
+        index.drop(entry.id)
+    for entry in gone:
+        index.forget(entry.content)
+    for entry in added:
+        index.put(entry.id, entry.content)
+    return index
+
+
+index_of = once_per_version(_indexed, _indexed_after)
+"""What the entries of a version say; for changes take a copy."""

@@ -29,8 +29,8 @@ BASE = empty("p").model_copy(
 )
 
 
-def copied() -> Playbook:
-    return BASE.model_copy(update={"version": 2})
+def copied(name: str = BASE.name) -> Playbook:
+    return BASE.model_copy(update={"version": 2, "name": name})
 
 
 def test_each_version_is_worked_on_once() -> None:
@@ -85,7 +85,7 @@ async def test_calls_on_one_version_share_its_text_and_what_its_entries_say(
     replies = iter([known, {**known, "operations": [adding]}] * 3)
     method = shaped(ace, PlanSettings(scope=scope))
     aggregator = Aggregator(ModelClient(ScriptedModel(lambda _: next(replies))), method)
-    base, shown = copied(), Shown(version=2, entry_ids=("e-1",))
+    base, shown = copied(f"scope/{scope}"), Shown(version=2, entry_ids=("e-1",))
     for n in range(6):
         await aggregator.group(base, [GroupMember(offset=n, reflection=reflection(n, shown=shown))])
     whole = [size for size in rendered if size == len(BASE.entries)]

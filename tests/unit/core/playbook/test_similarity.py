@@ -8,12 +8,13 @@ from hypothesis import strategies as st
 
 from combee.core.formats.render import parse_ace
 from combee.core.playbook.operations import normalise
-from combee.core.playbook.similarity import Index, at_odds, same_lesson
+from combee.core.playbook.similarity import Index, _indexed, at_odds, index_of, same_lesson
 from combee.core.playbook.wording import wording
 from combee.sim.family.conventions import possible
 from combee.sim.family.family import lessons
 from combee.sim.family.insights import insight
 from combee.sim.family.quantities import QUANTITIES
+from combee_schemas.playbook import Entry, Playbook
 
 SAME = [
     ("Round to two decimals.", "round to 2 decimals"),
@@ -215,6 +216,36 @@ def test_the_index_finds_what_comparing_with_each_finds(contents: list[str], wan
     for n in range(len(contents)):
         index.drop(str(n))
     assert index.saying(wanted) == ()
+
+
+@given(st.lists(st.tuples(st.lists(texts, max_size=4), st.sets(st.integers(0, 12))), min_size=2, max_size=4))
+def test_the_index_of_a_version_is_the_same_made_from_the_one_before_or_anew(
+    changes: list[tuple[list[str], set[int]]],
+) -> None:
+    version = Playbook(name="indexed", version=0)
+    for number, (added, gone) in enumerate(changes, 1):
+        left = tuple(entry for n, entry in enumerate(version.entries) if n not in gone)
+        new = (Entry(id=f"{number}-{n}", section="s", content=text) for n, text in enumerate(added))
+        version = version.model_copy(update={"version": number, "entries": (*left, *new)})
+        made, anew = index_of(version), _indexed(version)
+        for entry in version.entries:
+            assert made.saying(entry.content) == anew.saying(entry.content)
+            assert list(made.at_odds_with(entry.id)) == list(anew.at_odds_with(entry.id))
+        inside = [
+            {key: list(group) for key, group in index._alike.items() if group} for index in (made, anew)
+        ]
+        assert inside[0] == inside[1]
+
+
+def test_the_index_of_a_version_with_other_words_or_another_order_is_made_anew() -> None:
+    entries = tuple(Entry(id=str(n), section="s", content=f"lesson {n}") for n in range(3))
+    version = Playbook(name="changed", version=1, entries=entries)
+    assert list(index_of(version).at_odds_with("0")) == ["1", "2"]
+    reworded = entries[1].model_copy(update={"content": "lesson 9, and more"})
+    index = index_of(version.model_copy(update={"entries": (entries[0], reworded, entries[2])}))
+    assert (index.saying("lesson 1"), index.saying("lesson 9, and more")) == ((), ("1",))
+    index = index_of(version.model_copy(update={"entries": entries[::-1]}))
+    assert list(index.at_odds_with("0")) == ["2", "1"]
 
 
 @pytest.mark.parametrize("lesson", lessons()[:8])
