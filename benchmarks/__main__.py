@@ -31,6 +31,7 @@ NAMES = (
     "restart",
     "recovery",
     "many",
+    "ledger",
     "memory",
     "codec",
 )
