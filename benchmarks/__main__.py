@@ -33,6 +33,7 @@ NAMES = (
     "restart",
     "recovery",
     "many",
+    "ledger",
     "up",
     "gateway",
     "memory",

@@ -88,13 +88,17 @@ def update(batch: Batch, offset: int) -> Update:
     )
 
 
-async def write_past(log: Log, name: str, versions: int, *, snapshots: int) -> None:
-    """Write ``versions`` batches of one playbook; the last ``snapshots`` are what compaction has left."""
+async def write_past(log: Log, name: str, versions: int, *, snapshots: int, done: int = 0) -> None:
+    """Write ``versions`` batches of one playbook, but for the first ``done``, which are written.
+
+    The last ``snapshots`` are what compaction has left.
+    """
     known = entries()
-    batches = [manifest(name, number) for number in range(1, versions + 1)]
-    books = [version(name, n, offset=n - 1, known=known) for n in range(1, versions + 1)]
+    numbers = range(done + 1, versions + 1)
+    batches = [manifest(name, number) for number in numbers]
+    books = [version(name, n, offset=n - 1, known=known) for n in numbers]
     await _write(log, topics.BATCHES, batches)
-    await _write(log, topics.UPDATES, [update(batch, n) for n, batch in enumerate(batches)])
+    await _write(log, topics.UPDATES, [update(batch, n) for n, batch in enumerate(batches, done)])
     await _write(log, topics.HISTORY, books)
     await _write(log, topics.PLAYBOOKS, books[-snapshots:])
     await _commit(log, name, versions)

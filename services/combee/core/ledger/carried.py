@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from combee.core.ledger.checkpoint import (
@@ -41,7 +42,7 @@ class Carried:
             for topic, partitions in checkpoint.open.items()
             for partition, offsets in partitions.items()
         }
-        self._met = frozenset(unpacked(checkpoint.met))
+        self.marks = unpacked(checkpoint.met)
 
     def is_new(self, topic: str, place: Place) -> bool:
         """Return whether a record was not read before."""
@@ -55,8 +56,13 @@ class Carried:
 
     def meet(self, kind: str, playbook: str, identities: Iterable[str], by: str) -> None:
         """Take note of the ids of a new record; the first record under a closed id is not read again."""
-        if self._met and any(mark(kind, playbook, identity) in self._met for identity in identities):
+        if self.marks and any(mark(kind, playbook, identity) in self._met for identity in identities):
             self.behind.append(f"{by} has the id of an earlier {kind}")
+
+    @cached_property
+    def _met(self) -> frozenset[int]:
+        # Not at once: where nothing is new, nobody asks.
+        return frozenset(self.marks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,12 +116,10 @@ def checkpoint(
     trace_places = sum(1 for _, key in ledger.traces.places if key not in traces)
     spent = [cost for key, cost in ledger.updates.spent.items() if key not in batches]
     known = before.totals
-    met = [
-        *unpacked(before.met),
-        *{mark(REFLECTION, record.playbook, identity) for record in closed for identity in record.ids},
-        *(mark(TRACE, *key) for key in ledger.traces.fates if key not in traces),
-        *{mark(COMMAND, *key) for _, key in ledger.asked if key not in conflicting},
-    ]
+    met = ledger.carried.marks[:]
+    met.extend({mark(REFLECTION, record.playbook, each) for record in closed for each in record.ids})
+    met.extend(mark(TRACE, *key) for key in ledger.traces.fates if key not in traces)
+    met.extend({mark(COMMAND, *key) for _, key in ledger.asked if key not in conflicting})
     return Checkpoint(
         taken_at_ms=now_ms,
         first_retained={topic: dict(firsts) for topic, firsts in ledger.horizon.first_retained.items()},

@@ -7,7 +7,7 @@ is named by its offsets and read again, so that no judgement rests on the checkp
 import json
 from array import array
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from hashlib import blake2b, sha256
 
 from pydantic import Field
@@ -122,9 +122,9 @@ def mark(kind: str, playbook: str, identity: str) -> int:
     return int.from_bytes(digest(kind, playbook, identity)[:MARK_BYTES], "big")
 
 
-def packed(marks: Iterable[int]) -> str:
+def packed(marks: "array[int]") -> str:
     """Return marks as text."""
-    return b64encode(array("Q", marks).tobytes()).decode()
+    return b64encode(marks.tobytes()).decode()
 
 
 def unpacked(text: str) -> "array[int]":

@@ -1,0 +1,100 @@
+"""The ledger's processor time: everything read, and read on from a checkpoint, with ever more behind it."""
+
+import gc
+import time
+from collections.abc import Sequence
+from uuid import uuid4
+
+from benchmarks.cluster import CHUNK, fresh, lessons
+from benchmarks.rows import Row, row
+from benchmarks.synthetic import PER_BATCH, write_past
+from combee import backends
+from combee.adapters.kafka import KafkaLog
+from combee.core.ledger import Checkpoint
+from combee.inspection.audit import account
+from combee.ports import TopicPartition
+from combee.settings.loading import load_settings
+from combee_schemas import topics
+
+TIMEOUT_S = 900.0
+COUNTS = (8_000, 32_000)
+BAR_US = 100.0
+"""Of processor time per reflection, where all are read."""
+BAR_RATIO = 1.2
+"""A reading that goes on costs no more with four times as much behind it."""
+
+
+async def measure(bootstrap_servers: str, runs: int) -> list[Row]:
+    """Return the milliseconds for each length; no service runs."""
+    rows: list[Row] = []
+    onward: dict[int, list[float]] = {}
+    for count in COUNTS:
+        settings = load_settings(
+            bootstrap_servers=bootstrap_servers, model="simulated", topic_prefix=f"bench-{uuid4().hex[:8]}"
+        )
+        connected = backends.connection(settings, bootstrap_servers)
+        await backends.create_topics(settings, connected)
+        log = KafkaLog(connected)
+        try:
+            names = await _names(log)
+            each = count // len(names) // PER_BATCH
+            total = each * PER_BATCH * len(names)
+            await _past(log, names, 0, each - 1)
+            kept = await _checked(log)
+            await _past(log, names, each - 1, each)
+            full = [await _spent_ms(log) for _ in range(runs)]
+            new = [await _spent_ms(log, kept) for _ in range(runs)]
+            kept = await _checked(log)
+            onward[count] = [await _spent_ms(log, kept) for _ in range(runs)]
+        finally:
+            await log.close()
+        rows += [
+            row(f"all of {total:,} reflections", full, "ms"),
+            row(f"the same per reflection, {total:,}", [1000 * ms / total for ms in full], "µs", BAR_US),
+            row(f"from a checkpoint, {PER_BATCH * len(names)} of {total:,} are new", new, "ms"),
+            row(f"from a checkpoint, none of {total:,} is new", onward[count], "ms"),
+        ]
+    ratios = [many / few for few, many in zip(*onward.values(), strict=True)]
+    return [*rows, row("from a checkpoint, four times as much behind it", ratios, "×", BAR_RATIO)]
+
+
+async def _names(log: KafkaLog) -> list[str]:
+    """Return a playbook for each partition."""
+    names: dict[int, str] = {}
+    while len(names) < await log.partitions(topics.REFLECTIONS.name):
+        name = fresh("ledger")
+        names.setdefault(await log.partition_for(topics.REFLECTIONS.name, name.encode()), name)
+    return list(names.values())
+
+
+async def _past(log: KafkaLog, names: Sequence[str], done: int, batches: int) -> None:
+    """Write the past of these playbooks from batch ``done`` on to batch ``batches``."""
+    transactor = await log.transactor("past")
+    for name in names:
+        known = lessons(name, batches * PER_BATCH)[done * PER_BATCH :]
+        for start in range(0, len(known), CHUNK):
+            await log.produce(*map(topics.REFLECTIONS.record, known[start : start + CHUNK]))
+        await write_past(log, name, batches, snapshots=1, done=done)
+        number = await log.partition_for(topics.REFLECTIONS.name, name.encode())
+        source = TopicPartition(topic=topics.REFLECTIONS.name, partition=number)
+        async with transactor.transaction() as transaction:
+            await transaction.commit_offsets("shuffle", {source: batches * PER_BATCH})
+    await transactor.close()
+
+
+async def _checked(log: KafkaLog) -> Checkpoint:
+    read = await account(log, now_ms=1)
+    if read.checkpoint is None:
+        raise ValueError(f"the past that was written is wrong: {read.report.violations[:3]}")
+    return read.checkpoint
+
+
+async def _spent_ms(log: KafkaLog, kept: Checkpoint | None = None) -> float:
+    gc.collect()
+    gc.disable()  # as the verb does
+    try:
+        began = time.process_time()
+        await account(log, kept)
+        return 1000 * (time.process_time() - began)
+    finally:
+        gc.enable()
