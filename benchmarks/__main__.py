@@ -33,6 +33,7 @@ NAMES = (
     "many",
     "memory",
     "codec",
+    "planned",
 )
 RUNS = 5
 
