@@ -38,6 +38,7 @@ NAMES = (
     "gateway",
     "memory",
     "codec",
+    "planned",
 )
 RUNS = 5
 

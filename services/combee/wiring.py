@@ -81,15 +81,22 @@ async def run_handler(
 ) -> None:
     """Run the consume loop of a handler from when its view of the playbooks is current until ``stop``."""
     view = handler.playbooks.view
+    manifests = handler.manifests if isinstance(handler, ScanHandler) else None
     loop = Loop(log, handler, clock, max_open=max_open, on_turn=on_turn, limiter=limiter)
 
     async def consume() -> None:
         with closing(loop.run(stop, drain_s=drain_s)) as work:
-            if await unless(stop, view.wait_current(CURRENT_S)):
+            if await unless(stop, current()):
                 on_ready()
                 await work
 
-    await together(consume(), view.run())
+    async def current() -> None:
+        async with asyncio.timeout(CURRENT_S):
+            await view.wait_current(CURRENT_S)
+            if manifests:
+                await manifests.wait_current()
+
+    await together(consume(), view.run(), *([manifests.run()] if manifests else []))
 
 
 # ---- shuffle: something delivers to it

@@ -16,10 +16,11 @@ from combee.core import identity
 from combee.core.sizing.policy import SizingPolicy
 from combee.ports import Outgoing, Record
 from combee.publish import publisher
-from combee.worker import lookup
+from combee.worker import manifest_cache
 from combee.worker.session import together
 from combee_schemas import topics
 from combee_schemas.base import Usage
+from combee_schemas.batch import Batch, Member
 from combee_schemas.codec import encode
 from combee_schemas.command import Command
 from combee_schemas.dead_letter import Attempt, LetterId, attempt_headers
@@ -220,7 +221,7 @@ FORGED: Mapping[str, Callable[[], Sequence[Outgoing]]] = {
 async def test_what_belongs_to_no_batch_holds_nothing_up(
     forged: Callable[[], Sequence[Outgoing]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lookup, "MANIFEST_S", 0.02)
+    monkeypatch.setattr(manifest_cache, "ARRIVES_S", 0.02)
     async with everything() as deployment:
         await learn(deployment, 0, 9)
         await deployment.log.produce(*forged())
@@ -232,7 +233,7 @@ async def test_a_child_that_names_another_manifest_takes_no_sibling_s_place(
     first: bool,  # noqa: FBT001 - one of two orders
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(lookup, "MANIFEST_S", 0.02)
+    monkeypatch.setattr(manifest_cache, "ARRIVES_S", 0.02)
     deployment = Deployment(batch_size=9)
     await deployment.log.produce(*(outgoing(reflection(n)) for n in range(9)))
     async with deployment.running(["shuffle"]):
@@ -275,15 +276,27 @@ def unseen(deployment: Deployment) -> set[tuple[str, str, str]]:
     return (reads | writes) - {access for one in accesses for access in one.seen}
 
 
+async def planned_on_a_lost_base(deployment: Deployment) -> Sequence[Outgoing]:
+    """Return a manifest and its group whose base version has to be looked for in history."""
+    name = "guards/lost"
+    partition = await deployment.log.partition_for(topics.BATCHES.name, name.encode())
+    offset = (await deployment.log.ends(topics.BATCHES.name))[partition]
+    group = group_of(plan(1, name=name, manifest_offset=offset, **LOST_BASE))
+    header = topics.GROUPS.read(group).plan
+    members = (Member(offset=0, reflection_id="r-0"),)
+    return topics.BATCHES.record(Batch(plan=header, seed=1, members=members, copies=1)), group
+
+
 GIVEN_UP = {("shuffle", "writes", "updates")}
 
 
 async def test_the_services_read_and_write_what_the_map_says_and_nothing_else(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(lookup, "MANIFEST_S", 0.02)
+    monkeypatch.setattr(manifest_cache, "ARRIVES_S", 0.02)
     whole = Deployment(batch_size=29, fan_in=2, max_levels=4)
-    await whole.log.produce(group_of(plan(**LOST_BASE)))
+    # So that scan finds something unfinished at its start, and looks for what was answered.
+    await whole.log.produce(group_of(plan()))
     async with whole.running():
         await learn(whole, 0, 28)
         astray = 1 - await whole.log.partition_for(topics.REFLECTIONS.name, NAME.encode())
@@ -296,6 +309,7 @@ async def test_the_services_read_and_write_what_the_map_says_and_nothing_else(
             replace(outgoing(reflection(200)), partition=astray),
             *map(outgoing, commands),
             *(Outgoing(topic=topic.name, value=b"\xc1", partition=0) for topic in BURIED),
+            *await planned_on_a_lost_base(whole),
             replace(
                 outgoing(reflection(0)),
                 headers=attempt_headers(Attempt(number=1, letter=LetterId(partition=0, offset=0))),

@@ -35,6 +35,7 @@ from support.ledger import (
     versions,
 )
 from support.models import ScriptedModel, items
+from support.planned import PlanningDeployment
 from support.shuffling import Shuffling, shuffling
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
@@ -129,7 +130,7 @@ async def test_what_rests_on_an_entry_that_vanished_meanwhile_is_dropped_and_the
     remove = Operation(kind=OperationKind.REMOVE, entry_ids=(entry.id,))
     reword = Operation(kind=OperationKind.UPDATE, content="older advice", entry_ids=(entry.id,))
     add = Operation(kind=OperationKind.ADD, section="OTHERS", content="new advice")
-    deployment = overlapping()
+    deployment = PlanningDeployment(batch_size=SIZE, max_inflight_batches=3)
     async with deployment.running(["publish"]):
         await deployment.log.produce(outgoing(imported))
         await deployment.until(lambda: len(versions(deployment.log)) == 1)

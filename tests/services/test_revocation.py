@@ -20,6 +20,7 @@ from support import ledger
 from support.deployment import Deployment
 from support.flat import flat
 from support.ledger import NAME, dead_letters, outgoing, versions
+from support.planned import PlanningDeployment
 
 SECTION = "OTHERS"
 STEPS = 12
@@ -214,7 +215,7 @@ def reword(book: Lines, operation: Operation, rests: set[str], before: Mapping[s
 
 
 async def published(history: History) -> Deployment:
-    async with Deployment().running(["publish"]) as deployment:
+    async with PlanningDeployment().running(["publish"]) as deployment:
         await deployment.log.produce(*map(outgoing, history.sent))
         await deployment.until(lambda: not [at for at in ledger.behind(deployment.log) if at[0] == "publish"])
     assert dead_letters(deployment.log) == []

@@ -1,4 +1,4 @@
-"""Updates that came before their predecessor: where each one stands in the log, and whether its batch was planned.
+"""Updates that came too early: before their predecessor's, or before their own manifest could be seen.
 
 What waits is not committed. An update that no manifest planned would hold up the commit for ever, so it is taken out.
 """
@@ -7,66 +7,61 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from combee.ports import Log, Record, TopicPartition
-from combee.worker.lookup import MANIFEST_S, is_planned
+from combee.worker import manifest_cache
+from combee.worker.manifest_cache import ManifestCache, Place
 from combee_schemas import topics
-from combee_schemas.plan import Plan
 from combee_schemas.scan import Update
 
-LOOKED_UP_AT_ONCE = 20
-"""Plans that are looked up in one turn: looking must not hold up what is in order."""
+LOOKED_AT_ONCE = 20
+"""Updates whose time is up that are taken in one turn: looking must not hold up what is in order."""
 Key = tuple[str, int]
 """Playbook and sequence of a batch."""
 
 
-@dataclass(slots=True, kw_only=True)
-class EarlyUpdate:
-    """Where an update stands that waits for its predecessor."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unseen:
+    """An update whose manifest cannot be seen yet."""
 
-    offset: int
-    plan: Plan
-    manifest_offset: int
+    place: Place
     since: float
     """Monotonic seconds."""
-    is_planned: bool = False
 
 
 class EarlyUpdates:
-    """The early updates of one partition, one per batch."""
+    """Where the early updates of one partition stand: one per batch, and those that wait for a manifest."""
 
     def __init__(self, log: Log, partition: int) -> None:
         self._log = log
         self._source = TopicPartition(topic=topics.UPDATES.name, partition=partition)
-        self._updates: dict[Key, EarlyUpdate] = {}
+        self._offsets: dict[Key, int] = {}
+        self._unseen: dict[int, Unseen] = {}
 
     def __contains__(self, batch: Key) -> bool:
-        return batch in self._updates
+        return batch in self._offsets
 
-    def add(self, update: Update, offset: int, now: float) -> None:
-        """Remember where an update stands."""
-        self._updates[update.plan.playbook, update.plan.sequence] = EarlyUpdate(
-            offset=offset, plan=update.plan, manifest_offset=update.manifest_offset, since=now
-        )
+    def add(self, update: Update, offset: int) -> None:
+        """Remember where an update stands that waits for its predecessor."""
+        self._offsets[update.plan.playbook, update.plan.sequence] = offset
 
     async def take(self, batch: Key) -> Record | None:
         """Take out the update of a batch, if there is one."""
-        early = self._updates.pop(batch, None)
-        return (
-            None if early is None else (await self._log.read_at(self._source, [early.offset]))[early.offset]
+        offset = self._offsets.pop(batch, None)
+        return None if offset is None else await self._read(offset)
+
+    def add_unseen(self, offset: int, place: Place, now: float) -> None:
+        """Remember where an update stands whose manifest cannot be seen yet."""
+        self._unseen[offset] = Unseen(place=place, since=now)
+
+    async def seen(self, known: ManifestCache, now: float) -> AsyncIterator[Record]:
+        """Take out the updates whose manifest can be seen by now, or that have waited long enough for it."""
+        due = (
+            offset
+            for offset, update in self._unseen.items()
+            if known.has_come(update.place) or now - update.since >= manifest_cache.ARRIVES_S
         )
+        for offset in [offset for offset, _ in zip(due, range(LOOKED_AT_ONCE), strict=False)]:
+            del self._unseen[offset]
+            yield await self._read(offset)
 
-    async def take_unplanned(self, batch: Key) -> Record | None:
-        """Take out the update of a batch, if there is one and no manifest planned it."""
-        early = self._updates.get(batch)
-        if early is None or early.is_planned:
-            return None
-        early.is_planned = await is_planned(self._log, early.plan, early.manifest_offset)
-        return None if early.is_planned else await self.take(batch)
-
-    async def overdue(self, now: float) -> AsyncIterator[Record]:
-        """Take out what has waited long enough for its manifest."""
-        waiting = ((batch, early) for batch, early in self._updates.items() if not early.is_planned)
-        due = (batch for batch, early in waiting if now - early.since >= MANIFEST_S)
-        for batch in [batch for batch, _ in zip(due, range(LOOKED_UP_AT_ONCE), strict=False)]:
-            record = await self.take_unplanned(batch)
-            if record is not None:
-                yield record
+    async def _read(self, offset: int) -> Record:
+        return (await self._log.read_at(self._source, [offset]))[offset]

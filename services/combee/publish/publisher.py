@@ -24,7 +24,8 @@ from combee.ports import (
 )
 from combee.publish.partition import PartitionState, open_partition
 from combee.worker.dead_letters import dead_letter
-from combee.worker.lookup import manifest_of
+from combee.worker.manifest_cache import ManifestCache
+from combee.worker.session import together
 from combee_schemas import topics
 from combee_schemas.base import playbook_of
 from combee_schemas.codec import CodecError
@@ -41,7 +42,6 @@ POLL_S = 0.2
 NOT_OURS: frozenset[CommandKind] = frozenset({"flush", "consolidate", "branch"})
 UNUSABLE = (CodecError, PoisonError, RefusedError, versions.InapplicableError)
 """Errors of one record: it is dead-lettered, and the next one is taken."""
-UNPLANNED = "an update of a batch that nobody cut: no manifest says so"
 
 
 class Publisher:
@@ -54,6 +54,7 @@ class Publisher:
         self._clock = clock
         self._budget_tokens = budget_tokens
         self._spending = spending
+        self._manifests = ManifestCache(log)
         self._states: dict[int, PartitionState] = {}
         self._consumer: Consumer | None = None
 
@@ -67,13 +68,16 @@ class Publisher:
         FencedError, TransientError, FatalError
             For the runtime to decide on; nothing is half done.
         """
+        await together(self._publish(stop, on_turn), self._manifests.run())
+
+    async def _publish(self, stop: asyncio.Event, on_turn: Callable[[], None]) -> None:
         self._consumer = await self._log.consumer(GROUP, INPUTS, self._assigned)
         try:
             while not stop.is_set():
                 for record in await self._consumer.poll(POLL_S):
                     await self._take(record)
                 for state in list(self._states.values()):
-                    await self._refuse_unplanned(state)
+                    await self._take_seen(state)
                 if self._states:
                     on_turn()
         finally:
@@ -141,23 +145,43 @@ class Publisher:
         name, sequence = update.plan.playbook, update.plan.sequence
         if await self._log.partition_for(record.topic, topics.UPDATES.key_of(update)) != record.partition:
             raise PoisonError(f"an update of {name} does not belong on partition {record.partition}")
+        if sequence <= state.current(name).batch_sequence:
+            await self._skip(state, record)
+            return
+        place = await self._manifests.place_of(update)
+        if self._manifests.has_come(place):
+            await self._take_planned(state, record, update)
+        else:
+            state.early.add_unseen(record.offset, place, self._clock.monotonic())
+
+    async def _take_seen(self, state: PartitionState) -> None:
+        """Go on with updates whose manifests can be seen by now; refuse those that have none."""
+        async for record in state.early.seen(self._manifests, self._clock.monotonic()):
+            try:
+                await self._take_planned(state, record, topics.UPDATES.read(record))
+            except UNUSABLE as error:
+                await self._dead_letter(state, record, str(error))
+
+    async def _take_planned(self, state: PartitionState, record: Record, update: Update) -> None:
+        """Take an update if its manifest planned it.
+
+        Raises
+        ------
+        PoisonError
+            If it did not.
+        """
+        if forgery := await self._manifests.forgery(update):
+            raise PoisonError(forgery)
+        name, sequence = update.plan.playbook, update.plan.sequence
         after = sequence - state.current(name).batch_sequence
-        if after <= 0 or await self._is_waiting(state, update):
+        if after <= 0 or (name, sequence) in state.early:
             await self._skip(state, record)
         elif after > 1:
-            state.early.add(update, record.offset, self._clock.monotonic())
+            state.early.add(update, record.offset)
         else:
             await self._apply(state, record, update)
             while successor := await state.early.take((name, state.current(name).batch_sequence + 1)):
                 await self._apply_early(state, successor)
-
-    async def _is_waiting(self, state: PartitionState, update: Update) -> bool:
-        """Return whether another update of this batch waits already; one that nobody planned makes way."""
-        batch = (update.plan.playbook, update.plan.sequence)
-        unplanned = await state.early.take_unplanned(batch)
-        if unplanned is not None:
-            await self._dead_letter(state, unplanned, UNPLANNED)
-        return batch in state.early
 
     async def _apply_early(self, state: PartitionState, record: Record) -> None:
         """Apply an early update; an error in it must not be blamed on the update that it waited for."""
@@ -165,11 +189,6 @@ class Publisher:
             await self._apply(state, record, topics.UPDATES.read(record))
         except UNUSABLE as error:
             await self._dead_letter(state, record, str(error))
-
-    async def _refuse_unplanned(self, state: PartitionState) -> None:
-        """Dead-letter what waits for a predecessor that will never come."""
-        async for record in state.early.overdue(self._clock.monotonic()):
-            await self._dead_letter(state, record, UNPLANNED)
 
     async def _apply(self, state: PartitionState, record: Record, update: Update) -> None:
         current = await self._current(state, update.plan.playbook)
@@ -212,9 +231,9 @@ class Publisher:
         lost = {seen.offset: seen for seen in update.result.seen if not seen.ok}
         source = TopicPartition(topic=topics.REFLECTIONS.name, partition=partition)
         records = await self._log.read_at(source, sorted(lost))
-        batch = await manifest_of(self._log, update.plan, update.manifest_offset) if records else None
         # Not from the record's headers: anybody can write those.
-        attempts = {member.offset: member.attempt for member in batch.members} if batch else {}
+        manifest = await self._manifests.find(await self._manifests.place_of(update))
+        attempts = manifest.attempts if manifest else {}
         return [
             self._letter(record, lost[offset], update, attempts.get(offset, 0))
             for offset, record in sorted(records.items())

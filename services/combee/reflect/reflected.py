@@ -50,7 +50,7 @@ class Reflected:
         if since is not None:
             await read_since(log, topics.REFLECTIONS.name, since, self._take)
 
-    def _take(self, record: Record) -> None:
+    async def _take(self, record: Record) -> None:
         reflection = topics.REFLECTIONS.read_or_none(record)  # shuffle dead-letters what cannot be read
         if reflection is not None:
             self._add((reflection.playbook, reflection.reflection_id), identity.fingerprint(reflection))

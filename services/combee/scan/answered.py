@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from combee.ports import Log, Record, TopicPartition
 from combee.worker.lookup import oldest_timestamp, read_since
+from combee.worker.manifest_cache import ManifestCache
 from combee_schemas import topics
 from combee_schemas.scan import Partial, Planned, Update
 from combee_schemas.topics import Topic
@@ -18,10 +19,11 @@ OUTPUTS: Mapping[str, Topic[Partial] | Topic[Update]] = {
 class Answered:
     """Node ids with a recorded result, per batch; a published batch is forgotten.
 
-    A result that names another manifest is of no batch of ours and answers nothing.
+    A result that no manifest planned answers nothing.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, manifests: ManifestCache) -> None:
+        self._manifests = manifests
         self._nodes: dict[tuple[str, int, int], set[str]] = {}
 
     def add(self, record: Planned, node_id: str) -> None:
@@ -44,9 +46,9 @@ class Answered:
             return
         await asyncio.gather(*(read_since(log, name, since, self._take) for name in OUTPUTS))
 
-    def _take(self, record: Record) -> None:
+    async def _take(self, record: Record) -> None:
         result = OUTPUTS[record.topic].read_or_none(record)  # its reader dead-letters what cannot be read
-        if result is not None:
+        if result is not None and not await self._manifests.forgery(result):
             self.add(result, result.node_id)
 
 

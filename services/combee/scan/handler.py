@@ -14,14 +14,12 @@ from combee.core.playbook.lines import as_seen_on
 from combee.ports import (
     Clock,
     DrainingError,
-    FatalError,
     LanguageModel,
     Log,
     Outgoing,
     PoisonError,
     Record,
     TopicPartition,
-    TransientError,
 )
 from combee.scan.aggregate import Aggregator
 from combee.scan.answered import Answered
@@ -30,8 +28,9 @@ from combee.scan.hedged import HedgedModel
 from combee.scan.outcome import shorter
 from combee.scan.templates import Templates
 from combee.settings.methods import method
-from combee.worker import lookup
+from combee.worker import manifest_cache
 from combee.worker.dead_letter_limiter import DeadLetterLimiter
+from combee.worker.manifest_cache import ManifestCache
 from combee.worker.retry import write
 from combee.worker.views import Playbooks
 from combee_schemas import topics
@@ -68,7 +67,8 @@ class ScanHandler:
         self._methods = methods
         self._templates = Templates()
         self._limiter = limiter or DeadLetterLimiter(clock)
-        self._answered = Answered()
+        self.manifests = ManifestCache(log)
+        self._answered = Answered(self.manifests)
         self._gatherings: dict[GatheringKey, Gathering] = {}
         self._groups = GroupCalls()
         self._arrivals = Arrivals()
@@ -124,11 +124,14 @@ class ScanHandler:
             raise PoisonError(f"group {group.index} of {group.plan.batch_id} has no possible tree")
         if group.node_id != identity.node_id(group.plan.batch_id, 0, group.index):
             raise PoisonError(f"group {group.index} of {group.plan.batch_id} has a foreign node id")
+        if self._over(group, group.node_id):
+            return
+        await self._refuse_unplanned(group)
         async with self._lock(group.node_id):
             if self._over(group, group.node_id) or stragglers.is_left_out(group.plan, 0, group.index):
                 return
             self._limiter.check(group.plan.playbook)
-            aggregator = await self._aggregator(group, 0)
+            aggregator = self._aggregator(group, 0)
             base = await self._base(group)
             asked = (
                 aggregator.consolidate(base, group.clusters)
@@ -146,17 +149,19 @@ class ScanHandler:
         index = await self._check(child, level, record)
         if self._over(child, child.parent_id):
             return
+        await self._refuse_unplanned(child)
         key = key_of(child)
         gathering = self._gatherings.setdefault(key, Gathering(record.source))
         gathering.add(child, record)
         wanted = tree.child_indices(child.plan.widths, level, index)
         if len(gathering.children) < len(wanted) and not await self._may_go_on(gathering, child, level):
-            await self._siblings(gathering, child)
+            # The record stays open until its parent is done: the log is the only memory of it.
+            await self._waited(gathering.done)
             return
         async with self._lock(child.parent_id):
             if not self._over(child, child.parent_id):
                 base = await self._base(child)
-                aggregator = await self._aggregator(child, level)
+                aggregator = self._aggregator(child, level)
                 results = gathering.results
                 children = [gathering.children[i] for i in sorted(results)]
                 result = await aggregator.combine(base, level, children)
@@ -174,18 +179,6 @@ class ScanHandler:
         await self._waited(gathering.done, grace_s)
         return True
 
-    async def _siblings(self, gathering: Gathering, child: Partial) -> None:
-        """Keep the record open until its parent is done: the log is the only memory of it."""
-        if await self._waited(gathering.done, lookup.MANIFEST_S):
-            return
-        try:
-            await self._refuse_unplanned(child)
-        except PoisonError:
-            # All that gathered here name that batch; each is refused for itself.
-            self._gatherings.pop(key_of(child), None)
-            raise
-        await self._waited(gathering.done)
-
     async def _waited(self, event: asyncio.Event, timeout_s: float | None = None) -> bool:
         """Return whether ``event`` came in time; draining ends every wait."""
         waits = [asyncio.create_task(ending.wait()) for ending in (event, self._draining)]
@@ -199,13 +192,11 @@ class ScanHandler:
         return event.is_set()
 
     async def _refuse_unplanned(self, record: Planned) -> None:
-        """Raise PoisonError if no manifest planned the batch: what the record waits for will never come."""
-        where = record.plan, record.manifest_offset
-        if await lookup.is_planned(self._log, *where):
-            return
-        await self._waited(asyncio.Event(), lookup.MANIFEST_S)
-        if not await lookup.is_planned(self._log, *where):
-            raise PoisonError(f"{record.plan.batch_id} was never cut: no manifest says so")
+        """Raise PoisonError for what no manifest planned: it may be anything, and what it waits for never comes."""
+        arrival = self.manifests.arrival(await self.manifests.place_of(record))
+        await self._waited(arrival, manifest_cache.ARRIVES_S)
+        if forgery := await self.manifests.forgery(record):
+            raise PoisonError(forgery)
 
     async def _check(self, child: Partial, level: int, record: Record) -> int:
         """Return the parent's index; refuse a child that does not belong where it was found."""
@@ -223,15 +214,10 @@ class ScanHandler:
             raise PoisonError(f"node {child.node_id} is not on its siblings' partition")
         return index
 
-    async def _aggregator(self, record: Planned, level: int) -> Aggregator:
+    def _aggregator(self, record: Planned, level: int) -> Aggregator:
         """Return who asks for a node of ``level``, by the settings of its batch: this worker's own do not count."""
         settings = record.plan.settings
-        try:
-            named = self._methods(settings.method)
-        except FatalError:
-            # Anybody can write the name of a method that nobody has: only a batch of ours may stop us.
-            await self._refuse_unplanned(record)
-            raise
+        named = self._methods(settings.method)
         note = self._templates.difference(record.plan, named)
         model = self._model
         if settings.stragglers:
@@ -254,11 +240,7 @@ class ScanHandler:
         await self._arrivals.wait(
             plan.playbook, lambda: latest(plan.playbook).version >= plan.base_version, ARRIVAL_S
         )
-        try:
-            return await self.playbooks.exactly(plan.playbook, plan.base_version, plan.base_history_offset)
-        except TransientError:
-            await self._refuse_unplanned(record)
-            raise
+        return await self.playbooks.exactly(plan.playbook, plan.base_version, plan.base_history_offset)
 
     async def _emit(self, record: Planned, level: int, index: int, result: NodeResult) -> None:
         """Write a node's result; if it is too large for a record it is made shorter, so that the tree completes."""

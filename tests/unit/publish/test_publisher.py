@@ -22,13 +22,14 @@ from support import ledger
 from support.deployment import Deployment
 from support.flat import flat
 from support.ledger import NAME, batch_of, dead_letters, latest, outgoing, reflection, versions
+from support.planned import PlanningDeployment
 
 SECTION = "OTHERS"
 
 
 @pytest.fixture
 async def publishing() -> AsyncIterator[Deployment]:
-    async with Deployment().running(["publish"]) as running:
+    async with PlanningDeployment().running(["publish"]) as running:
         yield running
 
 
@@ -39,7 +40,7 @@ def add(content: str, *evidence: str) -> Operation:
 def update(
     sequence: int, *operations: Operation, name: str = NAME, reason: str = "size", **fields: Any
 ) -> Update:
-    plan = {
+    plan: dict[str, Any] = {
         "batch_id": identity.batch_id(name, sequence),
         "playbook": name,
         "sequence": sequence,
@@ -50,7 +51,13 @@ def update(
         "manifest_offset": sequence,
         "reason": reason,
     }
-    told = {"plan": plan, "node_id": "n", "status": "ok", "operations": operations, **fields}
+    told = {
+        "plan": plan,
+        "node_id": identity.node_id(plan["batch_id"], 0, 0),
+        "status": "ok",
+        "operations": operations,
+        **fields,
+    }
     return flat(Update, **told)
 
 
@@ -105,7 +112,7 @@ async def test_an_update_that_comes_before_its_predecessor_is_held(publishing: D
 
 
 async def test_a_held_update_survives_a_restart() -> None:
-    deployment = Deployment()
+    deployment = PlanningDeployment()
     for sent in (update(2, add("b")), update(1, add("a"))):
         async with deployment.running(["publish"]):
             await deployment.log.produce(outgoing(sent), Outgoing(topic="updates", value=b"x", partition=1))
@@ -169,7 +176,7 @@ async def test_an_update_of_no_reflections_is_dead_lettered_and_the_next_one_is_
 async def test_a_bug_of_ours_ends_the_publisher_and_no_record_is_blamed_for_it(
     sent: tuple[int, ...], at: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    deployment, begun = Deployment(), versions_module.after_update
+    deployment, begun = PlanningDeployment(), versions_module.after_update
 
     def broken(current: Playbook, message: Update | Command, *args: Any, **options: Any) -> Playbook:
         if isinstance(message, Update) and message.plan.sequence < len(sent):
@@ -197,7 +204,7 @@ async def test_lost_reflections_are_dead_lettered_with_the_version_that_lacks_th
 
 
 async def test_the_token_budget_is_enforced_and_what_goes_is_recorded() -> None:
-    deployment = Deployment(budget_tokens=100)
+    deployment = PlanningDeployment(budget_tokens=100)
     async with deployment.running(["publish"]):
         await send(deployment, update(1, *(add(f"{n} " + "x" * 100) for n in range(10))))
     snapshot = latest(deployment.log)
@@ -281,7 +288,7 @@ THOUSAND = tuple(f"r-{n}" for n in range(1000))
 
 @pytest.mark.parametrize("rules", [(), ("since:2026-01-01",)], ids=["given ids", "a rule"])
 async def test_snapshots_keep_rules_however_many_reflections_were_revoked(rules: tuple[str, ...]) -> None:
-    deployment = Deployment()
+    deployment = PlanningDeployment()
     async with deployment.running(["publish"]):
         await send(deployment, update(1, add("good", "r-x")))
         before = len(encode(latest(deployment.log)))
@@ -309,7 +316,7 @@ async def test_a_rule_that_is_given_again_means_what_it_meant_both_times(publish
 
 
 async def test_ids_that_an_older_writer_listed_go_on_being_revoked_by_rules() -> None:
-    deployment = Deployment()
+    deployment = PlanningDeployment()
     old = Playbook(name=NAME, version=1, origin="revoke", revoked=("r-1", "r-2"))
     await deployment.log.produce(topics.HISTORY.record(old), topics.PLAYBOOKS.record(old))
     async with deployment.running(["publish"]):
@@ -551,7 +558,7 @@ async def published_and_revoked(seed: int) -> list[tuple[str, int]]:
             gone = tuple(f"e-{n}" for n in rng.sample(range(40), 8))
             sent.append(command(f"c{step}", kind, reflection_ids=gone))
     gone = tuple(f"e-{n}" for n in range(0, 200, 2))
-    async with Deployment(budget_tokens=60).running(["publish"]) as deployment:
+    async with PlanningDeployment(budget_tokens=60).running(["publish"]) as deployment:
         await send(deployment, *sent, command("last", "revoke", reflection_ids=gone))
     assert dead_letters(deployment.log) == []
     return [(one.content, one.evidence_count) for one in latest(deployment.log).entries]
@@ -617,7 +624,7 @@ COMMANDS = {
 
 @pytest.mark.parametrize("sent", COMMANDS.values(), ids=COMMANDS.keys())
 async def test_a_command_that_comes_again_has_no_second_effect(sent: Command) -> None:
-    deployment = Deployment()
+    deployment = PlanningDeployment()
     async with deployment.running(["publish"]):
         await send(deployment, update(1, add("a", "r-1")), update(2, add("b", "r-2")), sent)
         await send(deployment, command("other", "promote", label="production", version=2))
@@ -648,7 +655,7 @@ USELESS = {
 
 @pytest.mark.parametrize("sent", USELESS.values(), ids=USELESS.keys())
 async def test_a_command_that_cannot_be_done_is_dead_lettered_and_the_next_one_is_done(sent: Command) -> None:
-    deployment = Deployment()
+    deployment = PlanningDeployment()
     async with deployment.running(["publish"]):
         await send(deployment, update(1, add("a")), sent, command("next", "edit", operations=(add("b"),)))
     assert [letter.value for letter in dead_letters(deployment.log)] == [encode(sent)]
@@ -688,7 +695,7 @@ async def test_a_flush_is_not_the_publisher_s_business(publishing: Deployment) -
 
 
 async def test_a_former_publisher_is_fenced_and_writes_nothing() -> None:
-    deployment = Deployment()
+    deployment = PlanningDeployment()
     async with deployment.running(["publish"]):
         await send(deployment, update(1, add("a")))
         await deployment.log.transactor("publish-1")
@@ -707,7 +714,7 @@ async def test_a_rollback_finds_its_version_behind_a_record_nobody_can_read(publ
 
 
 async def test_stopping_ends_the_session_and_gives_the_partitions_up() -> None:
-    deployment = Deployment()
+    deployment = PlanningDeployment()
     async with deployment.running(["publish"]):
         await send(deployment, update(1, add("a")))
     async with asyncio.timeout(5), deployment.running(["publish"]):

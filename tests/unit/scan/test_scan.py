@@ -21,6 +21,7 @@ from support.deployment import Deployment
 from support.flat import flat
 from support.ledger import NAME, batch_of, dead_letters, lessons, outgoing, reflection
 from support.models import Answer, ModelClient, ScriptedModel, echo, is_combine, items
+from support.planned import PlanningDeployment
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
 
@@ -307,7 +308,7 @@ def child_saying(content: str, index: int) -> Outgoing:
 
 
 async def test_of_two_results_of_one_node_the_first_in_the_log_counts() -> None:
-    deployment = Deployment()
+    deployment = PlanningDeployment()
     async with deployment.running(["scan"]):
         sent = [child_saying("first", 0), child_saying("second", 0), child_saying("other", 1)]
         await deployment.log.produce(*sent)
@@ -400,10 +401,11 @@ async def test_a_node_waits_for_its_version_to_reach_the_view_and_looks_nothing_
 
 
 async def test_children_whose_batch_was_closed_without_them_are_let_go() -> None:
-    deployment = Deployment()
+    deployment = PlanningDeployment()
     child = partial()
     partition = spread(child.parent_id, 3)
-    closed = Update(plan=child.plan, node_id="degraded", result=NodeResult(status="failed"))
+    root = identity.node_id(child.plan.batch_id, 1, 0)
+    closed = Update(plan=child.plan, node_id=root, result=NodeResult(status="failed"))
     async with deployment.running(["scan", "publish"]):
         for value in (encode(child), b"the child before this one has been taken in"):
             await deployment.log.produce(Outgoing(topic="scan.1", value=value, partition=partition))

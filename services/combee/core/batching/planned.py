@@ -1,0 +1,98 @@
+"""Whether a record of the scan is one that its batch's manifest planned; pure.
+
+A result is written by whoever may write its topic. What publish and scan believe of it is bounded by the manifest:
+the plan is the manifest's own, and reflections that are named are the batch's. What a result says of them is not
+bounded by anything: who may write results can invent operations for a planned batch.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from combee.core import identity
+from combee_schemas.batch import Batch, Cluster
+from combee_schemas.plan import Plan
+from combee_schemas.scan import Group, Known, NodeResult, Operation, Partial, Planned, Update
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """What is kept of a manifest: small, because a service keeps those of all batches in flight."""
+
+    plan: Plan
+    members: Mapping[int, str]
+    """Ids of reflections by offset."""
+    ids: frozenset[str]
+    attempts: Mapping[int, int]
+    """Of members that were dead letters before: by offset."""
+    clusters: tuple[Cluster, ...] = ()
+
+
+def kept_of(batch: Batch) -> Manifest:
+    """Return what is kept of a manifest."""
+    members = {member.offset: member.reflection_id for member in batch.members}
+    return Manifest(
+        plan=batch.plan,
+        members=members,
+        ids=frozenset(members.values()),
+        attempts={member.offset: member.attempt for member in batch.members if member.attempt},
+        clusters=batch.clusters,
+    )
+
+
+def forgery(record: Planned, manifest: Manifest | None) -> str:
+    """Return what shows that a record was not planned; empty if nothing does. None: there is no such manifest."""
+    if manifest is None:
+        return f"{record.plan.batch_id} was never cut: no manifest says so"
+    if not _is_of(manifest.plan, record.plan):
+        return f"{record.plan.batch_id} was cut otherwise: its manifest has another plan"
+    match record:
+        case Group():
+            named = ((member.offset, member.reflection.reflection_id) for member in record.members)
+            is_asked = record.clusters == manifest.clusters
+            foreign = "" if is_asked else "clusters that its manifest does not name"
+            return _of(record, foreign or _strangers(named, manifest))
+        case Partial():
+            own = identity.node_id(record.plan.batch_id, record.level, record.index)
+            return _of(
+                record, "a foreign node id" if record.node_id != own else _foreign(record.result, manifest)
+            )
+        case Update():  # one that shuffle writes, without a result, is of no node
+            return _of(record, _foreign(record.result, manifest))
+    raise AssertionError(f"{record.type} is no record of the scan")
+
+
+def _of(record: Planned, problem: str) -> str:
+    return f"this {record.type} of {record.plan.batch_id} was not planned: {problem}" if problem else ""
+
+
+def _is_of(header: Plan, plan: Plan) -> bool:
+    """Return whether a plan is a manifest's own; the plans of version 1 said less than their manifests."""
+    if header.sha256:
+        return header == plan
+    known = header.model_copy(update={"settings": plan.settings})
+    return known == plan and header.settings.method == plan.settings.method
+
+
+def _foreign(result: NodeResult, manifest: Manifest) -> str:
+    seen = ((reflection.offset, reflection.reflection_id) for reflection in result.seen)
+    return _strangers(seen, manifest) or _evidence_of_others(result, manifest)
+
+
+def _strangers(named: Iterable[tuple[int, str]], manifest: Manifest) -> str:
+    stranger = next((name for at, name in named if manifest.members.get(at) != name), None)
+    return "" if stranger is None else f"it names {stranger}, which is no member there"
+
+
+def _evidence_of_others(result: NodeResult, manifest: Manifest) -> str:
+    strangers = frozenset(evidence_of(result)) - manifest.ids
+    return f"it rests on {min(strangers)}, which is no member" if strangers else ""
+
+
+def evidence_of(result: NodeResult) -> Iterator[str]:
+    """Yield the ids of all reflections that something in a result rests on."""
+    claims: tuple[Operation | Known, ...] = (*result.operations, *result.known)
+    for claim in claims:
+        yield from claim.evidence
+        yield from claim.guessed
+    for echo in result.echoes:
+        yield from echo.evidence
