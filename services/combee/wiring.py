@@ -12,6 +12,7 @@ from typing import Any
 from combee.control.controller import Controller
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
 from combee.core.sizing.policy import SizingPolicy
+from combee.core.tenants import Tenants
 from combee.ports import Clock, LanguageModel, Log, TopicPartition
 from combee.publish.publisher import Publisher
 from combee.reflect.handler import ReflectHandler
@@ -110,9 +111,12 @@ def build_shuffle(
     *,
     budget_tokens: int = 0,
     neighbours: Neighbours | None = None,
+    tenants: Tenants | None = None,
 ) -> Shuffler:
     """Return the shuffle service; its manifests name the playbook's budget, and what ``neighbours`` found."""
-    return Shuffler(log, clock, batch, spending, budget_tokens=budget_tokens, neighbours=neighbours)
+    return Shuffler(
+        log, clock, batch, spending, budget_tokens=budget_tokens, neighbours=neighbours, tenants=tenants
+    )
 
 
 async def run_shuffle(shuffler: Shuffler, delivery: Coroutine[Any, Any, None]) -> None:

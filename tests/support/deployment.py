@@ -9,6 +9,7 @@ from typing import Any
 from combee import wiring
 from combee.adapters.memory import MemoryLog
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
+from combee.core.tenants import Tenants
 from combee.ports import Embedder, Log
 from combee.settings.batch import BatchSettings
 from combee.shuffle.neighbours import Neighbours
@@ -40,6 +41,7 @@ class Deployment:
         budget_tokens: int = 16_000,
         spending: SpendPolicy = UNCAPPED,
         embedder: Embedder | None = None,
+        tenants: Tenants | None = None,
         **batch: Any,
     ) -> None:
         self.clock = ManualClock()
@@ -50,6 +52,7 @@ class Deployment:
         self.budget_tokens = budget_tokens
         self.spending = spending
         self.embedder = embedder
+        self.tenants = tenants
         self.partitions = partitions
         self.shuffler: Shuffler | None = None
         self.accesses = {role: Accesses(role) for role in ROLES}
@@ -116,6 +119,7 @@ class Deployment:
                     self.spending,
                     budget_tokens=self.budget_tokens,
                     neighbours=Neighbours(self.embedder, model="embedding", similarity=0.85),
+                    tenants=self.tenants,
                 )
                 partitions = range(self.partitions)
                 delivery = wiring.delivery_without_faust(log, self.shuffler, partitions)

@@ -19,6 +19,7 @@ from combee.commands.playbook import Commands, Decision
 from combee.core.playbook.probation import counts, counts_text
 from combee.core.playbook.retention import percent
 from combee.core.playbook.side_by_side import branch_row, branch_text
+from combee.core.tenants import Tenants
 from combee.history import History, newest_snapshots
 from combee.inspection.branches import Line, SideBySide, spent_by_playbook
 from combee.ports import Log
@@ -103,11 +104,12 @@ async def _rows(settings: Settings, name: str | None) -> list[dict[str, Any]]:
             raise await missing_playbook(log, name)
         spent = await spent_by_playbook(log, snapshots, settings.batch.batch_size)
     policy, now_ms = settings.spend.caps(), SystemClock().now_ms()
+    tenants = Tenants.of(settings.tenants.limits(), snapshots.values())
     rows = []
     for line in lines:
         own, all_lines = line.playbook.name, spent[playbook_of(line.playbook.name)]
         row = _row(line, snapshots) | {"in_flight": all_lines[own].in_flight}
-        rows.append(row | spend_row(own, all_lines, policy, now_ms=now_ms))
+        rows.append(row | spend_row(own, all_lines, policy, tenants, now_ms=now_ms))
     return rows
 
 

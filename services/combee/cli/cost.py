@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.table import Table
@@ -13,6 +13,7 @@ from combee.cli.shared.options import AsJson, MaybeName, Servers
 from combee.clock import moment
 from combee.core.playbook.side_by_side import in_order, pause_of, recorded_cap
 from combee.core.playbook.spend import DAY_MS, OtherLine, SpendPolicy, today
+from combee.core.tenants import Tenants, tenant_of
 from combee.history import partition_of
 from combee.ports import FatalError, Log, TopicPartition
 from combee.settings.loading import Settings, load_settings
@@ -30,15 +31,25 @@ def register(app: typer.Typer) -> None:
     app.command(epilog="Example: combee cost support/refunds --json")(cost)
 
 
-def cost(name: MaybeName = None, *, bootstrap_servers: Servers = None, as_json: AsJson = False) -> None:
+def cost(
+    name: MaybeName = None,
+    *,
+    by: Annotated[Literal["playbook", "tenant"], typer.Option(help="one row for each of these")] = "playbook",
+    bootstrap_servers: Servers = None,
+    as_json: AsJson = False,
+) -> None:
     """Sum up the model calls behind every version; money at the prices that held when it was spent."""
+    if by == "tenant" and name is not None:
+        raise typer.BadParameter("--by tenant is about all playbooks: give no name")
     rows = asyncio.run(_cost(load_settings(bootstrap_servers=bootstrap_servers), name))
+    if by == "tenant":
+        rows = by_tenant(rows)
     if name is not None and not rows:
         raise FatalError(f"{name} has no version yet; 'combee playbook list' names those that have")
     if as_json:
         print_json(rows)
     else:
-        _print(rows)
+        _print(rows, by)
 
 
 async def _cost(settings: Settings, name: str | None) -> list[dict[str, Any]]:
@@ -96,10 +107,38 @@ def cost_row(name: str, made: Iterable[Playbook]) -> dict[str, Any]:
     }
 
 
-def _print(rows: list[dict[str, Any]]) -> None:
+def by_tenant(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows of playbooks and branches summed up by tenant."""
+    tenants: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        tenant = tenant_of(row["name"])
+        tenants[tenant] = _sum(tenants[tenant], row) if tenant in tenants else {**row, "name": tenant}
+    for total in tenants.values():
+        tokens, reflections = total["tokens"], total["reflections"]
+        spent = tokens["in"] + tokens["out"]
+        total["tokens_per_reflection"] = round(spent / reflections, 1) if reflections else None
+    return [tenants[name] for name in sorted(tenants)]
+
+
+def _sum(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    counts = ("batches", "reflections", "model_calls", "model_seconds", "cost")
+    days: dict[str, dict[str, Any]] = {day["day"]: dict(day) for day in first["days"]}
+    for day in second["days"]:
+        known = days.setdefault(day["day"], {"day": day["day"], "tokens": 0, "cost": 0.0})
+        known["tokens"] += day["tokens"]
+        known["cost"] = round(known["cost"] + day["cost"], 6)
+    return {
+        **first,
+        **{count: round(first[count] + second[count], 6) for count in counts},
+        "tokens": {kind: number + second["tokens"][kind] for kind, number in first["tokens"].items()},
+        "days": [days[day] for day in sorted(days)],
+    }
+
+
+def _print(rows: list[dict[str, Any]], by: str = "playbook") -> None:
     counts = ("batches", "reflections", "model_calls")
     table = Table(
-        "playbook", *counts, "tokens in", "of them cached", "tokens out", "per reflection", "money", box=None
+        by, *counts, "tokens in", "of them cached", "tokens out", "per reflection", "money", box=None
     )
     for row in rows:
         each = row["tokens_per_reflection"]
@@ -122,11 +161,11 @@ def _print(rows: list[dict[str, Any]]) -> None:
 
 
 def spend_row(
-    line: str, lines: Mapping[str, OtherLine], policy: SpendPolicy, *, now_ms: int
+    line: str, lines: Mapping[str, OtherLine], policy: SpendPolicy, tenants: Tenants, *, now_ms: int
 ) -> dict[str, Any]:
     """Return the fields ``spend`` and ``paused`` of one line in ``status --json``; ``lines`` share its cap."""
     spent, policy = today(lines[line].spend, now_ms), recorded_cap(line, lines, policy)
-    paused = pause_of(line, lines, policy, now_ms)
+    paused = tenants.pause(tenant_of(line), now_ms) or pause_of(line, lines, policy, now_ms)
     return {
         "spend": {
             "day": moment(spent.day * DAY_MS)[:10],

@@ -17,6 +17,7 @@ from combee.core.playbook.retention import in_playbook, is_losing, losing, perce
 from combee.core.playbook.side_by_side import branch_row, branch_text, in_order
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
 from combee.core.playbook.versions import empty, made_by
+from combee.core.tenants import Limits, Tenants
 from combee.history import newest_snapshots
 from combee.inspection.batches import newest_batches
 from combee.inspection.branches import batch_sizes, under_caps
@@ -27,6 +28,7 @@ from combee.settings.loading import Settings, load_settings
 from combee_schemas import topics
 from combee_schemas.base import playbook_of
 
+NO_LIMITS: Mapping[str, Limits] = {}
 SIZING = {"policy", "phase", "reason", "decided_at_ms"}
 """Of a decision, beside the size."""
 
@@ -49,10 +51,16 @@ async def _status(settings: Settings) -> dict[str, Any]:
     async with open_log(settings) as (log, servers):
         broker = await brokers(settings, servers)
         spending = settings.spend.caps()
-        return {"broker": broker, **await log_status(log, settings.batch.batch_size, spending)}
+        limits = settings.tenants.limits()
+        return {"broker": broker, **await log_status(log, settings.batch.batch_size, spending, limits)}
 
 
-async def log_status(log: Log, batch_size: int, spending: SpendPolicy = UNCAPPED) -> dict[str, Any]:
+async def log_status(
+    log: Log,
+    batch_size: int,
+    spending: SpendPolicy = UNCAPPED,
+    limits: Mapping[str, Limits] = NO_LIMITS,
+) -> dict[str, Any]:
     """Return everything that the log itself can say."""
     services: dict[str, dict[str, object]] = {}
     for group in INPUTS:
@@ -61,7 +69,7 @@ async def log_status(log: Log, batch_size: int, spending: SpendPolicy = UNCAPPED
     return {
         "topics": await _topics(log),
         "services": services,
-        "playbooks": await _playbooks(log, batch_size, spending),
+        "playbooks": await _playbooks(log, batch_size, spending, limits),
         "held_back": [hold.model_dump(mode="json") for hold in await held_back(log, SystemClock())],
     }
 
@@ -75,8 +83,11 @@ async def _topics(log: Log) -> dict[str, dict[str, int]]:
     return sizes
 
 
-async def _playbooks(log: Log, default_size: int, spending: SpendPolicy) -> list[dict[str, object]]:
+async def _playbooks(
+    log: Log, default_size: int, spending: SpendPolicy, limits: Mapping[str, Limits]
+) -> list[dict[str, object]]:
     playbooks = await newest_snapshots(log)
+    tenants = Tenants.of(limits, playbooks.values())
     decisions = await batch_sizes(log)
     newest_batch = await newest_batches(log)
     playbooks |= {name: empty(name) for name in newest_batch.keys() - playbooks.keys()}
@@ -98,7 +109,7 @@ async def _playbooks(log: Log, default_size: int, spending: SpendPolicy) -> list
                 "batch_size": line.batch_size,
                 "sizing": decided.model_dump(include=SIZING) if decided else None,
                 "in_flight": line.in_flight,
-                **spend_row(name, lines, spending, now_ms=now_ms),
+                **spend_row(name, lines, spending, tenants, now_ms=now_ms),
                 "retention": playbook.retention_recent[-1] if playbook.retention_recent else None,
                 "lost": playbook.lost_recent[-1] if playbook.lost_recent else None,
                 "losing": is_losing(playbook),

@@ -75,6 +75,10 @@ VERBS = {
         "combee.cli.cost",
         "Sum up the model calls behind every version; money at the prices that held when it was spent.",
     ),
+    "tenant": Verb(
+        "combee.cli.tenant",
+        "Tenants, name spaces of playbooks: delete one.",
+    ),
     "replay": Verb(
         "combee.cli.replay.verb",
         "Give a copy the same input; exit 1 if it is planned otherwise, or says otherwise on the same answers.",

@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from combee.core.tenants import Tenants
 from combee.gateway.access.keys import Keyring, keyring
 from combee.gateway.access.throttle import WrongKeyThrottle
 from combee.gateway.feed import Changes, Feed
@@ -48,6 +49,8 @@ class Context:
     """Who may ask."""
     throttle: WrongKeyThrottle
     """Who tried with wrong keys."""
+    tenants: Tenants
+    """What they use, beside what they may."""
     stopping: asyncio.Event
     """Set when the server stops: streams end."""
 
@@ -105,7 +108,7 @@ def context_of(
     SettingsError
         If the configured keys cannot be read.
     """
-    changed = Changes()
+    changed, tenants = Changes(), Tenants(settings.tenants.limits())
     live = Live(
         log,
         clock,
@@ -118,6 +121,7 @@ def context_of(
             live.picture.deleted(name)
         else:
             live.picture.take(playbook, playbook.created_at_ms)
+            tenants.spent(playbook)
         changed.notify()
 
     playbooks = Playbooks(log, published)
@@ -145,5 +149,6 @@ def context_of(
         traced=Counter(),
         keys=keyring(settings.gateway),
         throttle=WrongKeyThrottle(settings.gateway.gateway_failed_keys),
+        tenants=tenants,
         stopping=asyncio.Event(),
     )

@@ -178,7 +178,8 @@ STATUS_TEXT: Mapping[int, str] = {
     415: "The body is not application/json",
     421: "Asked under a name that is not this machine's",
     422: "The request is not as this document says",
-    429: "Too much at once of this key, or too many wrong keys: come again after Retry-After seconds",
+    429: "Too much at once of this key or for its tenant, or too many wrong keys: come again after Retry-After"
+    " seconds",
     500: "A fault of the gateway",
     503: "Kafka does not answer right now, or the gateway has just started: come again after Retry-After seconds",
 }

@@ -54,6 +54,7 @@ def child_environment(options: StackOptions) -> dict[str, str]:
         settings.batch,  # after it: of the batch size, which both have, shuffle's is what counts
         settings.playbook,
         settings.spend,
+        settings.tenants,
         settings.gateway,
     )
     for group in groups:

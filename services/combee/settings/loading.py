@@ -14,6 +14,7 @@ from combee.settings.kafka import KafkaSettings
 from combee.settings.model import ModelSettings
 from combee.settings.playbook import PlaybookSettings, SpendSettings
 from combee.settings.sizing import SizingSettings
+from combee.settings.tenants import TenantSettings
 from combee.settings.worker import WorkerSettings
 
 
@@ -27,6 +28,7 @@ class Settings:
     sizing: SizingSettings
     playbook: PlaybookSettings
     spend: SpendSettings
+    tenants: TenantSettings
     evaluation: EvaluationSettings
     gateway: GatewaySettings
     worker: WorkerSettings
@@ -44,6 +46,7 @@ GROUPS: dict[str, type[Group]] = {
     "sizing": SizingSettings,
     "playbook": PlaybookSettings,
     "spend": SpendSettings,
+    "tenants": TenantSettings,
     "evaluation": EvaluationSettings,
     "gateway": GatewaySettings,
     "worker": WorkerSettings,

@@ -22,7 +22,7 @@ from combee.settings.batch import BatchSettings
 from combee.settings.methods import configured_method, plan_settings
 from combee.shuffle import partition
 from combee.shuffle.again import read_again
-from combee.shuffle.gates import MethodGate, SpendGate
+from combee.shuffle.gates import MethodGate, SpendGate, TenantGate
 from combee.shuffle.manifests import InFlight
 from combee.shuffle.neighbours import NOTHING, Neighbours
 from combee.shuffle.partition import GROUP, REFLECTIONS, PartitionState
@@ -60,6 +60,8 @@ class Closer:
         sizes: View[BatchSize],
         spend_gate: SpendGate,
         neighbours: Neighbours,
+        *,
+        tenant_gate: TenantGate,
     ) -> None:
         self._log = log
         self._clock = clock
@@ -67,6 +69,7 @@ class Closer:
         self._playbooks = playbooks
         self._sizes = sizes
         self._spend_gate = spend_gate
+        self._tenant_gate = tenant_gate
         self._method_gate = MethodGate(configured_method(settings).HOLDS, settings.method, playbooks)
         self._pulse_at = float("-inf")
         self._settings_of_plans = settings_of_plans
@@ -190,6 +193,7 @@ class Closer:
 
     def _cut(self, state: PartitionState, batch: Batch, offset: int) -> None:
         state.manifests.add(batch, offset, self._clock.monotonic())
+        self._tenant_gate.cut(batch.plan.playbook, len(batch.members))
         logger.info(
             "batch",
             playbook=batch.plan.playbook,
@@ -319,6 +323,7 @@ class Closer:
             state.is_forking(name)
             or self._method_gate.blocks(name)
             or self._spend_gate.blocks(state, name, partial(self.batch_size, state))
+            or self._tenant_gate.blocks(name)
         )
 
     def _in_flight_fields(self, state: PartitionState) -> dict[str, int]:

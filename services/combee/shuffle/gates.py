@@ -10,6 +10,7 @@ import structlog
 from combee.core.playbook import spend
 from combee.core.playbook.apply import misfit
 from combee.core.playbook.spend import OtherLine, Pause, SpendPolicy
+from combee.core.tenants import Tenants, tenant_of
 from combee.ports import Clock
 from combee.shuffle.partition import PartitionState
 from combee.worker.views import Playbooks
@@ -102,3 +103,31 @@ class SpendGate:
                 logger.warning(
                     "flush_waits", playbook=flush.playbook, reason=pause.reason, until_ms=pause.until_ms
                 )
+
+
+class TenantGate:
+    """Blocks the playbooks of tenants that reached a limit of the day, or have had more than their rate admits."""
+
+    def __init__(self, tenants: Tenants, clock: Clock) -> None:
+        self.tenants = tenants
+        self._clock = clock
+        self._held: dict[str, str] = {}
+
+    def blocks(self, playbook: str) -> bool:
+        """Return whether the next batch, which is due, must wait."""
+        tenant = tenant_of(playbook)
+        pause = self.tenants.pause(tenant, self._clock.now_ms())
+        wait_s = self.tenants.wait_s(tenant, self._clock.monotonic())
+        reason = pause.reason if pause else f"tenant {tenant}: its reflections per second" if wait_s else ""
+        known = self._held.pop(tenant, "")
+        if reason:
+            self._held[tenant] = reason
+            if not known:
+                logger.warning("tenant_held", tenant=tenant, reason=reason, wait_s=round(wait_s, 1))
+        elif known:
+            logger.info("tenant_resumed", tenant=tenant)
+        return bool(reason)
+
+    def cut(self, playbook: str, reflections: int) -> None:
+        """Count the reflections of a batch that went."""
+        self.tenants.admit(tenant_of(playbook), reflections, self._clock.monotonic())

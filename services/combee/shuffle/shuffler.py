@@ -14,6 +14,7 @@ import structlog
 
 from combee.core.formats.intake import nothing_said
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
+from combee.core.tenants import Tenants
 from combee.history import partition_of
 from combee.ports import (
     Clock,
@@ -30,7 +31,7 @@ from combee.settings.batch import BatchSettings
 from combee.settings.methods import plan_settings
 from combee.shuffle.attempts import attempt_of
 from combee.shuffle.closing import Closer
-from combee.shuffle.gates import SpendGate
+from combee.shuffle.gates import SpendGate, TenantGate
 from combee.shuffle.manifests import read_manifests
 from combee.shuffle.neighbours import Neighbours
 from combee.shuffle.partition import COMMANDS, GROUP, REFLECTIONS, PartitionState
@@ -88,6 +89,7 @@ class Shuffler:
         *,
         budget_tokens: int = 0,
         neighbours: Neighbours | None = None,
+        tenants: Tenants | None = None,
     ) -> None:
         self._log = log
         self._clock = clock
@@ -98,17 +100,28 @@ class Shuffler:
         self.playbooks = Playbooks(log, self._published)
         self.sizes: View[BatchSize] = View(log, topics.BATCH_SIZES, on_change=self._resized)
         self._spend_gate = spend_gate = SpendGate(spending, self.playbooks, clock)
+        self._tenants = tenants or Tenants({})
+        tenant_gate = TenantGate(self._tenants, clock)
         planned = plan_settings(settings, budget_tokens)
         self.neighbours = neighbours or Neighbours()
         self.neighbours.on_found = self.wake.set
         self._closer = Closer(
-            log, clock, settings, planned, self.playbooks, self.sizes, spend_gate, self.neighbours
+            log,
+            clock,
+            settings,
+            planned,
+            self.playbooks,
+            self.sizes,
+            spend_gate,
+            self.neighbours,
+            tenant_gate=tenant_gate,
         )
 
     def _published(self, name: str, playbook: Playbook | None) -> None:
         if playbook is None:
             return
         self._spend_gate.add_line(name)
+        self._tenants.spent(playbook)
         for state in self._states.values():
             state.manifests.published(name, playbook.batch_sequence)
             state.changed |= {name, playbook_of(name)}

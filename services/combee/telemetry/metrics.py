@@ -17,13 +17,19 @@ from prometheus_client import (
 )
 
 from combee.core.playbook.retention import is_losing
+from combee.core.playbook.spend import Tokens
+from combee.core.tenants import tenant_of
 from combee.ports import Clock, ModelCall, TopicPartition
 from combee.telemetry.health import Condition
 from combee.telemetry.telemetry import Lag
 from combee_schemas.base import Usage
 from combee_schemas.batch import Batch
-from combee_schemas.playbook import Playbook
+from combee_schemas.playbook import AppliedBatch, Playbook
 
+MOST_TENANTS = 100
+"""Tenants with metrics of their own; those that come later are counted together."""
+OTHERS = "(others)"
+"""The tenant under which these are; no playbook's name begins so."""
 MOST_PLAYBOOKS = 100
 """Playbooks with a retention of their own; those that come later show in the histogram alone."""
 
@@ -48,13 +54,14 @@ class Metrics:
         *,
         service: str,
         slot: int | None = None,
-        cost: Callable[[ModelCall], float] = lambda _: 0.0,
+        cost: Callable[[Tokens], float] = lambda _: 0.0,
     ) -> None:
         self._registry = registry
         self._clock = clock
         self._service = service
         self._cost_of = cost
         self._named: set[str] = set()
+        self._tenants: set[str] = set()
         self._oldest_ms: dict[str, int | None] = {}
         self._batch_closed_ms: int | None = None
         self._looked_at = clock.monotonic()
@@ -166,6 +173,17 @@ class Metrics:
             "Publish: reflections of published batches that were new, known, dropped or lost.",
             "fate",
         )
+        self._tenant_reflections = self._counter(
+            "combee_tenant_reflections_total",
+            "Publish: reflections of published batches, for 100 tenants; those of later ones under (others).",
+            "tenant",
+        )
+        self._tenant_tokens = self._counter(
+            "combee_tenant_tokens_total", "Publish: tokens that they took, read and written.", "tenant"
+        )
+        self._tenant_cost = self._counter(
+            "combee_tenant_cost_total", "Publish: what these cost at the prices set.", "tenant"
+        )
         self._retentions = Histogram(
             "combee_batch_retention_ratio",
             "Publish: retention of every batch.",
@@ -225,6 +243,7 @@ class Metrics:
         if batch is None:
             return
         self._hedges.inc(batch.usage.hedges)
+        self._count_for_tenant(playbook.name, batch)
         self._batch_seconds.observe(max(0, playbook.created_at_ms - batch.plan.closed_at_ms) / 1000)
         if batch.retention:
             self._retentions.observe(batch.retention[-1])
@@ -236,6 +255,17 @@ class Metrics:
                     self._losing.labels(playbook.name).set(is_losing(playbook))
         for fate, count in batch.audit[-1].model_dump().items() if batch.audit else ():
             self._fates.labels(fate).inc(count)
+
+    def _count_for_tenant(self, name: str, batch: AppliedBatch) -> None:
+        tenant = tenant_of(name)
+        if tenant not in self._tenants and len(self._tenants) >= MOST_TENANTS:
+            tenant = OTHERS
+        else:
+            self._tenants.add(tenant)
+        used = batch.usage + batch.plan.reflect_usage
+        self._tenant_reflections.labels(tenant).inc(batch.plan.reflections)
+        self._tenant_tokens.labels(tenant).inc(max(0, used.tokens_in + used.tokens_out))
+        self._tenant_cost.labels(tenant).inc(max(0.0, self._cost_of(used)))
 
     # ---- how it is now
 

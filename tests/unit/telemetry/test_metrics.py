@@ -35,6 +35,7 @@ pytestmark = pytest.mark.usefixtures("quick_polls")
 
 LIST = shown.ROOT / "docs" / "reference" / "metrics.txt"
 ROW = re.compile(r"^(combee_[a-z_]+)  (\w+)(?:  (.*))?$", re.MULTILINE)
+TENANTS = ("support", "sales", module.OTHERS)
 SHUFFLE = topics.REFLECTIONS.name
 
 
@@ -300,6 +301,21 @@ def test_a_version_tells_how_many_calls_were_made_a_second_time(rig: Rig) -> Non
     for _ in range(2):
         rig.metrics.published(changed(version(), usage=Usage(calls=9, hedges=2)))
     assert rig.value("combee_hedged_calls_total") == 4
+
+
+def test_a_version_counts_for_its_tenant_and_tenants_beyond_the_limit_count_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "MOST_TENANTS", 2)
+    rig = Rig(prices=SpendPolicy(price_in=1.0, price_out=10.0))
+    for name in ("support/a", "support/b@small", "sales", "third/a", "fourth/a"):
+        rig.metrics.published(
+            changed(version(name), usage=Usage(calls=1, tokens_in=1_000_000, tokens_out=100_000))
+        )
+    tokens = {tenant: rig.value("combee_tenant_tokens_total", tenant=tenant) for tenant in TENANTS}
+    assert tokens == {"support": 2_200_000, "sales": 1_100_000, "(others)": 2_200_000}
+    assert rig.value("combee_tenant_cost_total", tenant="support") == pytest.approx(4.0)
+    assert rig.value("combee_tenant_tokens_total", tenant="third") is None
 
 
 def test_playbooks_beyond_the_limit_have_no_label_of_their_own(

@@ -1,6 +1,6 @@
 """``POST /v1/traces`` and ``/v1/reflections``: accepted when Kafka has acknowledged, and not before."""
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -15,10 +15,11 @@ from combee.core.formats.intake import nothing_said
 from combee.core.identity import content_id, fingerprint
 from combee.core.playbook.lines import with_digests
 from combee.core.redact import redacted_deep
+from combee.core.tenants import tenant_of
 from combee.gateway.access.access import allowed
 from combee.gateway.access.keys import Caller
 from combee.gateway.context import Context
-from combee.gateway.problems import BODY, Refusal, Wrong, invalid, problems, unknowns, wrongs
+from combee.gateway.problems import BODY, Refusal, Wrong, busy, invalid, problems, unknowns, wrongs
 from combee.gateway.values import Item, Receipt, whole
 from combee_schemas import topics
 from combee_schemas.base import Message, Usage, playbook_of
@@ -80,6 +81,7 @@ class Publishing:
         """
         objects, single = self._objects(body)
         results = self._consistent(kind, [self._checked(kind, caller, given) for given in objects])
+        results = self._within_limits(kind, results)
         good = {at: result for at, result in enumerate(results) if isinstance(result, Message)}
         if not good:
             raise _all_refused([result for result in results if isinstance(result, Refusal)], single=single)
@@ -166,6 +168,33 @@ class Publishing:
 
         return [checked(given) for given in results]
 
+    def _within_limits(self, kind: Kind, results: Sequence[Message | Refusal]) -> list[Message | Refusal]:
+        """Refuse what is new of tenants that reached a limit; what was acknowledged before is only repeated."""
+        fresh = [
+            None if isinstance(given, Refusal) or self._place(kind, given) in self._acknowledged else given
+            for given in results
+        ]
+        counts = Counter(tenant_of(str(getattr(given, "playbook", ""))) for given in fresh if given)
+        refusals = {tenant: self._limited(tenant, count) for tenant, count in counts.items()}
+        return [
+            (new and refusals[tenant_of(str(getattr(new, "playbook", "")))]) or given
+            for given, new in zip(results, fresh, strict=True)
+        ]
+
+    def _limited(self, tenant: str, count: int) -> Refusal | None:
+        """Return why a tenant may publish nothing now; None: these are admitted."""
+        tenants, clock = self._context.tenants, self._context.clock
+        now_ms, now_s = clock.now_ms(), clock.monotonic()
+        if pause := tenants.pause(tenant, now_ms):
+            return busy(pause.reason, retry_after_s=(pause.until_ms - now_ms) / 1000)
+        if wait_s := tenants.wait_s(tenant, now_s):
+            rate = tenants.limits(tenant).reflections_per_second
+            return busy(
+                f"tenant {tenant} publishes more than {rate:g} reflections per second", retry_after_s=wait_s
+            )
+        tenants.admit(tenant, count, now_s)
+        return None
+
     async def _write(self, kind: Kind, messages: Sequence[Message]) -> Mapping[Place, bool]:
         """Write what was not acknowledged before; return by place which was."""
         places = {self._place(kind, message): message for message in messages}
@@ -225,7 +254,9 @@ def _all_refused(refusals: Sequence[Refusal], *, single: bool) -> Refusal:
     ]
     statuses = {refusal.problem.status for refusal in refusals}
     status = HTTPStatus(statuses.pop()) if len(statuses) == 1 else HTTPStatus.UNPROCESSABLE_ENTITY
-    return Refusal(status, "every item was refused", errors=tuple(errors))
+    waits = [wait for refusal in refusals if (wait := dict(refusal.headers or {}).get("Retry-After"))]
+    headers = {"Retry-After": max(waits, key=int)} if status == HTTPStatus.TOO_MANY_REQUESTS else {}
+    return Refusal(status, "every item was refused", errors=tuple(errors), headers=headers)
 
 
 def router(context: Context) -> APIRouter:

@@ -1,0 +1,105 @@
+"""``combee tenant delete``: every playbook of a tenant is deleted, and what stays in the topics is said."""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from typing import Annotated
+
+import typer
+
+from combee.cli.shared import sending
+from combee.cli.shared.console import confirmed, output, print_json, remark
+from combee.cli.shared.log import open_log
+from combee.cli.shared.options import AsJson, Patience, Servers
+from combee.clock import SystemClock
+from combee.commands.playbook import Commands
+from combee.core.tenants import tenant_of
+from combee.history import newest_playbooks
+from combee.inspection.batches import newest_batches
+from combee.ports import FatalError, Log
+from combee.settings.loading import load_settings
+from combee_schemas.base import playbook_of
+from combee_schemas.playbook import Playbook
+from combee_schemas.topics import DAY_MS, FOR_EVER, TOPICS, AnyTopic
+
+tenant = typer.Typer(help="Tenants, name spaces of playbooks: delete one.", no_args_is_help=True)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.add_typer(tenant, name="tenant")
+
+
+@tenant.callback()
+def group() -> None:
+    """Tenants, name spaces of playbooks: delete one."""
+
+
+@tenant.command(epilog="Example: combee tenant delete support --yes")
+def delete(
+    name: Annotated[str, typer.Argument(help="what stands before the first / of its playbooks' names")],
+    *,
+    yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
+    timeout: Patience = 30.0,
+    bootstrap_servers: Servers = None,
+    as_json: AsJson = False,
+) -> None:
+    """Delete every playbook and branch of a tenant for all subscribers; say which records of it remain."""
+    deleted = asyncio.run(_delete(name, yes=yes, timeout_s=timeout, servers=bootstrap_servers))
+    remains = dict(_remains())
+    if as_json:
+        print_json({"tenant": name, "deleted": deleted, "remains": remains})
+        return
+    output().print(f"deleted: {', '.join(deleted)}", markup=False, soft_wrap=True)
+    for topic, how_long in remains.items():
+        output().print(f"what {topic} has of them stays {how_long}", markup=False, soft_wrap=True)
+    remark("whoever still publishes for them starts them anew: take the tenant's keys or rights away first")
+
+
+def _remains() -> Iterator[tuple[str, str]]:
+    """Yield the topics whose records of a playbook outlive it, and for how long."""
+    for topic in TOPICS:
+        if topic.cleanup != "compact":
+            yield topic.name, _retention(topic)
+
+
+def _retention(topic: AnyTopic) -> str:
+    return "for ever" if topic.retention_ms == FOR_EVER else f"for {topic.retention_ms // DAY_MS} days"
+
+
+async def _delete(name: str, *, yes: bool, timeout_s: float, servers: str | None) -> list[str]:
+    settings = load_settings(bootstrap_servers=servers)
+    async with open_log(settings) as (log, known_servers):
+        lines = await _lines(log, name)
+        await _confirm(log, name, lines, yes=yes)
+        commands = sending.commands_on(log, SystemClock())
+        async with sending.ensure_publisher(settings, known_servers, "publish"):
+            for line in lines:
+                await _delete_line(commands, line.name, timeout_s)
+    return [line.name for line in lines]
+
+
+async def _lines(log: Log, name: str) -> list[Playbook]:
+    """Return what a tenant has, branches before their playbooks."""
+    found = [playbook for line, playbook in (await newest_playbooks(log)).items() if tenant_of(line) == name]
+    if not found:
+        raise FatalError(f"no playbook's name begins with {name}/; 'combee playbook list' shows all")
+    return sorted(found, key=lambda line: (line.name == playbook_of(line.name), line.name))
+
+
+async def _confirm(log: Log, name: str, lines: Sequence[Playbook], *, yes: bool) -> None:
+    begun = await newest_batches(log)
+    for line in lines:
+        if (in_flight := begun.get(line.name, 0) - line.batch_sequence) > 0:
+            remark(f"{in_flight} batches of {line.name} are on their way: they will start the name anew")
+    question = f"delete {', '.join(line.name for line in lines)}: all that {name} has?"
+    if not (yes or confirmed(question)):
+        raise FatalError("nothing was deleted; --yes deletes without asking")
+
+
+async def _delete_line(commands: Commands, name: str, timeout_s: float) -> None:
+    command = (await commands.delete(name)).command
+    if command is not None and await commands.outcome(await commands.send(command), timeout_s) is None:
+        raise FatalError(
+            f"{name} is not deleted after {timeout_s:.0f} s: the command is in the log and takes effect when publish"
+            " gets to it; run this again for what is left"
+        )

@@ -1,0 +1,105 @@
+"""Tenants of one deployment: name spaces of playbooks with limits of their own; time is an argument.
+
+A tenant is what stands before the first ``/`` of its playbooks' names.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from combee.core.playbook.spend import DAY_MS, Pause, today
+from combee_schemas.base import playbook_of
+from combee_schemas.playbook import Playbook, Spend
+
+EVERY = "*"
+"""Stands for all tenants that have no limits of their own; each has these for itself."""
+AT_THE_DOOR_S, IN_BATCHES_S = 1.0, 600.0
+"""So much of its rate a tenant may have at once: where reflections come in, and where batches are cut of them, for
+whoever keeps to the rate has windows that fill for a while and close together."""
+
+
+def tenant_of(line: str) -> str:
+    """Return the tenant of a playbook or branch."""
+    return playbook_of(line).partition("/")[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What one tenant may have; None: no limit."""
+
+    reflections_per_second: float | None = None
+    daily_tokens: int | None = None
+    daily_cost: float | None = None
+
+
+UNLIMITED = Limits()
+
+
+@dataclass(slots=True)
+class _Use:
+    """What one tenant has used."""
+
+    day: int = 0
+    spent: dict[str, Spend] = field(default_factory=dict)
+    """Today's, by line."""
+    tokens: int = 0
+    cost: float = 0.0
+    due_s: float = float("-inf")
+    """When what was admitted is through at the tenant's rate."""
+
+
+class Tenants:
+    """What tenants use, beside what they may."""
+
+    def __init__(self, limits: Mapping[str, Limits], *, burst_s: float = AT_THE_DOOR_S) -> None:
+        self._limits = limits
+        self._burst_s = burst_s
+        self._uses: dict[str, _Use] = {}
+
+    @classmethod
+    def of(cls, limits: Mapping[str, Limits], playbooks: Iterable[Playbook]) -> "Tenants":
+        """Return what the tenants of these playbooks and branches use."""
+        tenants = cls(limits)
+        for playbook in playbooks:
+            tenants.spent(playbook)
+        return tenants
+
+    def limits(self, tenant: str) -> Limits:
+        """Return what a tenant may have."""
+        return self._limits.get(tenant) or self._limits.get(EVERY, UNLIMITED)
+
+    def spent(self, playbook: Playbook) -> None:
+        """Take note of what a playbook or branch had spent by its newest version."""
+        use = self._uses.setdefault(tenant_of(playbook.name), _Use())
+        spend = playbook.spend
+        if spend.day > use.day:
+            use.day, use.spent, use.tokens, use.cost = spend.day, {}, 0, 0.0
+        if spend.day == use.day:
+            known = use.spent.get(playbook.name, Spend())
+            use.tokens += spend.tokens - known.tokens
+            use.cost += spend.cost - known.cost
+            use.spent[playbook.name] = spend
+
+    def pause(self, tenant: str, now_ms: int) -> Pause | None:
+        """Return why a tenant gets no further batch today; None if it does."""
+        use, limits = self._uses.get(tenant, _Use()), self.limits(tenant)
+        spend = today(Spend(day=use.day, tokens=use.tokens, cost=use.cost), now_ms)
+        for words, spent, cap in (
+            ("{:,.0f} of {:,.0f} tokens", spend.tokens, limits.daily_tokens),
+            ("{:,.4f} of {:,.4f} in money", spend.cost, limits.daily_cost),
+        ):
+            if cap is not None and spent >= cap:
+                reason = f"tenant {tenant}: {words.format(spent, cap)} spent today by all its playbooks"
+                return Pause(reason=reason, until_ms=(spend.day + 1) * DAY_MS)
+        return None
+
+    def wait_s(self, tenant: str, now_s: float) -> float:
+        """Return for how long a tenant's rate admits nothing; 0: it does now, however much comes at once."""
+        use = self._uses.get(tenant)
+        return max(0.0, use.due_s - now_s - self._burst_s) if use else 0.0
+
+    def admit(self, tenant: str, reflections: int, now_s: float) -> None:
+        """Count reflections that came in; what follows waits until they are through at the tenant's rate."""
+        rate = self.limits(tenant).reflections_per_second
+        if rate is not None:
+            use = self._uses.setdefault(tenant, _Use())
+            use.due_s = max(use.due_s, now_s) + reflections / rate
