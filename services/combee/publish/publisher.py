@@ -71,6 +71,7 @@ class Publisher:
         await together(self._publish(stop, on_turn), self._manifests.run())
 
     async def _publish(self, stop: asyncio.Event, on_turn: Callable[[], None]) -> None:
+        await self._manifests.wait_current()
         self._consumer = await self._log.consumer(GROUP, INPUTS, self._assigned)
         try:
             while not stop.is_set():

@@ -18,6 +18,7 @@ from support import ledger
 from support.deployment import Deployment
 from support.gateway import published
 from support.ledger import NAME, outgoing, reflection
+from support.planned import manifest_of
 from support.reading import learned_from, publish_with, run, run_json, use_log
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
@@ -388,7 +389,8 @@ def test_a_dry_run_names_what_is_asked_about_again_and_what_that_costs(learned: 
     plan = done.plan.model_copy(update={"sequence": 3, "batch_id": "b-3"})
     result = done.result.model_copy(update={"operations": (mixed,)})
     third = done.model_copy(update={"plan": plan, "result": result})
-    asyncio.run(learned.log.produce(outgoing(third)))
+    (offset,) = asyncio.run(learned.log.produce(topics.BATCHES.record(manifest_of(third))))
+    asyncio.run(learned.log.produce(outgoing(third.model_copy(update={"manifest_offset": offset}))))
     run_json("playbook", "rollback", NAME, "1")  # publish runs, and comes to the update
     (*_, made) = (version for version in ledger.versions(learned.log) if version.origin == "batch")
     assert made.batch_sequence == 3

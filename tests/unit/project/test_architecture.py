@@ -61,7 +61,7 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     "backends": {*("core", "ports", "schemas", "settings"), *("adapters/kafka", "adapters/openai")},
     "answerers": {"backends", "evaluation", "ports", "settings", "adapters/http"},
     "compose": {
-        *("backends", "clock", "inspection", "ports", "settings", "telemetry", "wiring", "worker"),
+        *("backends", "clock", "core", "inspection", "ports", "settings", "telemetry", "wiring", "worker"),
         *("reflect", "scan", "shuffle", "gateway", "dashboard", "adapters/kafka"),
     },
     # What runs on this machine. It says nothing by itself: the command line tells people.
