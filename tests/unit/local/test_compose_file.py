@@ -8,7 +8,7 @@ from http import HTTPStatus
 from importlib.resources import files
 from typing import Any
 
-import jsonschema
+import jsonschema_rs
 import pytest
 import yaml
 from pydantic import SecretStr
@@ -52,7 +52,7 @@ def test_the_public_schema_of_compose_files_allows_it(name: str) -> None:
     schema = files("check_jsonschema").joinpath("builtin_schemas/vendor/compose-spec.json")
 
     # By name: the address of the draft in the schema is one that no library knows.
-    draft = jsonschema.Draft7Validator(json.loads(schema.read_text("utf-8")))
+    draft = jsonschema_rs.Draft7Validator(json.loads(schema.read_text("utf-8")))
     draft.validate(_read(name))
 
 
