@@ -28,6 +28,7 @@ FULL_TOKENS = 16_000
 BAR, FULL_BAR = 1.3, 1.3
 TRACES = 1_000
 POLL_S = 0.2
+MIB = 1 << 20
 Marks = Sequence[Mapping[str, float]]
 
 
@@ -61,8 +62,8 @@ def _each(marks: Marks, names: Sequence[str], count: int) -> list[float]:
 
 async def measure(bootstrap_servers: str, runs: int) -> list[Row]:
     """Return what a reflection costs each service where playbooks are empty and where they are full, and a trace."""
-    empty = await _learned(bootstrap_servers, runs, full=False)
-    full = await _learned(bootstrap_servers, runs, full=True)
+    empty, _ = await _learned(bootstrap_servers, runs, full=False)
+    full, scan_mib = await _learned(bootstrap_servers, runs, full=True)
     traced = await _traced(bootstrap_servers, runs)
     count = PLAYBOOKS * EACH
     ratios = [
@@ -74,13 +75,19 @@ async def measure(bootstrap_servers: str, runs: int) -> list[Row]:
         row("processor time per reflection: all services", _each(empty, ROLES, count), "ms", BAR),
         *shares(full, count, f"reflection, playbooks of {FULL_TOKENS} tokens"),
         row("the same with full playbooks, by that with empty ones", ratios, "×", FULL_BAR),
+        row(
+            f"scan's memory after {runs * count} more reflections, by that before",
+            [scan_mib[-1] / scan_mib[0]],
+            "×",
+            1.2,
+        ),
         *shares(traced, TRACES, "trace"),
     ]
 
 
-async def _learned(bootstrap_servers: str, runs: int, *, full: bool) -> Marks:
-    """Return what was used before and after each burst of reflections; the first burst only warms up."""
-    marks = []
+async def _learned(bootstrap_servers: str, runs: int, *, full: bool) -> tuple[Marks, list[float]]:
+    """Return what was used before and after each burst of reflections, and scan's memory; the first one warms up."""
+    marks, scan_mib = [], []
     async with running_cluster(
         bootstrap_servers, batch_size=BATCH_SIZE, playbook_tokens=FULL_TOKENS
     ) as cluster:
@@ -90,7 +97,8 @@ async def _learned(bootstrap_servers: str, runs: int, *, full: bool) -> Marks:
         for burst in range(runs + 1):
             await _burst(cluster, names if full else [f"{name}/{burst}" for name in names], burst)
             marks.append(used_ms(cluster))
-    return marks
+            scan_mib.append(psutil.Process(cluster.supervisor.pid("scan")).memory_info().rss / MIB)
+    return marks, scan_mib
 
 
 async def _filled(cluster: Cluster, names: Sequence[str]) -> None:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
@@ -91,8 +92,15 @@ class Sparse(Value):
         cls._unwritten = tuple((name, fields[name].default) for name in cls.UNWRITTEN)
 
 
-Parts = Mapping[str, tuple[type[Value], bool]]
-"""Field → what it has, and whether it has many of them."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """What a field of a message has that comes again in record after record."""
+
+    kind: type[Value]
+    many: bool = False
+    """Whether the field has many of them."""
+    remembered: int
+    """Of so many, those read last, a reader remembers what they are."""
 
 
 class Message(Value):
@@ -102,8 +110,8 @@ class Message(Value):
     version_number: ClassVar[int] = 1
     max_bytes: ClassVar[int] = 900 * KIB
     """Raw size above which a record is refused *before* it is decoded."""
-    PARTS: ClassVar[Parts] = {}
-    """Fields whose parts come again in record after record: `codec`."""
+    PARTS: ClassVar[Mapping[str, Part]] = {}
+    """By field; see `codec`."""
 
 
 class Usage(Sparse):

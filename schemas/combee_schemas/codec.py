@@ -6,14 +6,15 @@ written is known by the object. So a snapshot costs by what is new in it.
 """
 
 from collections import OrderedDict
-from functools import lru_cache
+from collections.abc import Callable
+from functools import cache, lru_cache
 from itertools import chain
 from typing import Any, TypeVar
 
 import msgpack
 from pydantic import TypeAdapter, ValidationError
 
-from combee_schemas.base import Message, Value
+from combee_schemas.base import Message, Part, Value
 from combee_schemas.errors import NewerVersionError
 from combee_schemas.upcasts import UPCASTS
 
@@ -22,8 +23,8 @@ M = TypeVar("M", bound=Message)
 _PLAIN = TypeAdapter(Any).dump_python
 MAX_ITEMS = 100_000
 VERSIONS_AHEAD = 100
-PARTS_READ, PARTS_WRITTEN = 16_384, 8
-"""So many parts are remembered: those of some twenty full playbooks; and fields that were written last."""
+FIELDS_WRITTEN = 8
+"""So many fields of parts that were written last are remembered."""
 LARGEST_PART = 4_096
 """Bytes of a part that is remembered when it is read."""
 """So far beyond what is known a version can be a newer writer's; further, it is a stranger's."""
@@ -116,15 +117,20 @@ def _packed_field(value: object) -> bytes:
     if known is None or known[0] is not value:
         known = value, _pack(_PLAIN(value))
         _written[id(value)] = known
-        if len(_written) > PARTS_WRITTEN:
+        if len(_written) > FIELDS_WRITTEN:
             _written.popitem(last=False)
     return known[1]
 
 
-@lru_cache(PARTS_READ)
-def _part(kind: type[Value], raw: bytes) -> Value:
-    """Return the part that these bytes are; its errors are not remembered."""
-    return kind.model_validate(msgpack.unpackb(raw, **_limits(raw)))
+@cache
+def _reader(part: Part) -> Callable[[bytes], Value]:
+    """Return what reads a part's bytes; errors are not remembered."""
+
+    def read(raw: bytes) -> Value:
+        return part.kind.model_validate(msgpack.unpackb(raw, **_limits(raw)))
+
+    remembered = lru_cache(part.remembered)(read)
+    return lambda raw: remembered(raw) if len(raw) <= LARGEST_PART else read(raw)
 
 
 def _open_by_parts(raw: bytes, kind: type[Message]) -> dict[str, Any] | None:
@@ -145,27 +151,27 @@ def _open_by_parts(raw: bytes, kind: type[Message]) -> dict[str, Any] | None:
             if not isinstance(name, str):
                 return None
             part = kind.PARTS.get(name)
-            body[name] = unpacker.unpack() if part is None else _field(unpacker, raw, *part)
+            body[name] = unpacker.unpack() if part is None else _field(unpacker, raw, part)
     except (ValueError, TypeError, msgpack.exceptions.UnpackException):
         return None
     return body if unpacker.tell() == len(raw) else None
 
 
-def _field(unpacker: Any, raw: bytes, kind: type[Value], many: bool) -> Any:  # noqa: FBT001 - as in PARTS
-    """Return a part, or a list of them."""
+def _field(unpacker: Any, raw: bytes, part: Part) -> Any:
+    """Return what a field of parts has."""
+    read = _reader(part)
 
-    def one() -> Any:
+    def next_one() -> Value:
         begin = unpacker.tell()
         unpacker.skip()
-        part = raw[begin : unpacker.tell()]
-        return (_part if len(part) <= LARGEST_PART else _part.__wrapped__)(kind, part)
+        return read(raw[begin : unpacker.tell()])
 
-    if not many:
-        return one()
+    if not part.many:
+        return next_one()
     count = unpacker.read_array_header()
     if count > MAX_ITEMS:
         raise ValueError("too many")
-    return [one() for _ in range(count)]
+    return [next_one() for _ in range(count)]
 
 
 def _limits(raw: bytes) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from combee_schemas.base import NOTHING_SPENT, Holds, Id, LineName, Message, Usage, Value
+from combee_schemas.base import NOTHING_SPENT, Holds, Id, LineName, Message, Part, Usage, Value
 from combee_schemas.plan import Branch, Plan
 
 EVIDENCE_KEPT = 20
@@ -188,7 +188,7 @@ class Playbook(Message):
 
     type: ClassVar[str] = "playbook"
     version_number: ClassVar[int] = 2
-    PARTS = MappingProxyType({"entries": (Entry, True)})
+    PARTS = MappingProxyType({"entries": Part(kind=Entry, many=True, remembered=16_384)})
 
     name: LineName
     version: int = Field(ge=0)

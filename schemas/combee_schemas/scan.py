@@ -4,7 +4,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import ClassVar, Literal
 
-from combee_schemas.base import Id, Message, Sha256, Source, Sparse, Usage, Value
+from combee_schemas.base import Id, Message, Part, Sha256, Source, Sparse, Usage, Value
 from combee_schemas.batch import Cluster
 from combee_schemas.plan import Plan
 from combee_schemas.reflection import BulletTag, Reflection
@@ -80,7 +80,7 @@ class GroupMember(Value):
 class Planned(Message):
     """A record of the scan: which batch it belongs to."""
 
-    PARTS = MappingProxyType({"plan": (Plan, False)})
+    PARTS = MappingProxyType({"plan": Part(kind=Plan, remembered=256)})
     plan: Plan
     manifest_offset: int = -1
     """Where the batch's manifest stands in this playbook's partition of ``batches``."""
@@ -91,7 +91,8 @@ class Group(Planned):
 
     type: ClassVar[str] = "group"
     version_number: ClassVar[int] = 2
-    PARTS = MappingProxyType({**Planned.PARTS, "members": (GroupMember, True)})
+    # The copies of a reflection are near each other in the log.
+    PARTS = MappingProxyType({**Planned.PARTS, "members": Part(kind=GroupMember, many=True, remembered=256)})
 
     node_id: Id
     index: int

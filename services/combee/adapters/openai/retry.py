@@ -67,6 +67,12 @@ async def tried(
 ) -> T:
     """Return what a call returns, which is told its attempt; one that fails is made again as the policy says."""
     waits = RetryWaits(policy)
+    try:
+        return await call(1)  # nearly always: what counts attempts costs more than the call itself
+    except CallFailedError as failed:
+        waits.failed_at(time.monotonic())
+        on_failure(failed)
+        first = failed
     async for attempt in stamina.retry_context(
         on=waits,
         attempts=None,
@@ -76,6 +82,8 @@ async def tried(
         wait_max=policy.max_wait_s,
     ):
         with attempt:
+            if attempt.num == 1:
+                raise first
             try:
                 return await call(attempt.num)
             except CallFailedError as failed:

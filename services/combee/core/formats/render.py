@@ -20,7 +20,7 @@ MARKDOWN_ENTRY = re.compile(rf"- `(?P<id>[^`\x00-\x1f\x7f]+)` (?:{MARKDOWN_COUNT
 MARKDOWN_UNSAFE = re.compile(r"[`\x00-\x1f\x7f]")
 INDENT = "  "
 SETTLED_AFTER = 16
-LINES_REMEMBERED = 16_384
+LINES_REMEMBERED = 8_192
 
 
 def section_order(sections: Sequence[str], entries: Iterable[Entry]) -> tuple[str, ...]:

@@ -19,6 +19,8 @@ NEAR = 0.75
 reach 0.7."""
 RELATED = 1 / 3
 """The share of a content's words that what it was made of has, at least."""
+SHORT = 300
+"""Characters; what an entry says is mostly shorter, what a reflection says is longer."""
 Exact = tuple[tuple[str, ...], int]
 """The numbers of a content, and how many negations it has."""
 Words = frozenset[str]
@@ -124,7 +126,7 @@ class Relatedness:
     """Tells whether a content can have been made of one of several items, or of none of them."""
 
     def __init__(self, items: Sequence[str]) -> None:
-        self._words = [_words(item) for item in items]
+        self._words = [(_words if len(item) <= SHORT else _words_of_long)(item) for item in items]
         self._weights = _Weights(set(self._words), lambda having, count: rarity(max(1, having), count))
 
     def related(self, content: str, places: Iterable[int]) -> Iterator[int]:
@@ -142,6 +144,12 @@ def said_words(text: str) -> Words:
 @lru_cache(4_096)
 def _words(content: str) -> Words:
     return frozenset(wording(content).words)
+
+
+@lru_cache(256)
+def _words_of_long(text: str) -> Words:
+    """Return the words of a whole reflection: the calls of its batch ask for them, and nobody ever again."""
+    return frozenset(wording.__wrapped__(text).words)
 
 
 @lru_cache(4_096)

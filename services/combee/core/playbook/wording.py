@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-_CONTENTS_REMEMBERED = 16_384
+_CONTENTS_REMEMBERED = 8_192
 _SAME_SIGNS = str.maketrans(
     {"’": "'", "‘": "'", "“": '"', "”": '"', "−": "-", "–": "-", "—": " ", "×": "*", "÷": "/"}
     | {"≤": "<=", "≥": ">=", "≠": "!=", "&": " and ", "…": " "}

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from combee.core.formats.render import parse_ace
 from combee.core.playbook.operations import normalise
+from combee.core.playbook.overlap import Relatedness
 from combee.core.playbook.similarity import Index, _indexed, at_odds, index_of, same_lesson
 from combee.core.playbook.wording import wording
 from combee.sim.family.conventions import possible
@@ -261,6 +262,14 @@ def test_of_two_entries_that_say_the_same_the_other_is_found_when_one_is_gone() 
     index.put("b", "Calculate it")
     index.drop("a")
     assert index.saying("Calcualte it") == ("b",)
+
+
+def test_whole_reflections_take_no_memory_from_what_entries_say() -> None:
+    before = wording.cache_info().currsize
+    for n in range(300):
+        related = Relatedness([f"run {n} said that {word} " * 20 for word in ("margins", "parcels")])
+        assert list(related.related("it said margins", (0, 1))) == [0]
+    assert wording.cache_info().currsize <= before + 1
 
 
 def test_a_thousand_entries_are_searched_at_once() -> None:
