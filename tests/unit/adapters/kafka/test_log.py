@@ -40,6 +40,12 @@ class Reader:
     def seek(self, _partition: Any, _offset: int) -> None:
         return
 
+    def pause(self, *_partitions: Any) -> None:
+        return
+
+    def resume(self, *_partitions: Any) -> None:
+        return
+
     async def beginning_offsets(self, partitions: Any) -> Any:
         return dict.fromkeys(partitions, 0)
 
