@@ -13,6 +13,7 @@ from combee.adapters.kafka.consumer import MAX_POLL_RECORDS, KafkaConsumer
 from combee.adapters.kafka.errors import Need, translated
 from combee.adapters.kafka.inflation import bound_inflation
 from combee.adapters.kafka.lifetime import started, stopped
+from combee.adapters.kafka.patience import wakes_seldom
 from combee.adapters.kafka.transactor import TRANSACTION_TIMEOUT_MS, KafkaTransactor, send
 from combee.ports import (
     CombeeError,
@@ -193,6 +194,7 @@ class KafkaLog:
             for tp in theirs if starts else ():
                 reader.seek(tp, (starts or {}).get(tp.partition, 0))
             reader.resume(*theirs)
+            wakes_seldom(reader, FOLLOW_WAIT_MS)
             behind = {tp for tp in theirs if ends[tp] > (starts or {}).get(tp.partition, 0)}
             if not behind:
                 yield None

@@ -16,8 +16,12 @@ def waits_patiently(consumer: Any) -> None:
     """
     fetcher = consumer._fetcher  # noqa: SLF001 - aiokafka has one wait for all fetches
     fetcher._get_actions_per_node = _Patience(fetcher)  # noqa: SLF001 - the same
-    # Its routine wakes for everything that happens; by itself it need not do so more often than a fetch returns.
-    fetcher._fetcher_timeout = LONG_MS / 1000  # noqa: SLF001 - the same
+    wakes_seldom(consumer, LONG_MS)
+
+
+def wakes_seldom(consumer: Any, wait_ms: int) -> None:
+    """Have a started consumer look after its fetches no more often than they return, beside when something happens."""
+    consumer._fetcher._fetcher_timeout = wait_ms / 1000  # noqa: SLF001 - aiokafka does so five times a second
 
 
 class _Patience:

@@ -22,6 +22,7 @@ class Reader:
 
     def __init__(self, *, waits_in: str) -> None:
         self.waits_in = waits_in
+        self._fetcher = SimpleNamespace()
         self.reached = asyncio.Event()
         self.going_on = asyncio.get_running_loop().create_future()
 
