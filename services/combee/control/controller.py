@@ -17,6 +17,8 @@ from combee_schemas.playbook import Playbook
 logger = structlog.get_logger()
 
 CURRENT_TIMEOUT_S = 60.0
+TURN_S = 0.5
+"""How soon it is noticed that it is to stop."""
 
 
 class Controller:
@@ -50,7 +52,7 @@ class Controller:
                 on_turn()
             try:
                 # Not wait_for: before Python 3.12 it may swallow a cancellation.
-                async with asyncio.timeout(0.5):
+                async with asyncio.timeout(TURN_S):
                     seen = await self._seen.get()
             except TimeoutError:
                 continue

@@ -38,7 +38,7 @@ logger = structlog.get_logger()
 
 GROUP = "publish"
 INPUTS = (topics.UPDATES.name, topics.COMMANDS.name)
-POLL_S = 0.2
+POLL_S = 0.5
 NOT_OURS: frozenset[CommandKind] = frozenset({"flush", "consolidate", "branch"})
 UNUSABLE = (CodecError, PoisonError, RefusedError, versions.InapplicableError)
 """Errors of one record: it is dead-lettered, and the next one is taken."""

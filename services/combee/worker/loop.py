@@ -28,6 +28,8 @@ from combee_schemas.codec import CodecError
 logger = structlog.get_logger()
 
 POLL_S = 0.2
+IDLE_POLL_S = 0.5
+"""While nothing is open: then a turn has nothing to do but to see records, and to be told to stop."""
 
 
 class Handler(Protocol):
@@ -111,7 +113,7 @@ class Loop:
 
     async def _turn(self, consumer: Consumer) -> None:
         try:
-            for record in await consumer.poll(POLL_S):
+            for record in await consumer.poll(IDLE_POLL_S if self._is_idle() else POLL_S):
                 self._begin(record)
             await self._release()
             await self._announce_pauses()
@@ -121,6 +123,12 @@ class Loop:
         except RETRIABLE as error:
             logger.warning("log_unavailable", service=self._handler.service, error=str(error))
             await asyncio.sleep(POLL_S)
+
+    def _is_idle(self) -> bool:
+        """Return whether every record is finished, and committed."""
+        return not self._tasks and all(
+            mark.low <= self._committed.get(tp, -1) for tp, mark in self._marks.items()
+        )
 
     def _begin(self, record: Record) -> None:
         mark = self._marks.get(record.source)

@@ -98,16 +98,24 @@ from combee.settings.loading import load_settings
 combee.compose.telemetry_of('scan', load_settings())
 """
 FETCHES = """
-import asyncio, tempfile
+import aiokafka, asyncio, tempfile
 from pathlib import Path
+from types import SimpleNamespace
 from combee.adapters.kafka.connection import Connection
 from combee.shuffle.app import build_app
 
+async def start(consumer):
+    consumer._fetcher = SimpleNamespace(_get_actions_per_node=None)
+
 async def main():
+    aiokafka.AIOKafkaConsumer.start = start
     app = build_app(Connection(bootstrap_servers="127.0.0.1:9", prefix="combee"), Path(tempfile.gettempdir()))
     thread = app.consumer._new_consumer_thread()
-    consumer = thread._create_worker_consumer(app.transport)
-    print("held for", consumer._fetch_max_wait_ms, "looked at again after", consumer._client._metadata_max_age_ms)
+    thread.thread_loop = asyncio.get_running_loop()
+    await thread.on_start()
+    consumer = thread._consumer
+    print("held by", type(consumer._fetcher._get_actions_per_node).__name__)
+    print("looked at again after", consumer._client._metadata_max_age_ms)
 
 asyncio.run(main())
 """
@@ -234,7 +242,7 @@ def test_a_missing_extra_is_one_line_that_names_all_of_them(
 
 def test_faust_waits_for_fetches_and_for_topics_no_longer_than_our_consumers() -> None:
     # Its own are 1.5 s, so long the rest of a burst would wait now and then, and 5 minutes.
-    assert "held for 50 looked at again after 5000" in run(FETCHES).stdout
+    assert "held by _Patience\nlooked at again after 5000" in run(FETCHES).stdout
 
 
 def test_a_process_that_cannot_stop_by_itself_is_ended_in_time() -> None:

@@ -13,10 +13,6 @@ from combee.adapters.kafka.membership import Membership
 from combee.ports import ConfigurationError, Record, TopicPartition
 
 REQUEST_TIMEOUT_MS = 15_000
-FETCH_WAIT_MS = 50
-"""How long a fetch may wait at the broker. It bounds the latency of a record, too: aiokafka keeps one fetch per
-broker under way, and new records of partitions that are not part of it wait until it is over."""
-
 METADATA_AGE_MS = 5_000
 """How old metadata may become. A group whose leader does not see a topic for a moment assigns none of its partitions,
 and only fresh metadata mends that. The clients' own 5 minutes are too long."""

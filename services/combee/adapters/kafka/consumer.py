@@ -7,9 +7,10 @@ import aiokafka
 import aiokafka.errors
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 
-from combee.adapters.kafka.connection import FETCH_WAIT_MS, METADATA_AGE_MS, Connection
+from combee.adapters.kafka.connection import METADATA_AGE_MS, Connection
 from combee.adapters.kafka.errors import translated
 from combee.adapters.kafka.lifetime import started, stopped
+from combee.adapters.kafka.patience import waits_patiently
 from combee.ports import FatalError, OnAssigned, Record, TopicPartition, TransientError
 
 MAX_POLL_RECORDS = 500
@@ -57,7 +58,6 @@ class KafkaConsumer:
             session_timeout_ms=connection.session_timeout_ms,
             heartbeat_interval_ms=1_000,
             max_poll_interval_ms=120_000,
-            fetch_max_wait_ms=FETCH_WAIT_MS,
             max_partition_fetch_bytes=FETCH_BYTES,
             metadata_max_age_ms=METADATA_AGE_MS,
         )
@@ -68,6 +68,7 @@ class KafkaConsumer:
         with translated(f"joining group {self._group}", self._need):
             await started(self._consumer.start())
             self._membership.watch(self._consumer)
+            waits_patiently(self._consumer)
             self._consumer.subscribe([self._connection.full(t) for t in topics], listener=self._listener)
 
     async def poll(self, timeout_s: float) -> Sequence[Record]:
@@ -91,7 +92,9 @@ class KafkaConsumer:
         self._listener.changed = False
         assigned = self._consumer.assignment()
         try:
-            self._starts = {self._connection.ours(tp): await self._seek(tp) for tp in assigned}
+            # In one request: behind it a broker answers nothing that was asked over the same connection.
+            firsts = await self._consumer.beginning_offsets(assigned)
+            self._starts = {self._connection.ours(tp): await self._seek(tp, firsts[tp]) for tp in assigned}
             await self._on_assigned(frozenset(self._starts))
         except aiokafka.errors.IllegalStateError:
             self._listener.changed = True  # taken away again meanwhile
@@ -99,8 +102,7 @@ class KafkaConsumer:
             self._listener.changed = True  # half done: the next poll does all of it
             raise
 
-    async def _seek(self, partition: Any) -> int:
-        first = (await self._consumer.beginning_offsets([partition]))[partition]
+    async def _seek(self, partition: Any, first: int) -> int:
         committed = await self._consumer.committed(partition)
         if committed is not None and committed < first:
             raise FatalError(

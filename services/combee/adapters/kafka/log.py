@@ -13,6 +13,7 @@ from combee.adapters.kafka.consumer import MAX_POLL_RECORDS, KafkaConsumer
 from combee.adapters.kafka.errors import Need, translated
 from combee.adapters.kafka.inflation import bound_inflation
 from combee.adapters.kafka.lifetime import started, stopped
+from combee.adapters.kafka.patience import wakes_seldom
 from combee.adapters.kafka.transactor import TRANSACTION_TIMEOUT_MS, KafkaTransactor, send
 from combee.ports import (
     CombeeError,
@@ -27,9 +28,9 @@ from combee.ports import (
 from combee_schemas.topics import partition_of
 
 READ_COMMITTED = "read_committed"
-FOLLOW_WAIT_MS = 500
-"""What a reader fetches it takes at once, so no fetch leaves a partition out (see ``FETCH_WAIT_MS``): the broker
-answers as soon as there is something, and an idle reader asks twice a second."""
+FOLLOW_WAIT_MS = 5_000
+"""What a reader fetches it takes at once, so no fetch leaves a partition out (see ``patience``): the broker answers
+as soon as there is something, and an idle reader asks seldom."""
 FOLLOW_IDLE_MS = 60_000
 READ_STALL_S = 30.0
 """A bounded read that gets nothing for this long is given up as transient."""
@@ -116,12 +117,16 @@ class KafkaLog:
 
     @asynccontextmanager
     async def _reader(self, theirs: Sequence[Any]) -> AsyncIterator[Any]:
-        """Yield a reader of these partitions."""
+        """Yield a reader of these partitions, paused: it would begin to fetch from the first record of each.
+
+        What it is asked for would wait for that fetch, too: a broker answers one request after the other.
+        """
         reader = self._reader_of()
         try:
             with translated("reading"):
                 await started(reader.start())
             reader.assign(theirs)
+            reader.pause(*theirs)
             yield reader
         finally:
             await stopped(reader)
@@ -130,16 +135,16 @@ class KafkaLog:
         self, source: TopicPartition, start: int, end: int | None = None
     ) -> AsyncGenerator[Record, None]:
         tp = self._connection.theirs(source)
+        need = self._connection.need("Read", source.topic)
         async with self._reader([tp]) as reader:
-            with translated(
-                f"reading {source.topic}[{source.partition}]", self._connection.need("Read", source.topic)
-            ):
+            with translated(f"reading {source.topic}[{source.partition}]", need):
                 stable = (await reader.end_offsets([tp]))[tp]
                 first = (await reader.beginning_offsets([tp]))[tp]
             stop = stable if end is None else min(end, stable)
             if max(start, first) >= stop:
                 return
             reader.seek(tp, max(start, first))
+            reader.resume(tp)
             async for records in self._until(reader, tp, stop):
                 for record in records:
                     if record.offset < stop:
@@ -188,6 +193,8 @@ class KafkaLog:
                 ends = await reader.end_offsets(theirs)
             for tp in theirs if starts else ():
                 reader.seek(tp, (starts or {}).get(tp.partition, 0))
+            reader.resume(*theirs)
+            wakes_seldom(reader, FOLLOW_WAIT_MS)
             behind = {tp for tp in theirs if ends[tp] > (starts or {}).get(tp.partition, 0)}
             if not behind:
                 yield None

@@ -40,8 +40,8 @@ class MemoryConsumer:
         try:
             async with asyncio.timeout(timeout_s):
                 while True:
-                    changed = self._store.changed
-                    if records := self._fetch():
+                    changed, before = self._store.changed, dict(self._positions)
+                    if (records := self._fetch()) or self._positions != before:
                         return records
                     await changed.wait()
         except TimeoutError:

@@ -23,6 +23,7 @@ class Reader:
 
     def __init__(self, *, waits_in: str) -> None:
         self.waits_in = waits_in
+        self._fetcher = SimpleNamespace()
         self.reached = asyncio.Event()
         self._conns: dict[str, Any] = {}
         self.going_on = asyncio.get_running_loop().create_future()
@@ -40,6 +41,12 @@ class Reader:
         return
 
     def seek(self, _partition: Any, _offset: int) -> None:
+        return
+
+    def pause(self, *_partitions: Any) -> None:
+        return
+
+    def resume(self, *_partitions: Any) -> None:
         return
 
     async def beginning_offsets(self, partitions: Any) -> Any:

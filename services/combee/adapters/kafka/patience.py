@@ -1,0 +1,47 @@
+"""How long a broker may hold a consumer's fetch until there is something to answer."""
+
+from typing import Any
+
+SHORT_MS = 50
+LONG_MS = 500
+
+
+def waits_patiently(consumer: Any) -> None:
+    """Have a started consumer's fetches held the longer, the longer nothing comes.
+
+    A fetch is answered as soon as one of its partitions has a record. But aiokafka keeps one fetch a broker under
+    way: a partition that is not part of it, because its records are not taken yet or because it is paused, waits
+    until it is over. So a fetch is held for long only if it asks for every partition of its broker, and if the one
+    before it brought nothing.
+    """
+    fetcher = consumer._fetcher  # noqa: SLF001 - aiokafka has one wait for all fetches
+    fetcher._get_actions_per_node = _Patience(fetcher)  # noqa: SLF001 - the same
+    wakes_seldom(consumer, LONG_MS)
+
+
+def wakes_seldom(consumer: Any, wait_ms: int) -> None:
+    """Have a started consumer look after its fetches no more often than they return, beside when something happens."""
+    consumer._fetcher._fetcher_timeout = wait_ms / 1000  # noqa: SLF001 - aiokafka does so five times a second
+
+
+class _Patience:
+    """Decides on each fetch as it is made."""
+
+    def __init__(self, fetcher: Any) -> None:
+        self._fetcher = fetcher
+        self._actions = fetcher._get_actions_per_node  # noqa: SLF001 - the same
+        self._fetched: dict[int, dict[tuple[str, int], int]] = {}
+        """By broker, the offsets that the last fetch asked for."""
+        self._wait_ms: dict[int, int] = {}
+
+    def __call__(self, assignment: Any) -> Any:
+        fetches, *others = self._actions(assignment)
+        for node, fetch in fetches:
+            offsets = {(topic, part): at for topic, parts in fetch.topics for part, at, _ in parts}
+            all_of_node = sum(self._fetcher._select_read_replica(tp) == node for tp in assignment.tps)  # noqa: SLF001 - the same
+            nothing_came = len(offsets) == all_of_node and offsets == self._fetched.get(node)
+            self._fetched[node] = offsets
+            doubled = min(LONG_MS, 2 * self._wait_ms.get(node, SHORT_MS))
+            self._wait_ms[node] = doubled if nothing_came else SHORT_MS
+            fetch._max_wait_ms = self._wait_ms[node]  # noqa: SLF001 - the same
+        return fetches, *others
