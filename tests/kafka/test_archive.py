@@ -14,10 +14,13 @@ from combee.backends import check_topics, connection
 from combee.clock import SystemClock
 from combee.core.archive.cut import read
 from combee.core.formats.items import outgoing
+from combee.core.ledger.report import LedgerReport
 from combee.history import newest_playbooks
 from combee.inspection.audit import audit
+from combee.inspection.lag import INPUTS, backlog
 from combee.inspection.tracker import Tracker
 from combee.ports import ConfigurationError, TopicPartition
+from combee.sdk import AsyncClient
 from combee.settings.loading import Settings, load_settings
 from combee_schemas import topics
 from support import ledger
@@ -108,6 +111,58 @@ async def test_archived_at_rest_it_is_equal_elsewhere_and_goes_on(
         report = await audit(running.log)
         assert (report.violations, report.applied) == ((), COUNT + 40)
         assert len(running.calls()) < 200, "what was learned before is not learned again"
+
+
+async def test_drained_restored_with_more_partitions_and_agents_switched_over_as_the_guide_says(
+    kafka: Broker, topic_prefix: str, tmp_path: Path
+) -> None:
+    servers, there, file = kafka.bootstrap_servers, f"{topic_prefix}-more", tmp_path / "archive"
+    async with running_stack(servers, topic_prefix, tmp_path / "a", latency="0.02", max_wait_s=1) as running:
+        async with AsyncClient(servers, prefix=topic_prefix) as agent:
+            _publish(agent, range(50))
+        await applied(running.log, 50)
+        await nothing_waits(running.log)
+        before = (await newest_playbooks(running.log))[PLAYBOOK]
+    await run(tmp_path, servers, topic_prefix, "archive", "--prefix", "--to", str(file))
+    layout = {"partitions": 7, "scan_partitions": 6}
+    options = (f"--{name.replace('_', '-')}={count}" for name, count in layout.items())
+    await run(tmp_path, servers, topic_prefix, "restore", str(file), "--to", there, *options)
+
+    async with opened(settings_of(servers, there, **layout)) as log:
+        assert await log.partitions(topics.REFLECTIONS.name) == layout["partitions"]
+        await nothing_waits(log)  # the groups' offsets came along: no service begins from the start
+    async with running_stack(
+        servers, there, tmp_path / "b", latency="0.02", max_wait_s=1, **layout
+    ) as running:
+        async with AsyncClient(servers, prefix=there) as agent:
+            view = await agent.playbook(PLAYBOOK)
+            assert (view.version, view.snapshot and view.snapshot.entries) == (before.version, before.entries)
+            _publish(agent, range(40, 80))  # of the first ten it does not know whether they were acknowledged
+        report = await applied(running.log, 80)
+        assert (report.lost, report.double, report.violations) == (0, 0, ())
+        after = (await newest_playbooks(running.log))[PLAYBOOK]
+    assert after.version > before.version
+    assert {entry.id for entry in before.entries} <= {entry.id for entry in after.entries}
+
+
+def _publish(agent: AsyncClient, numbers: range) -> None:
+    for number in numbers:
+        agent.publish(playbook=PLAYBOOK, reflection_id=f"r-{number}", key_insight=f"Lesson number {number}.")
+
+
+async def applied(log: KafkaLog, count: int) -> LedgerReport:
+    """Wait until so many reflections are in playbooks."""
+    async with asyncio.timeout(STALL_S):
+        while (report := await audit(log)).applied < count:  # noqa: ASYNC110 - the topics are all there is
+            await asyncio.sleep(0.2)
+    return report
+
+
+async def nothing_waits(log: KafkaLog) -> None:
+    async with asyncio.timeout(STALL_S):
+        for group in INPUTS:
+            while (await backlog(log, group, SystemClock())).lag:  # noqa: ASYNC110 - the same
+                await asyncio.sleep(0.1)
 
 
 async def test_archived_in_full_swing_it_goes_on_without_loss_or_repeat(
