@@ -15,7 +15,7 @@ from support.polling import wait_until
 from support.shown import ROOT
 
 IN_THE_CONTEXT = ("docker-compose.yml", ".dockerignore", "deploy", "schemas", "services", "pyproject.toml")
-FILES = (*IN_THE_CONTEXT, "README.md", "LICENSE")
+FILES = (*IN_THE_CONTEXT, "README.md", "LICENSE", "hatch_build.py")
 COMMAND_S, HEALTHY_S, LEARNED_S = 900.0, 300.0, 240.0
 ROLES = ("reflect", "shuffle", "scan", "publish", "control", "gateway")
 KEY = "a-key-that-only-this-test-knows"
@@ -102,33 +102,21 @@ class Deployment:
             logs = self.compose("logs", "--no-color", "--tail", "15")
             raise AssertionError(f"{error}: {self.containers()}\n{logs[-6000:]}") from error
 
-    def publish(self, traces: Sequence[Mapping[str, Any]], playbook: str) -> None:
-        """Publish traces through the gateway."""
-        answer = self._ask("POST", "/v1/traces", json=[{**trace, "playbook": playbook} for trace in traces])
+    def publish(self, kind: str, lines: Sequence[Mapping[str, Any]], playbook: str) -> None:
+        """Publish traces or reflections through the gateway."""
+        answer = self._ask("POST", f"/v1/{kind}", json=[{**line, "playbook": playbook} for line in lines])
         assert answer.is_success, answer.text
 
-    def learned(self, playbook: str, count: int) -> dict[str, Any]:
-        """Wait until so many traces of a playbook are in a version of it; return the playbook."""
-        latest: dict[str, Any] = {}
-
-        def all_applied() -> bool:
-            try:
-                answer = self._ask("GET", f"/v1/playbooks/{playbook}")
-            except httpx.TransportError:
-                return False
-            latest.update(answer.json() if answer.is_success else {})
-            return self.applied() >= count
-
-        wait_until(all_applied, LEARNED_S, f"a playbook from {count} traces")
-        return latest
-
-    def applied(self) -> int:
-        """Return how many reflections were applied, by the ledger of the gateway."""
-        return int(self.ledger()["applied"])
+    def wait_applied(self, count: int) -> None:
+        """Wait until so many reflections are applied, by the ledger of the gateway."""
+        wait_until(lambda: int(self.ledger()["applied"]) >= count, LEARNED_S, f"{count} applied reflections")
 
     def ledger(self) -> dict[str, Any]:
         """Return the ledger."""
-        answer = self._ask("GET", "/v1/ledger", timeout=60.0)
+        try:
+            answer = self._ask("GET", "/v1/ledger", timeout=60.0)
+        except httpx.TransportError as error:
+            return {"applied": -1, "failed": str(error)}
         ledger: dict[str, Any] = answer.json() if answer.is_success else {"applied": -1, "failed": answer.text}
         return ledger
 
