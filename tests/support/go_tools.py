@@ -40,6 +40,7 @@ TOOLS = {
 KUBERNETES = GoTool(module="k8s.io/kubernetes", version="v1.34.2")
 """Its sources hold the schemas of what an API server takes."""
 KEDA = GoTool(module="github.com/kedacore/keda/v2", version="v2.18.1")
+PROMETHEUS_OPERATOR = GoTool(module="github.com/prometheus-operator/prometheus-operator", version="v0.80.1")
 
 
 class NoGoError(RuntimeError):
