@@ -1,7 +1,7 @@
 """Links for the package index, which has none of our files beside the README.
 
-``PROJECT_URL`` is where the repository is public; it is no fact of the source tree, and a fork has another. Without it
-the README keeps the text of links to files, and loses the links.
+``PROJECT_URL`` is where the repository is public: no fact of the source tree, and a fork has another. Without it the
+README keeps the text of links to files, and loses the links.
 """
 
 import os

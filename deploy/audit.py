@@ -28,7 +28,10 @@ def main(locks: list[str]) -> int:
         code, lines = verdict(json.loads(done.stdout)["dependencies"])
     except (ValueError, KeyError):
         reason = (done.stderr.strip().splitlines() or ["no answer"])[-1]
-        code, lines = UNKNOWN, [f"not audited: the source of vulnerabilities cannot be reached ({reason[:300]})"]
+        code, lines = (
+            UNKNOWN,
+            [f"not audited: the source of vulnerabilities cannot be reached ({reason[:300]})"],
+        )
     sys.stdout.write("".join(f"audit: {line}\n" for line in lines))
     return code
 
@@ -37,14 +40,17 @@ def verdict(packages: list[dict[str, Any]]) -> tuple[int, list[str]]:
     """Return the exit code and what to say."""
     passed_over = [package for package in packages if "skip_reason" in package]
     known = [
-        f"{package['name']} {package['version']}: {found['id']}, mended in {', '.join(found['fix_versions']) or 'none'}"
+        f"{package['name']} {package['version']}: {found['id']}, mended in {', '.join(found['fix_versions']) or '-'}"
         for package in packages
         for found in package.get("vulns", ())
     ]
     if passed_over:
         looked_up = len(packages) - len(passed_over)
         reason = passed_over[0]["skip_reason"]
-        return UNKNOWN, [*known, f"{looked_up} of {len(packages)} packages were looked up, the others not: {reason}"]
+        return UNKNOWN, [
+            *known,
+            f"{looked_up} of {len(packages)} packages were looked up, the others not: {reason}",
+        ]
     return (VULNERABLE if known else CLEAN), known or [f"nothing is known against {len(packages)} packages"]
 
 

@@ -5,7 +5,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -49,13 +49,13 @@ class Deployment:
     env: Mapping[str, str]
     files: tuple[str, ...]
 
-    def compose(self, *arguments: str, stdin: str = "", check: bool = True, **env: str) -> str:
+    def compose(self, *arguments: str, stdin: str = "", check: bool = True) -> str:
         """Run ``docker compose``; return what it printed."""
         files = [word for file in self.files for word in ("-f", file)]
         done = subprocess.run(
             ["docker", "compose", *files, *arguments],
             cwd=self.folder,
-            env={**self.env, **env},
+            env=self.env,
             input=stdin,
             capture_output=True,
             text=True,
@@ -117,7 +117,9 @@ class Deployment:
             answer = self._ask("GET", "/v1/ledger", timeout=60.0)
         except httpx.TransportError as error:
             return {"applied": -1, "failed": str(error)}
-        ledger: dict[str, Any] = answer.json() if answer.is_success else {"applied": -1, "failed": answer.text}
+        ledger: dict[str, Any] = (
+            answer.json() if answer.is_success else {"applied": -1, "failed": answer.text}
+        )
         return ledger
 
     def _ask(self, method: str, path: str, **content: Any) -> httpx.Response:
@@ -125,13 +127,14 @@ class Deployment:
         return httpx.request(method, GATEWAY + path, headers=headers, **{"timeout": 20.0, **content})
 
 
-def build(project: Deployment, **env: str) -> None:
+def build(project: Deployment) -> None:
     """Build the image as Compose does; with wheels that were fetched before, no network is needed."""
     files = []
     if "PIP_NO_INDEX" in project.env:
         (project.folder / "offline.yml").write_text(OFFLINE)
         files = ["-f", "offline.yml"]
-    project.compose(*files, "build", **{"COMBEE_GATEWAY_KEYS": "unused", **env})
+    # Compose wants a key even to build.
+    replace(project, env={"COMBEE_GATEWAY_KEYS": "unused", **project.env}).compose(*files, "build")
 
 
 def context(folder: Path) -> None:
@@ -150,7 +153,9 @@ def deployment(
     folder: Path, env: Mapping[str, str], *files: str, settings: Mapping[str, str]
 ) -> Iterator[Deployment]:
     """Yield a deployment that is up and healthy; take all of it down at the end."""
-    keys = [{"name": "test", "key": KEY, "scopes": ["reflections:write", "playbooks:read", "playbooks:admin"]}]
+    keys = [
+        {"name": "test", "key": KEY, "scopes": ["reflections:write", "playbooks:read", "playbooks:admin"]}
+    ]
     lines = {"COMBEE_GATEWAY_KEYS": json.dumps(keys), "COMBEE_MAX_WAIT_S": "3", **settings}
     (folder / ".env").write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
     project = Deployment(folder=folder, env=env, files=("docker-compose.yml", *files))

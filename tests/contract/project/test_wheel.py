@@ -19,7 +19,7 @@ ADDRESS = "https://example.org/combee"
 @pytest.fixture
 def wheels(tmp_path: Path) -> list[Path]:
     """Two builds, from copies at two places with other times and rights."""
-    built = []
+    built: list[Path] = []
     for number, mode in enumerate((0o644, 0o600)):
         source = tmp_path / f"source-{number}"
         source.mkdir()

@@ -14,7 +14,10 @@ from support.shown import ROOT
 
 LOCKS = ("requirements.lock", "deploy/requirements.lock", "deploy/build.lock")
 IN_THE_IMAGE = ("cli", "dashboard", "sim")
-PIN = re.compile(r"^([A-Za-z0-9._-]+)==([^ ;\\]+)(?: ;[^\\]*)? \\\n((?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)", re.M)
+PIN = re.compile(
+    r"^([A-Za-z0-9._-]+)==([^ ;\\]+)(?: ;[^\\]*)? \\\n((?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)",
+    re.MULTILINE,
+)
 
 
 def pins(lock: str) -> dict[str, set[tuple[str, str]]]:
