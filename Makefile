@@ -8,10 +8,10 @@ READY := $(VENV)/.ready
 LOCK = $(BIN)/uv pip compile pyproject.toml -q $(UPGRADE) --universal --python-version 3.11 --generate-hashes \
   --no-annotate --custom-compile-command "make lock"
 HASHED := --require-hashes --only-binary :all:
-CODE := services schemas experiments tests benchmarks docs examples
+CODE := services schemas experiments tests benchmarks docs examples deploy hatch_build.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-faults soak check format bench bench-compare docs lock clean
+.PHONY: help setup demo test test-unit test-faults test-deploy soak check format bench bench-compare docs lock wheel sbom audit clean
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -50,6 +50,10 @@ test-faults: setup ## The long fault tests
 soak: setup ## Half load and random faults for SOAK_MINUTES
 	$(BIN)/pytest tests/faults/test_soak.py --faults --soak-minutes $(or $(SOAK_MINUTES),20) --seed $(or $(SEED),1) $(PYTEST_ARGS)
 
+test-deploy: setup ## The image and Compose on a container engine; COMBEE_TEST_ENGINE=start starts one (Debian, root)
+	PYTHONPATH=tests $(BIN)/python -m support.engine sh -c '$(BIN)/pytest tests/deploy $(PYTEST_ARGS) \
+	  && $(BIN)/pytest tests/kafka --broker=testcontainers -n 2 --dist worksteal $(PYTEST_ARGS)'
+
 check: $(READY) ## Format, lint, types, import rules
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/ruff check $(CODE)
@@ -73,6 +77,18 @@ lock: $(READY) ## Pin every package with its hashes; newest versions: make lock 
 	$(LOCK) --all-extras --group dev -o requirements.lock
 	$(LOCK) --extra cli --extra dashboard --extra sim --constraint requirements.lock -o deploy/requirements.lock
 	echo hatchling | $(LOCK:pyproject.toml=-) --constraint requirements.lock -o deploy/build.lock
+
+wheel: $(READY) ## The wheel, in dist/; PROJECT_URL=https://… gives the README and the index absolute links
+	$(BIN)/hatchling build -t wheel
+
+sbom: $(READY) ## What the image installs: dist/sbom.json (CycloneDX) and dist/licences.md
+	@$(PYTHON) -m venv --clear --without-pip dist/image
+	@$(BIN)/pip --python dist/image/bin/python install -q --find-links "$(WHEELS)" $(HASHED) -r deploy/requirements.lock
+	$(BIN)/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible -o dist/sbom.json dist/image/bin/python
+	$(BIN)/pip-licenses --python dist/image/bin/python --format markdown --with-urls --output-file dist/licences.md
+
+audit: $(READY) ## Known vulnerabilities of what the lock pins; exit 2 where they cannot be looked up
+	@$(BIN)/python deploy/audit.py requirements.lock
 
 clean: ## Remove the virtual environment, the site and caches of tools
 	rm -rf $(VENV) site .mypy_cache .ruff_cache .pytest_cache .hypothesis

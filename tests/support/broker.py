@@ -13,9 +13,13 @@ from typing import Protocol
 import pytest
 
 from combee.adapters.embedded_kafka import EmbeddedKafka
+from combee.adapters.embedded_kafka.data_dir import VERSION, new_cluster_id
+from combee.adapters.embedded_kafka.node import server_properties
+from combee.adapters.embedded_kafka.ports import LOOPBACK, free_ports
 from combee.adapters.kafka import is_ready
 
 KINDS = ("embedded", "testcontainers", "external")
+CONTAINER_S, LOOK_EVERY_S = 200.0, 0.2
 # Compaction tests must not wait for minutes.
 FOR_TESTS = {"log.cleaner.backoff.ms": "500", "log.retention.check.interval.ms": "1000"}
 
@@ -36,7 +40,7 @@ def broker(kind: str, *, env: Mapping[str, str], bootstrap_servers: str | None) 
         with external(bootstrap_servers or env.get("COMBEE_BOOTSTRAP_SERVERS")) as running:
             yield running
     elif kind == "testcontainers":
-        with container() as running:
+        with container(env) as running:
             yield running
     else:
         with embedded(env) as started:
@@ -60,18 +64,37 @@ def embedded(env: Mapping[str, str]) -> Iterator[EmbeddedKafka]:
 
 
 @contextmanager
-def container() -> Iterator[Running]:
+def container(env: Mapping[str, str]) -> Iterator[Running]:
+    """Run the image of docker-compose.yml; ``KAFKA_IMAGE`` names another one."""
     _skip_without_docker()
-    from testcontainers.community.kafka import KafkaContainer  # noqa: PLC0415 - only where asked for
+    from testcontainers.core.config import testcontainers_config  # noqa: PLC0415 - only where asked for
+    from testcontainers.core.container import DockerContainer  # noqa: PLC0415 - the same
 
-    kafka = KafkaContainer().with_kraft()
-    for name, value in FOR_TESTS.items():
+    # Its helper is an image of its own, and the container is removed here in any case.
+    testcontainers_config.ryuk_disabled = True
+    (ports,) = free_ports(1)
+    address = f"{LOOPBACK}:{ports.broker}"
+    # Kafka tells clients where to connect to, hence the same port on both sides.
+    kafka = DockerContainer(env.get("KAFKA_IMAGE", f"apache/kafka:{VERSION}")).with_bind_ports(
+        ports.broker, ports.broker
+    )
+    properties = server_properties(1, (ports,), Path("/var/lib/kafka/data"), FOR_TESTS) | {
+        "listeners": f"PLAINTEXT://:{ports.broker},CONTROLLER://:{ports.controller}"
+    }
+    for name, value in properties.items():
         kafka.with_env("KAFKA_" + name.upper().replace(".", "_"), value)
-    for name in ("REPLICATION_FACTOR", "MIN_ISR"):
-        kafka.with_env(f"KAFKA_TRANSACTION_STATE_LOG_{name}", "1")
-    kafka.with_env("KAFKA_AUTO_CREATE_TOPICS_ENABLE", "false")
-    with kafka:
-        yield Running(kafka.get_bootstrap_server())
+    with kafka.with_env("CLUSTER_ID", new_cluster_id()):
+        asyncio.run(_ready(address))
+        yield Running(address)
+
+
+async def _ready(address: str) -> None:
+    try:
+        async with asyncio.timeout(CONTAINER_S):
+            while not await is_ready(address):  # noqa: ASYNC110 - a broker sets no event
+                await asyncio.sleep(LOOK_EVERY_S)
+    except TimeoutError:
+        pytest.fail(f"Kafka's container does not answer after {CONTAINER_S:.0f} s", pytrace=False)
 
 
 @contextmanager

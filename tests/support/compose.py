@@ -5,7 +5,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from support.polling import wait_until
 from support.shown import ROOT
 
 IN_THE_CONTEXT = ("docker-compose.yml", ".dockerignore", "deploy", "schemas", "services", "pyproject.toml")
-FILES = (*IN_THE_CONTEXT, "README.md", "LICENSE")
+FILES = (*IN_THE_CONTEXT, "README.md", "LICENSE", "hatch_build.py")
 COMMAND_S, HEALTHY_S, LEARNED_S = 900.0, 300.0, 240.0
 ROLES = ("reflect", "shuffle", "scan", "publish", "control", "gateway")
 KEY = "a-key-that-only-this-test-knows"
@@ -49,13 +49,13 @@ class Deployment:
     env: Mapping[str, str]
     files: tuple[str, ...]
 
-    def compose(self, *arguments: str, stdin: str = "", check: bool = True, **env: str) -> str:
+    def compose(self, *arguments: str, stdin: str = "", check: bool = True) -> str:
         """Run ``docker compose``; return what it printed."""
         files = [word for file in self.files for word in ("-f", file)]
         done = subprocess.run(
             ["docker", "compose", *files, *arguments],
             cwd=self.folder,
-            env={**self.env, **env},
+            env=self.env,
             input=stdin,
             capture_output=True,
             text=True,
@@ -102,34 +102,24 @@ class Deployment:
             logs = self.compose("logs", "--no-color", "--tail", "15")
             raise AssertionError(f"{error}: {self.containers()}\n{logs[-6000:]}") from error
 
-    def publish(self, traces: Sequence[Mapping[str, Any]], playbook: str) -> None:
-        """Publish traces through the gateway."""
-        answer = self._ask("POST", "/v1/traces", json=[{**trace, "playbook": playbook} for trace in traces])
+    def publish(self, kind: str, lines: Sequence[Mapping[str, Any]], playbook: str) -> None:
+        """Publish traces or reflections through the gateway."""
+        answer = self._ask("POST", f"/v1/{kind}", json=[{**line, "playbook": playbook} for line in lines])
         assert answer.is_success, answer.text
 
-    def learned(self, playbook: str, count: int) -> dict[str, Any]:
-        """Wait until so many traces of a playbook are in a version of it; return the playbook."""
-        latest: dict[str, Any] = {}
-
-        def all_applied() -> bool:
-            try:
-                answer = self._ask("GET", f"/v1/playbooks/{playbook}")
-            except httpx.TransportError:
-                return False
-            latest.update(answer.json() if answer.is_success else {})
-            return self.applied() >= count
-
-        wait_until(all_applied, LEARNED_S, f"a playbook from {count} traces")
-        return latest
-
-    def applied(self) -> int:
-        """Return how many reflections were applied, by the ledger of the gateway."""
-        return int(self.ledger()["applied"])
+    def wait_applied(self, count: int) -> None:
+        """Wait until so many reflections are applied, by the ledger of the gateway."""
+        wait_until(lambda: int(self.ledger()["applied"]) >= count, LEARNED_S, f"{count} applied reflections")
 
     def ledger(self) -> dict[str, Any]:
         """Return the ledger."""
-        answer = self._ask("GET", "/v1/ledger", timeout=60.0)
-        ledger: dict[str, Any] = answer.json() if answer.is_success else {"applied": -1, "failed": answer.text}
+        try:
+            answer = self._ask("GET", "/v1/ledger", timeout=60.0)
+        except httpx.TransportError as error:
+            return {"applied": -1, "failed": str(error)}
+        ledger: dict[str, Any] = (
+            answer.json() if answer.is_success else {"applied": -1, "failed": answer.text}
+        )
         return ledger
 
     def _ask(self, method: str, path: str, **content: Any) -> httpx.Response:
@@ -137,13 +127,14 @@ class Deployment:
         return httpx.request(method, GATEWAY + path, headers=headers, **{"timeout": 20.0, **content})
 
 
-def build(project: Deployment, **env: str) -> None:
+def build(project: Deployment) -> None:
     """Build the image as Compose does; with wheels that were fetched before, no network is needed."""
     files = []
     if "PIP_NO_INDEX" in project.env:
         (project.folder / "offline.yml").write_text(OFFLINE)
         files = ["-f", "offline.yml"]
-    project.compose(*files, "build", **{"COMBEE_GATEWAY_KEYS": "unused", **env})
+    # Compose wants a key even to build.
+    replace(project, env={"COMBEE_GATEWAY_KEYS": "unused", **project.env}).compose(*files, "build")
 
 
 def context(folder: Path) -> None:
@@ -162,7 +153,9 @@ def deployment(
     folder: Path, env: Mapping[str, str], *files: str, settings: Mapping[str, str]
 ) -> Iterator[Deployment]:
     """Yield a deployment that is up and healthy; take all of it down at the end."""
-    keys = [{"name": "test", "key": KEY, "scopes": ["reflections:write", "playbooks:read", "playbooks:admin"]}]
+    keys = [
+        {"name": "test", "key": KEY, "scopes": ["reflections:write", "playbooks:read", "playbooks:admin"]}
+    ]
     lines = {"COMBEE_GATEWAY_KEYS": json.dumps(keys), "COMBEE_MAX_WAIT_S": "3", **settings}
     (folder / ".env").write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
     project = Deployment(folder=folder, env=env, files=("docker-compose.yml", *files))

@@ -40,6 +40,7 @@ TOOLS = {
 KUBERNETES = GoTool(module="k8s.io/kubernetes", version="v1.34.2")
 """Its sources hold the schemas of what an API server takes."""
 KEDA = GoTool(module="github.com/kedacore/keda/v2", version="v2.18.1")
+PROMETHEUS_OPERATOR = GoTool(module="github.com/prometheus-operator/prometheus-operator", version="v0.80.1")
 
 
 class NoGoError(RuntimeError):
@@ -59,7 +60,16 @@ def tool(name: str) -> Path:
     if not program.exists():
         with TemporaryDirectory(prefix="combee-go-") as scratch:
             env, partial = _environment(Path(scratch)), Path(scratch) / name
-            arguments = ["build", "-p", "1", "-mod=readonly", *wanted.flags, "-o", str(partial), wanted.package]
+            arguments = [
+                "build",
+                "-p",
+                "1",
+                "-mod=readonly",
+                *wanted.flags,
+                "-o",
+                str(partial),
+                wanted.package,
+            ]
             _go(arguments, env, cwd=_fetched(wanted, env))
             program.parent.mkdir(parents=True, exist_ok=True)
             shutil.move(partial, program)

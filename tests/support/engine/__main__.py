@@ -1,7 +1,8 @@
 """Run a command beside a container engine: ``python -m support.engine COMMAND…``.
 
-The engine that answers is used. One of the tests' own is installed and started only where ``COMBEE_TEST_ENGINE=start``
-asks for it (Debian, root). Without either, the command runs all the same, and its tests are skipped.
+The engine that answers is used. One of the tests' own is installed and started only where
+``COMBEE_TEST_ENGINE=start`` asks for it (Debian, root). Without either, the command runs all the same, and its tests
+are skipped.
 """
 
 import os

@@ -25,6 +25,7 @@ from support import shown
 
 ASKING = ("reflect", "scan")
 EVERY = (*ROLES, *FRONTS)
+IMAGE = "${COMBEE_IMAGE:-combee:0.1.0}"
 MODEL_TIMEOUT_S = float(ModelSettings.model_fields["model_timeout_s"].default)
 
 
@@ -76,7 +77,7 @@ def test_the_broker_is_the_version_that_is_tested_and_is_published_on_loopback_o
 ) -> None:
     published = [port for one in services.values() for port in one.get("ports", ())]
 
-    assert services["kafka"]["image"] == f"apache/kafka:{VERSION}"
+    assert services["kafka"]["image"] == f"${{KAFKA_IMAGE:-apache/kafka:{VERSION}}}"
     assert published == ["127.0.0.1:9092:9092", "127.0.0.1:8750:8750"]
 
 
@@ -129,7 +130,7 @@ def test_the_image_is_built_once_and_never_asked_of_a_registry(services: dict[st
     ours = {name: one for name, one in {**services, "sim": variant["sim"]}.items() if name != "kafka"}
 
     assert [name for name, one in {**ours, **variant}.items() if "build" in one] == ["topics"]
-    assert {(one["image"], one["pull_policy"]) for one in ours.values()} == {("combee:0.1.0", "never")}
+    assert {(one["image"], one["pull_policy"]) for one in ours.values()} == {(IMAGE, "never")}
     for name in {*ours} - {"topics"}:  # who waits for it finds the image
         assert "topics" in ours[name]["depends_on"]
 
@@ -177,7 +178,7 @@ def test_every_variable_is_a_setting() -> None:
     known = {f"COMBEE_{name.upper()}" for group in GROUPS.values() for name in group.model_fields}
     for name in ("docker-compose.yml", "deploy/simulated.yml", "deploy/.env.example", "deploy/Dockerfile"):
         used = set(re.findall(r"COMBEE_[A-Z_]+", (shown.ROOT / name).read_text("utf-8")))
-        assert used <= known, name
+        assert used <= {*known, "COMBEE_IMAGE"}, name
 
 
 def test_the_simulated_variant_gives_the_asking_services_the_stand_ins_loopback() -> None:
@@ -200,13 +201,19 @@ def test_no_name_of_a_host_is_given_to_a_service_in_anothers_namespace(services:
         assert re.search(rf"^  {role}:\n(?:    .*\n)*?    extra_hosts: !reset \[\]\n", text, re.MULTILINE)
 
 
-def test_services_that_share_a_namespace_have_ports_of_their_own(services: dict[str, Any]) -> None:
+def test_services_that_share_a_namespace_share_no_port_and_their_health_is_a_file() -> None:
     variant = _read("deploy/simulated.yml")["services"]
-    ports = [
-        {**services[role]["environment"], **variant[role]["environment"]}["COMBEE_METRICS_PORT"]
-        for role in ASKING
-    ]
-    assert len(set(ports)) == len(ASKING)
+    for role in ASKING:  # any number of replicas of each
+        assert variant[role]["environment"]["COMBEE_METRICS_PORT"] == 0
+        ready = variant[role]["environment"]["COMBEE_READY_FILE"]
+        assert variant[role]["healthcheck"]["test"] == ["CMD", "test", "-f", ready]
+
+
+def test_containers_cannot_write_and_have_no_privilege(services: dict[str, Any]) -> None:
+    for name, one in {**services, "sim": _read("deploy/simulated.yml")["services"]["sim"]}.items():
+        if name != "kafka":
+            assert (one["read_only"], one["cap_drop"]) == (True, ["ALL"])
+            assert one["security_opt"] == ["no-new-privileges:true"]
 
 
 def test_the_working_directory_of_the_image_is_roots_and_its_user_needs_no_warning() -> None:
@@ -224,14 +231,24 @@ def test_the_working_directory_of_the_image_is_roots_and_its_user_needs_no_warni
 def test_the_image_is_not_root_has_a_python_we_support_and_extras_that_exist() -> None:
     text = (shown.ROOT / "deploy" / "Dockerfile").read_text("utf-8")
     project = tomllib.loads((shown.ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    extras = re.findall(r'"\.\[([\w,]+)\]"', text)[0].split(",")
+    (extras,) = re.findall(r"((?:--extra \w+ )+)-", (shown.ROOT / "Makefile").read_text("utf-8"))
 
-    assert set(re.findall(r"FROM python:([\d.]+)-slim", text)) == {
+    assert re.findall(r"^ARG PYTHON_IMAGE=python:([\d.]+)-slim$", text, re.MULTILINE) == [
         project["requires-python"].removeprefix(">=")
-    }
-    assert re.search(r"^USER (?!root)", text, re.MULTILINE)
-    assert set(extras) <= project["optional-dependencies"].keys()
-    assert "embedded" not in extras
+    ]
+    assert set(re.findall(r"^FROM (\S+)", text, re.MULTILINE)) == {"${PYTHON_IMAGE}"}
+    user = int(re.findall(r"^USER (\d+)$", text, re.MULTILINE)[0])
+    assert user >= 10_000
+    assert set(extras.replace("--extra", "").split()) == {"cli", "dashboard", "sim"}
+    assert {"cli", "dashboard", "sim"} <= project["optional-dependencies"].keys()
+
+
+def test_the_image_checks_the_hashes_of_what_it_installs() -> None:
+    text = (shown.ROOT / "deploy" / "Dockerfile").read_text("utf-8")
+    installs = re.findall(r"pip .*?install (.*?)(?= &&|\n[A-Z])", text.replace("\\\n", ""), re.DOTALL)
+
+    assert len(installs) == 3
+    assert all("--require-hashes" in one or "--no-index --no-deps /wheel/" in one for one in installs)
 
 
 def test_secrets_stay_out_of_the_image_and_of_git() -> None:
