@@ -1,7 +1,7 @@
 """One node's work: ask the model for operations and check, complete and count what it answers."""
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TypeVar
@@ -260,19 +260,16 @@ class Aggregator:
 
     def _traced(self, base: Playbook, reply: Reply, items: Sequence[_Item]) -> Answer:
         """Read a reply; evidence is a guess where an item is named that does not have the words made of it."""
-        answer = self._read(base, reply, [item.evidence for item in items])
-        # Read once more with the items themselves as what an operation rests on: so each says which it names.
-        by_item = self._method.read(base, reply.body, [(str(at),) for at in range(len(items))]).operations
-        if self._method.HOLDS != "entries" or len(by_item) != len(answer.operations):
-            return answer
+        if self._method.HOLDS != "entries":
+            return self._read(base, reply, [item.evidence for item in items])
+        # Read with the items themselves as what an operation rests on: so each says which it names.
+        answer = self._read(base, reply, [(str(at),) for at in range(len(items))])
         relatedness = Relatedness([item.text for item in items])
-        operations = tuple(
-            operation
-            if operation.guessed
-            else ops.with_guesses(operation, [items[at].sure for at in _meant(named, relatedness)])
-            for operation, named in zip(answer.operations, by_item, strict=True)
+        return replace(
+            answer,
+            operations=tuple(_resting(operation, items, relatedness) for operation in answer.operations),
+            guessed=_guessed(_places(answer.guessed), dict(enumerate(items))),
         )
-        return replace(answer, operations=operations)
 
     def _read(self, base: Playbook, reply: Reply, sources: Sequence[tuple[str, ...]]) -> Answer:
         answer = self._method.read(base, reply.body, sources)
@@ -307,10 +304,30 @@ def _proposal(operation: Operation) -> _Item:
     return _Item(text=operation.content, evidence=operation.evidence, guessed=operation.guessed)
 
 
-def _meant(named: Operation, relatedness: Relatedness) -> Iterator[int]:
-    """Return the places of the items that an operation names and that it can have been made of."""
-    places = map(int, named.evidence)
-    return relatedness.related(named.content, places) if named.content else places
+def _resting(named: Operation, items: Sequence[_Item], relatedness: Relatedness) -> Operation:
+    """Return an operation that names items as one that rests on their evidence."""
+    places = _places(named.evidence)
+    evidence = ops.union(*(items[at].evidence for at in places))
+    guessed = _guessed(_places(named.guessed), {at: items[at] for at in places})
+    operation = named.model_copy(
+        update={"evidence": evidence, "guessed": tuple(filter(guessed.__contains__, evidence))}
+    )
+    if operation.guessed:
+        return operation
+    meant = relatedness.related(named.content, places) if named.content else places
+    return ops.with_guesses(operation, [items[at].sure for at in meant])
+
+
+def _places(named: Iterable[str]) -> list[int]:
+    return [int(place) for place in named]
+
+
+def _guessed(guesses: Collection[int], items: Mapping[int, _Item]) -> frozenset[str]:
+    """Return the evidence of items, by their places, of which no item is that is not among the ``guesses``."""
+    if not guesses:
+        return frozenset()
+    named = chain.from_iterable(item.evidence for at, item in items.items() if at not in guesses)
+    return frozenset(chain.from_iterable(item.evidence for item in items.values())).difference(named)
 
 
 def _request_of(reply: Reply) -> tuple[str, ...]:

@@ -10,6 +10,8 @@ from combee.ports import Record, TopicPartition
 from combee_schemas.plan import Plan
 from combee_schemas.scan import NodeResult, Partial
 
+LOOPS_TO_SEND = 2
+"""Rounds of the event loop from a turn until the HTTP library has written the request."""
 GatheringKey = tuple[str, str, int, int, tuple[int, ...]]
 """A node, and the batch that its children name: a partial that names another manifest is no sibling."""
 
@@ -65,6 +67,27 @@ class Arrivals:
                     await self._expected.setdefault(playbook, asyncio.Event()).wait()
         except TimeoutError:
             return
+
+
+class Wave:
+    """Lets the groups of a batch prepare their requests one after the other: each is sent before the next is made.
+
+    So the answers come one after the other, too, and are read while the others are still with the model.
+    """
+
+    def __init__(self) -> None:
+        self._preparing = asyncio.Lock()
+
+    async def turn(self) -> None:
+        """Wait until the request before this one is on its way."""
+        await self._preparing.acquire()
+        self._pass(LOOPS_TO_SEND)
+
+    def _pass(self, loops: int) -> None:
+        if loops:
+            asyncio.get_running_loop().call_soon(self._pass, loops - 1)
+        else:
+            self._preparing.release()
 
 
 class GroupCalls:

@@ -23,7 +23,7 @@ from combee.ports import (
 )
 from combee.scan.aggregate import Aggregator
 from combee.scan.answered import Answered
-from combee.scan.gathering import Arrivals, Gathering, GatheringKey, GroupCalls, key_of
+from combee.scan.gathering import Arrivals, Gathering, GatheringKey, GroupCalls, Wave, key_of
 from combee.scan.hedged import HedgedModel
 from combee.scan.outcome import shorter
 from combee.scan.templates import Templates
@@ -72,6 +72,7 @@ class ScanHandler:
         self._gatherings: dict[GatheringKey, Gathering] = {}
         self._groups = GroupCalls()
         self._arrivals = Arrivals()
+        self._wave = Wave()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._draining = asyncio.Event()
         self.playbooks = Playbooks(log, self._published)
@@ -133,6 +134,7 @@ class ScanHandler:
             self._limiter.check(group.plan.playbook)
             aggregator = self._aggregator(group, 0)
             base = await self._base(group)
+            await self._wave.turn()
             asked = (
                 aggregator.consolidate(base, group.clusters)
                 if group.plan.reason == "consolidate"

@@ -1,0 +1,69 @@
+"""A reply is read once, with its items' places as evidence: what follows is what reading it by evidence gives."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from combee.core.methods import ace
+from combee.core.methods.method import Answer
+from combee.core.playbook import operations as ops
+from combee.core.playbook.overlap import Relatedness
+from combee.core.playbook.versions import empty
+from combee.ports import PoisonError
+from combee.scan.aggregate import Aggregator, _Item
+from combee_schemas.base import Usage
+from combee_schemas.model import Reply
+from support.models import ModelClient, ScriptedModel
+
+words = st.lists(st.sampled_from(["margin", "parcel", "order", "fee", "rate"]), max_size=4).map(" ".join)
+evidence = st.lists(st.sampled_from("abcdef"), max_size=3, unique=True).map(tuple)
+items = st.builds(
+    lambda text, rests, n: _Item(text=text, evidence=rests, guessed=rests[:n]),
+    words,
+    evidence,
+    st.integers(0, 2),
+)
+numbers = st.none() | st.lists(st.integers(0, 6), max_size=3)
+operations = st.fixed_dictionaries(
+    {
+        "type": st.sampled_from(["ADD", "UPDATE", "MERGE", "REMOVE", "?"]),
+        "content": words,
+        "entry_ids": st.lists(st.sampled_from(["e1", "e2"]), max_size=2),
+        "sources": numbers,
+    }
+)
+
+
+@given(st.lists(items, max_size=5), st.lists(operations, max_size=5), numbers)
+def test_an_answer_that_is_read_once_is_the_same(
+    given_items: Sequence[_Item], said: Sequence[object], dropped: object
+) -> None:
+    reply = Reply(body={"operations": list(said), "dropped": dropped}, usage=Usage())
+    aggregator = Aggregator(ModelClient(ScriptedModel()))
+    assert outcome(lambda: aggregator._traced(empty("a"), reply, given_items)) == outcome(
+        lambda: by_evidence(aggregator, reply, given_items)
+    )
+
+
+def outcome(work: Callable[[], Answer]) -> Answer | str:
+    """Return an answer, or why there is none."""
+    try:
+        return work()
+    except PoisonError as error:
+        return str(error)
+
+
+def by_evidence(aggregator: Aggregator, reply: Reply, given_items: Sequence[_Item]) -> Answer:
+    """Return an answer read twice: by evidence, and by items to find out which are guesses."""
+    answer = aggregator._read(empty("a"), reply, [item.evidence for item in given_items])
+    by_item = ace.read(empty("a"), reply.body, [(str(at),) for at in range(len(given_items))])
+    relatedness = Relatedness([item.text for item in given_items])
+    traced = []
+    for operation, named in zip(answer.operations, by_item.operations, strict=True):
+        places = [int(at) for at in named.evidence]
+        meant = relatedness.related(named.content, places) if named.content else places
+        sure = [given_items[at].sure for at in meant]
+        traced.append(operation if operation.guessed else ops.with_guesses(operation, sure))
+    return replace(answer, operations=tuple(traced))
