@@ -5,6 +5,7 @@ import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import structlog
@@ -173,13 +174,12 @@ async def _gateway(worker: Worker) -> None:
     except ModuleNotFoundError as error:
         raise ConfigurationError(f"the gateway needs {error.name}: pip install 'combee[gateway]'") from error
     mounts = []
-    try:
-        if worker.settings.gateway.dashboard:
-            from combee.dashboard import mount  # noqa: PLC0415 - another one
+    if worker.settings.gateway.dashboard and find_spec("nicegui") is None:
+        logger.info("no_dashboard", reason="nicegui is missing: pip install 'combee[dashboard]'")
+    elif worker.settings.gateway.dashboard:
+        from combee.dashboard import mount  # noqa: PLC0415 - of the gateway's extra, too
 
-            mounts.append(mount)
-    except ModuleNotFoundError as error:
-        logger.info("no_dashboard", reason=f"{error.name} is missing: pip install 'combee[dashboard]'")
+        mounts.append(mount)
     await server.run(worker.log, worker.settings, worker.stop, worker.telemetry, mounts)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from http import HTTPStatus
 
+from fastapi import FastAPI
 from nicegui import events, ui
 
 from combee.dashboard import batches, dead_letters, flow, playbook, playbooks, plots, search, start
@@ -26,6 +27,27 @@ SIMULATED = "simulated"
 THEME = "combee-theme"
 """The cookie that remembers it."""
 THEMES = ((None, "brightness_auto", "automatic"), (True, "dark_mode", "dark"), (False, "light_mode", "light"))
+
+
+def application(context: Context) -> FastAPI:
+    """Return the dashboard; all addresses are one page, whose parts follow them."""
+
+    def root() -> None:
+        frame(context)
+
+    app = FastAPI(openapi_url=None)
+    run_with: Callable[..., None] = ui.run_with
+    run_with(
+        app,
+        root=root,
+        title="Combee",
+        dark=None,
+        favicon="🐝",
+        language="en-US",
+        show_welcome_message=False,
+        reconnect_timeout=10.0,
+    )
+    return app
 
 
 def frame(context: Context) -> None:

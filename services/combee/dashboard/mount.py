@@ -1,12 +1,17 @@
-"""Where the dashboard meets the gateway: one page, whose parts follow the address."""
+"""Where the dashboard meets the gateway: one page, whose parts follow the address.
 
-from collections.abc import Callable
+Its library is as large as half a gateway: it is loaded when somebody opens the dashboard first.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
 
 from fastapi import FastAPI
-from nicegui import ui
 from starlette.responses import RedirectResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from combee.dashboard.frame import frame
 from combee.gateway.context import Context
 
 PATH = "/dashboard"
@@ -15,23 +20,45 @@ PATH = "/dashboard"
 def mount(app: FastAPI, context: Context) -> None:
     """Serve the dashboard under ``/dashboard``; ``/`` leads there. Who may see it, the gateway decides."""
 
-    def root() -> None:
-        frame(context)
+    def make() -> FastAPI:
+        from combee.dashboard.frame import application  # noqa: PLC0415 - loads the dashboard's library
+
+        return application(context)
+
+    dashboard, rest = _OnDemand(make), app.router.lifespan_context
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[Any]:
+        async with dashboard.running, rest(app) as state:
+            yield state
 
     app.add_api_route("/", _go_there, include_in_schema=False)
-    run_with: Callable[..., None] = ui.run_with
-    run_with(
-        app,
-        root=root,
-        title="Combee",
-        mount_path=PATH,
-        dark=None,
-        favicon="🐝",
-        language="en-US",
-        show_welcome_message=False,
-        reconnect_timeout=10.0,
-    )
+    app.mount(PATH, dashboard)
+    app.router.lifespan_context = lifespan
 
 
 def _go_there() -> RedirectResponse:
     return RedirectResponse(f"{PATH}/")
+
+
+class _OnDemand:
+    """An application that is made and started when it is first asked; it ends with ``running``."""
+
+    def __init__(self, make: Callable[[], FastAPI]) -> None:
+        self.running = AsyncExitStack()
+        self._make = make
+        self._made: ASGIApp | None = None
+        self._making = asyncio.Lock()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        made = self._made or await self._started()
+        await made(scope, receive, send)
+
+    async def _started(self) -> ASGIApp:
+        async with self._making:
+            if self._made is None:
+                # In a thread: others are answered meanwhile.
+                made = await asyncio.to_thread(self._make)
+                await self.running.enter_async_context(made.router.lifespan_context(made))
+                self._made = made
+            return self._made

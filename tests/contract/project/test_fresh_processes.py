@@ -97,6 +97,23 @@ import sys, combee.compose, combee.scan.handler
 from combee.settings.loading import load_settings
 combee.compose.telemetry_of('scan', load_settings())
 """
+NO_EMBEDDING = """
+import sys
+from combee import backends
+from combee.settings.loading import load_settings
+assert backends.embedder(load_settings().model) is None
+"""
+NOBODY_LOOKS = """
+import sys
+from combee.adapters.memory import MemoryLog
+from combee.clock import SystemClock
+from combee.dashboard import mount
+from combee.gateway.app import build
+from combee.gateway.context import context_of
+from combee.settings.loading import load_settings
+context = context_of(MemoryLog(SystemClock()), load_settings(), SystemClock())
+mount(build(context), context)
+"""
 FETCHES = """
 import aiokafka, asyncio, tempfile
 from pathlib import Path
@@ -197,8 +214,13 @@ def test_a_verb_collects_garbage_but_not_in_what_it_imported_nor_at_the_end() ->
         (AGENT, EVERYTHING_HEAVY),
         (LISTED, {"aiokafka", "pydantic", "faust", "aiohttp", "jgo", "fastapi"}),
         (UNMEASURED, {"prometheus_client"}),
+        (NO_EMBEDDING, {"openai"}),
+        (NOBODY_LOOKS, {"nicegui", "openai"}),
     ],
-    ids=["the package", "what agents import", "--help", "a worker without a port"],
+    ids=[
+        *("the package", "what agents import", "--help", "a worker without a port"),
+        *("a shuffle without an embedding model", "a dashboard that nobody has opened"),
+    ],
 )
 def test_nothing_heavy_is_loaded_before_it_is_needed(script: str, heavy: set[str]) -> None:
     ended = run(f"{script}\nprint(*({heavy!r} & sys.modules.keys()))")
