@@ -187,6 +187,12 @@ def _limits(raw: bytes) -> dict[str, Any]:
     }
 
 
+def begins_as(raw: bytes, kind: type[Message]) -> bool:
+    """Return whether bytes begin as those of a message of this kind and version; what follows may be anything."""
+    head: bytes = msgpack.packb({"type": kind.type, "version": kind.version_number})
+    return raw[1 : len(head)] == head[1:] and len(raw) <= kind.max_bytes
+
+
 def _open(raw: bytes, kind: type[Message]) -> tuple[int, dict[str, Any]]:
     try:
         envelope = msgpack.unpackb(raw, **_limits(raw))

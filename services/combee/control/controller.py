@@ -1,7 +1,7 @@
 """The control service: each new version may change the batch size that stands in ``batch-sizes``."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import structlog
 
@@ -19,6 +19,8 @@ logger = structlog.get_logger()
 CURRENT_TIMEOUT_S = 60.0
 TURN_S = 0.5
 """How soon it is noticed that it is to stop."""
+AT_ONCE = 500
+"""So many decisions are written in one call."""
 
 
 class Controller:
@@ -56,26 +58,47 @@ class Controller:
                     seen = await self._seen.get()
             except TimeoutError:
                 continue
-            await self._decide(seen)
+            await self._decide([seen, *self._waiting(AT_ONCE - 1)])
 
     def _latest(self, name: str) -> BatchSize | None:
         """Return our own last word, which the view may not have brought back yet, or another control's."""
         said = [decision for decision in (self._standing.get(name), self.sizes.get(name)) if decision]
         return max(said, key=lambda decision: decision.sequence, default=None)
 
-    async def _decide(self, seen: Iteration) -> None:
+    def _waiting(self, most: int) -> list[Iteration]:
+        """Return what else is to be decided now: at the start, that is about every playbook there is."""
+        return [self._seen.get_nowait() for _ in range(min(most, self._seen.qsize()))]
+
+    async def _decide(self, seen: Sequence[Iteration]) -> None:
+        """Decide about these in their order, and write it all at once."""
+        before = dict(self._standing)
+        records = []
+        for each in seen:
+            decided = self._decided(each)
+            if decided is None:
+                continue
+            try:
+                records.append(topics.BATCH_SIZES.record(decided))
+            except CodecError as error:
+                # There is no record to dead-letter: the size stands as it was, and the next version decides again.
+                logger.error("batch_size_unwritten", playbook=each.playbook, error=str(error))
+                continue
+            self._standing[each.playbook] = decided
+        try:
+            if records:
+                await self._log.produce(*records)
+        except PoisonError as error:
+            self._standing = before
+            logger.error("batch_size_unwritten", playbooks=len(records), error=str(error))
+
+    def _decided(self, seen: Iteration) -> BatchSize | None:
+        """Return what to write; None: what stands holds."""
         name = seen.playbook
         standing = self._latest(name)
         decided = decide(standing, seen, self._policy)
         if decided == standing:
-            return
+            return None
         if standing is None or (standing.batch_size, standing.phase) != (decided.batch_size, decided.phase):
             decided = decided.model_copy(update={"decided_at_ms": self._clock.now_ms()})
             logger.info("batch_size", playbook=name, size=decided.batch_size, reason=decided.reason)
-        try:
-            await self._log.produce(topics.BATCH_SIZES.record(decided))
-        except (CodecError, PoisonError) as error:
-            # There is no record to dead-letter: the size stands as it was, and the next version decides again.
-            logger.error("batch_size_unwritten", playbook=name, error=str(error))
-            return
-        self._standing[name] = decided
+        return decided

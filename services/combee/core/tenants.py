@@ -63,6 +63,11 @@ class Tenants:
             tenants.spent(playbook)
         return tenants
 
+    @property
+    def are_limited(self) -> bool:
+        """Whether any tenant has a limit."""
+        return bool(self._limits)
+
     def limits(self, tenant: str) -> Limits:
         """Return what a tenant may have."""
         return self._limits.get(tenant) or self._limits.get(EVERY, UNLIMITED)

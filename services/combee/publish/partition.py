@@ -10,6 +10,7 @@ from combee.core.playbook.versions import empty
 from combee.core.watermark import Watermark
 from combee.ports import Log, Outgoing, Record, TopicPartition, Transactor
 from combee.publish.early import EarlyUpdates
+from combee.worker.views import Newest
 from combee_schemas import topics
 from combee_schemas.base import is_branch_of
 from combee_schemas.codec import CodecError
@@ -26,7 +27,7 @@ class PartitionState:
 
     number: int
     transactor: Transactor
-    playbooks: dict[str, Playbook]
+    playbooks: Newest[Playbook]
     labels: dict[str, Label]
     watermarks: dict[str, Watermark]
     """By input topic."""
@@ -42,8 +43,8 @@ class PartitionState:
         """Return the newest versions of a playbook's branches that are there."""
         return [
             line
-            for line in self.playbooks.values()
-            if line.origin != "delete" and is_branch_of(line.name, name)
+            for key in sorted(self.playbooks.keys())
+            if is_branch_of(key, name) and (line := self.playbooks.get(key)) and line.origin != "delete"
         ]
 
     def labels_of(self, name: str) -> dict[str, Label]:
@@ -76,8 +77,8 @@ class PartitionState:
             keys.reverse()
             for key in self.labels_of(placed.name):
                 del self.labels[key]
-        self.playbooks[keys[0]] = placed
-        self.playbooks.pop(keys[1], None)
+        self.playbooks.take(keys[0], placed)
+        self.playbooks.pop(keys[1])
 
     def offsets(self, done: Sequence[Record]) -> dict[TopicPartition, int]:
         """Finish ``done`` and return what may be committed with them."""
@@ -94,25 +95,25 @@ async def open_partition(log: Log, number: int, starts: dict[str, int]) -> Parti
     state = PartitionState(
         number=number,
         transactor=await log.transactor(f"publish-{number}"),
-        playbooks={},
+        playbooks=Newest(topics.PLAYBOOKS),
         labels={},
         watermarks={topic: Watermark(start) for topic, start in starts.items()},
         early=EarlyUpdates(log, number),
     )
     async for record in log.read(TopicPartition(topic=topics.PLAYBOOKS.name, partition=number), 0):
         _take(state.playbooks, record, topics.PLAYBOOKS)
+    labels = Newest(topics.LABELS)
     async for record in log.read(TopicPartition(topic=topics.LABELS.name, partition=0), 0):
-        _take(state.labels, record, topics.LABELS)
+        _take(labels, record, topics.LABELS)
+    state.labels |= labels.all()
     return state
 
 
-def _take(latest: dict[str, M], record: Record, topic: Topic[M]) -> None:
-    key = key_of(record)
-    if record.value is None:
-        latest.pop(key, None)
+def _take(newest: Newest[M], record: Record, topic: Topic[M]) -> None:
+    if newest.keep(record):
         return
     try:
-        latest[key] = topic.read_own(record)
+        newest.take(key_of(record), topic.read_own(record))
     except CodecError as error:
         # Not ours: only this service writes here, and it writes what it can read.
         logger.error("undecodable", topic=record.topic, offset=record.offset, error=str(error))

@@ -330,7 +330,7 @@ class Publisher:
         if known is not None and versions.is_executed(known, command, record.offset):
             await self._skip(state, record)
             return
-        if command.playbook not in state.playbooks:
+        if state.playbooks.get(command.playbook) is None:
             raise PoisonError(f"there is no playbook {command.playbook} to label")
         if not command.label or not 1 <= command.version <= current.version:
             raise PoisonError(f"{command.playbook} has no version {command.version} to label")

@@ -75,7 +75,8 @@ class ScanHandler:
         self._wave = Wave()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._draining = asyncio.Event()
-        self.playbooks = Playbooks(log, self._published)
+        # At the start there is nothing yet that a version could end.
+        self.playbooks = Playbooks(log, self._published, announces_start=False)
 
     def _published(self, name: str, playbook: Playbook | None) -> None:
         self._arrivals.arrived(name)

@@ -97,10 +97,13 @@ class Shuffler:
         self._states: dict[int, PartitionState] = {}
         self._news: dict[int, _News] = {}
         self.wake = asyncio.Event()
-        self.playbooks = Playbooks(log, self._published)
-        self.sizes: View[BatchSize] = View(log, topics.BATCH_SIZES, on_change=self._resized)
-        self._spend_gate = spend_gate = SpendGate(spending, self.playbooks, clock)
         self._tenants = tenants or Tenants({})
+        # A tenant's playbooks are on all partitions; else those of others need not even be decoded at the start.
+        self.playbooks = Playbooks(log, self._published, announces_start=self._tenants.are_limited)
+        self.sizes: View[BatchSize] = View(
+            log, topics.BATCH_SIZES, on_change=self._resized, announces_start=False
+        )
+        self._spend_gate = spend_gate = SpendGate(spending, self.playbooks, clock)
         tenant_gate = TenantGate(self._tenants, clock)
         planned = plan_settings(settings, budget_tokens)
         self.neighbours = neighbours or Neighbours()
@@ -213,7 +216,7 @@ class Shuffler:
                 return
             self._states[number] = loaded
             # Versions that appeared meanwhile have been announced to nobody.
-            for playbook in self.playbooks.view.all().values():
+            for playbook in await self._playbooks_on(number):
                 loaded.manifests.published(playbook.name, playbook.batch_sequence)
                 self._look_at(loaded, playbook)
         state = self._states[number]
@@ -255,7 +258,9 @@ class Shuffler:
         await self.playbooks.view.wait_current(CURRENT_TIMEOUT_S)
         await self.sizes.wait_current(CURRENT_TIMEOUT_S)
         transactor = await self._log.transactor(f"{GROUP}-{number}")
-        mine = [p for p in self.playbooks.view.all().values() if await self._partition(p.name) == number]
+        mine = await self._playbooks_on(number)
+        for playbook in mine:
+            self._spend_gate.add_line(playbook.name)
         manifests = await read_manifests(
             self._log, number, self._settings.duplicate_horizon, mine, self._clock.monotonic()
         )
@@ -289,6 +294,12 @@ class Shuffler:
                 await self._take_reflection(state, record, again=name)
             state.note(name)
         return bool(hungry)
+
+    async def _playbooks_on(self, number: int) -> list[Playbook]:
+        """Return a partition's playbooks; those of others are not even decoded."""
+        view = self.playbooks.view
+        keys = [key for key in sorted(view.keys()) if await self._partition(key) == number]
+        return [playbook for key in keys if (playbook := view.get(key)) is not None]
 
     async def _partition(self, playbook: str) -> int:
         return (await partition_of(self._log, topics.REFLECTIONS, playbook)).partition

@@ -12,7 +12,7 @@ from combee.history import History
 from combee.ports import Log, Record, TransientError
 from combee_schemas import topics
 from combee_schemas.base import Message
-from combee_schemas.codec import CodecError
+from combee_schemas.codec import CodecError, begins_as
 from combee_schemas.errors import NewerVersionError
 from combee_schemas.playbook import Playbook, deleted_key
 from combee_schemas.topics import Topic, key_of
@@ -23,10 +23,67 @@ M = TypeVar("M", bound=Message)
 RETRY_S = 1.0
 
 
+class Newest(Generic[M]):
+    """The newest message per key. Bytes may be kept instead, which are decoded on first use."""
+
+    def __init__(self, topic: Topic[M], newer: Callable[[M, M], bool] = lambda _new, _old: True) -> None:
+        self._topic = topic
+        self._newer = newer
+        self._messages: dict[str, M] = {}
+        self._unread: dict[str, list[Record]] = {}
+
+    def keep(self, record: Record) -> bool:
+        """Keep a record as it is, a tombstone as what it does; False: it has to be looked at now."""
+        key = key_of(record)
+        if record.value is None:
+            self.pop(key)
+            return True
+        is_ours = begins_as(record.value, self._topic.message)
+        if is_ours:
+            self._unread.setdefault(key, []).append(record)
+        return is_ours
+
+    def get(self, key: str) -> M | None:
+        """Return what stands under a key."""
+        for record in self._unread.pop(key, ()):
+            try:
+                self.take(key, self._topic.read_own(record))
+            except CodecError as error:
+                logger.error("undecodable", topic=record.topic, offset=record.offset, error=str(error))
+        return self._messages.get(key)
+
+    def take(self, key: str, message: M) -> bool:
+        """Take a message in unless what is known is newer; return whether it was taken."""
+        known = self.get(key) if key in self._unread else self._messages.get(key)
+        if known is not None and not self._newer(message, known):
+            return False
+        self._messages[key] = message
+        return True
+
+    def pop(self, key: str) -> None:
+        """Forget a key."""
+        self._unread.pop(key, None)
+        self._messages.pop(key, None)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._unread or key in self._messages
+
+    def keys(self) -> set[str]:
+        """Return the keys, also of what may turn out to be unreadable."""
+        return self._messages.keys() | self._unread.keys()
+
+    def all(self) -> dict[str, M]:
+        """Return all messages by key."""
+        for key in list(self._unread):
+            self.get(key)
+        return dict(self._messages)
+
+
 class View(Generic[M]):
     """The newest message per key; a tombstone removes it; undecodable records are logged and skipped.
 
-    What a newer process writes is left out too, and said once: what is known stays.
+    What a newer process writes is left out too, and said once: what is known stays. Without ``announces_start``
+    ``on_change`` hears nothing of what was there at the start, and that is decoded on first use.
     """
 
     def __init__(
@@ -35,13 +92,15 @@ class View(Generic[M]):
         topic: Topic[M],
         *,
         newer: Callable[[M, M], bool] = lambda _new, _old: True,
-        on_change: Callable[[str, M | None], None] = lambda _key, _message: None,
+        on_change: Callable[[str, M | None], None] | None = None,
+        announces_start: bool = True,
     ) -> None:
         self._log = log
         self._topic = topic
         self._newer = newer
-        self._on_change = on_change
-        self._latest: dict[str, M] = {}
+        self._on_change = on_change or (lambda _key, _message: None)
+        self._announces_start = announces_start and on_change is not None
+        self._latest = Newest(topic, newer)
         self._reading = self._latest
         self._current = asyncio.Event()
         self._connected = False
@@ -52,9 +111,13 @@ class View(Generic[M]):
         """Return the newest message under a key."""
         return self._latest.get(key)
 
+    def keys(self) -> set[str]:
+        """Return the keys; nothing is decoded for it."""
+        return self._latest.keys()
+
     def all(self) -> dict[str, M]:
         """Return the newest messages by key."""
-        return dict(self._latest)
+        return self._latest.all()
 
     @property
     def is_current(self) -> bool:
@@ -69,7 +132,7 @@ class View(Generic[M]):
     async def run(self) -> None:
         """Follow the topic for ever; after a disconnect read it anew, and know what was known until then."""
         while True:
-            self._reading = {} if self._current.is_set() else self._latest
+            self._reading = Newest(self._topic, self._newer) if self._current.is_set() else self._latest
             try:
                 async with aclosing(self._log.follow(self._topic.name)) as changes:
                     async for records in changes:
@@ -87,32 +150,33 @@ class View(Generic[M]):
         before, self._latest = self._latest, self._reading
         self._current.set()
         self._connected = True
-        for key, message in self._latest.items():
-            if message != before.get(key):
+        if before is self._latest:
+            return
+        known, now = before.all(), self._latest.all()
+        for key, message in now.items():
+            if message != known.get(key):
                 self._on_change(key, message)
-        for key in sorted(before.keys() - self._latest.keys()):
+        for key in sorted(known.keys() - now.keys()):
             self._on_change(key, None)
-
-    def _remember(self, key: str, message: M | None) -> None:
-        if message is None:
-            self._reading.pop(key, None)
-        else:
-            self._reading[key] = message
-        if self._reading is self._latest:
-            self._on_change(key, message)
 
     def _keep(self, key: str, error: NewerVersionError) -> None:
         """Let a key stand as it was known; who must know the newest version ends when it needs it."""
-        if key in self._latest:
-            self._reading.setdefault(key, self._latest[key])
+        known = self._latest.get(key)
+        if known is not None and self._reading.get(key) is None:
+            self._reading.take(key, known)
         if not self._outdated:
             self._outdated = True
             logger.error("upgrade_needed", topic=self._topic.name, key=key, reason=str(error))
 
     def _take(self, record: Record) -> None:
+        if not self._announces_start and not self._current.is_set() and self._reading.keep(record):
+            return
         key = key_of(record)
+        is_announced = self._reading is self._latest
         if record.value is None:
-            self._remember(key, None)
+            self._reading.pop(key)
+            if is_announced:
+                self._on_change(key, None)
             return
         try:
             message = self._topic.read_own(record)
@@ -122,16 +186,19 @@ class View(Generic[M]):
         except NewerVersionError as error:
             self._keep(key, error)
             return
-        known = self._reading.get(key)
-        if known is None or self._newer(message, known):
-            self._remember(key, message)
+        if self._reading.take(key, message) and is_announced:
+            self._on_change(key, message)
 
 
 class Playbooks:
     """The playbooks as services see them: the newest from memory, any other version from ``history``."""
 
     def __init__(
-        self, log: Log, on_change: Callable[[str, Playbook | None], None] = lambda _n, _p: None
+        self,
+        log: Log,
+        on_change: Callable[[str, Playbook | None], None] | None = None,
+        *,
+        announces_start: bool = True,
     ) -> None:
         self.history = History(log)
 
@@ -139,13 +206,15 @@ class Playbooks:
             if playbook is not None and playbook.history_offset >= 0 and self.view.is_current:
                 # Decoded here already, and batches that overlap are made on it when it is no longer the newest.
                 self.history.remember(playbook)
-            on_change(playbook.name if playbook else key, playbook)
+            if on_change is not None:
+                on_change(playbook.name if playbook else key, playbook)
 
         self.view: View[Playbook] = View(
             log,
             topics.PLAYBOOKS,
             newer=lambda new, old: new.version > old.version,
             on_change=changed,
+            announces_start=announces_start and on_change is not None,
         )
 
     def latest(self, name: str) -> Playbook:
