@@ -20,7 +20,7 @@ def waits_patiently(consumer: Any) -> None:
 
 
 def wakes_seldom(consumer: Any, wait_ms: int) -> None:
-    """Have a started consumer look after its fetches no more often than they return and something happens."""
+    """Have a started consumer look after its fetches as often as they return, beside when something happens."""
     consumer._fetcher._fetcher_timeout = wait_ms / 1000  # noqa: SLF001 - aiokafka does so five times a second
 
 
