@@ -309,13 +309,11 @@ def _resting(named: Operation, items: Sequence[_Item], relatedness: Relatedness)
     places = _places(named.evidence)
     evidence = ops.union(*(items[at].evidence for at in places))
     guessed = _guessed(_places(named.guessed), {at: items[at] for at in places})
-    operation = named.model_copy(
-        update={"evidence": evidence, "guessed": tuple(filter(guessed.__contains__, evidence))}
-    )
-    if operation.guessed:
-        return operation
-    meant = relatedness.related(named.content, places) if named.content else places
-    return ops.with_guesses(operation, [items[at].sure for at in meant])
+    if not guessed.intersection(evidence):
+        meant = relatedness.related(named.content, places) if named.content else places
+        guessed = frozenset(evidence).difference(*(items[at].sure for at in meant))
+    guesses = tuple(reflection_id for reflection_id in evidence if reflection_id in guessed)
+    return named.model_copy(update={"evidence": evidence, "guessed": guesses})
 
 
 def _places(named: Iterable[str]) -> list[int]:

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from combee.core.methods import ace
 from combee.core.methods.method import Answer
-from combee.core.playbook import operations as ops
 from combee.core.playbook.overlap import Relatedness
 from combee.core.playbook.versions import empty
 from combee.ports import PoisonError
@@ -64,6 +63,7 @@ def by_evidence(aggregator: Aggregator, reply: Reply, given_items: Sequence[_Ite
     for operation, named in zip(answer.operations, by_item.operations, strict=True):
         places = [int(at) for at in named.evidence]
         meant = relatedness.related(named.content, places) if named.content else places
-        sure = [given_items[at].sure for at in meant]
-        traced.append(operation if operation.guessed else ops.with_guesses(operation, sure))
+        sure = frozenset[str]().union(*(given_items[at].sure for at in meant))
+        guessed = tuple(each for each in operation.evidence if each not in sure)
+        traced.append(operation if operation.guessed else operation.model_copy(update={"guessed": guessed}))
     return replace(answer, operations=tuple(traced))

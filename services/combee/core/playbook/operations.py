@@ -155,13 +155,6 @@ def _united(first: Operation, second: Operation) -> Operation:
     return first.model_copy(update={"evidence": evidence, "guessed": guessed})
 
 
-def with_guesses(operation: Operation, sure: Iterable[frozenset[str]]) -> Operation:
-    """Return an operation whose evidence is a guess but for that of the items that it was made of."""
-    known = frozenset[str]().union(*sure)
-    guessed = tuple(reflection_id for reflection_id in operation.evidence if reflection_id not in known)
-    return operation.model_copy(update={"guessed": guessed})
-
-
 def rests(operations: Iterable[Operation]) -> frozenset[str]:
     """Return the reflections that at least one of the operations rests on."""
     return frozenset(reflection_id for operation in operations for reflection_id in operation.evidence)

@@ -42,6 +42,7 @@ _EMPHASIS = (
     *(("please",), ("always",), ("you", "should"), ("you", "must")),
     *(("make", "sure", "to"), ("be", "sure", "to"), ("remember", "to")),
 )
+_EMPHATIC = frozenset(phrase[0] for phrase in _EMPHASIS)
 _DOING_FOLLOWS = frozenset({"after", "before", "when", "while"})
 _SUBORDINATE = _DOING_FOLLOWS | {"at", "during", "for", "given", "if", "in", "on", "to", "unless", "with"}
 
@@ -67,8 +68,9 @@ def wording(content: str) -> Wording:
     text = _plain_text(content.casefold() if content.isupper() else content)
     words = tuple(word for sentence in _sentences(text) for word in _said(sentence))
     words = words or (" ".join(content.split()),)
-    figures = tuple(word for word in words if not is_plain(word))
-    about = (word for word in words if word not in _NEGATIONS and not _FIGURE.fullmatch(word))
+    figures = tuple([word for word in words if not is_plain(word)])
+    numbers = {word for word in figures if _FIGURE.fullmatch(word)}
+    about = [word for word in words if word not in _NEGATIONS and word not in numbers]
     return Wording(words=words, text=" ".join(words), figures=figures, subject=" ".join(about))
 
 
@@ -89,7 +91,10 @@ def _sentences(text: str) -> Iterator[list[Clause]]:
         kind, token = match.lastgroup, match[0]
         if kind == "word":
             word = folded(token)
-            clauses[-1].extend(_LONG_FORMS.get(word) or (word,))
+            if word in _LONG_FORMS:
+                clauses[-1].extend(_LONG_FORMS[word])
+            else:
+                clauses[-1].append(word)
         elif kind == "stop":
             yield clauses
             clauses = [[]]
@@ -112,8 +117,11 @@ def _said(sentence: Iterable[Clause]) -> Iterator[str]:
 
 
 def _without_emphasis(clause: Clause) -> Clause:
-    if clause[:1] == ["A"]:
+    first = clause[0] if clause else ""
+    if first == "A":
         return ["a", *clause[1:]]
+    if first not in _EMPHATIC:
+        return clause
     for phrase in _EMPHASIS:
         if tuple(clause[: len(phrase)]) == phrase:
             return _without_emphasis(clause[len(phrase) :])
