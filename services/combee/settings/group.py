@@ -7,8 +7,9 @@ import stat
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
+from pydantic import SecretStr
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -18,6 +19,7 @@ from pydantic_settings import (
 )
 
 from combee.ports import ConfigurationError
+from combee.secret_files import secrets_in_files
 
 TOML_FILE = "combee.toml"
 """Looked for in the working directory, unless another file is named."""
@@ -45,10 +47,25 @@ class Group(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - fixed by pydantic-settings
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Flag, environment, TOML, secret files."""
+        """Flag, files of secrets that the environment names, environment, TOML."""
         assert isinstance(env_settings, EnvSettingsSource)  # noqa: S101 - that is what the library passes
-        in_file = file_values(env_settings.env_vars.get(NAMED_BY.lower()))
-        return init_settings, env_settings, InitSettingsSource(settings_cls, in_file), file_secret_settings
+        environ = {name.upper(): value for name, value in env_settings.env_vars.items() if value}
+        names = {f"COMBEE_{name.upper()}": name for name in secret_fields(cls)}
+        try:
+            secrets = {names[name]: value for name, value in secrets_in_files(environ, names).items()}
+        except ConfigurationError as error:
+            raise SettingsError(str(error)) from error
+        in_file = file_values(environ.get(NAMED_BY))
+        first, last = (InitSettingsSource(settings_cls, values) for values in (secrets, in_file))
+        return init_settings, first, env_settings, last, file_secret_settings
+
+
+def secret_fields(group: type[Group]) -> tuple[str, ...]:
+    """Return the names of a group's secrets."""
+    kinds = {name: get_args(info.annotation) for name, info in group.model_fields.items()}
+    return tuple(
+        name for name, kind in kinds.items() if SecretStr in kind and f"{name}_file" not in group.model_fields
+    )
 
 
 def file_values(named: str | None) -> dict[str, Any]:
