@@ -2,15 +2,19 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
 import structlog
+from pydantic import SecretStr
 
 from combee.adapters.kafka import KafkaAdmin, KafkaLog
-from combee.adapters.kafka.connection import Connection, security_options
+from combee.adapters.kafka.connection import Connection
+from combee.adapters.kafka.security import Credentials
 from combee.adapters.openai.names import resolve_embedding
 from combee.core import layout
 from combee.ports import ConfigurationError, OnModelCall
+from combee.settings.kafka import KafkaSettings
 from combee.settings.loading import Settings
 from combee.settings.model import ModelSettings
 from combee_schemas.topics import REFLECTIONS, RESTORING
@@ -30,18 +34,23 @@ NO_MODEL = (
 def connection(settings: Settings, bootstrap_servers: str) -> Connection:
     """Return how this process reaches the cluster."""
     kafka = settings.kafka
-    return Connection(
+    return Connection.secured(
+        credentials(kafka),
         bootstrap_servers=bootstrap_servers,
         prefix=kafka.topic_prefix,
         slot=settings.worker.slot,
         session_timeout_ms=int(kafka.session_timeout_s * 1000),
-        security=security_options(
-            kafka.security_protocol,
-            mechanism=kafka.sasl_mechanism,
-            username=kafka.sasl_username,
-            password=kafka.sasl_password.get_secret_value() if kafka.sasl_password else None,
-            cafile=kafka.ssl_cafile,
-        ),
+    )
+
+
+def credentials(kafka: KafkaSettings) -> Credentials:
+    """Return with what this process shows the cluster who it is."""
+    given = {field.name: getattr(kafka, field.name) for field in fields(Credentials)}
+    return Credentials(
+        **{
+            name: value.get_secret_value() if isinstance(value, SecretStr) else value
+            for name, value in given.items()
+        }
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from combee import AsyncClient
 from combee.adapters.kafka import KafkaLog
-from combee.adapters.kafka.connection import Connection, security_options
+from combee.adapters.kafka.connection import Connection
 from combee.clock import SystemClock
 from combee.compose import FRONTS, ROLES
 from combee.core import rights
@@ -93,14 +93,9 @@ async def services(secured: SecuredKafka, folder: Path, latency: str) -> AsyncIt
 
 
 def connection(secured: SecuredKafka, name: str, prefix: str = PREFIX) -> Connection:
-    security = security_options(
-        "SASL_SSL",
-        mechanism="SCRAM-SHA-512",
-        username=name,
-        password=secured.passwords[name],
-        cafile=secured.ca_file,
+    return Connection.secured(
+        secured.credentials(name), bootstrap_servers=secured.bootstrap_servers, prefix=prefix
     )
-    return Connection(bootstrap_servers=secured.bootstrap_servers, prefix=prefix, security=security)
 
 
 async def use(log: KafkaLog, operation: str, topic: str) -> None:

@@ -4,12 +4,14 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any, get_args
 
 import pytest
+import trustme
 
 from combee import backends
 from combee.adapters.kafka import KafkaAdmin, KafkaLog, Reachability
-from combee.adapters.kafka.connection import Connection, security_options
+from combee.adapters.kafka.connection import Connection
 from combee.clock import SystemClock
 from combee.core import layout
 from combee.inspection.live import Live
@@ -17,7 +19,7 @@ from combee.ports import ConfigurationError, Outgoing, TopicPartition
 from combee.settings.loading import environment, load_settings
 from combee_schemas import topics
 from support.cli import combee
-from support.secured import Grant, SecuredKafka, secured_kafka
+from support.secured import Grant, SecuredKafka, Way, secured_kafka
 from support.waiting import until
 
 pytestmark = pytest.mark.kafka
@@ -56,18 +58,11 @@ async def _prepare(secured: SecuredKafka) -> None:
     await log.close()
 
 
-def connection(secured: SecuredKafka, user: str, **changes: object) -> Connection:
-    given: dict[str, object] = {
-        "protocol": "SASL_SSL",
-        "mechanism": "SCRAM-SHA-512",
-        "username": user,
-        "password": secured.passwords[user],
-        "cafile": secured.ca_file,
-    }
-    servers = str(changes.pop("servers", secured.bootstrap_servers))
-    prefix = str(changes.pop("prefix", PREFIX))
-    security = security_options(**{**given, **changes})  # type: ignore[arg-type]
-    return Connection(bootstrap_servers=servers, prefix=prefix, security=security)
+def connection(secured: SecuredKafka, user: str, way: Way = "scram", **changes: Any) -> Connection:
+    servers = changes.pop("servers", secured.listeners[way])
+    prefix = changes.pop("prefix", PREFIX)
+    credentials = secured.credentials(user, way, **changes)
+    return Connection.secured(credentials, bootstrap_servers=servers, prefix=prefix)
 
 
 async def refusal(connection: Connection) -> str:
@@ -83,37 +78,62 @@ async def refusal(connection: Connection) -> str:
 # ---- reaching it
 
 
-async def test_the_right_settings_reach_a_secured_cluster(secured: SecuredKafka) -> None:
-    reachability = Reachability(connection(secured, WORKER))
+@pytest.mark.parametrize("way", get_args(Way))
+async def test_the_right_settings_reach_a_secured_cluster(secured: SecuredKafka, way: Way) -> None:
+    reachability = Reachability(connection(secured, WORKER, way))
     await reachability.check()
     await reachability.close()
 
 
-WRONG: Mapping[str, tuple[Callable[[SecuredKafka], Mapping[str, object]], str]] = {
+WRONG: Mapping[str, tuple[Callable[[SecuredKafka], Mapping[str, Any]], str]] = {
     "no TLS": (
-        lambda _: {"protocol": "PLAINTEXT"},
+        lambda _: {"security_protocol": "PLAINTEXT"},
         "speaks SASL_SSL, COMBEE_SECURITY_PROTOCOL says PLAINTEXT",
     ),
-    "no TLS, but SASL": (lambda _: {"protocol": "SASL_PLAINTEXT"}, "set it to SASL_SSL"),
-    "no SASL": (lambda _: {"protocol": "SSL"}, "speaks SASL_SSL, COMBEE_SECURITY_PROTOCOL says SSL"),
+    "no TLS, but SASL": (lambda _: {"security_protocol": "SASL_PLAINTEXT"}, "set it to SASL_SSL"),
+    "no SASL": (lambda _: {"security_protocol": "SSL"}, "speaks SASL_SSL, COMBEE_SECURITY_PROTOCOL says SSL"),
     "TLS where there is none": (lambda it: {"servers": it.kafka.bootstrap_servers}, "set it to PLAINTEXT"),
-    "another authority": (lambda it: {"cafile": it.other_ca_file}, "set COMBEE_SSL_CAFILE"),
-    "the machine's authorities": (lambda _: {"cafile": None}, "certificate is not trusted"),
+    "another authority": (lambda it: {"ssl_cafile": it.other_ca_file}, "set COMBEE_SSL_CAFILE"),
+    "the machine's authorities": (lambda _: {"ssl_cafile": None}, "certificate is not trusted"),
     "another host": (
         lambda it: {"servers": it.bootstrap_servers.replace("127.0.0.1", "localhost")},
         "certificate is another host's",
     ),
     "a wrong password": (
-        lambda _: {"password": "wrong"},
+        lambda _: {"sasl_password": "wrong"},
         "refuses User:worker: correct COMBEE_SASL_USERNAME",
     ),
-    "another mechanism": (lambda _: {"mechanism": "PLAIN"}, "set COMBEE_SASL_MECHANISM"),
+    "another mechanism": (lambda _: {"sasl_mechanism": "PLAIN"}, "set COMBEE_SASL_MECHANISM"),
+    "no certificate": (
+        lambda _: {"way": "certificate", "ssl_certfile": None},
+        "the broker wants a client certificate: set COMBEE_SSL_CERTFILE",
+    ),
+    "a certificate of another authority": (
+        lambda it: {"way": "certificate", "ssl_certfile": it.certificate(WORKER, trustme.CA())},
+        "the broker does not accept the client's certificate",
+    ),
+    "a certificate where passwords are wanted": (
+        lambda it: {"way": "certificate", "servers": it.bootstrap_servers},
+        "speaks SASL_SSL, COMBEE_SECURITY_PROTOCOL says SSL",
+    ),
+    "a wrong client secret": (
+        lambda _: {"way": "token", "oauth_client_secret": "wrong"},
+        "refuses client worker (401, invalid_client: no such client): correct COMBEE_OAUTH_CLIENT_ID",
+    ),
+    "a token that the broker does not accept": (
+        lambda it: {"way": "token", "oauth_token_url": it.strange_tokens.url},
+        "refuses User:worker: correct COMBEE_OAUTH_CLIENT_ID",
+    ),
+    "tokens where passwords are wanted": (
+        lambda it: {"way": "token", "servers": it.bootstrap_servers},
+        "set COMBEE_SASL_MECHANISM",
+    ),
 }
 
 
 @pytest.mark.parametrize(("changes", "sentence"), WRONG.values(), ids=WRONG)
 async def test_what_is_wrong_with_a_connection_is_said_with_its_remedy(
-    secured: SecuredKafka, changes: Callable[[SecuredKafka], Mapping[str, object]], sentence: str
+    secured: SecuredKafka, changes: Callable[[SecuredKafka], Mapping[str, Any]], sentence: str
 ) -> None:
     assert sentence in await refusal(connection(secured, WORKER, **changes(secured)))
 
@@ -292,18 +312,3 @@ async def test_a_topic_without_rights_is_named_in_the_live_picture_until_they_ar
         await asyncio.gather(task, return_exceptions=True)
         await log.close()
         await master.close()
-
-
-# ---- what is missing before anything connects
-
-
-@pytest.mark.parametrize("missing", ["username", "password"])
-def test_missing_credentials_name_their_setting(missing: str) -> None:
-    given: dict[str, str | None] = {"mechanism": "PLAIN", "username": "u", "password": "p", "cafile": None}
-    with pytest.raises(ConfigurationError, match=f"COMBEE_SASL_{missing.upper()}"):
-        security_options("SASL_SSL", **{**given, missing: None})  # type: ignore[arg-type]
-
-
-def test_a_ca_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"COMBEE_SSL_CAFILE: .*nowhere\.pem"):
-        security_options("SSL", mechanism="", username=None, password=None, cafile=tmp_path / "nowhere.pem")

@@ -20,4 +20,4 @@ async def grant_all(secured: SecuredKafka, rows: Iterable[tuple[str, str, Right]
     """Grant what ``combee topics acls`` shows."""
     by_principal = groupby(sorted(rows, key=itemgetter(1)), key=itemgetter(1))
     for principal, granted in by_principal:
-        await secured.grant(principal.removeprefix("User:"), *(grant_of(right) for _, _, right in granted))
+        await secured.grant(principal, *(grant_of(right) for _, _, right in granted))

@@ -10,7 +10,8 @@ from combee.clock import SystemClock
 from combee.local.ports import address, metrics_ports, port_option
 from combee.local.supervisor import Process, Supervisor
 from combee.ports import FatalError
-from combee.settings.loading import Settings, environment
+from combee.secret_files import SUFFIX
+from combee.settings.loading import Settings, environment, secrets
 from combee.settings.methods import configured_method
 from combee.settings.worker import SERVICES
 
@@ -58,9 +59,7 @@ def child_environment(options: StackOptions) -> dict[str, str]:
         settings.gateway,
     )
     for group in groups:
-        values |= group.model_dump(
-            exclude={"sasl_password", "api_key", "embedding_api_key", "gateway_keys"}
-        )  # secrets stay where they are
+        values |= group.model_dump(exclude={*secrets(), "gateway_keys"})  # secrets stay where they are
     values |= {"bootstrap_servers": options.bootstrap_servers, "log_level": settings.worker.log_level}
     named = {f"COMBEE_{name.upper()}": _text(value) for name, value in values.items() if value is not None}
     return environment() | named
@@ -71,7 +70,7 @@ def environment_of(role: str, env: Mapping[str, str], settings: Settings) -> dic
     needed = set(SECRETS_OF.get(role, ()))
     if role == "shuffle" and settings.model.embedding_model:
         needed |= {*MODEL_KEYS, "COMBEE_EMBEDDING_API_KEY"}
-    withheld = SECRETS - needed
+    withheld = {form for name in SECRETS - needed for form in (name, f"{name}{SUFFIX}")}
     return {name: value for name, value in env.items() if name.upper() not in withheld}
 
 

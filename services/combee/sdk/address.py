@@ -2,13 +2,15 @@
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from combee.ports import FatalError
 from combee.sdk.transport import Transport
+from combee.secret_files import secrets_in_files
 
-VARIABLES = ("COMBEE_GATEWAY_URL", "COMBEE_GATEWAY_KEY")
+GATEWAY_KEY = "COMBEE_GATEWAY_KEY"
+VARIABLES = ("COMBEE_GATEWAY_URL", GATEWAY_KEY, f"{GATEWAY_KEY}_FILE")
 """What agents set and no service reads."""
 NO_ADDRESS = (
     "no deployment is configured: give Client an address (Kafka's 'host:port' or the gateway's 'http://…'),"
@@ -25,6 +27,8 @@ class Address:
     prefix: str
     api_key: str | None = field(default=None, repr=False)
     security: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    certificate: str = ""
+    """The file of the client's certificate (Kafka only)."""
 
     @property
     def is_gateway(self) -> bool:
@@ -48,28 +52,34 @@ def resolved_address(
         If there is none.
     """
     # The services' settings need pydantic-settings, which agents need not have; the names are the same.
-    environ = os.environ  # noqa: TID251 - see above; read once per client
+    environ = dict(os.environ)  # noqa: TID251 - see above; read once per client
     address = url or environ.get("COMBEE_GATEWAY_URL") or environ.get("COMBEE_BOOTSTRAP_SERVERS")
     if not address:
         raise FatalError(NO_ADDRESS)
+    certificate = ""
+    if security is None:
+        security, certificate = ({}, "") if is_gateway(address) else _security(environ)
+    key = api_key or environ.get(GATEWAY_KEY) or secrets_in_files(environ, [GATEWAY_KEY]).get(GATEWAY_KEY)
     return Address(
         url=address,
         prefix=prefix or environ.get("COMBEE_TOPIC_PREFIX") or "combee",
-        api_key=api_key or environ.get("COMBEE_GATEWAY_KEY"),
-        security=security if security is not None else {} if is_gateway(address) else _security(environ),
+        api_key=key,
+        security=security,
+        certificate=certificate,
     )
 
 
-def _security(environ: Mapping[str, str]) -> Mapping[str, Any]:
-    from combee.adapters.kafka.connection import security_options  # noqa: PLC0415 - for clients of Kafka only
+def _security(environ: Mapping[str, str]) -> tuple[Mapping[str, Any], str]:
+    """Return aiokafka's arguments, and the file of the client's certificate."""
+    from combee.adapters.kafka import security  # noqa: PLC0415 - for clients of Kafka only
 
-    return security_options(
-        environ.get("COMBEE_SECURITY_PROTOCOL", "PLAINTEXT"),
-        mechanism=environ.get("COMBEE_SASL_MECHANISM", "SCRAM-SHA-512"),
-        username=environ.get("COMBEE_SASL_USERNAME"),
-        password=environ.get("COMBEE_SASL_PASSWORD"),
-        cafile=environ.get("COMBEE_SSL_CAFILE"),
-    )
+    names = {security.variable(field.name): field.name for field in fields(security.Credentials)}
+    secrets = secrets_in_files(environ, map(security.variable, security.SECRETS))
+    given = {
+        field: value for name, field in names.items() if (value := secrets.get(name) or environ.get(name))
+    }
+    credentials = security.Credentials(**given)
+    return security.security_options(credentials), str(credentials.ssl_certfile or "")
 
 
 NO_HTTPX = "a gateway's address needs httpx: pip install 'combee[http]', or give Kafka's bootstrap servers"
@@ -89,7 +99,10 @@ def transport_factory(address: Address) -> Callable[[], Transport]:
         from combee.sdk.transport import LogTransport  # noqa: PLC0415 - the same
 
         connection = Connection(
-            bootstrap_servers=address.url, prefix=address.prefix, security=dict(address.security)
+            bootstrap_servers=address.url,
+            prefix=address.prefix,
+            security=dict(address.security),
+            certificate=address.certificate,
         )
         return lambda: LogTransport(KafkaLog(connection))
     try:

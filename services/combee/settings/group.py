@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
-from pydantic import AliasChoices
+from pydantic import AliasChoices, SecretStr
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -21,6 +21,7 @@ from pydantic_settings import (
 )
 
 from combee.ports import ConfigurationError
+from combee.secret_files import secrets_in_files
 
 TOML_FILE = "combee.toml"
 """Looked for in the working directory, unless another file is named."""
@@ -48,16 +49,34 @@ class Group(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - fixed by pydantic-settings
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Flag, environment, TOML, secret files."""
+        """Flag, files of secrets that the environment names, environment, TOML."""
         assert isinstance(env_settings, EnvSettingsSource)  # noqa: S101 - that is what the library passes
-        in_file = file_values(env_settings.env_vars.get(NAMED_BY.lower()))
+        environ = {name.upper(): value for name, value in env_settings.env_vars.items() if value}
+        names = {f"COMBEE_{name.upper()}": name for name in cls.secret_fields()}
+        try:
+            secrets = {names[name]: value for name, value in secrets_in_files(environ, names).items()}
+        except ConfigurationError as error:
+            raise SettingsError(str(error)) from error
+        in_file = file_values(environ.get(NAMED_BY))
         sources: list[PydanticBaseSettingsSource] = [init_settings]
         # The library looks at each field of a source. Most groups stand in none, and all are loaded at each start.
+        if secrets:
+            sources.append(InitSettingsSource(settings_cls, secrets))
         if stands_in(cls.names(), env_settings.env_vars):
             sources.append(env_settings)
         if stands_in(cls.names(), in_file):
             sources.append(InitSettingsSource(settings_cls, in_file))
         return *sources, file_secret_settings
+
+    @classmethod
+    @cache
+    def secret_fields(cls) -> tuple[str, ...]:
+        """Return the names of the group's secrets."""
+        fields = cls.model_fields
+        kinds = {name: get_args(info.annotation) for name, info in fields.items()}
+        return tuple(
+            name for name, kind in kinds.items() if SecretStr in kind and f"{name}_file" not in fields
+        )
 
     @classmethod
     @cache
@@ -70,7 +89,8 @@ def names_of(group: type[Group], field: str) -> set[str]:
     """Return the names by which a setting is given, in lower case."""
     alias = group.model_fields[field].validation_alias
     aliases = alias.choices if isinstance(alias, AliasChoices) else [f"combee_{field}"]
-    return {field, *(str(name).lower() for name in aliases)}
+    file = {f"combee_{field}_file"} if field in group.secret_fields() else set()
+    return {field, *file, *(str(name).lower() for name in aliases)}
 
 
 def file_values(named: str | None) -> dict[str, Any]:

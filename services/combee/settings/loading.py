@@ -3,13 +3,21 @@
 import os
 from dataclasses import dataclass, replace
 
-from pydantic import ValidationError
+from pydantic import SecretStr, ValidationError
 from pydantic_settings import SettingsError as UnparsedError
 
 from combee.settings.batch import BatchSettings
 from combee.settings.evaluation import EvaluationSettings
 from combee.settings.gateway import GatewaySettings
-from combee.settings.group import NAMED_BY, TOML_FILE, Group, SettingsError, file_values, names_of, stands_in
+from combee.settings.group import (
+    NAMED_BY,
+    TOML_FILE,
+    Group,
+    SettingsError,
+    file_values,
+    names_of,
+    stands_in,
+)
 from combee.settings.kafka import KafkaSettings
 from combee.settings.model import ModelSettings
 from combee.settings.playbook import PlaybookSettings, SpendSettings
@@ -33,6 +41,12 @@ class Settings:
     gateway: GatewaySettings
     worker: WorkerSettings
 
+    def secrets(self) -> list[SecretStr]:
+        """Return the secrets that are set."""
+        groups = [getattr(self, name) for name in GROUPS]
+        values = (getattr(group, name) for group in groups for name in type(group).secret_fields())
+        return [value for value in values if value is not None]
+
 
 def environment() -> dict[str, str]:
     """Return a copy of the environment, for child processes and for finding Java."""
@@ -53,6 +67,11 @@ GROUPS: dict[str, type[Group]] = {
 }
 
 
+def secrets() -> tuple[str, ...]:
+    """Return the names of all settings that are secret."""
+    return tuple(dict.fromkeys(name for group in GROUPS.values() for name in group.secret_fields()))
+
+
 def load_settings(**flags: object) -> Settings:
     """Read all settings once; ``flags`` (those that are not None) win over the environment and the file.
 
@@ -65,8 +84,8 @@ def load_settings(**flags: object) -> Settings:
     settings = Settings(**{name: _load(group, given) for name, group in GROUPS.items()})  # type: ignore[arg-type]
     for group, address, secret in SENT_TO:
         _check_address(GROUPS[group], address, secret, given)
-    for group, name in NEVER_IN_A_FOUND_FILE:
-        _check_named(GROUPS[group], name, given)
+    for group, name, reason in NEVER_IN_A_FOUND_FILE:
+        _check_named(GROUPS[group], name, reason, given)
     return _with_start(settings)
 
 
@@ -83,10 +102,16 @@ SENT_TO = (
     ("evaluation", "eval_base_url", "eval_api_key"),
     ("model", "embedding_base_url", "embedding_api_key"),
     ("kafka", "bootstrap_servers", "sasl_password"),
+    ("kafka", "bootstrap_servers", "oauth_client_secret"),
+    ("kafka", "bootstrap_servers", "aws_region"),
+    ("kafka", "oauth_token_url", "oauth_client_secret"),
 )
 """Group, address and the secret that goes there."""
-NEVER_IN_A_FOUND_FILE = (("evaluation", "eval_function"),)
-"""Group and setting that names code to run."""
+NEVER_IN_A_FOUND_FILE = (
+    ("evaluation", "eval_function", "code that this names is not run"),
+    ("kafka", "aws_region", "tokens of this machine's AWS role are not sent where that says"),
+)
+"""Group, setting, and why."""
 
 
 def _check_address(group: type[Group], address: str, secret: str, given: dict[str, object]) -> None:
@@ -104,7 +129,7 @@ def _check_address(group: type[Group], address: str, secret: str, given: dict[st
     )
 
 
-def _check_named(group: type[Group], name: str, given: dict[str, object]) -> None:
+def _check_named(group: type[Group], name: str, reason: str, given: dict[str, object]) -> None:
     """Refuse a setting that only somebody who means it may give, where it merely lies in the working directory."""
     environment_values = {variable: value for variable, value in environment().items() if value}
     if environment_values.get(NAMED_BY) or name in given:
@@ -112,7 +137,7 @@ def _check_named(group: type[Group], name: str, given: dict[str, object]) -> Non
     names = names_of(group, name)
     if stands_in(names, file_values(None)) and not stands_in(names, environment_values):
         raise SettingsError(
-            f"{name} stands in the working directory's {TOML_FILE}, and code that this names is not run: set"
+            f"{name} stands in the working directory's {TOML_FILE}, and {reason}: set"
             f" COMBEE_{name.upper()}, or name the file if it is yours: {NAMED_BY}={TOML_FILE}"
         )
 

@@ -120,6 +120,8 @@ def build_app(connection: Connection, data_dir: Path) -> Any:
 
 def _credentials(security: Mapping[str, Any]) -> Any:
     context = security.get("ssl_context")
+    if tokens := security.get("sasl_oauth_token_provider"):
+        return faust.OAuthCredentials(oauth_cb=tokens, ssl_context=context)
     if "sasl_mechanism" in security:
         return faust.SASLCredentials(
             username=security["sasl_plain_username"],

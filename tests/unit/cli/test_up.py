@@ -51,6 +51,9 @@ def test_processes_are_told_every_setting_and_no_secret(
     assert not SECRETS & told.keys()
 
 
+KAFKA_S = {"COMBEE_SASL_PASSWORD", "COMBEE_SSL_KEY_PASSWORD", "COMBEE_OAUTH_CLIENT_SECRET"}
+
+
 @pytest.mark.parametrize(
     ("role", "given", "expected"),
     [
@@ -71,11 +74,10 @@ def test_processes_are_told_every_setting_and_no_secret(
 def test_a_process_gets_only_the_keys_that_it_uses(
     role: str, given: dict[str, str], expected: set[str]
 ) -> None:
-    keys = {*SECRETS, "OPENAI_API_KEY"} - {"COMBEE_SASL_PASSWORD"}
-    env = dict.fromkeys({*keys, "COMBEE_SASL_PASSWORD", "PATH"}, "x")
-    assert (
-        environment_of(role, env, load_settings(**given)).keys() - {"PATH", "COMBEE_SASL_PASSWORD"}
-        == expected
-    )
-    assert "PATH" in environment_of(role, env, load_settings(**given))
+    keys = {*SECRETS, "OPENAI_API_KEY"}
+    env = dict.fromkeys({*keys, *(f"{key}_FILE" for key in keys), "PATH"}, "x")
+    kept = environment_of(role, env, load_settings(**given)).keys()
+    everybodys = {"PATH", *KAFKA_S, *(f"{name}_FILE" for name in KAFKA_S)}
+    assert kept - everybodys == expected | {f"{name}_FILE" for name in expected}
+    assert everybodys <= kept
     assert not expected - keys

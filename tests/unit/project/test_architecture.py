@@ -25,6 +25,7 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     "server": {"ports"},
     # The SDK reads it too: no more than it may.
     "history": {"ports", "schemas"},
+    "secret_files": {"ports"},
     "adapters/kafka": {"ports", "schemas"},
     "adapters/memory": {"ports", "schemas"},
     "adapters/openai": {"ports", "schemas"},
@@ -32,7 +33,7 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     "adapters/http": {"ports", "schemas"},
     "evidence": {"core", "history", "ports", "schemas"},
     # Thin shells around pure decisions.
-    "settings": {"core", "ports", "schemas"},
+    "settings": {"core", "ports", "schemas", "secret_files"},
     "worker": {"core", "history", "ports", "schemas"},
     "inspection": {"core", "evidence", "history", "ports", "schemas"},
     "archive": {"core", "inspection", "ports", "schemas"},
@@ -52,7 +53,7 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     "dashboard": {*SERVICE, "clock", "commands", "gateway", "inspection"},
     # Agents load it: no settings and no worker, for those would bring structlog and other libraries.
     "sdk": {
-        *("clock", "core", "history", "ports", "schemas"),
+        *("clock", "core", "history", "ports", "schemas", "secret_files"),
         *("adapters/kafka", "adapters/http", "adapters/memory"),
     },
     "sim": {"core", "ports", "schemas", "server"},
@@ -66,7 +67,7 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     },
     # What runs on this machine. It says nothing by itself: the command line tells people.
     "local": {
-        *("backends", "clock", "compose", "ports", "settings", "telemetry", "worker"),
+        *("backends", "clock", "compose", "ports", "secret_files", "settings", "telemetry", "worker"),
         *("adapters/embedded_kafka", "adapters/kafka", "adapters/openai"),
     },
     # No service: those run as processes of their own.
@@ -86,7 +87,7 @@ MAY_IMPORT: Mapping[str, set[str]] = {
             "ports",
             "schemas",
         ),
-        *("sdk", "settings", "sim", "telemetry", "experiments", "worker"),
+        *("sdk", "secret_files", "settings", "sim", "telemetry", "experiments", "worker"),
         *("adapters/embedded_kafka", "adapters/kafka", "adapters/openai"),
     },
     "experiments": {
@@ -99,6 +100,7 @@ MAY_IMPORT: Mapping[str, set[str]] = {
 ONLY_IN: Mapping[str, tuple[str, ...]] = {
     "aiokafka": ("adapters/kafka/",),
     "aiohttp": ("adapters/openai/",),
+    "aws_msk_iam_sasl_signer": ("adapters/kafka/tokens.py",),
     "faust": ("shuffle/app.py",),
     "msgpack": ("codec.py",),
     "pydantic_settings": ("settings/",),
@@ -126,7 +128,7 @@ LIBRARIES: Mapping[str, set[str]] = {
     "core": {"pydantic", "rapidfuzz"},
     "ports": set(),
     "history": set(),
-    "adapters/kafka": {"aiokafka"},
+    "adapters/kafka": {"aiokafka", "aws_msk_iam_sasl_signer"},
     "adapters/memory": set(),
     "adapters/http": {"httpx", "pydantic"},
     "sdk": {"pydantic"},

@@ -54,6 +54,7 @@ class EmbeddedKafka:
         progress: jars.Progress | None = None,
         extra_properties: Mapping[str, str] | None = None,
         scram_users: Mapping[str, str] | None = None,
+        java_options: Sequence[str] = (),
         benchmark: bool = False,
     ) -> None:
         self._data_dir = data_dir.absolute()
@@ -64,6 +65,7 @@ class EmbeddedKafka:
         self._progress = progress
         self._extra = dict(extra_properties or {})
         self._scram_users = dict(scram_users or {})
+        self._java_options = tuple(java_options)
         self._benchmark = benchmark
         self._nodes = [Node(node_id=n, data_dir=self._data_dir) for n in range(1, nodes + 1)]
         self._jvm: Jvm | None = None
@@ -83,7 +85,14 @@ class EmbeddedKafka:
                     jars.pinned(), self._cache_dir, fetch=jars.fetch, progress=self._progress
                 )
             archive = ClassDataArchive(folder=self._cache_dir / "archives", java=java, jars=paths)
-            self._jvm = Jvm(java=java, jars=paths, archive=archive, benchmark=self._benchmark, env=self._env)
+            self._jvm = Jvm(
+                java=java,
+                jars=paths,
+                archive=archive,
+                benchmark=self._benchmark,
+                env=self._env,
+                options=self._java_options,
+            )
         return self._jvm
 
     async def start(self, timeout_s: float = 60) -> None:

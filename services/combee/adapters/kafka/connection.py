@@ -1,51 +1,20 @@
 """The connection settings of a cluster, and the mapping of our topic names to the broker's."""
 
-import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import aiokafka
 
-from combee.adapters.kafka.errors import Need
+from combee.adapters.kafka.errors import PASSWORDS, TOKENS, Need
 from combee.adapters.kafka.membership import Membership
-from combee.ports import ConfigurationError, Record, TopicPartition
+from combee.adapters.kafka.security import Credentials, principal, security_options
+from combee.ports import Record, TopicPartition
 
 REQUEST_TIMEOUT_MS = 15_000
 METADATA_AGE_MS = 5_000
 """How old metadata may become. A group whose leader does not see a topic for a moment assigns none of its partitions,
 and only fresh metadata mends that. The clients' own 5 minutes are too long."""
-
-
-def security_options(
-    protocol: str, *, mechanism: str, username: str | None, password: str | None, cafile: str | Path | None
-) -> dict[str, Any]:
-    """Return aiokafka's security arguments from the values of ``COMBEE_SECURITY_PROTOCOL`` and the other settings.
-
-    Raises
-    ------
-    ConfigurationError
-        If something is missing or cannot be read; the message names the variable.
-    """
-    options: dict[str, Any] = {"security_protocol": protocol}
-    if protocol.startswith("SASL"):
-        for name, value in {"COMBEE_SASL_USERNAME": username, "COMBEE_SASL_PASSWORD": password}.items():
-            if not value:
-                raise ConfigurationError(f"COMBEE_SECURITY_PROTOCOL={protocol} needs {name}: set it")
-        options |= {
-            "sasl_mechanism": mechanism,
-            "sasl_plain_username": username,
-            "sasl_plain_password": password,
-        }
-    if protocol.endswith("SSL"):
-        try:
-            options["ssl_context"] = ssl.create_default_context(cafile=cafile)
-        except OSError as error:
-            raise ConfigurationError(
-                f"COMBEE_SSL_CAFILE: no certificates can be read from {cafile} ({error.strerror or error})"
-            ) from error
-    return options
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +28,24 @@ class Connection:
     session_timeout_ms: int = 10_000
     security: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """aiokafka's ``security_protocol``, ``sasl_*`` and ``ssl_context``."""
+    certificate: str = ""
+    """The file of the client's certificate, if it shows one: its subject is the principal."""
     _memberships: dict[str, Membership] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @classmethod
+    def secured(cls, credentials: Credentials, **fields: Any) -> "Connection":
+        """Return a connection with these credentials.
+
+        Raises
+        ------
+        ConfigurationError
+            If something is missing or cannot be read; the message names the variable.
+        """
+        return cls(
+            **fields,
+            security=security_options(credentials),
+            certificate=str(credentials.ssl_certfile or ""),
+        )
 
     @property
     def client(self) -> dict[str, Any]:
@@ -73,8 +59,7 @@ class Connection:
     @property
     def principal(self) -> str:
         """The principal that the broker sees, in Kafka's notation."""
-        name = self.security.get("sasl_plain_username")
-        return f"User:{name}" if name else "User:ANONYMOUS"
+        return principal(self.security, self.certificate)
 
     def membership(self, group: str) -> Membership:
         """Return this process's membership in a group, the same every time."""
@@ -88,6 +73,7 @@ class Connection:
             topics=tuple(dict.fromkeys(map(self.full, topics))),
             group=group and self.full(group),
             transactional_id=transactional_id and self.full(transactional_id),
+            settings=TOKENS if "sasl_oauth_token_provider" in self.security else PASSWORDS,
         )
 
     def full(self, topic: str) -> str:

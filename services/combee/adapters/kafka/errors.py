@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from aiokafka import errors as kafka
 
+from combee.adapters.kafka.tokens import TokenRefusedError
 from combee.ports import (
     CombeeError,
     ConfigurationError,
@@ -39,6 +40,10 @@ REFUSED = (
     ssl.SSLError,
 )
 """Errors that waiting does not heal. Every other network error is transient."""
+PASSWORDS = "COMBEE_SASL_USERNAME, COMBEE_SASL_PASSWORD or COMBEE_SASL_MECHANISM"
+TOKENS = (
+    "COMBEE_OAUTH_CLIENT_ID, COMBEE_OAUTH_SCOPE or COMBEE_OAUTH_TOKEN_URL: it does not accept their token"
+)
 OTHER_HOST = (62, 64)
 """OpenSSL's codes for a certificate of another name or address."""
 
@@ -52,6 +57,8 @@ class Need:
     topics: tuple[str, ...] = ()
     group: str = ""
     transactional_id: str = ""
+    settings: str = PASSWORDS
+    """What says who asks."""
 
     def missing(self, error: Exception) -> str:
         """Return which right an authorization error says is missing, and what grants it."""
@@ -113,10 +120,12 @@ def _refusal(error: Exception, need: Need | None) -> str:
     """Return why an operator has to act, with the remedy; empty for an error that may heal by itself."""
     if isinstance(error, RIGHTS) and need:
         return need.missing(error)
+    if isinstance(error, TokenRefusedError):
+        return str(error.args[0])
     if isinstance(error, CREDENTIALS):
         return (
-            f"the broker refuses {need.principal if need else 'the credentials'}: correct COMBEE_SASL_USERNAME,"
-            " COMBEE_SASL_PASSWORD or COMBEE_SASL_MECHANISM"
+            f"the broker refuses {need.principal if need else 'the credentials'}: correct"
+            f" {need.settings if need else PASSWORDS}"
         )
     if isinstance(error, kafka.UnsupportedSaslMechanismError):
         return (
@@ -134,3 +143,16 @@ def _refusal(error: Exception, need: Need | None) -> str:
         )
     refused = isinstance(error, REFUSED) and not isinstance(error, BROKEN_OFF)
     return f"{type(error).__name__}: {error}" if refused else ""
+
+
+def refused_certificate(doing: str, error: ssl.SSLError, *, shown: str) -> ConfigurationError | None:
+    """Return what a broker's alert says of the client's certificate, ``shown`` (empty: none); None: nothing."""
+    alert = (error.reason or "").upper()
+    if not ("ALERT" in alert and ("CERTIFICATE" in alert or "UNKNOWN_CA" in alert)):
+        return None
+    if not shown:
+        return ConfigurationError(f"{doing}: the broker wants a client certificate: set COMBEE_SSL_CERTFILE")
+    return ConfigurationError(
+        f"{doing}: the broker does not accept the client's certificate ({error.reason}): set COMBEE_SSL_CERTFILE to"
+        " one of an authority that it trusts"
+    )

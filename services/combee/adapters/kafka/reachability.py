@@ -12,7 +12,7 @@ from aiokafka.protocol.admin import SaslHandShakeRequest
 from aiokafka.protocol.metadata import MetadataRequest
 
 from combee.adapters.kafka.connection import Connection
-from combee.adapters.kafka.errors import translated
+from combee.adapters.kafka.errors import refused_certificate, translated
 from combee.ports import CombeeError, ConfigurationError, TransientError
 
 ANSWER_TIMEOUT_MS = 5_000
@@ -31,6 +31,7 @@ class Reachability:
     def __init__(self, connection: Connection) -> None:
         self._options = connection.client | {"request_timeout_ms": ANSWER_TIMEOUT_MS}
         self._need = connection.need("Describe")
+        self._certificate = connection.certificate
         self._servers = self._options.pop("bootstrap_servers")
         self._open: Any = None
 
@@ -54,7 +55,7 @@ class Reachability:
             try:
                 self._open = await self._connect_and_ask(host, port)
             except TransientError as error:
-                failures.append(await self._protocol_mismatch(host, port) or error)
+                failures.append(await self._why_hung_up(host, port) or error)
             except CombeeError as error:
                 failures.append(error)
             else:
@@ -81,6 +82,31 @@ class Reachability:
         opened, self._open = self._open, None
         if opened is not None:
             await opened.close()
+
+    async def _why_hung_up(self, host: str, port: int) -> ConfigurationError | None:
+        return await self._refused_certificate(host, port) or await self._protocol_mismatch(host, port)
+
+    async def _refused_certificate(self, host: str, port: int) -> ConfigurationError | None:
+        """Return what is wrong with the client's certificate, if that is why the broker hangs up.
+
+        In TLS 1.3 a broker looks at it when the client's handshake is over: aiokafka sees a broken connection.
+        """
+        context = self._options.get("ssl_context")
+        if context is None:
+            return None
+        try:
+            async with asyncio.timeout(ANSWER_TIMEOUT_MS / 1000):
+                reader, writer = await asyncio.open_connection(host, port, ssl=context)
+                try:
+                    writer.write(b"\0\0\0\0")  # no request: who was let in is hung up on without an alert
+                    await reader.read(1)
+                finally:
+                    writer.transport.abort()
+        except ssl.SSLError as error:
+            return refused_certificate(f"connecting to {host}:{port}", error, shown=self._certificate)
+        except (OSError, TimeoutError):
+            return None
+        return None
 
     async def _protocol_mismatch(self, host: str, port: int) -> ConfigurationError | None:
         """Return what is wrong with COMBEE_SECURITY_PROTOCOL, if the broker is there and speaks another one.

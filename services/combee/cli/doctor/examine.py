@@ -22,11 +22,11 @@ from combee.local.deployment import Deployment, complaints
 from combee.local.stack_file import data_dir
 from combee.ports import CombeeError
 from combee.sdk.address import VARIABLES
+from combee.secret_files import SUFFIX
 from combee.settings.group import NAMED_BY, file_values
-from combee.settings.loading import GROUPS, Settings, environment
+from combee.settings.loading import GROUPS, Settings, environment, secrets
 from combee.telemetry.logs import configure_logs
 
-SECRETS = ("api_key", "sasl_password")
 READ_ELSEWHERE = ("COMBEE_JAVA", NAMED_BY, *VARIABLES)
 PREFIX = "COMBEE_"
 START_S = 90.0
@@ -41,7 +41,7 @@ EMBEDDINGS = (
 )
 START_IT = (
     "start Kafka there, or correct COMBEE_BOOTSTRAP_SERVERS / --bootstrap-servers (and COMBEE_SECURITY_PROTOCOL,"
-    " COMBEE_SASL_*); without an address Combee starts an embedded broker"
+    " COMBEE_SASL_*, COMBEE_SSL_*, COMBEE_OAUTH_*); without an address Combee starts an embedded broker"
 )
 
 
@@ -111,13 +111,14 @@ def settings_checks() -> list[Check]:
     """Look for settings that nobody reads, and for secrets in the file."""
     fields = {name: info for group in GROUPS.values() for name, info in group.model_fields.items()}
     known = [f"{PREFIX}{name.upper()}" for name in fields] + list(READ_ELSEWHERE)
+    known += [f"{PREFIX}{name.upper()}{SUFFIX}" for name in secrets()]
     for info in fields.values():
         if isinstance(info.validation_alias, AliasChoices):
             known += [choice for choice in info.validation_alias.choices if isinstance(choice, str)]
     given = [name for name in environment() if name.startswith(PREFIX)]
     in_file = file_values(environment().get(NAMED_BY))
     unknown = strangers(given, known) | strangers(in_file, list(fields))
-    return judge_settings(unknown, [name for name in SECRETS if name in in_file])
+    return judge_settings(unknown, [name for name in secrets() if name in in_file])
 
 
 def disk_check(settings: Settings) -> Check:

@@ -61,8 +61,7 @@ def doctor(
 
 
 def _secrets(settings: Settings) -> list[str]:
-    given = (settings.model.api_key, settings.kafka.sasl_password)
-    values = [secret.get_secret_value() for secret in given if secret is not None]
+    values = [secret.get_secret_value() for secret in settings.secrets()]
     # The stand-in's key is its name: a placeholder, and no secret.
     return [value for value in values if len(value) >= SHORTEST_SECRET and value != settings.model.model]
 

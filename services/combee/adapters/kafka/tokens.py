@@ -1,0 +1,216 @@
+"""Tokens for OAUTHBEARER: from an OAuth 2 token endpoint, or signed by Amazon's library; kept until they are old."""
+
+import asyncio
+import base64
+import binascii
+import json
+import ssl
+from abc import abstractmethod
+from collections.abc import Mapping
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from time import monotonic
+from typing import Any
+from urllib.parse import SplitResult, quote, urlencode, urlsplit
+
+from aiokafka.abc import AbstractTokenProvider
+from aiokafka.conn import OAuthAuthenticator
+from aiokafka.errors import KafkaError, SaslAuthenticationFailed
+
+from combee.ports import ConfigurationError
+
+TIMEOUT_S = 10.0
+FRESH = 0.8
+"""A token is used for this share of its life; then the next connection fetches another."""
+UNTOLD_S = 300.0
+"""The life of a token whose server says nothing of it."""
+SIGNED_S = 900.0
+"""The life of a token of Amazon's library."""
+LONGEST = 1 << 16
+"""Bytes of an answer that are read."""
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+OK, REFUSED, BUSY, BROKEN = 200, 400, 429, 500
+NO_SIGNER = (
+    "COMBEE_SASL_MECHANISM=AWS_MSK_IAM needs aws-msk-iam-sasl-signer-python: pip install 'combee[msk]'"
+)
+
+
+class TokenRefusedError(KafkaError):  # type: ignore[misc] # its base has no types
+    """The settings give no token; the message has the remedy."""
+
+
+class TokenUnavailableError(KafkaError):  # type: ignore[misc] # the same
+    """Nobody gives a token just now."""
+
+
+class Tokens(AbstractTokenProvider):  # type: ignore[misc] # the same
+    """One token for all connections of a process, until it is old."""
+
+    def __init__(self, subject: str) -> None:
+        _hear_refusals()
+        self.subject = subject
+        """Whom the token is about, as far as is known."""
+        self._token = ""
+        self._until = 0.0
+        self._fetching = asyncio.Lock()
+
+    async def token(self) -> str:
+        """Return a token that is valid for a while yet."""
+        async with self._fetching:
+            if monotonic() >= self._until:
+                began = monotonic()
+                self._token, life_s = await asyncio.to_thread(self._fetch)
+                self._until = began + FRESH * life_s
+                self.subject = _subject(self._token) or self.subject
+            return self._token
+
+    @abstractmethod
+    def _fetch(self) -> tuple[str, float]:
+        """Return a new token and its life in seconds."""
+
+
+def _hear_refusals() -> None:
+    """Make aiokafka end a connection whose token the broker refuses.
+
+    The broker says so in an answer without an error code, and waits for a word before it hangs up (RFC 7628, 3.2.3).
+    aiokafka 0.14 takes that for success, and every later answer is nonsense.
+    """
+    OAuthAuthenticator.step = _step
+
+
+_believing_step = OAuthAuthenticator.step
+
+
+async def _step(self: Any, payload: bytes | None) -> Any:
+    if payload:
+        raise SaslAuthenticationFailed(payload.decode(errors="replace"))
+    return await _believing_step(self, payload)
+
+
+def token_address(url: str) -> SplitResult:
+    """Return the parts of a token endpoint's address.
+
+    Raises
+    ------
+    ConfigurationError
+        If a secret must not be sent there.
+    """
+    address = urlsplit(url)
+    is_safe = address.scheme == "https" or (address.scheme == "http" and address.hostname in LOOPBACK)
+    if not is_safe or not address.hostname:
+        raise ConfigurationError(
+            "COMBEE_OAUTH_TOKEN_URL must begin with https:// (http:// on this machine only): a secret goes there"
+        )
+    return address
+
+
+class OAuthTokens(Tokens):
+    """From an OAuth 2 token endpoint, by client credentials (RFC 6749, 4.4)."""
+
+    def __init__(
+        self,
+        address: SplitResult,
+        *,
+        client_id: str,
+        client_secret: str,
+        scope: str = "",
+        context: ssl.SSLContext | None = None,
+    ) -> None:
+        super().__init__(client_id)
+        self._address = address
+        self._credentials = f"{quote(client_id, safe='')}:{quote(client_secret, safe='')}"
+        self._scope = scope
+        self._context = context
+
+    def __repr__(self) -> str:
+        return f"OAuthTokens({self._address.hostname}, {self.subject})"
+
+    def _fetch(self) -> tuple[str, float]:
+        try:
+            status, body = self._post()
+        except ssl.SSLCertVerificationError as error:
+            raise TokenRefusedError(
+                f"the token endpoint's certificate is not trusted ({error.verify_message}): set COMBEE_OAUTH_CAFILE"
+            ) from error
+        except (OSError, HTTPException) as error:
+            where = f"{self._address.hostname}:{self._address.port or ''}".rstrip(":")
+            raise TokenUnavailableError(f"the token endpoint {where} does not answer: {error}") from error
+        if status == BUSY or status >= BROKEN:
+            raise TokenUnavailableError(f"the token endpoint answers {status}")
+        if status != OK:
+            said = ": ".join(str(body[name]) for name in ("error", "error_description") if name in body)
+            raise TokenRefusedError(
+                f"the token endpoint refuses client {self.subject} ({status}{', ' if said else ''}{said}): correct"
+                " COMBEE_OAUTH_CLIENT_ID, COMBEE_OAUTH_CLIENT_SECRET, COMBEE_OAUTH_SCOPE or COMBEE_OAUTH_TOKEN_URL"
+            )
+        token, life_s = body.get("access_token"), body.get("expires_in", UNTOLD_S)
+        if not isinstance(token, str) or not token or not isinstance(life_s, int | float):
+            raise TokenRefusedError(
+                "the token endpoint's answer has no access_token: correct COMBEE_OAUTH_TOKEN_URL"
+            )
+        return token, life_s
+
+    def _post(self) -> tuple[int, Mapping[str, Any]]:
+        """Ask for a token, there and nowhere else: redirections are not followed."""
+        host, port = self._address.hostname or "", self._address.port
+        connection = (
+            HTTPSConnection(host, port, timeout=TIMEOUT_S, context=self._context)
+            if self._context
+            else HTTPConnection(host, port, timeout=TIMEOUT_S)
+        )
+        form = {"grant_type": "client_credentials", **({"scope": self._scope} if self._scope else {})}
+        basic = base64.b64encode(self._credentials.encode()).decode()
+        path = (self._address.path or "/") + (f"?{self._address.query}" if self._address.query else "")
+        headers = {
+            "Authorization": f"Basic {basic}",
+            "Content-Type": "application/x-www-form-urlencoded",
+            "Accept": "application/json",
+        }
+        try:
+            connection.request("POST", path, urlencode(form), headers)
+            answer = connection.getresponse()
+            return answer.status, _read_object(answer.read(LONGEST))
+        finally:
+            connection.close()
+
+
+class MskTokens(Tokens):
+    """Signed with this machine's AWS credentials, for Amazon MSK with IAM."""
+
+    def __init__(self, region: str) -> None:
+        super().__init__("an IAM role")
+        try:
+            from aws_msk_iam_sasl_signer import MSKAuthTokenProvider  # noqa: PLC0415 - an extra
+        except ModuleNotFoundError as error:
+            raise ConfigurationError(NO_SIGNER) from error
+        self._signer = MSKAuthTokenProvider
+        self._region = region
+
+    def _fetch(self) -> tuple[str, float]:
+        try:
+            token, _expires_at_ms = self._signer.generate_auth_token(self._region)
+        except Exception as error:
+            raise TokenRefusedError(
+                f"no AWS credentials sign a token ({type(error).__name__}: {error}): give this process a role or"
+                " AWS_ACCESS_KEY_ID, and correct COMBEE_AWS_REGION"
+            ) from error
+        return str(token), SIGNED_S
+
+
+def _read_object(raw: bytes) -> Mapping[str, Any]:
+    try:
+        body = json.loads(raw)
+    except (ValueError, RecursionError):
+        return {}
+    return body if isinstance(body, dict) else {}
+
+
+def _subject(token: str) -> str:
+    """Return whom a token (JWT) is about, unverified: it is only told; empty if it does not say."""
+    parts = token.split(".")
+    if len(parts) != 3:  # noqa: PLR2004 - header, claims, signature
+        return ""
+    try:
+        claims = _read_object(base64.urlsafe_b64decode(parts[1] + "=="))
+    except (binascii.Error, ValueError):
+        return ""
+    return str(claims.get("sub") or "")
