@@ -107,7 +107,7 @@ def _fetched(wanted: GoTool, env: Mapping[str, str]) -> Path:
 
 def _go(arguments: list[str], env: Mapping[str, str], cwd: Path | None = None) -> str:
     done = subprocess.run(
-        ["nice", "-n", "19", "go", *arguments],
+        ["go", *arguments],
         env=env,
         cwd=cwd,
         capture_output=True,

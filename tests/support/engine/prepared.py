@@ -75,8 +75,6 @@ def _packages() -> None:
 def _run(*command: str) -> None:
     # RUNLEVEL: a package that is installed starts no service. DEBIAN_FRONTEND: and asks no question.
     env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}  # noqa: TID251 - a child needs a PATH
-    done = subprocess.run(
-        ["nice", "-n", "19", *command], env=env, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)}: {(done.stdout + done.stderr)[-2000:]}")
