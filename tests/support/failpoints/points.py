@@ -1,6 +1,7 @@
 """Failpoints: named gaps around a service's writes, and what makes its process end there."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -72,12 +73,15 @@ class CrashError(Exception):
 class CrashFailpoint:
     """Simulates the death of a process in the tests' own event loop.
 
-    It dies at the ``at``-th point it passes (from 1), or at the first one called ``point``.
+    It dies at the ``at``-th point it passes (from 1), or at the first one called ``point`` at which ``when`` holds.
     """
 
-    def __init__(self, at: int | None = None, *, point: str | None = None) -> None:
+    def __init__(
+        self, at: int | None = None, *, point: str | None = None, when: Callable[[], bool] = lambda: True
+    ) -> None:
         self._at = at
         self._point = point
+        self._when = when
         self.dead = False
         self.points: list[str] = []
 
@@ -88,5 +92,5 @@ class CrashFailpoint:
     def reach(self, point: str) -> None:
         self.check()
         self.points.append(point)
-        self.dead = len(self.points) == self._at or point == self._point
+        self.dead = len(self.points) == self._at or (point == self._point and self._when())
         self.check()

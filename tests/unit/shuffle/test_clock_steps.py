@@ -65,11 +65,15 @@ async def test_worker_whose_clock_is_behind_the_others_repeats_no_call() -> None
     async with deployment.running(["shuffle"]):
         await deployment.until(lambda: bool(ledger.batches(deployment.log)))
     deployment.clock.step_wall(-30.0)
+
+    def is_answered() -> bool:
+        return bool(ledger.records(deployment.log, topics.UPDATES))
+
+    # Not before: what is asked when a process dies is asked again.
+    death = CrashFailpoint(point="before offset commit", when=is_answered)
     with suppress(CrashError):
-        async with deployment.running(
-            ["scan"], failpoint=CrashFailpoint(point="before offset commit")
-        ) as one:
-            await one.until(lambda: bool(ledger.records(deployment.log, topics.UPDATES)))
+        async with deployment.running(["scan"], failpoint=death) as one:
+            await one.until(lambda: death.dead)
     async with deployment.running():
         await deployment.until(lambda: ledger.applied(deployment.log) == 10)
         await deployment.until(lambda: not ledger.behind(deployment.log))
