@@ -24,7 +24,7 @@ from combee_schemas.dead_letter import Attempt, LetterId, attempt_headers, claim
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Update
 from support import ledger
-from support.deployment import ROLES, Deployment
+from support.deployment import ROLES, Deployment, answered_but_uncommitted
 from support.failpoints.points import CrashError, CrashFailpoint
 from support.faults.checker import Place, violations
 from support.ledger import NAME, outgoing, records, reflection
@@ -130,10 +130,7 @@ async def killed_before_its_results_are_committed(deployment: Deployment) -> dic
     acked = await publish(deployment, some(0, BATCH))
     async with deployment.running(["shuffle"]):
         await deployment.until(lambda: bool(ledger.batches(deployment.log)))
-    failpoint = CrashFailpoint(point="before offset commit")
-    with suppress(CrashError):
-        async with deployment.running(["scan"], failpoint=failpoint):
-            await deployment.until(lambda: failpoint.dead)
+    await answered_but_uncommitted(deployment)
     await finish(deployment, BATCH)
     return acked
 

@@ -14,9 +14,11 @@ from combee.ports import Embedder, Log
 from combee.settings.batch import BatchSettings
 from combee.shuffle.neighbours import Neighbours
 from combee.shuffle.shuffler import Shuffler
+from combee_schemas import topics
 from support.clock import ManualClock
 from support.failpoints.points import CrashFailpoint
 from support.failpoints.ports import FaultInjectingLog
+from support.ledger import records
 from support.models import ModelClient, ScriptedModel
 from support.observed import Accesses, ObservedLog
 
@@ -130,3 +132,10 @@ class Deployment:
             case "reflect":
                 reflect = wiring.build_reflect(log, ModelClient(self.model), self.clock, self.settings)
                 await wiring.run_handler(log, reflect, self.clock, stop, max_open=16, drain_s=1.0)
+
+
+async def answered_but_uncommitted(deployment: Deployment) -> None:
+    """Leave the log as a scan worker does that dies when a batch is answered and none of it is committed."""
+    async with deployment.running(["scan"]):
+        await deployment.until(lambda: bool(records(deployment.log, topics.UPDATES)))
+    deployment.log._store.committed.pop("scan")

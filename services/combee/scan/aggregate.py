@@ -1,7 +1,7 @@
 """One node's work: ask the model for operations and check, complete and count what it answers."""
 
 import asyncio
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TypeVar
@@ -268,7 +268,7 @@ class Aggregator:
         return replace(
             answer,
             operations=tuple(_resting(operation, items, relatedness) for operation in answer.operations),
-            guessed=_guessed(_places(answer.guessed), dict(enumerate(items))),
+            guessed=_guessed(answer.guessed, dict(enumerate(items))),
         )
 
     def _read(self, base: Playbook, reply: Reply, sources: Sequence[tuple[str, ...]]) -> Answer:
@@ -308,7 +308,7 @@ def _resting(named: Operation, items: Sequence[_Item], relatedness: Relatedness)
     """Return an operation that names items as one that rests on their evidence."""
     places = _places(named.evidence)
     evidence = ops.union(*(items[at].evidence for at in places))
-    guessed = _guessed(_places(named.guessed), {at: items[at] for at in places})
+    guessed = _guessed(named.guessed, {at: items[at] for at in places})
     if not guessed.intersection(evidence):
         meant = relatedness.related(named.content, places) if named.content else places
         guessed = frozenset(evidence).difference(*(items[at].sure for at in meant))
@@ -320,8 +320,9 @@ def _places(named: Iterable[str]) -> list[int]:
     return [int(place) for place in named]
 
 
-def _guessed(guesses: Collection[int], items: Mapping[int, _Item]) -> frozenset[str]:
-    """Return the evidence of items, by their places, of which no item is that is not among the ``guesses``."""
+def _guessed(named_by_guess: Iterable[str], items: Mapping[int, _Item]) -> frozenset[str]:
+    """Return the evidence of items, by their places, that no item has which is not named by a guess."""
+    guesses = frozenset(_places(named_by_guess))
     if not guesses:
         return frozenset()
     named = chain.from_iterable(item.evidence for at, item in items.items() if at not in guesses)

@@ -1,7 +1,6 @@
 """Failpoints: named gaps around a service's writes, and what makes its process end there."""
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -73,15 +72,12 @@ class CrashError(Exception):
 class CrashFailpoint:
     """Simulates the death of a process in the tests' own event loop.
 
-    It dies at the ``at``-th point it passes (from 1), or at the first one called ``point`` at which ``when`` holds.
+    It dies at the ``at``-th point it passes (from 1), or at the first one called ``point``.
     """
 
-    def __init__(
-        self, at: int | None = None, *, point: str | None = None, when: Callable[[], bool] = lambda: True
-    ) -> None:
+    def __init__(self, at: int | None = None, *, point: str | None = None) -> None:
         self._at = at
         self._point = point
-        self._when = when
         self.dead = False
         self.points: list[str] = []
 
@@ -92,5 +88,5 @@ class CrashFailpoint:
     def reach(self, point: str) -> None:
         self.check()
         self.points.append(point)
-        self.dead = len(self.points) == self._at or (point == self._point and self._when())
+        self.dead = len(self.points) == self._at or point == self._point
         self.check()

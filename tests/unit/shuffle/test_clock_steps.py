@@ -1,13 +1,9 @@
 """A wall clock that jumps decides nothing: windows close on counts and on monotonic time, versions only rise."""
 
-from contextlib import suppress
-
 import pytest
 
-from combee_schemas import topics
 from support import ledger
-from support.deployment import Deployment
-from support.failpoints.points import CrashError, CrashFailpoint
+from support.deployment import Deployment, answered_but_uncommitted
 from support.faults.checker import violations
 from support.ledger import outgoing, reflection
 
@@ -65,15 +61,7 @@ async def test_worker_whose_clock_is_behind_the_others_repeats_no_call() -> None
     async with deployment.running(["shuffle"]):
         await deployment.until(lambda: bool(ledger.batches(deployment.log)))
     deployment.clock.step_wall(-30.0)
-
-    def is_answered() -> bool:
-        return bool(ledger.records(deployment.log, topics.UPDATES))
-
-    # Not before: what is asked when a process dies is asked again.
-    death = CrashFailpoint(point="before offset commit", when=is_answered)
-    with suppress(CrashError):
-        async with deployment.running(["scan"], failpoint=death) as one:
-            await one.until(lambda: death.dead)
+    await answered_but_uncommitted(deployment)
     async with deployment.running():
         await deployment.until(lambda: ledger.applied(deployment.log) == 10)
         await deployment.until(lambda: not ledger.behind(deployment.log))
