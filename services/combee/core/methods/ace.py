@@ -187,13 +187,10 @@ def reflect_prompt(trace: Trace, shown: Sequence[Entry], /, *, settings: PlanSet
     instructions, *_ = WORDING[settings.prompts]
     fields = {"task", "trajectory", "answer", "feedback", "target"}
     run = {name: value for name, value in trace.model_dump(include=fields).items() if value}
-    parts = [
-        fence("entries", (ace_entry(entry, counters=False) for entry in shown)),
-        fence("trace", as_fields(run)),
-    ]
+    entries = [fence("entries", (ace_entry(entry, counters=False) for entry in shown))] if shown else []
     return Prompt(
         system=instructions,
-        user="\n".join(parts if shown else parts[1:]),
+        user="\n".join([*entries, fence("trace", as_fields(run))]),
         reply_name="reflection",
         reply_schema=REFLECTION_SCHEMA,
     )

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from pydantic import ValidationError
 
@@ -40,8 +41,9 @@ class InapplicableError(ValueError):
     """An update or a command that cannot be applied to the playbook as it is; the message says why."""
 
 
+@lru_cache(1_024)
 def empty(name: str) -> Playbook:
-    """Return version 0, which every playbook starts from and nobody writes."""
+    """Return version 0, which every playbook starts from and nobody writes: of each one object, as of any version."""
     return Playbook(name=name, version=0, sections=ACE_SECTIONS)
 
 

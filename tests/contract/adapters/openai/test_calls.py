@@ -1,4 +1,5 @@
 import json
+from base64 import b64encode
 from dataclasses import replace
 
 import pytest
@@ -75,6 +76,21 @@ async def test_the_unchanging_part_comes_first_and_every_setting_is_sent(
     }
     assert body["response_format"]["json_schema"] == {"name": "answer", "schema": SCHEMA, "strict": True}
     assert server.seen[0].headers["authorization"] == f"Bearer {KEY}"
+
+
+async def test_an_accounts_organisation_and_project_are_sent_as_the_vendors_clients_do(
+    server: FakeOpenAI, build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_ORG_ID", "org-1")
+    monkeypatch.setenv("OPENAI_PROJECT_ID", "proj-1")
+    await build().ask(PROMPT)
+    headers = server.seen[0].headers
+    assert (headers["openai-organization"], headers["openai-project"]) == ("org-1", "proj-1")
+
+
+async def test_who_stands_in_the_address_is_sent_instead_of_the_key(server: FakeOpenAI, build: Build) -> None:
+    await build(base_url=server.url.replace("://", "://me:word@")).ask(PROMPT)
+    assert server.seen[0].headers["authorization"] == f"Basic {b64encode(b'me:word').decode()}"
 
 
 async def test_free_text_is_asked_for_without_a_format(server: FakeOpenAI, model: OpenAIModel) -> None:
