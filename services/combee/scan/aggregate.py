@@ -1,8 +1,9 @@
 """One node's work: ask the model for operations and check, complete and count what it answers."""
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from itertools import chain
 from typing import TypeVar
 
@@ -26,6 +27,9 @@ from combee_schemas.reflection import LESSON_FIELDS, Reflection
 from combee_schemas.scan import Echo, GroupMember, NodeResult, NodeStatus, Operation, Partial, Seen
 
 T = TypeVar("T")
+
+NAMED_KEPT = 64
+"""Different sets of items that operations of one reply name, worked out once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,12 +267,17 @@ class Aggregator:
         if self._method.HOLDS != "entries":
             return self._read(base, reply, [item.evidence for item in items])
         # Read with the items themselves as what an operation rests on: so each says which it names.
-        answer = self._read(base, reply, [(str(at),) for at in range(len(items))])
+        everything = tuple(str(at) for at in range(len(items)))
+        answer = self._read(base, reply, [(at,) for at in everything])
         relatedness = Relatedness([item.text for item in items])
+        # A weak model names nothing, so each of its operations stands for all items.
+        named = lru_cache(NAMED_KEPT)(partial(_Named.of, items))
+        operations = (
+            _resting(each, named(each.evidence, each.guessed), items, relatedness)
+            for each in answer.operations
+        )
         return replace(
-            answer,
-            operations=tuple(_resting(operation, items, relatedness) for operation in answer.operations),
-            guessed=_guessed(answer.guessed, dict(enumerate(items))),
+            answer, operations=tuple(operations), guessed=named(everything, tuple(answer.guessed)).guessed
         )
 
     def _read(self, base: Playbook, reply: Reply, sources: Sequence[tuple[str, ...]]) -> Answer:
@@ -304,29 +313,34 @@ def _proposal(operation: Operation) -> _Item:
     return _Item(text=operation.content, evidence=operation.evidence, guessed=operation.guessed)
 
 
-def _resting(named: Operation, items: Sequence[_Item], relatedness: Relatedness) -> Operation:
-    """Return an operation that names items as one that rests on their evidence."""
-    places = _places(named.evidence)
-    evidence = ops.union(*(items[at].evidence for at in places))
-    guessed = _guessed(named.guessed, {at: items[at] for at in places})
-    if not guessed.intersection(evidence):
-        meant = relatedness.related(named.content, places) if named.content else places
-        guessed = frozenset(evidence).difference(*(items[at].sure for at in meant))
-    guesses = tuple(reflection_id for reflection_id in evidence if reflection_id in guessed)
-    return named.model_copy(update={"evidence": evidence, "guessed": guesses})
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """Items that an operation names, by their places."""
+
+    places: Sequence[int]
+    evidence: tuple[str, ...]
+    guessed: frozenset[str]
+    """Evidence that no item has which is not named by a guess."""
+
+    @classmethod
+    def of(cls, items: Sequence[_Item], named: Iterable[str], guessed: Iterable[str]) -> "_Named":
+        """Return the items at these places."""
+        places, guesses = [int(place) for place in named], frozenset(int(place) for place in guessed)
+        evidence = ops.union(*(items[at].evidence for at in places))
+        sure = chain.from_iterable(items[at].evidence for at in places if at not in guesses)
+        return cls(places, evidence, frozenset(evidence).difference(sure) if guesses else frozenset())
 
 
-def _places(named: Iterable[str]) -> list[int]:
-    return [int(place) for place in named]
-
-
-def _guessed(named_by_guess: Iterable[str], items: Mapping[int, _Item]) -> frozenset[str]:
-    """Return the evidence of items, by their places, that no item has which is not named by a guess."""
-    guesses = frozenset(_places(named_by_guess))
-    if not guesses:
-        return frozenset()
-    named = chain.from_iterable(item.evidence for at, item in items.items() if at not in guesses)
-    return frozenset(chain.from_iterable(item.evidence for item in items.values())).difference(named)
+def _resting(
+    operation: Operation, named: _Named, items: Sequence[_Item], relatedness: Relatedness
+) -> Operation:
+    """Return an operation as one that rests on the evidence of the items that it names."""
+    guessed = named.guessed
+    if not guessed.intersection(named.evidence):
+        meant = relatedness.related(operation.content, named.places) if operation.content else named.places
+        guessed = frozenset(named.evidence).difference(*(items[at].sure for at in meant))
+    guesses = tuple(reflection_id for reflection_id in named.evidence if reflection_id in guessed)
+    return operation.model_copy(update={"evidence": named.evidence, "guessed": guesses})
 
 
 def _request_of(reply: Reply) -> tuple[str, ...]:
