@@ -124,7 +124,7 @@ async def test_drained_restored_with_more_partitions_and_agents_switched_over_as
         await nothing_waits(running.log)
         before = (await newest_playbooks(running.log))[PLAYBOOK]
     await run(tmp_path, servers, topic_prefix, "archive", "--prefix", "--to", str(file))
-    layout = {"partitions": 7, "scan_partitions": 6}
+    layout: dict[str, Any] = {"partitions": 7, "scan_partitions": 6}
     options = (f"--{name.replace('_', '-')}={count}" for name, count in layout.items())
     await run(tmp_path, servers, topic_prefix, "restore", str(file), "--to", there, *options)
 
