@@ -15,7 +15,6 @@ from combee.adapters.kafka import KafkaLog, Reachability
 from combee.adapters.kafka.connection import Connection
 from combee.backends import check_topics, connection, embedder, language_model
 from combee.clock import SystemClock
-from combee.core.tenants import IN_BATCHES_S, Tenants
 from combee.inspection.lag import INPUTS, Lags
 from combee.ports import Clock, ConfigurationError, LanguageModel, Log
 from combee.reflect.handler import ReflectHandler
@@ -140,7 +139,7 @@ async def _shuffle(worker: Worker) -> None:
                 model=settings.model.embedding_model or "",
                 similarity=settings.model.embedding_similarity,
             ),
-            tenants=Tenants(settings.tenants.limits(), burst_s=IN_BATCHES_S),
+            limits=settings.tenants.limits(),
         )
         telemetry.watch(shuffler.playbooks.view, shuffler.sizes, in_flight=shuffler.in_flight)
         app = faust_app.build_app(worker.connection, Path(folder))

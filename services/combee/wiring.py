@@ -12,7 +12,7 @@ from typing import Any
 from combee.control.controller import Controller
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
 from combee.core.sizing.policy import SizingPolicy
-from combee.core.tenants import Tenants
+from combee.core.tenants import IN_BATCHES_S, NO_LIMITS, Limits, Tenants
 from combee.ports import Clock, LanguageModel, Log, TopicPartition
 from combee.publish.publisher import Publisher
 from combee.reflect.handler import ReflectHandler
@@ -111,9 +111,13 @@ def build_shuffle(
     *,
     budget_tokens: int = 0,
     neighbours: Neighbours | None = None,
-    tenants: Tenants | None = None,
+    limits: Mapping[str, Limits] = NO_LIMITS,
 ) -> Shuffler:
-    """Return the shuffle service; its manifests name the playbook's budget, and what ``neighbours`` found."""
+    """Return the shuffle service; its manifests name the playbook's budget, and what ``neighbours`` found.
+
+    ``limits`` are those of tenants, by name.
+    """
+    tenants = Tenants(limits, burst_s=IN_BATCHES_S)
     return Shuffler(
         log, clock, batch, spending, budget_tokens=budget_tokens, neighbours=neighbours, tenants=tenants
     )

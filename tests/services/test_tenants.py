@@ -6,13 +6,14 @@ import pytest
 from structlog.testing import capture_logs
 
 from combee.core.playbook.spend import DAY_MS
-from combee.core.tenants import Limits, Tenants
+from combee.core.tenants import IN_BATCHES_S, Limits
 from support import ledger
 from support.deployment import Deployment
 from support.ledger import outgoing, reflection
 
 OVER, ANOTHER = "support/refunds", "sales/leads"
 SIZE = 5
+BATCH_S = 2 * IN_BATCHES_S
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
 
@@ -33,7 +34,7 @@ async def turns(deployment: Deployment) -> None:
 
 @pytest.mark.usefixtures("every_level")
 async def test_a_tenant_over_its_tokens_of_the_day_waits_for_the_next_and_another_does_not() -> None:
-    deployment = Deployment(batch_size=SIZE, tenants=Tenants({"support": Limits(daily_tokens=1)}))
+    deployment = Deployment(batch_size=SIZE, limits={"support": Limits(daily_tokens=1)})
     with capture_logs() as logs:
         async with deployment.running():
             await publish(deployment, OVER, range(SIZE))
@@ -52,8 +53,8 @@ async def test_a_tenant_over_its_tokens_of_the_day_waits_for_the_next_and_anothe
 
 
 async def test_a_tenant_above_its_rate_is_cut_into_batches_at_that_rate() -> None:
-    tenants = Tenants({"support": Limits(reflections_per_second=1)}, burst_s=1)
-    deployment = Deployment(batch_size=SIZE, tenants=tenants)
+    limits = {"support": Limits(reflections_per_second=SIZE / BATCH_S)}
+    deployment = Deployment(batch_size=SIZE, limits=limits)
     async with deployment.running():
         await publish(deployment, OVER, range(3 * SIZE))
         await publish(deployment, ANOTHER, range(SIZE))
@@ -62,7 +63,7 @@ async def test_a_tenant_above_its_rate_is_cut_into_batches_at_that_rate() -> Non
         for batches in (2, 3):
             await turns(deployment)
             assert applied(deployment, OVER) == (batches - 1) * SIZE
-            deployment.advance(SIZE)
+            deployment.advance(BATCH_S)
             await deployment.until(lambda count=batches: applied(deployment, OVER) == count * SIZE)  # type: ignore[misc]
     ledger.check(
         deployment.log,

@@ -1,7 +1,7 @@
 """All services in one event loop on an in-memory log, without Faust: started, killed and started again."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import cache
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 from combee import wiring
 from combee.adapters.memory import MemoryLog
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
-from combee.core.tenants import Tenants
+from combee.core.tenants import NO_LIMITS, Limits
 from combee.ports import Embedder, Log
 from combee.settings.batch import BatchSettings
 from combee.shuffle.neighbours import Neighbours
@@ -43,7 +43,7 @@ class Deployment:
         budget_tokens: int = 16_000,
         spending: SpendPolicy = UNCAPPED,
         embedder: Embedder | None = None,
-        tenants: Tenants | None = None,
+        limits: Mapping[str, Limits] = NO_LIMITS,
         **batch: Any,
     ) -> None:
         self.clock = ManualClock()
@@ -54,7 +54,7 @@ class Deployment:
         self.budget_tokens = budget_tokens
         self.spending = spending
         self.embedder = embedder
-        self.tenants = tenants
+        self.limits = limits
         self.partitions = partitions
         self.shuffler: Shuffler | None = None
         self.accesses = {role: Accesses(role) for role in ROLES}
@@ -121,7 +121,7 @@ class Deployment:
                     self.spending,
                     budget_tokens=self.budget_tokens,
                     neighbours=Neighbours(self.embedder, model="embedding", similarity=0.85),
-                    tenants=self.tenants,
+                    limits=self.limits,
                 )
                 partitions = range(self.partitions)
                 delivery = wiring.delivery_without_faust(log, self.shuffler, partitions)

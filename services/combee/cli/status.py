@@ -17,7 +17,7 @@ from combee.core.playbook.retention import in_playbook, is_losing, losing, perce
 from combee.core.playbook.side_by_side import branch_row, branch_text, in_order
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
 from combee.core.playbook.versions import empty, made_by
-from combee.core.tenants import Limits, Tenants
+from combee.core.tenants import NO_LIMITS, Limits, Tenants
 from combee.history import newest_snapshots
 from combee.inspection.batches import newest_batches
 from combee.inspection.branches import batch_sizes, under_caps
@@ -28,7 +28,6 @@ from combee.settings.loading import Settings, load_settings
 from combee_schemas import topics
 from combee_schemas.base import playbook_of
 
-NO_LIMITS: Mapping[str, Limits] = {}
 SIZING = {"policy", "phase", "reason", "decided_at_ms"}
 """Of a decision, beside the size."""
 

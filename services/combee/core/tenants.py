@@ -32,6 +32,7 @@ class Limits:
 
 
 UNLIMITED = Limits()
+NO_LIMITS: Mapping[str, Limits] = {}
 
 
 @dataclass(slots=True)
