@@ -5,6 +5,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from benchmarks.cluster import CHUNK, ROLES, Cluster, fresh, lessons, running_cluster
+from benchmarks.processor import used_ms
 from benchmarks.rows import Row, row
 from benchmarks.synthetic import entries, version
 from combee.adapters.kafka import KafkaLog
@@ -16,6 +17,7 @@ ENTRIES = 10
 BATCH_SIZE = 4
 KIB = 1024
 LOOKS_S = 300.0
+START_BAR_S = 10.0
 
 
 async def measure(bootstrap_servers: str, runs: int) -> list[Row]:
@@ -35,7 +37,12 @@ async def measure(bootstrap_servers: str, runs: int) -> list[Row]:
                 bootstrap_servers, before=write, batch_size=BATCH_SIZE, max_wait_s=3_600.0
             )
             clusters[count] = await opened.enter_async_context(coming)
-            rows.append(row(f"start of all services, {count:,} playbooks", [time.monotonic() - began], "s"))
+            bar = START_BAR_S if count == MANY else None
+            rows.append(
+                row(f"start of all services, {count:,} playbooks", [time.monotonic() - began], "s", bar)
+            )
+            used = sum(used_ms(clusters[count])[role] for role in ROLES) / 1000
+            rows.append(row(f"processor time of it, {count:,} playbooks", [used], "s"))
         for count, cluster in clusters.items():
             rows.append(
                 row(f"one reflection each into {count:,} windows", [await _fill(cluster, count)], "s")

@@ -119,11 +119,12 @@ def embedding_address(settings: ModelSettings) -> tuple[str, str, str]:
 async def topic_problems(settings: Settings, connected: Connection) -> list[str]:
     """Return what is wrong with the topics, each with its remedy."""
     want = layout.wanted(settings.kafka.partitions, settings.kafka.scan_partitions)
-    admin = KafkaAdmin(connected)
-    have = await admin.describe(wanted.topic.name for wanted in want)
+    async with KafkaAdmin(connected).connected() as admin:
+        have = await admin.describe(wanted.topic.name for wanted in want)
+        is_half_restored = await _is_being_restored(admin)
     current = {n: layout.Existing(partitions=t.partitions, config=t.config) for n, t in have.items()}
     prefix = settings.kafka.topic_prefix
-    half = [layout.half_restored(prefix)] if await _is_being_restored(admin) else []
+    half = [layout.half_restored(prefix)] if is_half_restored else []
     return half + layout.problems(want, current, prefix)
 
 
@@ -169,8 +170,8 @@ async def create_topics(settings: Settings, connected: Connection) -> list[str]:
     return made
 
 
-async def check_topics(settings: Settings, connected: Connection) -> None:
-    """Refuse to work on topics that would lose data.
+async def check_topics(settings: Settings, connected: Connection, *, create: bool = False) -> None:
+    """Refuse to work on topics that would lose data; ``create`` those that are missing first.
 
     Raises
     ------
@@ -178,6 +179,9 @@ async def check_topics(settings: Settings, connected: Connection) -> None:
         If one is missing or wrong; the message lists the remedies.
     """
     wrong = await topic_problems(settings, connected)
+    if wrong and create:
+        await create_topics(settings, connected)
+        wrong = await topic_problems(settings, connected)
     if wrong:
         raise ConfigurationError("the topics are not as they must be:\n  " + "\n  ".join(wrong))
 

@@ -54,9 +54,7 @@ async def open_log(
         ours = create or settings.kafka.bootstrap_servers is None
 
         async def prepare() -> None:
-            if ours and await backends.topic_problems(settings, connected):
-                await backends.create_topics(settings, connected)
-            await backends.check_topics(settings, connected)
+            await backends.check_topics(settings, connected, create=ours)
 
         await _answered(prepare, servers, notices.tell)
         log, reachability = KafkaLog(connected), Reachability(connected)

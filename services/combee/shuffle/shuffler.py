@@ -96,6 +96,10 @@ class Shuffler:
         self._settings = settings
         self._states: dict[int, PartitionState] = {}
         self._news: dict[int, _News] = {}
+        self._homes: dict[str, int] = {}
+        """The partitions of the playbooks that there were at an assignment."""
+        self._appeared: set[str] = set()
+        """Playbooks with a version since the last partition began to be loaded."""
         self.wake = asyncio.Event()
         self._tenants = tenants or Tenants({})
         # A tenant's playbooks are on all partitions; else those of others need not even be decoded at the start.
@@ -123,6 +127,7 @@ class Shuffler:
     def _published(self, name: str, playbook: Playbook | None) -> None:
         if playbook is None:
             return
+        self._appeared.add(name)
         self._spend_gate.add_line(name)
         self._tenants.spent(playbook)
         for state in self._states.values():
@@ -210,13 +215,14 @@ class Shuffler:
     async def _turn(self, number: int) -> None:
         news = self._news[number]
         if number not in self._states:
+            appeared = self._appeared = set[str]()
             loaded = await self._load(number)
             if self._news.get(number) is not news:
                 await self._close(loaded)
                 return
             self._states[number] = loaded
             # Versions that appeared meanwhile have been announced to nobody.
-            for playbook in await self._playbooks_on(number):
+            for playbook in map(self.playbooks.latest, sorted(appeared)):
                 loaded.manifests.published(playbook.name, playbook.batch_sequence)
                 self._look_at(loaded, playbook)
         state = self._states[number]
@@ -258,9 +264,7 @@ class Shuffler:
         await self.playbooks.view.wait_current(CURRENT_TIMEOUT_S)
         await self.sizes.wait_current(CURRENT_TIMEOUT_S)
         transactor = await self._log.transactor(f"{GROUP}-{number}")
-        mine = await self._playbooks_on(number)
-        for playbook in mine:
-            self._spend_gate.add_line(playbook.name)
+        mine = await self._snapshots_on(number)
         manifests = await read_manifests(
             self._log, number, self._settings.duplicate_horizon, mine, self._clock.monotonic()
         )
@@ -275,6 +279,9 @@ class Shuffler:
             looked_at=self._clock.monotonic(),
             branches={p.name: p.branch for p in mine if p.branch is not None} | manifests.forks(),
         )
+        for snapshot in mine:
+            self._spend_gate.add_line(snapshot.name)
+            self._look_at(state, snapshot)
         for topic in committed:
             await self._catch_up(state, topic)
         logger.info("restored", service=GROUP, partition=number, seen=state.seen, windows=len(state.windows))
@@ -295,11 +302,15 @@ class Shuffler:
             state.note(name)
         return bool(hungry)
 
-    async def _playbooks_on(self, number: int) -> list[Playbook]:
-        """Return a partition's playbooks; those of others are not even decoded."""
-        view = self.playbooks.view
-        keys = [key for key in sorted(view.keys()) if await self._partition(key) == number]
-        return [playbook for key in keys if (playbook := view.get(key)) is not None]
+    async def _snapshots_on(self, number: int) -> list[Playbook]:
+        """Return a partition's snapshots without what they say; those of others are not even decoded."""
+        view, snapshots = self.playbooks.view, []
+        for key in sorted(view.keys()):
+            if key not in self._homes:
+                self._homes[key] = await self._partition(key)
+            if self._homes[key] == number and (snapshot := view.peek(key)) is not None:
+                snapshots.append(snapshot.model_copy(update={"entries": (), "sections": ()}))
+        return snapshots
 
     async def _partition(self, playbook: str) -> int:
         return (await partition_of(self._log, topics.REFLECTIONS, playbook)).partition

@@ -3,6 +3,8 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 
+import pytest
+
 from combee.control.controller import Controller
 from combee.core.playbook.versions import empty
 from combee.core.sizing.policy import SizingPolicy
@@ -63,6 +65,25 @@ async def test_every_playbook_that_appears_gets_the_configured_batch_size_once()
         await appear(deployment, "a")
         await deployment.until(lambda: len(sizes(deployment)) == 2)
     assert sizes(deployment) == [(NAME, 84), ("a", 84)]
+
+
+async def test_what_is_to_be_decided_at_the_start_is_written_in_a_few_calls(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    deployment, calls = Deployment(), list[int]()
+    for number in range(30):
+        await appear(deployment, f"p{number}")
+    produce = deployment.log.produce
+
+    async def counted(*records: Outgoing) -> Sequence[int]:
+        calls.append(len(records))
+        return await produce(*records)
+
+    monkeypatch.setattr(deployment.log, "produce", counted)
+    async with controlling(deployment, SizingPolicy(configured=84)):
+        await deployment.until(lambda: len(sizes(deployment)) == 30)
+    assert sum(calls) == 30
+    assert len(calls) <= 2
 
 
 async def test_what_stands_is_not_said_again_and_a_new_size_is() -> None:

@@ -2,16 +2,22 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
+import msgpack
 import pytest
 
+from combee.adapters.memory import MemoryLog
 from combee.ports import Log, Record, TransientError
 from combee.worker import views
-from combee.worker.views import Playbooks
+from combee.worker.views import Newest, Playbooks
 from combee_schemas import topics
 from combee_schemas.codec import encode
+from combee_schemas.control import BatchSize
 from combee_schemas.playbook import Playbook, deleted_key
+from combee_schemas.topics import Topic
+from support.clock import ManualClock
 
 NAME = "support/refunds"
 
@@ -99,3 +105,98 @@ async def test_what_was_deleted_during_a_disconnect_is_gone_though_its_tombstone
     versions, told = await reread(LIFE[:1], LIFE[1:2])
     assert versions[-1] == 2
     assert told == [(NAME, 2), (NAME, None)]
+
+
+# ---- bytes that are kept
+
+
+def newest(*records: Record) -> Newest[Playbook]:
+    kept = Newest(topics.PLAYBOOKS, lambda new, old: new.version > old.version)
+    assert all(kept.keep(record) for record in records)
+    return kept
+
+
+@pytest.fixture
+def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return the offsets of what is decoded."""
+    offsets: list[int] = []
+    read = Topic.read
+
+    def counted(self: Topic[Any], record: Record) -> Any:
+        offsets.append(record.offset)
+        return read(self, record)
+
+    monkeypatch.setattr(Topic, "read", counted)
+    return offsets
+
+
+def test_what_is_kept_is_decoded_on_first_use(decoded: list[int]) -> None:
+    kept = newest(snapshot(1, 0), snapshot(1, 1, key="other"))
+    assert (NAME in kept, kept.keys(), decoded) == (True, {NAME, "other"}, [])
+    for _ in range(2):
+        playbook = kept.get(NAME)
+        assert playbook is not None
+        assert playbook.version == 1
+    assert decoded == [0]
+
+
+def test_who_looks_once_leaves_the_bytes(decoded: list[int]) -> None:
+    kept = newest(snapshot(1, 0), snapshot(3, 1), snapshot(2, 2))
+    looked = [kept.peek(NAME), kept.peek(NAME)]
+    assert [playbook and playbook.version for playbook in looked] == [3, 3]
+    assert decoded == [0, 1, 2, 1]
+
+
+def test_a_tombstone_ends_what_is_kept() -> None:
+    kept = newest(snapshot(1, 0), snapshot(2, 1, gone=True))
+    assert (kept.get(NAME), kept.keys()) == (None, set())
+
+
+def test_what_cannot_be_read_leaves_what_stood_before() -> None:
+    cut = snapshot(2, 1)
+    kept = newest(snapshot(1, 0), replace(cut, value=(cut.value or b"")[:-1]))
+    playbook = kept.get(NAME)
+    assert playbook is not None
+    assert playbook.version == 1
+
+
+def test_a_message_is_taken_unless_the_bytes_are_newer() -> None:
+    kept = newest(snapshot(2, 0))
+    assert not kept.take(NAME, Playbook(name=NAME, version=1))
+    assert kept.take(NAME, Playbook(name=NAME, version=3))
+    playbook = kept.get(NAME)
+    assert playbook is not None
+    assert playbook.version == 3
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"\xc1",
+        msgpack.packb({"type": "playbook", "version": 77, "body": {}}),
+        encode(BatchSize(playbook="a", batch_size=5)),
+    ],
+)
+def test_what_is_no_message_of_this_version_is_not_kept_unseen(value: bytes) -> None:
+    assert not Newest(topics.PLAYBOOKS).keep(replace(snapshot(1, 0), value=value))
+
+
+async def test_without_announcing_the_start_nothing_is_decoded_and_later_versions_are_told(
+    decoded: list[int],
+) -> None:
+    log, told = MemoryLog(ManualClock()), list[int]()
+    written = topics.PLAYBOOKS.record(Playbook(name=NAME, version=1))
+    await log.produce(written)
+    books = Playbooks(log, lambda _, book: told.append(book.version if book else 0), announces_start=False)
+    task = asyncio.create_task(books.view.run())
+    try:
+        await books.view.wait_current(1.0)
+        assert (told, decoded, books.view.keys()) == ([], [], {NAME})
+        await log.produce(topics.PLAYBOOKS.record(Playbook(name=NAME, version=2)))
+        async with asyncio.timeout(2.0):
+            while not told:  # noqa: ASYNC110 - the view tells nobody else
+                await asyncio.sleep(0)
+        assert (told, books.latest(NAME).version) == ([2], 2)
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 from uuid import uuid4
 
 from aiokafka import TopicPartition
@@ -52,6 +52,25 @@ class KafkaAdmin:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self._kept: Any = None
+
+    @asynccontextmanager
+    async def connected(self) -> AsyncIterator[Self]:
+        """Keep one connection for all that is asked meanwhile."""
+        async with self._client() as client:
+            self._kept = client
+            try:
+                yield self
+            finally:
+                self._kept = None
+
+    @asynccontextmanager
+    async def _client(self) -> AsyncIterator[Any]:
+        if self._kept is not None:
+            yield self._kept
+            return
+        async with _client(self._connection.client) as client:
+            yield client
 
     async def create(self, topic: str, partitions: int, replication: int, config: Mapping[str, str]) -> bool:
         """Create a topic; return False if it was there already (its configuration is not touched)."""
@@ -71,7 +90,7 @@ class KafkaAdmin:
             for topic, (partitions, config) in topics.items()
         ]
         doing = f"creating {', '.join(topics)}"
-        async with _client(self._connection.client) as client:
+        async with self._client() as client:
             with translated(doing):
                 try:
                     answer = await client.create_topics(new, timeout_ms=CREATE_TIMEOUT_MS)
@@ -100,7 +119,7 @@ class KafkaAdmin:
         """
         wanted = [self._connection.full(topic) for topic in topics]
         prefix = self._connection.full("")
-        async with _client(self._connection.client) as client:
+        async with self._client() as client:
             with translated("describing topics"):
                 described = await client.describe_topics(wanted)
                 self._refuse("Describe", [t["topic"] for t in described if _is_denied(t["error_code"])])
@@ -140,7 +159,7 @@ class KafkaAdmin:
         ConfigurationError
             If this client may not know.
         """
-        async with _client(self._connection.client) as client:
+        async with self._client() as client:
             with translated(f"looking for {topic}"):
                 (found,) = await client.describe_topics([self._connection.full(topic)])
         self._refuse("Describe", [found["topic"]] if _is_denied(found["error_code"]) else [])
@@ -154,7 +173,7 @@ class KafkaAdmin:
 
     async def all_names(self) -> frozenset[str]:
         """Return the whole names of all topics of the cluster that this client may see."""
-        async with _client(self._connection.client) as client:
+        async with self._client() as client:
             with translated("listing topics"):
                 return frozenset(await client.list_topics())
 
@@ -162,7 +181,7 @@ class KafkaAdmin:
         """Delete a topic, if there is one, and wait until it is gone."""
         name = self._connection.full(topic)
         need = self._connection.need("Delete", topic)
-        async with asyncio.timeout(timeout_s), _client(self._connection.client) as client:
+        async with asyncio.timeout(timeout_s), self._client() as client:
             with translated(f"deleting {name}", need):
                 answer = await client.delete_topics([name])
                 code = answer.topic_error_codes[0][1]
@@ -175,13 +194,13 @@ class KafkaAdmin:
         """Delete the records of partitions below these offsets, as retention would."""
         name = self._connection.full(topic)
         before = {TopicPartition(name, number): RecordsToDelete(at) for number, at in offsets.items()}
-        async with _client(self._connection.client) as client:
+        async with self._client() as client:
             with translated(f"deleting records of {name}", self._connection.need("Delete", topic)):
                 await client.delete_records(before, timeout_ms=DELETE_TIMEOUT_MS)
 
     async def wait_created(self, topics: Mapping[str, int], timeout_s: float = 30.0) -> None:
         """Wait until the metadata shows a leader for every partition of these topics."""
-        async with asyncio.timeout(timeout_s), _client(self._connection.client) as client:
+        async with asyncio.timeout(timeout_s), self._client() as client:
             while True:
                 with translated("waiting for topics"):
                     counts = {t["topic"]: t["partitions"] for t in await client.describe_topics()}
@@ -196,7 +215,7 @@ class KafkaAdmin:
     async def committed(self, group: str) -> dict[tuple[str, int], int]:
         """Return a group's committed offsets by (topic without prefix, partition)."""
         prefix = f"{self._connection.prefix}."
-        async with _client(self._connection.client) as client:
+        async with self._client() as client:
             with translated(f"looking up group {group}"):
                 offsets = await client.list_consumer_group_offsets(self._connection.full(group))
         return {
@@ -207,7 +226,7 @@ class KafkaAdmin:
 
     async def members(self, group: str) -> int:
         """Return how many members a group has now."""
-        async with _client(self._connection.client) as client:
+        async with self._client() as client:
             with translated(f"looking up group {group}", self._connection.need("Describe", group=group)):
                 (answer,) = await client.describe_consumer_groups([self._connection.full(group)])
                 for code, *_ in answer.groups:
@@ -217,7 +236,7 @@ class KafkaAdmin:
 
     async def broker(self) -> str:
         """Return the addresses of the brokers that answer."""
-        async with _client(self._connection.client) as client:
+        async with self._client() as client:
             with translated("describing the cluster"):
                 cluster = await client.describe_cluster()
         return ", ".join(sorted(f"{b['host']}:{b['port']}" for b in cluster["brokers"]))

@@ -276,8 +276,8 @@ class KafkaLog:
 
     async def committed(self, group: str, topic: str) -> Mapping[int, int]:
         async with self._looking(topic, group) as (reader, theirs):
-            offsets = {tp.partition: await reader.committed(tp) for tp in theirs}
-        return {partition: offset for partition, offset in offsets.items() if offset is not None}
+            offsets = await asyncio.gather(*(reader.committed(tp) for tp in theirs))
+        return {tp.partition: at for tp, at in zip(theirs, offsets, strict=True) if at is not None}
 
     @asynccontextmanager
     async def _looking(
@@ -295,6 +295,7 @@ class KafkaLog:
                 with translated("looking up offsets"):
                     await _begun(reader)
                 self._readers[group, isolation] = reader
+        await self._introduce(reader)
         need = self._connection.need("Describe", topic, group=group or "")
         try:
             with translated(f"looking up offsets of {topic}", need):
@@ -304,6 +305,14 @@ class KafkaLog:
                 del self._readers[group, isolation]
                 await stopped(reader)
             raise
+
+    async def _introduce(self, reader: Any) -> None:
+        """Have a reader hear of all topics at once: asked of one that it does not know, it waits for 0.1 s."""
+        known = {self._connection.full(topic) for topic in self._counts}
+        client = reader._client  # noqa: SLF001 - the reader's own way is to be assigned, and then to fetch
+        if not known <= client._topics:  # noqa: SLF001 - as above
+            with translated("looking up topics", self._connection.need("Describe", *self._counts)):
+                await client.set_topics(known)
 
     async def _partitions_of(self, topic: str) -> list[Any]:
         numbers = range(await self.partitions(topic))
