@@ -1,15 +1,17 @@
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from random import Random
 from typing import Any
 
 import pytest
 
 from combee.adapters.memory import MemoryLog
+from combee.core.batching.window import Window
+from combee.core.batching.window import due as window_due
 from combee.core.playbook.versions import empty
 from combee.inspection.audit import audit
-from combee.ports import FatalError, FencedError, Outgoing, TopicPartition, TransientError
-from combee.shuffle import shuffler
+from combee.ports import FatalError, FencedError, Outgoing, Record, TopicPartition, TransientError
+from combee.shuffle import closing, shuffler
 from combee_schemas import topics
 from combee_schemas.codec import encode
 from combee_schemas.command import Command
@@ -241,6 +243,70 @@ async def test_lost_repeated_and_reordered_deliveries_change_nothing(seed: int) 
         return plans(log)
 
     assert await run(Random(seed)) == await run(None)
+
+
+@pytest.mark.parametrize("kept", [0, 1000])
+async def test_what_is_delivered_beyond_the_memory_for_it_is_read_from_the_log(
+    log: MemoryLog, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, kept: int
+) -> None:
+    monkeypatch.setattr(shuffler, "DELIVERED_BYTES", kept)
+    async with shuffling(log, clock, max_inflight_batches=9) as rig:
+        await rig.step()
+        await publish(log, *(reflection(n) for n in range(15)))
+        await rig.step()
+    assert members(log) == [list(range(5)), list(range(5, 10)), list(range(10, 15))]
+
+
+class Reads(MemoryLog):
+    """Counts what is read."""
+
+    count = 0
+
+    async def read(self, *place: Any) -> AsyncGenerator[Record, None]:
+        async for record in super().read(*place):
+            self.count += 1
+            yield record
+
+
+async def test_what_is_delivered_in_order_is_read_no_second_time(clock: ManualClock) -> None:
+    log = Reads(clock, partitions=2)
+    async with shuffling(log, clock, max_inflight_batches=16) as rig:
+        await rig.shuffler.turn()
+        await publish(log, *(reflection(n) for n in range(75)))
+        records = await rig.undelivered()
+        log.count = 0
+        rig.shuffler.deliver([record for record in records if record.partition == HOME])
+        await rig.shuffler.turn()
+    assert (len(batches(log)), log.count) == (15, 0)
+
+
+async def test_a_turn_looks_only_at_windows_that_changed_or_have_waited(
+    log: MemoryLog, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[Window] = []
+
+    def due(window: Window, *given: Any, **named: Any) -> Any:
+        looked.append(window)
+        return window_due(window, *given, **named)
+
+    monkeypatch.setattr(closing, "due", due)
+    async with shuffling(log, clock, max_wait_s=30) as rig:
+        await publish(log, *(reflection(0, f"p/{n}") for n in range(100)))
+        await rig.step()
+        clock.advance(10)
+        await publish(log, reflection(0, "late"))
+        await rig.step()
+        looked.clear()
+        await publish(log, reflection(1, "p/7"))
+        await rig.step()
+        assert len(looked) == 1
+        looked.clear()
+        assert rig.shuffler.due_in() == 20
+        clock.advance(20)
+        await rig.step()
+        assert len(looked) == 100
+        assert rig.shuffler.due_in() == 10
+    assert len(ledger.records(log, topics.BATCHES)) == 100
 
 
 async def test_a_new_assignment_rebuilds_windows_from_the_committed_offset(

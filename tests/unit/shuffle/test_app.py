@@ -1,0 +1,71 @@
+"""Faust hands on what a fetch brought of a partition as one message."""
+
+from types import SimpleNamespace
+from typing import Any
+
+from aiokafka import TopicPartition
+
+from combee.adapters.memory import MemoryLog
+from combee.settings.loading import load_settings
+from combee.shuffle import app
+from combee.shuffle.shuffler import Shuffler
+from support.clock import ManualClock
+
+PARTITIONS = [TopicPartition("combee.reflections", number) for number in (0, 1)]
+
+
+def fetched(tp: TopicPartition, *offsets: int) -> list[Any]:
+    return [
+        SimpleNamespace(
+            topic=tp.topic,
+            partition=tp.partition,
+            offset=offset,
+            timestamp=1_000 + offset,
+            timestamp_type=0,
+            key=b"k",
+            value=str(offset).encode(),
+            headers=(("h", b"1"), ("h", b"2")),
+        )
+        for offset in offsets
+    ]
+
+
+async def messages(records: dict[TopicPartition, list[Any]]) -> dict[TopicPartition, list[Any]]:
+    """Return what Faust makes of a fetch; its consumer has no thread and no broker here."""
+    consumer: Any = app._Consumer.__new__(app._Consumer)
+    consumer.app = SimpleNamespace(consumer_generation_id=7)
+
+    async def getmany(_active: object, _timeout: float) -> dict[TopicPartition, list[Any]]:
+        return records
+
+    consumer._thread = SimpleNamespace(getmany=getmany)
+    given = await consumer._getmany(set(records), 1.0)
+    return {tp: [consumer._to_message(tp, item) for item in items] for tp, items in given.items()}
+
+
+async def test_a_fetch_is_one_message_a_partition_at_the_place_of_its_last_record() -> None:
+    first, second = PARTITIONS
+    given = await messages({first: fetched(first, 3, 4, 6), second: fetched(second, 9)})
+    assert {tp: [(m.tp, m.offset, m.generation_id) for m in each] for tp, each in given.items()} == {
+        first: [(first, 6, 7)],
+        second: [(second, 9, 7)],
+    }
+
+
+async def test_the_records_of_a_message_are_delivered_as_the_log_has_them() -> None:
+    tp = PARTITIONS[1]
+    (message,) = (await messages({tp: fetched(tp, 3, 4)}))[tp]
+
+    async def events() -> Any:
+        yield SimpleNamespace(message=message)
+
+    clock = ManualClock()
+    shuffler = Shuffler(MemoryLog(clock), clock, load_settings().batch)
+    await shuffler.assign([tp.partition])
+    await app._feeding(shuffler, "reflections")(SimpleNamespace(noack=lambda: SimpleNamespace(events=events)))
+    news = shuffler._news[tp.partition]
+    assert news.newest == {"reflections": 4}
+    assert [(r.topic, r.partition, r.offset, r.timestamp_ms, r.key, r.value) for r in news.take()] == [
+        ("reflections", 1, 3, 1003, b"k", b"3"),
+        ("reflections", 1, 4, 1004, b"k", b"4"),
+    ]
