@@ -42,6 +42,7 @@ FIGURES = (
         Figure(benchmark="throughput", name=f"processor time per reflection: {role}", unit="ms")
         for role in ROLES
     ),
+    Figure(benchmark="processor", name="the same with full playbooks, by that with empty ones", unit="×"),
     Figure(benchmark="scaling", name="1 → 4 scan workers", unit="× faster"),
     Figure(benchmark="gateway", name="gateway, nobody looks: processor time per reflection", unit="ms"),
     Figure(benchmark="gateway", name="gateway, nobody looks: memory (RSS)", unit="MB"),

@@ -23,9 +23,12 @@ from combee_schemas.reflection import Reflection
 TABLES = Path(__file__).parents[2] / "docs" / "results" / "tables"
 ROLES = ("shuffle", "scan", "publish", "control")
 SMALL, LARGE = 40, 400
-LARGE_CASE = "n = 400, L = 0.5 s"
+LARGE_CASE = "n = 400, L = 0.5 s: "
+EACH = "processor time per reflection"
+Figures = Mapping[tuple[str, str], float]
+"""Medians by benchmark and figure."""
 BY_PLAYBOOK, FULL = ("scan", "publish"), 1.3
-"""Assumed: with full playbooks these services cost so many times what they cost with small ones."""
+"""Assumed where no table has it: with full playbooks these services cost so many times what small ones do."""
 REFLECTION_BYTES = 1_000
 """Assumed."""
 MEASURED_BYTES = 200
@@ -43,6 +46,8 @@ class Cost:
     unit_ms: float
     """For a batch; in scan for a call."""
     reflection_ms: float
+    full: str = ""
+    """How both were raised for full playbooks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +69,8 @@ class Costs:
 def measured() -> Costs:
     """Return the costs by the published tables."""
     figures = _figures()
-    idle_s = sum(_number(text) for name, text in figures.items() if name.startswith(f"{LARGE_CASE}: ")) / 1000
+    large = [figure for benchmark, figure in figures if benchmark == "hops" and figure.startswith(LARGE_CASE)]
+    idle_s = sum(figures["hops", figure] for figure in large) / 1000
     kafka = {name: _number(text.rpartition("–")[2]) / 1000 for name, text in _kafka().items()}
     transaction = [seconds for name, seconds in kafka.items() if name.startswith("in a transaction")]
     return Costs(
@@ -74,16 +80,25 @@ def measured() -> Costs:
     )
 
 
-def _cost(figures: Mapping[str, str], role: str, idle_s: float) -> Cost:
-    small = SMALL * _number(figures[f"processor time per reflection: {role}"])
-    idle = idle_s * _number(figures[f"processor time per idle second: {role}"])
-    large = _number(figures[f"processor time per batch of {LARGE}: {role}"]) - idle
+def _cost(figures: Figures, role: str, idle_s: float) -> Cost:
+    small = SMALL * figures["throughput", f"{EACH}: {role}"]
+    idle = idle_s * figures["idle", f"processor time per idle second: {role}"]
+    large = figures["hops", f"processor time per batch of {LARGE}: {role}"] - idle
     units = (1, 1)
     if role == "scan":
         units = sum(widths(SMALL, MEASURED_BYTES)), sum(widths(LARGE, MEASURED_BYTES))
-    factor = FULL if role in BY_PLAYBOOK else 1.0
     unit, each = _through(units[0], SMALL, small, units[1], LARGE, large)
-    return Cost(unit_ms=factor * unit, reflection_ms=factor * each)
+    factor, full = _full(figures, role) if role in BY_PLAYBOOK else (1.0, "")
+    return Cost(unit_ms=factor * unit, reflection_ms=factor * each, full=full)
+
+
+def _full(figures: Figures, role: str) -> tuple[float, str]:
+    """Return what full playbooks make of a cost, and where that comes from."""
+    full = figures.get(("processor", f"{EACH}, playbooks of {PLAYBOOK_TOKENS} tokens: {role}"))
+    if full is None:
+        return FULL, f"× {FULL:g} assumed for full playbooks"
+    factor = full / figures["processor", f"{EACH}: {role}"]
+    return factor, f"× {factor:.2f} measured for full playbooks"
 
 
 def _through(
@@ -99,14 +114,17 @@ def _through(
 
 def scaling_s() -> Mapping[int, float]:
     """Return the seconds that the benchmark ``scaling`` took, by scan workers."""
-    found = {name: re.fullmatch(r"(\d+) scan workers?", name) for name in _figures()}
-    return {int(match[1]): _number(_figures()[name]) for name, match in found.items() if match}
+    found = {
+        re.fullmatch(r"(\d+) scan workers?", figure): seconds for (_, figure), seconds in _figures().items()
+    }
+    return {int(match[1]): seconds for match, seconds in found.items() if match}
 
 
 @cache
-def _figures() -> Mapping[str, str]:
+def _figures() -> Figures:
     with (TABLES / "performance.csv").open(encoding="utf-8", newline="") as file:
-        return {row["figure"]: row["median"] for row in csv.DictReader(file)}
+        rows = list(csv.DictReader(file))
+    return {(row["benchmark"], row["figure"]): _number(row["median"]) for row in rows}
 
 
 def _kafka() -> Mapping[str, str]:

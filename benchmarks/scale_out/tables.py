@@ -67,11 +67,10 @@ def inputs(costs: Costs) -> Lines:
 
 def _cost(role: str, cost: Cost) -> Sequence[str]:
     unit = "call" if role == "scan" else "batch"
-    full = f", × {model.FULL:g} assumed for full playbooks" if role in model.BY_PLAYBOOK else ""
     return (
         f"{role}, per {unit} and per reflection",
         f"{cost.unit_ms:.2f} ms, {cost.reflection_ms:.3f} ms",
-        f"measured (performance.csv){full}",
+        ", ".join(["measured (performance.csv)", *([cost.full] if cost.full else [])]),
     )
 
 

@@ -43,6 +43,14 @@ def test_noise_makes_no_cost_negative(ms: tuple[float, float]) -> None:
     assert unit + 40 * each == pytest.approx(ms[0])
 
 
+def test_what_full_playbooks_cost_is_measured_where_a_table_has_it_and_else_assumed() -> None:
+    full = f"{model.EACH}, playbooks of {model.PLAYBOOK_TOKENS} tokens: scan"
+    figures = {("processor", f"{model.EACH}: scan"): 1.0, ("processor", full): 1.5}
+
+    assert model._full(figures, "scan") == (1.5, "× 1.50 measured for full playbooks")
+    assert model._full({}, "scan") == (model.FULL, "× 1.3 assumed for full playbooks")
+
+
 def test_a_light_load_is_learned_as_it_comes_and_waits_for_little_but_its_batch() -> None:
     load = Load(per_s=400.0, playbooks=10, skew=0.0)
 
