@@ -20,6 +20,7 @@ TIMEOUT_S = 600.0
 PLAYBOOKS = 16
 EACH = 200
 BATCH_SIZE = 40
+SHUFFLE_BAR, PLAYBOOK_BAR = 2_500.0, 700.0
 IN_FLIGHT = 16
 """More than the batches of a playbook in one run: nobody publishes where shuffle is alone."""
 
@@ -40,7 +41,7 @@ async def _shuffled(bootstrap_servers: str, runs: int) -> Row:
         rates = [await _rate(cluster, counter.until) for _ in range(runs + 1)]
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)
-    return row("through shuffle", rates[1:], "reflections/s")
+    return row("through shuffle", rates[1:], "reflections/s", SHUFFLE_BAR, at_least=True)
 
 
 async def _published(bootstrap_servers: str, runs: int) -> list[Row]:
@@ -51,7 +52,9 @@ async def _published(bootstrap_servers: str, runs: int) -> list[Row]:
             rates.append(await _rate(cluster, partial(_versions, cluster)))
             used.append(used_ms(cluster))
     return [
-        row("from publish to playbook, instant model", rates[1:], "reflections/s"),
+        row(
+            "from publish to playbook, instant model", rates[1:], "reflections/s", PLAYBOOK_BAR, at_least=True
+        ),
         *shares(used, PLAYBOOKS * EACH, "reflection"),
     ]
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from statistics import fmean
 
 import pytest
+from benchmarks.scale_out import costs, tables
 
 from combee_experiments.data.samples import load
 from combee_experiments.reduce import experiment as reduce
@@ -15,6 +16,8 @@ from combee_experiments.small import experiment as small
 
 TABLES = Path(__file__).parents[2] / "docs" / "results" / "experiments" / "tables"
 SEEDS = tuple(range(20))
+MOST_PER_S = 10_000
+"""Runs of the scale model that take less than a second."""
 ARMS = tuple(arm for arm in reduce.ARMS if arm != SURE)
 
 
@@ -64,3 +67,27 @@ def test_small_one_call_for_eight(shared: Path) -> None:
     assert [found[:-1] for found in published("small-sizes.csv", "8", small.ONE_CALL.name)] == [
         list(row[:-1])
     ]
+
+
+def test_scale_out_follows_from_the_tables_of_the_benchmarks() -> None:
+    """Written anew by ``python -m benchmarks.scale_out`` whenever a table of the benchmarks is."""
+    found = costs.measured()
+
+    def written(name: str) -> list[list[str]]:
+        with (costs.TABLES / f"scale-out-{name}.csv").open(encoding="utf-8", newline="") as file:
+            return list(csv.reader(file))
+
+    for name, lines in {
+        "inputs": tables.inputs(found),
+        "needs": tables.needs(found),
+        "limits": tables.limits_table(found),
+        "validation": tables.validation(found),
+    }.items():
+        assert written(name) == [list(line) for line in lines], name
+    rows = written("simulated")
+    assert rows[0] == list(tables.SIMULATED_HEAD)
+    planned = list(tables.scenarios(found))
+    assert len(rows) == 1 + len(planned)
+    for row, scenario in zip(rows[1:], planned, strict=True):
+        if scenario.per_s < MOST_PER_S:
+            assert row == list(tables.simulated(found, scenario))

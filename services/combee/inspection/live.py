@@ -264,10 +264,11 @@ class Live:
 
     async def _look_often(self) -> None:
         while True:
-            began_ms = self._clock.now_ms()
+            began_ms, wanted = self._clock.now_ms(), self._wanted.is_set()
             try:
-                await self._look()
-                self._read(OFFSETS)
+                await self._look(lags=wanted)
+                if wanted:
+                    self._read(OFFSETS)
                 self.unanswered_since_ms = None
             except TransientError as error:
                 self.unanswered_since_ms = self.unanswered_since_ms or began_ms
@@ -280,16 +281,17 @@ class Live:
                     async with asyncio.timeout(COARSE_S):
                         await self._wanted.wait()
 
-    async def _look(self) -> None:
-        lags: dict[str, Lag] = {}
+    async def _look(self, *, lags: bool) -> None:
+        """Look at the ends of topics, and at ``lags``: for these a record of each partition has to be read."""
+        found: dict[str, Lag] = {}
         self._answers = 0
-        for group, lag_of_group in self._lags.items():
-            lags |= await self._allowed(f"lag of {group}", lag_of_group.look()) or {}
+        for group, lag_of_group in self._lags.items() if lags else ():
+            found |= await self._allowed(f"lag of {group}", lag_of_group.look()) or {}
         for topic in STAGES:
             ends = await self._allowed(f"offsets of {topic.name}", self._log.ends(topic.name))
             if ends is None:
                 continue
-            lag = lags.get(topic.name)
+            lag = found.get(topic.name)
             self.picture.stage(
                 topic.name,
                 sum(ends.values()),

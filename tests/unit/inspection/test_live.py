@@ -16,6 +16,7 @@ from combee.core.live.picture import BATCHES_KEPT, Picture
 from combee.core.live.values import LiveBatch, LivePlaybook, Snapshot
 from combee.core.live.windows import Rate
 from combee.inspection import live
+from combee.inspection.lag import INPUTS
 from combee.inspection.live import FOLLOWED, STAGES, Live
 from combee.ports import Outgoing, Record
 from combee_schemas import topics
@@ -384,11 +385,16 @@ async def test_changes_wake_whoever_waits(deployment: Deployment) -> None:
 
 
 class FollowedLog(MemoryLog):
-    """A log that knows which topics are followed."""
+    """A log that knows which topics are followed, and whose progress was asked for."""
 
     def __init__(self) -> None:
         super().__init__(SystemClock(), partitions=1)
         self.followed: list[str] = []
+        self.groups: set[str] = set()
+
+    async def committed(self, group: str, topic: str) -> Mapping[int, int]:
+        self.groups.add(group)
+        return await super().committed(group, topic)
 
     async def follow(
         self, topic: str, starts: Mapping[int, int] | None = None
@@ -410,7 +416,9 @@ async def test_a_gateway_at_which_nobody_looks_reads_no_more_than_what_agents_re
         assert written.status_code == 202
         assert sorted(log.followed) == ["history", "labels", "playbooks"]
         assert (gateway.context.live.picture.windows.count(NAME), written.status_code) == (0, 202)
+        assert log.groups == set()
         shown = (await gateway.client.get("/v1/status")).json()
+        assert log.groups == set(INPUTS)
         assert {one["name"]: one["waiting"] for one in shown["playbooks"]} == {"a": 0, NAME: 2}
         assert {one["name"] for one in shown["stages"]} == {topic.name for topic in STAGES}
 
