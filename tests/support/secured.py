@@ -131,6 +131,10 @@ class SecuredKafka:
         """Allow ``user`` these operations."""
         await self._tell(CreateAclsRequest(*self._rule(user, grant), ALLOW) for grant in grants)
 
+    async def revoke(self, user: str, *grants: Grant) -> None:
+        """Allow ``user`` these operations no longer."""
+        await self._tell(DeleteAclsRequest(*self._rule(user, grant), ALLOW) for grant in grants)
+
     async def deny(self, user: str, *exceptions: Grant) -> None:
         """Forbid ``user`` these operations, whatever else is granted."""
         await self._tell(CreateAclsRequest(*self._rule(user, grant), DENY) for grant in exceptions)

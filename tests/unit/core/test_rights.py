@@ -4,6 +4,7 @@ import pytest
 
 from combee.core import layout, rights
 from combee_schemas.topics import TOPICS
+from support.granted import expected, read_table
 
 ROLES = [role for role in rights.ROLES if role != "operators"]
 
@@ -58,3 +59,8 @@ def test_prefixes_that_lie_within_one_another_are_found() -> None:
     assert layout.nested("a.b", names) == ["a"]
     assert layout.nested("a.b.c", names) == ["a", "a.b"]
     assert layout.nested("c", names) == []
+
+
+def test_the_table_of_what_was_tried_is_of_today_s_map() -> None:
+    """A run on a secured Kafka wrote it (tests/kafka/test_rights.py)."""
+    assert read_table() == expected()

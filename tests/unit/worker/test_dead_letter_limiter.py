@@ -211,10 +211,10 @@ class Service:
             else ScanHandler(log, model, clock, limiter=self.limiter)
         )
         loop = Loop(log, handler, clock, max_open=max_open, limiter=self.limiter, paused=self.paused)
-        followed = [handler.playbooks.view.run()]
+        views = [handler.playbooks.view.run()]
         if isinstance(handler, ScanHandler):
-            followed.append(handler.manifests.run())
-        work = together(loop.run(asyncio.Event(), drain_s=0.1), *followed)
+            views.append(handler.manifests.run())
+        work = together(loop.run(asyncio.Event(), drain_s=0.1), *views)
         task = asyncio.create_task(work)
         try:
             yield task
