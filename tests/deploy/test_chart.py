@@ -1,6 +1,7 @@
 """The Helm chart, rendered for each file of its ci folder and held against the schemas of an API server."""
 
 import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,12 +9,20 @@ from typing import Any
 import pytest
 
 from combee.compose import FRONTS, ROLES
-from support.kubernetes import CHART, ChartError, Document, problems, rendered
+from support.kubernetes import CHART, ChartError, Document, fetch, problems, rendered
 
 pytestmark = pytest.mark.timeout(600)
 VALUES = sorted(path.stem.removesuffix("-values") for path in (CHART / "ci").glob("*-values.yaml"))
 WORKLOADS = ("Deployment", "StatefulSet")
 ADDRESS = ("kafka.bootstrapServers=kafka:9092",)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def tools() -> None:
+    try:
+        fetch()
+    except (OSError, RuntimeError, subprocess.SubprocessError) as error:
+        pytest.skip(f"Helm and the schemas cannot be fetched: {error}")
 
 
 def values(name: str) -> str:

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from support.compose import Deployment, deployment
-from support.polling import wait_until
 from support.shown import ROOT
+from support.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(1200)
 RUNS = (ROOT / "examples" / "runs.jsonl").read_text("utf-8")

@@ -10,8 +10,8 @@ from dataclasses import replace
 import pytest
 
 from support.compose import ROLES, Deployment, build, deployment
-from support.polling import wait_until
 from support.shown import ROOT
+from support.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(1200)
 LINES = [json.loads(line) for line in (ROOT / "examples" / "runs.jsonl").read_text("utf-8").splitlines()]

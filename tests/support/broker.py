@@ -79,7 +79,9 @@ def container(env: Mapping[str, str]) -> Iterator[Running]:
         ports.broker, ports.broker
     )
     properties = server_properties(1, (ports,), Path("/var/lib/kafka/data"), FOR_TESTS) | {
-        "listeners": f"PLAINTEXT://:{ports.broker},CONTROLLER://:{ports.controller}"
+        "listeners": f"PLAINTEXT://:{ports.broker},CONTROLLER://:{ports.controller}",
+        # Nobody kills this broker, and on a busy machine it must not be given up: Kafka's own default.
+        "broker.session.timeout.ms": "9000",
     }
     for name, value in properties.items():
         kafka.with_env("KAFKA_" + name.upper().replace(".", "_"), value)

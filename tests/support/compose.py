@@ -11,8 +11,8 @@ from typing import Any
 
 import httpx
 
-from support.polling import wait_until
 from support.shown import ROOT
+from support.waiting import wait_until
 
 IN_THE_CONTEXT = ("docker-compose.yml", ".dockerignore", "deploy", "schemas", "services", "pyproject.toml")
 FILES = (*IN_THE_CONTEXT, "README.md", "LICENSE", "hatch_build.py")

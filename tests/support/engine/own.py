@@ -21,7 +21,7 @@ from combee.adapters.embedded_kafka.data_dir import default_cache_dir
 from combee.adapters.embedded_kafka.java import bundled
 from support import go_tools
 from support.engine import answers, prepared
-from support.polling import wait_until
+from support.waiting import wait_until
 
 STAND_INS = Path(__file__).parent / "stand_ins"
 PYTHON_IMAGE, KAFKA_IMAGE = "combee-test-python", "combee-test-kafka"
