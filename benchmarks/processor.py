@@ -4,20 +4,29 @@ As a benchmark: what a reflection costs each service, with empty playbooks and w
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 import psutil
 
 from benchmarks.cluster import ROLES, Cluster, fresh, lessons, running_cluster
 from benchmarks.rows import Row, row
+from combee.core.methods.ace import aggregate_prompt
+from combee.core.playbook.versions import empty
 from combee.core.prompt import entry_tokens
 from combee_schemas import topics
+from combee_schemas.codec import decode, encode
 from combee_schemas.command import Command
-from combee_schemas.playbook import ACE_SECTIONS, Entry
+from combee_schemas.model import Prompt
+from combee_schemas.playbook import ACE_SECTIONS, Entry, Playbook
 from combee_schemas.trace import Trace
+
+T = TypeVar("T")
 
 PROCESSES = (*ROLES, "sim")
 TIMEOUT_S = 1_200.0
@@ -27,6 +36,7 @@ FULL_TOKENS = 16_000
 """The default budget of a playbook."""
 BAR, FULL_BAR = 1.3, 1.3
 TRACES = 1_000
+CALLS = 100
 POLL_S = 0.2
 MIB = 1 << 20
 Marks = Sequence[Mapping[str, float]]
@@ -64,7 +74,7 @@ async def measure(bootstrap_servers: str, runs: int) -> list[Row]:
     """Return what a reflection costs each service where playbooks are empty and where they are full, and a trace."""
     empty, _ = await _learned(bootstrap_servers, runs, full=False)
     full, scan_mib = await _learned(bootstrap_servers, runs, full=True)
-    traced = await _traced(bootstrap_servers, runs)
+    traced, calls = await _traced(bootstrap_servers, runs)
     count = PLAYBOOKS * EACH
     ratios = [
         after / before
@@ -82,6 +92,8 @@ async def measure(bootstrap_servers: str, runs: int) -> list[Row]:
             1.2,
         ),
         *shares(traced, TRACES, "trace"),
+        row("processor time per call of the model, of who asks", calls, "ms"),
+        *_versions(runs),
     ]
 
 
@@ -135,9 +147,9 @@ async def _burst(cluster: Cluster, names: Sequence[str], burst: int) -> None:
     )
 
 
-async def _traced(bootstrap_servers: str, runs: int) -> Marks:
-    """Return what reflect used before and after each burst of traces, of which nothing is learned further on."""
-    marks = []
+async def _traced(bootstrap_servers: str, runs: int) -> tuple[Marks, list[float]]:
+    """Return what reflect used before and after each burst of traces, and what a call takes of this process."""
+    marks, calls = [], []
     async with running_cluster(bootstrap_servers, roles=("reflect",)) as cluster:
         for burst in range(runs + 1):
             before = await _reflections(cluster)
@@ -145,7 +157,39 @@ async def _traced(bootstrap_servers: str, runs: int) -> Marks:
             while await _reflections(cluster) < before + TRACES:  # noqa: ASYNC110 - offsets are only to be asked for
                 await asyncio.sleep(POLL_S)
             marks.append(used_ms(cluster, ("reflect", "sim")))
-    return marks
+        for _ in range(runs):
+            asked = [aggregate_prompt(empty("asked"), lessons(fresh("asked"), 13)) for _ in range(CALLS)]
+            calls.append(await _calls_ms(cluster, asked))
+    return marks, calls
+
+
+async def _calls_ms(cluster: Cluster, prompts: Sequence[Prompt]) -> float:
+    began = time.process_time()
+    for prompt in prompts:
+        await cluster.model.ask(prompt)
+    return 1000 * (time.process_time() - began) / len(prompts)
+
+
+def _versions(runs: int) -> list[Row]:
+    """Return what it takes to write and to read a full version, and the next one, of which 40 entries are new."""
+    taken: dict[str, list[float]] = defaultdict(list)
+
+    def timed(what: str, work: Callable[[], T]) -> T:
+        began = time.process_time()
+        result = work()
+        taken[f"a version of {FULL_TOKENS} tokens, {what}"].append(1000 * (time.process_time() - began))
+        return result
+
+    for _ in range(runs):
+        entries = _import(fresh("version")).entries
+        first = Playbook(name="a", version=1, entries=entries[BATCH_SIZE:])
+        placed = first.model_copy(update={"history_offset": 1})
+        second = first.model_copy(update={"version": 2, "entries": entries})
+        raw = timed("written", partial(encode, first))
+        timed("written again", partial(encode, placed))
+        timed("read", partial(decode, raw, Playbook))
+        timed("read, 40 entries new", partial(decode, encode(second), Playbook))
+    return [row(what, values, "ms") for what, values in taken.items()]
 
 
 async def _reflections(cluster: Cluster) -> int:

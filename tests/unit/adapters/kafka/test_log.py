@@ -102,7 +102,12 @@ class Lookup(Reader):
         super().__init__(waits_in="nothing")
         self.fails = False
         self.is_stopped = False
+        self._client = self
+        self._topics: set[str] = set()
         Lookup.made.append(self)
+
+    async def set_topics(self, topics: set[str]) -> None:
+        self._topics = topics
 
     async def stop(self) -> None:
         self.is_stopped = True
