@@ -247,6 +247,8 @@ class Shuffler:
     async def _work_in_all(self, state: PartitionState, records: Iterable[Record]) -> None:
         """Work in what was delivered, as far as each record follows the one before; the log has the others."""
         for count, record in enumerate(records, 1):
+            if self._states.get(state.number) is not state:
+                return  # the partition was given up, or dealt anew, which waits for this turn
             if record.offset == state.seen[record.topic] + 1:
                 await self._work_in(state, record)
             if count % TAKEN_AT_ONCE == 0:
