@@ -46,7 +46,8 @@ class Newest(Generic[M]):
     def get(self, key: str) -> M | None:
         """Return what stands under a key, decoded from now on."""
         message = self.peek(key)
-        if message is not None and self._unread.pop(key, None):
+        if message is not None and key in self._unread:
+            del self._unread[key]
             self._messages[key] = message
         return message
 
