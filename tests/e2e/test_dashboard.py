@@ -560,7 +560,7 @@ async def lose_the_broker(page: Page, context: Context) -> None:
     await expect(told).to_be_hidden(timeout=PATIENCE_MS)
 
 
-async def away() -> None:
+async def away(*, lags: bool) -> None:  # noqa: ARG001 - as what it stands for
     raise TransientError("away")
 
 
