@@ -37,7 +37,7 @@ async def log(servers: str | None, topic_prefix: str) -> AsyncIterator[Log]:
     connection = Connection(bootstrap_servers=servers, prefix=topic_prefix)
     admin = KafkaAdmin(connection)
     for name, count in USED.items():
-        await admin.create(name, count, 1, {})
+        await admin.create(name, count, 1, {"retention.ms": "-1"})  # old records stay
     await admin.wait_created(USED)
     on_kafka = KafkaLog(connection)
     yield on_kafka
