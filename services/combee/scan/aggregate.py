@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import chain
 from typing import TypeVar
 
@@ -260,10 +261,10 @@ class Aggregator:
             return self._read(base, reply, [item.evidence for item in items])
         # Read with the items themselves as what an operation rests on: so each says which it names.
         answer = self._read(base, reply, [(str(at),) for at in range(len(items))])
-        relatedness = Relatedness([item.text for item in items])
+        sources = _Sources(items)
         return replace(
             answer,
-            operations=tuple(_resting(operation, items, relatedness) for operation in answer.operations),
+            operations=tuple(map(sources.resting, answer.operations)),
             guessed=_guessed(_places(answer.guessed), dict(enumerate(items))),
         )
 
@@ -300,16 +301,32 @@ def _proposal(operation: Operation) -> _Item:
     return _Item(text=operation.content, evidence=operation.evidence, guessed=operation.guessed)
 
 
-def _resting(named: Operation, items: Sequence[_Item], relatedness: Relatedness) -> Operation:
-    """Return an operation that names items as one that rests on their evidence."""
-    places = _places(named.evidence)
-    evidence = ops.union(*(items[at].evidence for at in places))
-    guessed = _guessed(_places(named.guessed), {at: items[at] for at in places})
-    if not guessed.intersection(evidence):
-        meant = relatedness.related(named.content, places) if named.content else places
-        guessed = frozenset(evidence).difference(*(items[at].sure for at in meant))
-    guesses = tuple(reflection_id for reflection_id in evidence if reflection_id in guessed)
-    return named.model_copy(update={"evidence": evidence, "guessed": guesses})
+class _Sources:
+    """What operations rest on that name items by their places."""
+
+    def __init__(self, items: Sequence[_Item]) -> None:
+        self._items = items
+        self._relatedness = Relatedness([item.text for item in items])
+        # Those that name none rest on all: hundreds of them may, and all is worked out once.
+        self._rests = cache(self._evidence)
+
+    def resting(self, named: Operation) -> Operation:
+        """Return an operation that names items as one that rests on their evidence."""
+        evidence, guessed = self._rests(named.evidence, named.guessed)
+        if not guessed:
+            places = _places(named.evidence)
+            meant = self._relatedness.related(named.content, places) if named.content else places
+            sure = frozenset[str]().union(*(self._items[at].sure for at in meant))
+            guessed = tuple(reflection_id for reflection_id in evidence if reflection_id not in sure)
+        return named.model_copy(update={"evidence": evidence, "guessed": guessed})
+
+    def _evidence(
+        self, named: tuple[str, ...], guesses: tuple[str, ...]
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        items = {at: self._items[at] for at in _places(named)}
+        evidence = ops.union(*(item.evidence for item in items.values()))
+        guessed = _guessed(_places(guesses), items)
+        return evidence, tuple(reflection_id for reflection_id in evidence if reflection_id in guessed)
 
 
 def _places(named: Iterable[str]) -> list[int]:
@@ -320,6 +337,7 @@ def _guessed(guesses: Collection[int], items: Mapping[int, _Item]) -> frozenset[
     """Return the evidence of items, by their places, of which no item is that is not among the ``guesses``."""
     if not guesses:
         return frozenset()
+    guesses = frozenset(guesses)
     named = chain.from_iterable(item.evidence for at, item in items.items() if at not in guesses)
     return frozenset(chain.from_iterable(item.evidence for item in items.values())).difference(named)
 
