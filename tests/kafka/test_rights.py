@@ -138,7 +138,8 @@ async def publish_and_read() -> int:
     async with AsyncClient() as client:
         view = await client.playbook("support/refunds")
         client.publish(playbook="support/refunds", text="Say when a refund arrives.")
-        await client.flush()
+        delivery = await client.flush()
+        assert (delivery.delivered, delivery.is_complete) == (1, True)
         return view.version
 
 

@@ -15,8 +15,8 @@ from faust.transport.drivers import aiokafka as driver
 from faust.types import ConsumerMessage
 
 from combee.adapters.kafka.connection import Connection
+from combee.adapters.kafka.fetch_waits import wait_longer_when_idle
 from combee.adapters.kafka.membership import Membership
-from combee.adapters.kafka.patience import waits_patiently
 from combee.ports import Record, TransientError
 from combee.shuffle.partition import COMMANDS, GROUP, REFLECTIONS
 from combee.shuffle.shuffler import Shuffler
@@ -39,7 +39,7 @@ class _Thread(driver.AIOKafkaConsumerThread):
         await super().on_start()
         cast("Transport", self.transport).membership.watch(self._consumer)
         # Faust has fetches held for 1.5 s. Of 400 reflections the last came after 1.6 s instead of 0.15.
-        waits_patiently(self._consumer)
+        wait_longer_when_idle(self._consumer)
 
 
 class Range(ConsumerMessage):

@@ -264,7 +264,7 @@ def test_a_missing_extra_is_one_line_that_names_all_of_them(
 
 def test_faust_waits_for_fetches_and_for_topics_no_longer_than_our_consumers() -> None:
     # Its own are 1.5 s, so long the rest of a burst would wait now and then, and 5 minutes.
-    assert "held by _Patience\nlooked at again after 5000" in run(FETCHES).stdout
+    assert "held by _IdleWaits\nlooked at again after 5000" in run(FETCHES).stdout
 
 
 def test_a_process_that_cannot_stop_by_itself_is_ended_in_time() -> None:

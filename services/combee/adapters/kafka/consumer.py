@@ -9,8 +9,8 @@ from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 
 from combee.adapters.kafka.connection import METADATA_AGE_MS, Connection
 from combee.adapters.kafka.errors import translated
+from combee.adapters.kafka.fetch_waits import wait_longer_when_idle
 from combee.adapters.kafka.lifetime import started, stopped
-from combee.adapters.kafka.patience import waits_patiently
 from combee.ports import FatalError, OnAssigned, Record, TopicPartition, TransientError
 
 MAX_POLL_RECORDS = 500
@@ -68,7 +68,7 @@ class KafkaConsumer:
         with translated(f"joining group {self._group}", self._need):
             await started(self._consumer.start())
             self._membership.watch(self._consumer)
-            waits_patiently(self._consumer)
+            wait_longer_when_idle(self._consumer)
             self._consumer.subscribe([self._connection.full(t) for t in topics], listener=self._listener)
 
     async def poll(self, timeout_s: float) -> Sequence[Record]:

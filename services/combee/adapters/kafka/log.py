@@ -11,9 +11,9 @@ from aiokafka.client import AIOKafkaClient
 from combee.adapters.kafka.connection import REQUEST_TIMEOUT_MS, Connection
 from combee.adapters.kafka.consumer import MAX_POLL_RECORDS, KafkaConsumer
 from combee.adapters.kafka.errors import Need, translated
+from combee.adapters.kafka.fetch_waits import look_seldom
 from combee.adapters.kafka.inflation import bound_inflation
 from combee.adapters.kafka.lifetime import started, stopped
-from combee.adapters.kafka.patience import wakes_seldom
 from combee.adapters.kafka.transactor import TRANSACTION_TIMEOUT_MS, KafkaTransactor, send
 from combee.ports import (
     CombeeError,
@@ -29,7 +29,7 @@ from combee_schemas.topics import partition_of
 
 READ_COMMITTED = "read_committed"
 FOLLOW_WAIT_MS = 5_000
-"""What a reader fetches it takes at once, so no fetch leaves a partition out (see ``patience``): the broker answers
+"""What a reader fetches it takes at once, so no fetch leaves a partition out (see ``fetch_waits``): the broker answers
 as soon as there is something, and an idle reader asks seldom."""
 FOLLOW_IDLE_MS = 60_000
 READ_STALL_S = 30.0
@@ -194,7 +194,7 @@ class KafkaLog:
             for tp in theirs if starts else ():
                 reader.seek(tp, (starts or {}).get(tp.partition, 0))
             reader.resume(*theirs)
-            wakes_seldom(reader, FOLLOW_WAIT_MS)
+            look_seldom(reader, FOLLOW_WAIT_MS)
             behind = {tp for tp in theirs if ends[tp] > (starts or {}).get(tp.partition, 0)}
             if not behind:
                 yield None

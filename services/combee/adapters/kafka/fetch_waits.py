@@ -6,7 +6,7 @@ SHORT_MS = 50
 LONG_MS = 500
 
 
-def waits_patiently(consumer: Any) -> None:
+def wait_longer_when_idle(consumer: Any) -> None:
     """Have a started consumer's fetches held the longer, the longer nothing comes.
 
     A fetch is answered as soon as one of its partitions has a record. But aiokafka keeps one fetch a broker under
@@ -15,16 +15,16 @@ def waits_patiently(consumer: Any) -> None:
     before it brought nothing.
     """
     fetcher = consumer._fetcher  # noqa: SLF001 - aiokafka has one wait for all fetches
-    fetcher._get_actions_per_node = _Patience(fetcher)  # noqa: SLF001 - the same
-    wakes_seldom(consumer, LONG_MS)
+    fetcher._get_actions_per_node = _IdleWaits(fetcher)  # noqa: SLF001 - the same
+    look_seldom(consumer, LONG_MS)
 
 
-def wakes_seldom(consumer: Any, wait_ms: int) -> None:
+def look_seldom(consumer: Any, wait_ms: int) -> None:
     """Have a started consumer look after its fetches as often as they return, beside when something happens."""
     consumer._fetcher._fetcher_timeout = wait_ms / 1000  # noqa: SLF001 - aiokafka does so five times a second
 
 
-class _Patience:
+class _IdleWaits:
     """Decides on each fetch as it is made."""
 
     def __init__(self, fetcher: Any) -> None:

@@ -3,17 +3,17 @@ from typing import Any
 
 from aiokafka import TopicPartition
 
-from combee.adapters.kafka.patience import LONG_MS, SHORT_MS, waits_patiently
+from combee.adapters.kafka.fetch_waits import LONG_MS, SHORT_MS, wait_longer_when_idle
 
 NODES = {TopicPartition("t", 0): 1, TopicPartition("t", 1): 1, TopicPartition("t", 2): 2}
 
 
 class Fetcher:
-    """As much of aiokafka's as patience looks at: it makes the fetches that it is told of."""
+    """As much of aiokafka's as the waits look at: it makes the fetches that it is told of."""
 
     def __init__(self) -> None:
         self.offsets: dict[TopicPartition, int] = {}
-        waits_patiently(SimpleNamespace(_fetcher=self))
+        wait_longer_when_idle(SimpleNamespace(_fetcher=self))
 
     def _select_read_replica(self, partition: TopicPartition) -> int:
         return NODES[partition]
