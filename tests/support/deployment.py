@@ -21,6 +21,8 @@ from support.observed import Accesses, ObservedLog
 
 DEADLINE_S = 10.0
 ROLES = ("publish", "scan", "shuffle", "reflect")
+"""What it takes to learn; ``control`` beside them makes statistics of outcomes (its sizes are another test's)."""
+CONTROL = "control"
 
 
 @cache
@@ -52,7 +54,7 @@ class Deployment:
         self.embedder = embedder
         self.partitions = partitions
         self.shuffler: Shuffler | None = None
-        self.accesses = {role: Accesses(role) for role in ROLES}
+        self.accesses = {role: Accesses(role) for role in (*ROLES, CONTROL)}
         self._work: list[asyncio.Task[None]] = []
 
     @asynccontextmanager
@@ -108,6 +110,8 @@ class Deployment:
                     log, self.clock, budget_tokens=self.budget_tokens, spending=self.spending
                 )
                 await publisher.session(stop, wiring.no_hook)
+            case "control":
+                await wiring.build_outcomes(log, self.clock).session(stop)
             case "shuffle":
                 self.shuffler = wiring.build_shuffle(
                     log,

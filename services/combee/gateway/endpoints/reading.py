@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Depends, Header, Query, Response
 
 from combee.core.formats.files import Format, write_playbook
+from combee.core.outcomes.told import ToldOutcomes, told
 from combee.core.playbook.comparison import Comparison, compare
 from combee.core.playbook.versions import empty
 from combee.gateway import playbooks
@@ -17,6 +18,7 @@ from combee.gateway.context import Context
 from combee.gateway.names import Name
 from combee.gateway.problems import Refusal, problems
 from combee.gateway.values import LabelName, Page, Versions, listed, version_row
+from combee.inspection.outcomes import outcomes_of
 from combee_schemas.base import LineName
 from combee_schemas.digests import digest
 from combee_schemas.playbook import Playbook
@@ -113,6 +115,11 @@ class Reading:
             await playbooks.find_version(self._context, caller, name)
         return compare(before, after)
 
+    async def outcomes(self, caller: Reader, name: Name) -> ToldOutcomes:
+        """Return how runs went with each version and entry, with 95 % intervals."""
+        await playbooks.find_version(self._context, caller, name)
+        return told(name, await outcomes_of(self._context.log, name))
+
 
 def tag(playbook: Playbook, form: Format, state: State = "active") -> str:
     """Return the ETag of one version in one format; it names the bytes, so that nothing has to be written for it."""
@@ -156,6 +163,12 @@ def router(context: Context) -> APIRouter:
         f"{below}/{{name:playbook}}/diff",
         reading.difference,
         response_model=Comparison,
+        responses=problems(404),
+    )
+    add(
+        f"{below}/{{name:playbook}}/outcomes",
+        reading.outcomes,
+        response_model=ToldOutcomes,
         responses=problems(404),
     )
     text = {"schema": {"type": "string"}}
