@@ -1,4 +1,4 @@
-"""``combee publish``: traces, reflections and outcomes from JSON lines into the log; nobody waits for what becomes of them."""
+"""``combee publish``: traces, reflections and outcomes from JSON lines into the log; nobody waits for their effect."""
 
 import asyncio
 import concurrent.futures

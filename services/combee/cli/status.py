@@ -107,15 +107,15 @@ async def _playbooks(log: Log, default_size: int, spending: SpendPolicy) -> list
                 "lost": playbook.lost_recent[-1] if playbook.lost_recent else None,
                 "losing": is_losing(playbook),
                 "audit": audit.model_dump() if audit else None,
-                "outcomes": _outcomes(outcomes.get(name)),
+                "outcomes": _outcomes(outcomes.get(name), playbook.version),
             }
         )
     return rows
 
 
-def _outcomes(statistics: OutcomeStatistics | None) -> dict[str, Any] | None:
+def _outcomes(statistics: OutcomeStatistics | None, newest: int) -> dict[str, Any] | None:
     """Return how the runs went that were shown the newest version that any was shown."""
-    versions = told("", statistics).versions
+    versions = told("", statistics, newest).versions
     return versions[-1].model_dump(mode="json") if versions else None
 
 
@@ -160,16 +160,9 @@ def _print(state: dict[str, Any]) -> None:
         what, until = hold["playbook"] or "what cannot be read", moment(hold["until_ms"])
         text = f"{hold['service']} holds back {what} until {until} UTC: too many dead letters; see 'combee dlq list'"
         console.print(text, style="yellow", soft_wrap=True)
-    for line in (*_branch_lines(state["playbooks"]), *_decision_lines(state["playbooks"])):
+    rows = state["playbooks"]
+    for line in (*_branch_lines(rows), *_decision_lines(rows), *_outcome_lines(rows)):
         console.print(line, markup=False, soft_wrap=True)
-    for row in state["playbooks"]:
-        if row["outcomes"]:
-            text = figures_text(ToldFigures.model_validate(row["outcomes"]))
-            console.print(
-                f"{row['name']}: version {row['outcomes']['version']}: {clean(text)}",
-                markup=False,
-                soft_wrap=True,
-            )
     for line in pause_lines(state["playbooks"]):
         console.print(line, style="yellow", soft_wrap=True)
     for row in state["playbooks"]:
@@ -190,6 +183,14 @@ def _branch_lines(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
     for row in rows:
         if row["branch"]:
             yield f"{row['name']}: forked from {branch_text(row['branch'])}"
+
+
+def _outcome_lines(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
+    """Yield how the runs of each newest version went."""
+    for row in rows:
+        if outcomes := row["outcomes"]:
+            text = figures_text(ToldFigures.model_validate(outcomes))
+            yield f"{row['name']}: version {outcomes['version']}: {clean(text)}"
 
 
 def _decision_lines(rows: Iterable[dict[str, Any]]) -> Iterator[str]:

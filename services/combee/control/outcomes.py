@@ -26,7 +26,7 @@ class _Partition:
 
 
 class OutcomeFolder:
-    """Reads ``outcomes`` and writes ``outcome-statistics``; a statistics record and the commit are one transaction."""
+    """Reads ``outcomes`` and writes ``outcome-statistics``: what it writes and the commit are one transaction."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class OutcomeFolder:
         return _Partition(transactor=transactor, fold=fold)
 
     async def _take(self, records: Sequence[Record]) -> None:
-        """Fold records of one partition: what they change, their dead letters and the commit become visible at once."""
+        """Fold records of one partition; what they change, dead letters and the commit are one transaction."""
         source = records[0].source
         partition = self._partitions.get(source.partition)
         if partition is None:

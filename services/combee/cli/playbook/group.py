@@ -108,7 +108,8 @@ async def _version(
 ) -> tuple[Playbook, ToldOutcomes]:
     async with open_log(settings) as (log, _):
         playbook = await chosen_version(log, name, version, label)
-        return playbook, told(name, await outcomes_of(log, name))
+        newest = await find_version(log, name)
+        return playbook, told(name, await outcomes_of(log, name), newest.version)
 
 
 async def _history(settings: Settings, name: str) -> list[dict[str, Any]]:

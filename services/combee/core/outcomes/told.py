@@ -89,8 +89,11 @@ def told_figures(figures: Figures) -> ToldFigures:
     )
 
 
-def told(name: str, statistics: OutcomeStatistics | None) -> ToldOutcomes:
-    """Return the outcomes of a line as they are told; without statistics there are none."""
+def told(name: str, statistics: OutcomeStatistics | None, newest: int | None = None) -> ToldOutcomes:
+    """Return the outcomes of a line as they are told; without statistics there are none.
+
+    Of versions after the ``newest`` nothing is told: anybody can name one.
+    """
     if statistics is None:
         return ToldOutcomes(name=name)
     return ToldOutcomes(
@@ -102,6 +105,7 @@ def told(name: str, statistics: OutcomeStatistics | None) -> ToldOutcomes:
                 **dict(told_figures(outcomes.figures)),
             )
             for outcomes in statistics.versions
+            if newest is None or outcomes.version <= newest
         ),
         earlier=told_figures(statistics.earlier) if statistics.earlier.runs else None,
         entries=tuple(

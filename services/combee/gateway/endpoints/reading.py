@@ -18,7 +18,6 @@ from combee.gateway.context import Context
 from combee.gateway.names import Name
 from combee.gateway.problems import Refusal, problems
 from combee.gateway.values import LabelName, Page, Versions, listed, version_row
-from combee.inspection.outcomes import outcomes_of
 from combee_schemas.base import LineName
 from combee_schemas.digests import digest
 from combee_schemas.playbook import Playbook
@@ -117,8 +116,8 @@ class Reading:
 
     async def outcomes(self, caller: Reader, name: Name) -> ToldOutcomes:
         """Return how runs went with each version and entry, with 95 % intervals."""
-        await playbooks.find_version(self._context, caller, name)
-        return told(name, await outcomes_of(self._context.log, name))
+        newest = await playbooks.find_version(self._context, caller, name)
+        return told(name, (await self._context.outcomes.by_line()).get(name), newest.version)
 
 
 def tag(playbook: Playbook, form: Format, state: State = "active") -> str:
