@@ -1,4 +1,4 @@
-"""``combee publish``: traces, reflections and outcomes from JSON lines into the log; nobody waits for their effect."""
+"""``combee publish``: traces, reflections and outcomes from JSON lines into the log; none is waited for."""
 
 import asyncio
 import concurrent.futures
