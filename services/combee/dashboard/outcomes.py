@@ -28,16 +28,8 @@ class Outcomes:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._changes: dict[tuple[str, int], tuple[Change, ...]] = {}
-        self._section = ui.element("section").props('aria-label="Does it help?"')
-        with self._section:
-            heading("Does it help?", 2)
-            self._table = table(
-                COLUMNS,
-                key="key",
-                label="Success over versions",
-                on_open=lambda row: ui.navigate.to(address(str(row["line"]), int(str(row["version"])))),
-            )
-        self._section.set_visibility(False)
+        self._section = ui.element("section")
+        self._table: ui.table | None = None
         ui.timer(LOOK_S, self._look)
 
     async def _look(self) -> None:
@@ -50,9 +42,22 @@ class Outcomes:
                     await self._read_changes(line.name, version.version)
         except (FatalError, TransientError):
             return
-        if not self._section.is_deleted:
-            self._section.set_visibility(bool(lines))
+        if self._section.is_deleted:
+            return
+        if self._table is None and lines:
+            self._table = self._made()
+        if self._table is not None:
             fill(self._table, outcome_rows(lines, self._changes))
+
+    def _made(self) -> ui.table:
+        with self._section.props('aria-label="Does it help?"'):
+            heading("Does it help?", 2)
+            return table(
+                COLUMNS,
+                key="key",
+                label="Success over versions",
+                on_open=lambda row: ui.navigate.to(address(str(row["line"]), int(str(row["version"])))),
+            )
 
     async def _read_changes(self, name: str, version: int) -> None:
         if (name, version) not in self._changes:
