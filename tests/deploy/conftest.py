@@ -17,9 +17,7 @@ def built(
     tmp_path_factory: pytest.TempPathFactory, machine_env: Mapping[str, str], pytestconfig: pytest.Config
 ) -> Iterator[Deployment]:
     # A setting of the machine would go before the one in .env.
-    plain = {
-        name: value for name, value in machine_env.items() if not name.startswith(("COMBEE_", "OPENAI_"))
-    }
+    plain = {name: value for name, value in machine_env.items() if not name.startswith(("COMBEE_", "OPENAI_"))}
     env = {**plain, "COMBEE_IMAGE": IMAGE}
     if not engine.answers(env):
         pytest.skip(NO_ENGINE)

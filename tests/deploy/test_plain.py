@@ -103,9 +103,7 @@ def test_the_commands_of_the_readme_learn_and_prove_it(running: Deployment) -> N
 def test_containers_write_nowhere_and_have_no_privilege(running: Deployment) -> None:
     for one in running.containers():
         if one.service != "kafka":
-            shown = running.docker(
-                "inspect", "-f", "{{.HostConfig.ReadonlyRootfs}} {{.HostConfig.CapDrop}}", one.id
-            )
+            shown = running.docker("inspect", "-f", "{{.HostConfig.ReadonlyRootfs}} {{.HostConfig.CapDrop}}", one.id)
             assert shown == "true [ALL]"
 
 

@@ -25,9 +25,7 @@ NEW_IMAGE = "combee:test-new"
 @pytest.fixture(scope="module")
 def running(built: Deployment) -> Iterator[Deployment]:
     files = ("deploy/simulated.yml",)
-    with deployment(
-        built.folder, built.env, *files, settings={"COMBEE_REQUESTS_PER_MINUTE": "600"}
-    ) as project:
+    with deployment(built.folder, built.env, *files, settings={"COMBEE_REQUESTS_PER_MINUTE": "600"}) as project:
         yield project
 
 

@@ -129,9 +129,7 @@ class Deployment:
     def ledger(self) -> dict[str, Any]:
         """Return the ledger."""
         answer = self._ask("GET", "/v1/ledger", timeout=60.0)
-        ledger: dict[str, Any] = (
-            answer.json() if answer.is_success else {"applied": -1, "failed": answer.text}
-        )
+        ledger: dict[str, Any] = answer.json() if answer.is_success else {"applied": -1, "failed": answer.text}
         return ledger
 
     def _ask(self, method: str, path: str, **content: Any) -> httpx.Response:
@@ -164,9 +162,7 @@ def deployment(
     folder: Path, env: Mapping[str, str], *files: str, settings: Mapping[str, str]
 ) -> Iterator[Deployment]:
     """Yield a deployment that is up and healthy; take all of it down at the end."""
-    keys = [
-        {"name": "test", "key": KEY, "scopes": ["reflections:write", "playbooks:read", "playbooks:admin"]}
-    ]
+    keys = [{"name": "test", "key": KEY, "scopes": ["reflections:write", "playbooks:read", "playbooks:admin"]}]
     lines = {"COMBEE_GATEWAY_KEYS": json.dumps(keys), "COMBEE_MAX_WAIT_S": "3", **settings}
     (folder / ".env").write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
     project = Deployment(folder=folder, env=env, files=("docker-compose.yml", *files))

@@ -59,16 +59,7 @@ def tool(name: str) -> Path:
     if not program.exists():
         with TemporaryDirectory(prefix="combee-go-") as scratch:
             env, partial = _environment(Path(scratch)), Path(scratch) / name
-            arguments = [
-                "build",
-                "-p",
-                "1",
-                "-mod=readonly",
-                *wanted.flags,
-                "-o",
-                str(partial),
-                wanted.package,
-            ]
+            arguments = ["build", "-p", "1", "-mod=readonly", *wanted.flags, "-o", str(partial), wanted.package]
             _go(arguments, env, cwd=_fetched(wanted, env))
             program.parent.mkdir(parents=True, exist_ok=True)
             shutil.move(partial, program)

@@ -10,6 +10,4 @@ def answers(env: Mapping[str, str]) -> bool:
     if shutil.which("docker", path=env.get("PATH")) is None:
         return False
     asked = (["docker", "version"], ["docker", "compose", "version"])
-    return all(
-        subprocess.run(one, env=env, capture_output=True, check=False).returncode == 0 for one in asked
-    )
+    return all(subprocess.run(one, env=env, capture_output=True, check=False).returncode == 0 for one in asked)

@@ -85,16 +85,7 @@ def _load(folder: Path, env: Mapping[str, str]) -> None:
     assert java, "the tests' environment brings a Java along"
     shutil.copytree(java.parents[1], context / "java", symlinks=True)
     for image, name in ((PYTHON_IMAGE, "python"), (KAFKA_IMAGE, "kafka")):
-        build = [
-            "docker",
-            "build",
-            "-q",
-            "-t",
-            image,
-            "-f",
-            str(context / f"{name}.Dockerfile"),
-            str(context),
-        ]
+        build = ["docker", "build", "-q", "-t", image, "-f", str(context / f"{name}.Dockerfile"), str(context)]
         subprocess.run(build, env=env, check=True)
 
 

@@ -15,12 +15,7 @@ ROOT = Path(__file__).parents[3]
 DEBIAN = "bookworm"
 PYTHON = "3.11"
 """The Python of that Debian."""
-PACKAGES = {
-    "dockerd": "docker.io",
-    "docker-init": "tini",
-    "debootstrap": "debootstrap",
-    "iptables": "iptables",
-}
+PACKAGES = {"dockerd": "docker.io", "docker-init": "tini", "debootstrap": "debootstrap", "iptables": "iptables"}
 IN_THE_BASE = ("ca-certificates", "python3", "python3-venv", "python3-pip")
 LOCKS = ("deploy/build.lock", "deploy/requirements.lock")
 HASHED = ("--require-hashes", "--only-binary=:all:", "--python-version", PYTHON)
@@ -59,9 +54,7 @@ def wheels() -> Path:
     for lock in LOCKS:
         download = (sys.executable, "-m", "pip", "download", "-q", "-d", str(folder), *HASHED)
         known = ("--no-index", f"--find-links={folder}")
-        if subprocess.run(
-            [*download, *known, "-r", str(ROOT / lock)], capture_output=True, check=False
-        ).returncode:
+        if subprocess.run([*download, *known, "-r", str(ROOT / lock)], capture_output=True, check=False).returncode:
             _run(*download, "-r", str(ROOT / lock))
     return folder
 
