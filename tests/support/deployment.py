@@ -54,7 +54,7 @@ class Deployment:
         self.embedder = embedder
         self.partitions = partitions
         self.shuffler: Shuffler | None = None
-        self.accesses = {role: Accesses(role) for role in (*ROLES, CONTROL)}
+        self.accesses = {role: Accesses(role) for role in ROLES}
         self._work: list[asyncio.Task[None]] = []
 
     @asynccontextmanager
@@ -63,6 +63,8 @@ class Deployment:
     ) -> AsyncIterator["Deployment"]:
         """Run services as one process; kill them where the block ends."""
         log = FaultInjectingLog(self.log, failpoint or CrashFailpoint())
+        for role in roles:
+            self.accesses.setdefault(role, Accesses(role))
         mine = [
             asyncio.create_task(self._role(role, ObservedLog(log, self.accesses[role])), name=role)
             for role in roles
