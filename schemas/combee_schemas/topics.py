@@ -19,6 +19,7 @@ from combee_schemas.dead_letter import DeadLetter, HeldBack, Resolution
 from combee_schemas.digests import spread
 from combee_schemas.evaluation import Evaluation
 from combee_schemas.murmur2 import hashed
+from combee_schemas.outcome import Outcome, OutcomeStatistics
 from combee_schemas.playbook import Label, Playbook, deleted_key, label_key
 from combee_schemas.records import Outgoing, Record
 from combee_schemas.reflection import Reflection
@@ -271,6 +272,27 @@ BATCH_SIZES = Topic(
     read_by=("shuffle", "control", "gateway"),
     extra=SMALL_SEGMENTS,
 )
+OUTCOMES = Topic(
+    name="outcomes",
+    key="playbook",
+    message=Outcome,
+    key_from=lambda outcome: outcome.playbook,
+    spread="playbooks",
+    retention_ms=30 * DAY_MS,
+    written_by=("agents", "reflect", "cli", "gateway"),
+    read_by=("control", "gateway"),
+)
+OUTCOME_STATISTICS = Topic(
+    name="outcome-statistics",
+    key="playbook",
+    message=OutcomeStatistics,
+    key_from=lambda statistics: statistics.line,
+    spread="playbooks",
+    cleanup="compact",
+    written_by=("control",),
+    read_by=("control", "gateway", "cli"),
+    extra=SMALL_SEGMENTS,
+)
 EVALUATIONS = Topic(
     name="evaluations",
     key="what was asked",
@@ -292,7 +314,7 @@ def _dead_letters(message: type[M], key: str, key_from: Callable[[M], str]) -> T
         key_from=key_from,
         spread="single",
         retention_ms=90 * DAY_MS,
-        written_by=("reflect", "shuffle", "scan", "publish", "cli"),
+        written_by=("reflect", "shuffle", "scan", "publish", "control", "cli"),
         read_by=("operators", "shuffle", "ledger", "gateway"),
         beside=tuple(kind for kind in (DeadLetter, Resolution, HeldBack) if kind is not message),
     )
@@ -315,6 +337,8 @@ TOPICS: tuple[AnyTopic, ...] = (
     LABELS,
     COMMANDS,
     BATCH_SIZES,
+    OUTCOMES,
+    OUTCOME_STATISTICS,
     EVALUATIONS,
     DEAD_LETTERS,
 )

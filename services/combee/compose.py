@@ -163,8 +163,10 @@ async def _publish(worker: Worker) -> None:
 
 async def _control(worker: Worker) -> None:
     controller = wiring.build_control(worker.log, worker.clock, worker.settings.sizing.policy())
+    outcomes = wiring.build_outcomes(worker.log, worker.clock, worker.telemetry.outcomes)
     worker.telemetry.watch(controller.playbooks.view, controller.sizes)
-    await wiring.run_control(controller, worker.stop, worker.telemetry.on_turn)
+    sizing = wiring.run_control(controller, worker.stop, worker.telemetry.on_turn)
+    await together(sizing, outcomes.session(worker.stop))
 
 
 async def _gateway(worker: Worker) -> None:

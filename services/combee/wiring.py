@@ -10,6 +10,7 @@ from contextlib import closing, suppress
 from typing import Any
 
 from combee.control.controller import Controller
+from combee.control.outcomes import OutcomeFolder
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
 from combee.core.sizing.policy import SizingPolicy
 from combee.core.tenants import IN_BATCHES_S, NO_LIMITS, Limits, Tenants
@@ -25,6 +26,7 @@ from combee.worker.dead_letter_limiter import DeadLetterLimiter
 from combee.worker.loop import Loop
 from combee.worker.session import together, unless
 from combee_schemas import topics
+from combee_schemas.outcome import OutcomeStatistics
 
 CURRENT_S = 60.0
 """A view that takes longer to read is given up, and the session with it."""
@@ -165,10 +167,17 @@ def build_publish(
 
 
 def build_control(log: Log, clock: Clock, policy: SizingPolicy) -> Controller:
-    """Return the control service."""
+    """Return what decides about batch sizes."""
     return Controller(log, clock, policy)
 
 
+def build_outcomes(
+    log: Log, clock: Clock, on_statistics: Callable[[OutcomeStatistics], None] = no_hook
+) -> OutcomeFolder:
+    """Return what makes statistics of outcomes; ``on_statistics`` gets each as it is written."""
+    return OutcomeFolder(log, clock, on_statistics)
+
+
 async def run_control(controller: Controller, stop: asyncio.Event, on_turn: OnTurn = no_hook) -> None:
-    """Run the control service until ``stop``."""
+    """Decide about batch sizes until ``stop``."""
     await together(controller.session(stop, on_turn), controller.playbooks.view.run(), controller.sizes.run())

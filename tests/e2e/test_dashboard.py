@@ -27,9 +27,10 @@ from combee.gateway.context import Context, context_of
 from combee.gateway.server import serve
 from combee.ports import Outgoing, TransientError
 from combee.settings.loading import load_settings
+from combee_schemas.outcome import Figures, OutcomeStatistics, VersionOutcomes
 from combee_schemas.plan import Branch, BranchSettings
-from combee_schemas.playbook import ACE_SECTIONS, AppliedBatch, Entry, Playbook, Spend
-from combee_schemas.topics import BATCHES, HISTORY, REFLECTIONS
+from combee_schemas.playbook import ACE_SECTIONS, AppliedBatch, Change, Entry, Playbook, Spend
+from combee_schemas.topics import BATCHES, HISTORY, OUTCOME_STATISTICS, REFLECTIONS
 from support.broker import Broker
 from support.flat import changed
 from support.gateway import ADMIN, CONFIGURED, READER, WRITER, GuardedLog, published, publishing, version
@@ -317,6 +318,7 @@ async def test_keys_keep_others_out_what_is_chosen_survives_a_reload_and_what_is
                     await ask_for_a_key(other, base)
                     await read_every_text(other)
                 await see_branches(page, base, log, context.playbooks.latest(PLAYBOOK))
+                await see_whether_it_helps(page, base, log)
                 assert complaints == []
                 await miss_a_page(page, base)
                 await page.goto(base)
@@ -327,6 +329,27 @@ async def test_keys_keep_others_out_what_is_chosen_survives_a_reload_and_what_is
     assert ADMIN not in str(lines)
     sent = [(one["kind"], one["playbook"], one["key"]) for one in lines if one["event"] == "command_sent"]
     assert sent == [(kind, PLAYBOOK, "operators") for kind in ("promote", "rollback", "edit")]
+
+
+async def see_whether_it_helps(page: Page, base: str, log: MemoryLog) -> None:
+    """See success by version on the first page, with what changed at each; a version leads to its page."""
+    name, table = "support/helped", page.get_by_role("region", name="Success over versions")
+    await page.goto(base)
+    await expect(page.get_by_role("link", name="playbooks").first).to_be_visible(timeout=PATIENCE_MS)
+    await expect(table).to_be_hidden()
+    added = (Change(kind="add", entry_id="misc-00001"),)
+    await published(log, version(name, 1, changes=added), version(name, 2))
+    said = Figures(runs=5, successes=3, failures=1, unscored=1)
+    told = tuple(VersionOutcomes(version=number, figures=said) for number in (1, 2, 3))
+    await log.produce(OUTCOME_STATISTICS.record(OutcomeStatistics(line=name, versions=told)))
+    rows = table.get_by_role("row")
+    await expect(rows).to_have_count(3, timeout=PATIENCE_MS)
+    await expect(rows.nth(1)).to_contain_text("75 % (30 to 95)")
+    await expect(rows.nth(1)).to_contain_text("nothing")
+    await expect(rows.nth(2)).to_contain_text("+1")
+    await read_every_text(page)
+    await rows.nth(2).get_by_role("link", name=name).click()
+    await expect(page).to_have_url(f"{base}playbook?name={name}&version=1", timeout=PATIENCE_MS)
 
 
 MANY = 674

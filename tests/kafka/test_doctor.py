@@ -25,9 +25,11 @@ from combee.inspection.tracker import Tracker
 from combee.ports import Outgoing
 from combee.settings.loading import load_settings
 from combee_schemas import topics
+from combee_schemas.base import Shown
 from combee_schemas.batch import Batch
 from combee_schemas.codec import encode
 from combee_schemas.dead_letter import DeadLetter
+from combee_schemas.outcome import Outcome
 from support import monitoring
 from support.broker import Broker
 from support.cli import combee
@@ -110,7 +112,7 @@ async def test_what_waits_and_nobody_works_on_is_named(
         Outgoing(topic=topics.DEAD_LETTERS.name, key=b"traces", value=encode(letter)),
     )
     found = await doctor(kafka, topic_prefix, tmp_path, code=1, COMBEE_SECRET_PASSWORD="not-printed-either")  # noqa: S106 - made up
-    assert found["topics"].startswith("ok all 16")
+    assert found["topics"].startswith(f"ok all {len(topics.TOPICS)}")
     assert re.match(r"fail 3 records wait, the oldest for \d+ s; workers: 0", found["lag of reflect"])
     assert "combee worker reflect" in found["lag of reflect"]
     assert found["lag of scan"].startswith("ok")
@@ -171,7 +173,7 @@ async def test_real_workers_serve_what_they_did_and_the_doctor_finds_nothing_wro
         roles=(*compose.ROLES, *compose.FRONTS),
     ) as running:
         async with Tracker(running.log, PLAYBOOK, SystemClock()).running() as tracker:
-            await running.log.produce(*map(outgoing, new.values()))
+            await running.log.produce(*map(outgoing, new.values()), topics.OUTCOMES.record(SAID))
             await running.learning().settle(tracker, new, stall_s=STALL_S)
         await _all_ready(running)
         await _nothing_waits(running)
@@ -210,6 +212,9 @@ def _are_json(logs: Mapping[str, str]) -> None:
     (cut, *_) = [event for event in events["shuffle"] if event["event"] == "batch"]
     (made, *_) = [event for event in events["publish"] if event["event"] == "version"]
     assert (cut["playbook"], cut["batch"]) == (made["playbook"], made["batch"])
+
+
+SAID = Outcome(run_id="run", playbook=PLAYBOOK, shown=Shown(version=1), success=True)
 
 
 def _have_what_is_watched(pages: Sequence[str]) -> None:

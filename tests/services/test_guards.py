@@ -96,7 +96,7 @@ async def everything() -> AsyncIterator[Deployment]:
 async def learn(deployment: Deployment, first: int, count: int) -> None:
     """Publish reflections and a trace, and wait until all of them are in the playbook and all is committed."""
     before = ledger.applied(deployment.log)
-    trace = Trace(trace_id=f"t-{first}", playbook=NAME, task="a task", answer=f"answer {first}")
+    trace = Trace(trace_id=f"t-{first}", playbook=NAME, task="a task", answer=f"answer {first}", success=True)
     await deployment.log.produce(
         *(outgoing(reflection(n)) for n in range(first, first + count)),
         Outgoing(topic=topics.TRACES.name, key=b"t", value=encode(trace)),

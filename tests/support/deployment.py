@@ -24,6 +24,8 @@ from support.observed import Accesses, ObservedLog
 
 DEADLINE_S = 10.0
 ROLES = ("publish", "scan", "shuffle", "reflect")
+"""What it takes to learn; ``control`` beside them makes statistics of outcomes (its sizes are another test's)."""
+CONTROL = "control"
 
 
 @cache
@@ -66,6 +68,8 @@ class Deployment:
     ) -> AsyncIterator["Deployment"]:
         """Run services as one process; kill them where the block ends."""
         log = FaultInjectingLog(self.log, failpoint or CrashFailpoint())
+        for role in roles:
+            self.accesses.setdefault(role, Accesses(role))
         mine = [
             asyncio.create_task(self._role(role, ObservedLog(log, self.accesses[role])), name=role)
             for role in roles
@@ -113,6 +117,8 @@ class Deployment:
                     log, self.clock, budget_tokens=self.budget_tokens, spending=self.spending
                 )
                 await publisher.session(stop, wiring.no_hook)
+            case "control":
+                await wiring.build_outcomes(log, self.clock).session(stop)
             case "shuffle":
                 self.shuffler = wiring.build_shuffle(
                     log,

@@ -183,14 +183,18 @@ def _check_quiet(log: MemoryLog) -> None:
             assert not partition.open, f"open transaction in {topic.name}[{number}]"
 
 
-def behind(log: MemoryLog) -> dict[tuple[str, str, int], tuple[int, int]]:
+LEARNING: Mapping[str, Sequence[AnyTopic]] = {
+    "shuffle": (topics.REFLECTIONS, topics.COMMANDS),
+    "scan": topics.SCAN,
+    "publish": (topics.UPDATES, topics.COMMANDS),
+    "reflect": (topics.TRACES,),
+}
+
+
+def behind(
+    log: MemoryLog, reads: Mapping[str, Sequence[AnyTopic]] = LEARNING
+) -> dict[tuple[str, str, int], tuple[int, int]]:
     """Return per group and input partition the committed offset and the end, where they differ."""
-    reads = {
-        "shuffle": (topics.REFLECTIONS, topics.COMMANDS),
-        "scan": topics.SCAN,
-        "publish": (topics.UPDATES, topics.COMMANDS),
-        "reflect": (topics.TRACES,),
-    }
     offsets: dict[tuple[str, str, int], tuple[int, int]] = {}
     for group, inputs in reads.items():
         committed = {(at.topic, at.partition): o for at, o in log._store.committed.get(group, {}).items()}

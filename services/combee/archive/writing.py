@@ -20,7 +20,7 @@ OnProgress = Callable[[str, int, int], None]
 LOOK_UP_S = 120.0
 """For one topic; a transaction that stays open is given up well before."""
 SHOWN_EVERY = 250
-KEPT_IN_MEMORY = (topics.BATCH_SIZES, topics.LABELS)
+KEPT_IN_MEMORY = (topics.BATCH_SIZES, topics.LABELS, topics.OUTCOME_STATISTICS)
 """Compacted, and small: read when their end is looked up, before what they held can be compacted away."""
 
 

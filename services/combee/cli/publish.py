@@ -1,4 +1,4 @@
-"""``combee publish``: traces and reflections from JSON lines into the log; nobody waits for what becomes of them."""
+"""``combee publish``: traces, reflections and outcomes from JSON lines into the log; none is waited for."""
 
 import asyncio
 import concurrent.futures
@@ -16,10 +16,12 @@ from combee.cli.playbook.files import STDIN, read_text
 from combee.cli.shared.console import REJECTED, output, print_json, remark
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, Servers, checked_name, playbook_names
-from combee.core.formats.intake import Item, Sample, Unknown, ignored_text
+from combee.core.formats.intake import Item, LineError, Sample, Unknown, ignored_text, read_outcome
 from combee.core.formats.items import outgoing, read_items
 from combee.ports import Log
 from combee.settings.loading import Settings, load_settings
+from combee_schemas import topics
+from combee_schemas.outcome import Outcome
 
 CHUNK = 200
 """Lines that are acknowledged together: a stream is published as it comes."""
@@ -32,7 +34,10 @@ def register(app: typer.Typer) -> None:
 
 def publish(
     file: Annotated[
-        str, typer.Argument(help="JSON lines: traces, reflections or GEPA records; - reads standard input")
+        str,
+        typer.Argument(
+            help="JSON lines: traces, reflections, GEPA records or outcomes; - reads standard input"
+        ),
     ],
     *,
     playbook: Annotated[
@@ -49,7 +54,7 @@ def publish(
     source = "standard input" if file == STDIN else file
     lines: Iterable[str] = sys.stdin if file == STDIN else read_text(file).splitlines()
     counts = asyncio.run(_publish(settings, lines, playbook, source))
-    published = {kind: counts[kind] for kind in ("traces", "reflections")}
+    published = {kind: counts[kind] for kind in ("traces", "reflections", "outcomes")}
     if as_json:
         print_json({"playbook": playbook, "published": published, "rejected": counts["rejected"]})
     else:
@@ -104,8 +109,16 @@ def _items(
     source: str,
     counts: Counter[str],
     ignored: dict[str, Unknown],
-) -> Iterator[Item]:
+) -> Iterator[Item | Outcome]:
     for number, line in lines:
+        try:
+            if (outcome := read_outcome(line, playbook, ignored)) is not None:
+                yield outcome
+                continue
+        except LineError as error:
+            counts["rejected"] += 1
+            _refused(f"{source}:{number}", number, str(error))
+            continue
         items, rejected = read_items([line], playbook, partial(_refused, f"{source}:{number}"), ignored)
         counts["rejected"] += rejected
         for item in items:
@@ -120,8 +133,8 @@ def _refused(where: str, _line: int, why: str) -> None:
     remark(f"{where}: {why}")
 
 
-async def _send(log: Log, items: Sequence[Item], counts: Counter[str]) -> None:
-    sent = [outgoing(item) for item in items]
+async def _send(log: Log, items: Sequence[Item | Outcome], counts: Counter[str]) -> None:
+    sent = [topics.OUTCOMES.record(item) if isinstance(item, Outcome) else outgoing(item) for item in items]
     if sent:
         await log.produce(*sent)
     counts.update(record.topic for record in sent)

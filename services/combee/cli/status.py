@@ -12,6 +12,7 @@ from combee.cli.shared.console import clean, output, print_json
 from combee.cli.shared.log import brokers, open_log
 from combee.cli.shared.options import AsJson, Servers
 from combee.clock import SystemClock, moment
+from combee.core.outcomes.told import ToldFigures, figures_text, told
 from combee.core.playbook.probation import counts, counts_text
 from combee.core.playbook.retention import in_playbook, is_losing, losing, percent
 from combee.core.playbook.side_by_side import branch_row, branch_text, in_order
@@ -23,10 +24,12 @@ from combee.inspection.batches import newest_batches
 from combee.inspection.branches import batch_sizes, under_caps
 from combee.inspection.dead_letters import held_back
 from combee.inspection.lag import INPUTS, backlog
+from combee.inspection.outcomes import outcomes_by_line
 from combee.ports import Log
 from combee.settings.loading import Settings, load_settings
 from combee_schemas import topics
 from combee_schemas.base import playbook_of
+from combee_schemas.outcome import OutcomeStatistics
 
 SIZING = {"policy", "phase", "reason", "decided_at_ms"}
 """Of a decision, beside the size."""
@@ -90,6 +93,7 @@ async def _playbooks(
     decisions = await batch_sizes(log)
     newest_batch = await newest_batches(log)
     playbooks |= {name: empty(name) for name in newest_batch.keys() - playbooks.keys()}
+    outcomes = await outcomes_by_line(log)
     spent = under_caps(playbooks, newest_batch, decisions, default_size)
     rows: list[dict[str, object]] = []
     for name in in_order(playbooks):
@@ -113,9 +117,16 @@ async def _playbooks(
                 "lost": playbook.lost_recent[-1] if playbook.lost_recent else None,
                 "losing": is_losing(playbook),
                 "audit": audit.model_dump() if audit else None,
+                "outcomes": _outcomes(outcomes.get(name), playbook.version),
             }
         )
     return rows
+
+
+def _outcomes(statistics: OutcomeStatistics | None, newest: int) -> dict[str, Any] | None:
+    """Return how the runs went that were shown the newest version that any was shown."""
+    versions = told("", statistics, newest).versions
+    return versions[-1].model_dump(mode="json") if versions else None
 
 
 def _print(state: dict[str, Any]) -> None:
@@ -159,7 +170,8 @@ def _print(state: dict[str, Any]) -> None:
         what, until = hold["playbook"] or "what cannot be read", moment(hold["until_ms"])
         text = f"{hold['service']} holds back {what} until {until} UTC: too many dead letters; see 'combee dlq list'"
         console.print(text, style="yellow", soft_wrap=True)
-    for line in (*_branch_lines(state["playbooks"]), *_decision_lines(state["playbooks"])):
+    rows = state["playbooks"]
+    for line in (*_branch_lines(rows), *_decision_lines(rows), *_outcome_lines(rows)):
         console.print(line, markup=False, soft_wrap=True)
     for line in pause_lines(state["playbooks"]):
         console.print(line, style="yellow", soft_wrap=True)
@@ -181,6 +193,14 @@ def _branch_lines(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
     for row in rows:
         if row["branch"]:
             yield f"{row['name']}: forked from {branch_text(row['branch'])}"
+
+
+def _outcome_lines(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
+    """Yield how the runs of each newest version went."""
+    for row in rows:
+        if outcomes := row["outcomes"]:
+            text = figures_text(ToldFigures.model_validate(outcomes))
+            yield f"{row['name']}: version {outcomes['version']}: {clean(text)}"
 
 
 def _decision_lines(rows: Iterable[dict[str, Any]]) -> Iterator[str]:

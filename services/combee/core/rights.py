@@ -9,11 +9,11 @@ from combee_schemas.topics import TOPICS
 
 Resource = Literal["topic", "group", "transactional-id", "cluster"]
 
-GROUPS = ("reflect", "shuffle", "scan", "publish")
+GROUPS = ("reflect", "shuffle", "scan", "publish", "control")
 """Roles that are consumer groups of their name."""
-TRANSACTIONS = ("shuffle", "publish")
+TRANSACTIONS = ("shuffle", "publish", "control")
 """Roles that write in transactions; ``ROLE-PARTITION`` is the transactional id."""
-ROLES = (*GROUPS, "control", "gateway", "agents", "operators")
+ROLES = (*GROUPS, "gateway", "agents", "operators")
 """Who gets a principal: the services, agents that use Kafka themselves, and people with the command line."""
 
 

@@ -7,6 +7,7 @@ from nicegui import ui
 from combee.core.playbook.retention import fates_text
 from combee.core.redact import redacted
 from combee.dashboard.evidence import open_evidence
+from combee.dashboard.outcomes import Outcomes
 from combee.dashboard.pieces import following, heading, unreadable
 from combee.dashboard.views.lessons import Learned, newest_lessons
 from combee.dashboard.views.rows import Figure, figures
@@ -30,6 +31,7 @@ def page(context: Context) -> None:
     heading("Newest lessons")
     unreadable(context, topics.PLAYBOOKS, topics.HISTORY)
     tiles = ui.element("nav").classes("tiles").props('aria-label="At a glance"')
+    Outcomes(context)
     lessons = _Lessons(context)
     shown: list[Figure] = []
 

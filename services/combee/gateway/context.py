@@ -12,6 +12,7 @@ from combee.gateway.access.throttle import WrongKeyThrottle
 from combee.gateway.feed import Changes, Feed
 from combee.history import History
 from combee.inspection.live import FOLLOWED, Live
+from combee.inspection.outcomes import RecentOutcomes
 from combee.ports import Clock, Log, Outgoing, TransientError
 from combee.settings.loading import Settings
 from combee.telemetry.health import Health
@@ -36,6 +37,8 @@ class Context:
     """By ``label_key``."""
     history: History
     """The versions of a playbook, and any one of them."""
+    outcomes: RecentOutcomes
+    """How runs went with each version."""
     feed: Feed
     """New versions as they are written."""
     health: Health
@@ -142,6 +145,7 @@ def context_of(
         playbooks=playbooks,
         labels=labels,
         history=playbooks.history,
+        outcomes=RecentOutcomes(log, clock),
         feed=feed,
         health=health,
         changed=changed,

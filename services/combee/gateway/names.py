@@ -21,6 +21,7 @@ ENDINGS = (
     "flush",
     "import",
     "keep",
+    "outcomes",
     "promote",
     "revoke",
     "rollback",

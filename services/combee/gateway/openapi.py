@@ -68,10 +68,11 @@ def _ours() -> dict[str, Any]:
         answers_schemas[f"New{name}"] = {**schema, "additionalProperties": False}
     for kind in KINDS:
         name = f"New{kind.topic.message.__name__}"
-        answers_schemas[name] = {
-            **_without_id(answers_schemas[name], kind.id_field),
-            "not": _empty(kind.topic.message),
-        }
+        if kind.prefix:
+            answers_schemas[name] = {
+                **_without_id(answers_schemas[name], kind.id_field),
+                "not": _empty(kind.topic.message),
+            }
     for schema in answers_schemas.values():
         _bound(schema)
     return answers_schemas

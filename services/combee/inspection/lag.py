@@ -18,6 +18,7 @@ INPUTS: Mapping[str, tuple[AnyTopic, ...]] = {
     "shuffle": (topics.REFLECTIONS, topics.COMMANDS),
     "scan": topics.SCAN,
     "publish": (topics.UPDATES, topics.COMMANDS),
+    "control": (topics.OUTCOMES,),
 }
 """What each consumer group reads."""
 

@@ -11,6 +11,7 @@ from combee.core import identity
 from combee.core.formats.intake import nothing_said
 from combee.core.methods import ace
 from combee.core.methods.method import Method
+from combee.core.outcomes.fold import outcome_of, says_outcome
 from combee.core.prompt import CHARS_PER_TOKEN
 from combee.core.relevance import entries_to_judge
 from combee.core.shortening import shorter_trace, task_excerpt, within
@@ -88,6 +89,9 @@ class ReflectHandler:
         content = identity.fingerprint(trace)
         async with self._reflected.only_once(trace, content) as known:
             if known is None:
+                if says_outcome(trace):
+                    # First: how a run went is known however long the model takes.
+                    await write(self._log, topics.OUTCOMES.record(outcome_of(trace)))
                 reflection = await self._reflect(trace, content)
                 await write(self._log, topics.REFLECTIONS.record(reflection))
                 self._limiter.passed(trace.playbook)

@@ -23,6 +23,7 @@ from combee.sdk.redaction import Redact, Redactor
 from combee.sdk.transport import Transport, UnconfiguredTransport
 from combee.sdk.view import PlaybookView
 from combee_schemas.base import Shown, Source, named_score, playbook_of
+from combee_schemas.outcome import Outcome
 from combee_schemas.playbook import LATEST
 from combee_schemas.reflection import Reflection
 from combee_schemas.trace import Trace
@@ -171,13 +172,36 @@ class BaseClient:
         success: bool | None = None,
         target: str | None = None,
         answer: str | None = None,
+        score: Mapping[str, float] | float | None = None,
+        playbook: str | None = None,
+        shown: Shown | None = None,
+        bullet_ids: Sequence[str] = (),
+        caller: str = "",
+        source: Source | None = None,
     ) -> None:
-        """Add how a run ended to the trace of ``trace(…, outcome_within_s=…)``. Never waits, never raises."""
+        """Say how a run went. Never waits, never raises.
+
+        A trace of ``trace(…, outcome_within_s=…)`` that still waits is completed. Otherwise, with ``playbook``, the
+        outcome goes out alone, to be counted for the version of ``shown``, or of the trace with this id; there need
+        be no trace. Its texts are of no use then: nothing is learned from an outcome.
+        """
+        said: dict[str, object] = {
+            "score": {} if score is None else named_score(score),
+            "success": None if success is None else bool(success),
+            "shown": shown,
+            "bullet_ids": bullet_ids,
+            "source": source,
+        }
+        # Where no playbook is named only the rest of it is wanted, checked.
+        outcome = self._validated(
+            Outcome, {**said, "run_id": str(trace_id), "playbook": playbook or "any", "caller": caller}
+        )
+        if outcome is None:
+            return
         texts = {"feedback": feedback_text(feedback, success=success), "target": target, "answer": answer}
         changes: dict[str, object] = {name: str(value) for name, value in texts.items() if value}
-        if success is not None:
-            changes["success"] = bool(success)
-        self._core.outcome(str(trace_id), changes)
+        changes |= {name: value for name in said if (value := getattr(outcome, name)) not in (None, {}, ())}
+        self._core.outcome(str(trace_id), changes, outcome if playbook else None)
 
     def _validated(self, kind: type[Any], fields: Mapping[str, Any]) -> Any:
         made = {"created_at_ms": time.time_ns() // 1_000_000, **fields}

@@ -19,6 +19,7 @@ from combee.sdk.reading import Notify, PlaybookRef, Reader
 from combee.sdk.redaction import Redact, Redactor
 from combee.sdk.transport import Publishable, Transport
 from combee.sdk.view import PlaybookView
+from combee_schemas.outcome import Outcome
 from combee_schemas.trace import Trace
 
 T = TypeVar("T")
@@ -98,7 +99,7 @@ class ClientCore:
         if self._closed:
             self.drop("the client is closed")
             return
-        if problem := nothing_said(message):
+        if not isinstance(message, Outcome) and (problem := nothing_said(message)):
             self.drop(problem)
             return
         background = self.start()
@@ -127,11 +128,15 @@ class ClientCore:
         if displaced is not None:
             self.publish(displaced)
 
-    def outcome(self, trace_id: str, changes: Mapping[str, object]) -> None:
-        """Complete the pending traces of a run, in whichever playbooks, and hand them over."""
+    def outcome(self, trace_id: str, changes: Mapping[str, object], alone: Outcome | None) -> None:
+        """Complete the pending traces of a run, in whichever playbooks; where none waits, send the outcome alone."""
         traces = self._pending.take(trace_id)
-        if not traces:
-            self.drop("an outcome came for no trace that waits; pass outcome_within_s to trace()")
+        if not traces and alone is not None:
+            self.publish(alone)
+        elif not traces:
+            self.drop(
+                "an outcome came for no trace that waits; pass outcome_within_s to trace(), or playbook to outcome()"
+            )
         for trace in traces:
             self.publish(trace.model_copy(update=dict(changes)))
 

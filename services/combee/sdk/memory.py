@@ -10,6 +10,7 @@ from combee.core.formats.render import parse_ace
 from combee.ports import Outgoing
 from combee.sdk.transport import LogTransport, Publishable, Sink
 from combee_schemas import topics
+from combee_schemas.outcome import Outcome
 from combee_schemas.playbook import Entry, Label, Playbook
 from combee_schemas.reflection import Reflection
 from combee_schemas.trace import Trace
@@ -41,6 +42,11 @@ class MemoryTransport(LogTransport):
     def traces(self) -> list[Trace]:
         """The traces that were delivered so far."""
         return [message for message in self._sent if isinstance(message, Trace)]
+
+    @property
+    def outcomes(self) -> list[Outcome]:
+        """The outcomes that were delivered so far on their own."""
+        return [message for message in self._sent if isinstance(message, Outcome)]
 
     @property
     def reflections(self) -> list[Reflection]:

@@ -107,6 +107,7 @@ TEXTS = {
     "reflection": (
         *("reasoning", "error_identification", "root_cause_analysis", "correct_approach", "key_insight"),
     ),
+    "outcome": ("caller",),
 }
 MAPS = {"trace": "metadata", "reflection": "side_info"}
 
@@ -116,8 +117,8 @@ def redacted(message: Publishable, redact: Redact) -> Publishable:
     fields: dict[str, object] = {
         name: redact(text) for name in TEXTS[message.type] if (text := getattr(message, name))
     }
-    extra = MAPS[message.type]
-    values: dict[str, str] = getattr(message, extra)
+    extra = MAPS.get(message.type, "")
+    values: dict[str, str] = getattr(message, extra, {})
     if values:
         fields[extra] = {name: redact(text) for name, text in values.items()}
     if isinstance(message, Trace) and message.agent:

@@ -12,12 +12,13 @@ from combee.sdk.logs import logger
 from combee_schemas import topics
 from combee_schemas.codec import CodecError
 from combee_schemas.errors import NewerVersionError
+from combee_schemas.outcome import Outcome
 from combee_schemas.playbook import Label, Playbook
 from combee_schemas.reflection import Reflection
 from combee_schemas.topics import Topic, key_of
 from combee_schemas.trace import Trace
 
-Publishable = Trace | Reflection
+Publishable = Trace | Reflection | Outcome
 """What an agent sends."""
 
 
@@ -83,6 +84,8 @@ def outgoing(message: Publishable) -> Outgoing:
     """Return the record of a message."""
     if isinstance(message, Trace):
         return topics.TRACES.record(message)
+    if isinstance(message, Outcome):
+        return topics.OUTCOMES.record(message)
     return topics.REFLECTIONS.record(message)
 
 

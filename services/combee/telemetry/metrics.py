@@ -16,6 +16,7 @@ from prometheus_client import (
     generate_latest,
 )
 
+from combee.core.outcomes.told import newest_told, success_of
 from combee.core.playbook.retention import is_losing
 from combee.core.playbook.spend import Tokens
 from combee.core.tenants import tenant_of
@@ -24,6 +25,7 @@ from combee.telemetry.health import Condition
 from combee.telemetry.telemetry import Lag
 from combee_schemas.base import Usage
 from combee_schemas.batch import Batch
+from combee_schemas.outcome import OutcomeStatistics
 from combee_schemas.playbook import AppliedBatch, Playbook
 
 MOST_TENANTS = 100
@@ -62,6 +64,7 @@ class Metrics:
         self._cost_of = cost
         self._named: set[str] = set()
         self._tenants: set[str] = set()
+        self._outcomes_of: set[str] = set()
         self._oldest_ms: dict[str, int | None] = {}
         self._batch_closed_ms: int | None = None
         self._looked_at = clock.monotonic()
@@ -191,6 +194,19 @@ class Metrics:
             registry=self._registry,
         )
 
+        self._outcomes = self._gauge(
+            "combee_outcome_runs",
+            "Control: runs of the newest version that any was shown, by how they went; for 100 playbooks.",
+            "playbook",
+            "result",
+        )
+        self._success = self._gauge(
+            "combee_outcome_success_ratio",
+            "Control: share of successes among them, and the bounds of its 95 % interval.",
+            "playbook",
+            "bound",
+        )
+
     def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
         return Gauge(name, text, labels, registry=self._registry)
 
@@ -266,6 +282,21 @@ class Metrics:
         self._tenant_reflections.labels(tenant).inc(batch.plan.reflections)
         self._tenant_tokens.labels(tenant).inc(max(0, used.tokens_in + used.tokens_out))
         self._tenant_cost.labels(tenant).inc(max(0.0, self._cost_of(used)))
+
+    def outcomes(self, statistics: OutcomeStatistics) -> None:
+        """The outcomes of a line are these now."""
+        if statistics.line not in self._outcomes_of and len(self._outcomes_of) >= MOST_PLAYBOOKS:
+            return
+        told = newest_told(statistics)
+        if told is None:
+            return
+        self._outcomes_of.add(statistics.line)
+        figures = told.figures
+        for result in ("successes", "failures", "unscored"):
+            self._outcomes.labels(statistics.line, result).set(getattr(figures, result))
+        if (success := success_of(figures)) is not None:
+            for bound in ("mean", "low", "high"):
+                self._success.labels(statistics.line, bound).set(getattr(success, bound))
 
     # ---- how it is now
 

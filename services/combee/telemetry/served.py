@@ -16,6 +16,7 @@ from combee_schemas import topics
 from combee_schemas.batch import Batch
 from combee_schemas.codec import CodecError
 from combee_schemas.dead_letter import HeldBack
+from combee_schemas.outcome import OutcomeStatistics
 
 logger = structlog.get_logger()
 
@@ -62,6 +63,9 @@ class ServedTelemetry(Telemetry):
 
     def called(self, call: ModelCall) -> None:
         self._metrics.called(call)
+
+    def outcomes(self, statistics: OutcomeStatistics) -> None:
+        self._metrics.outcomes(statistics)
 
     def watch(self, *views: Current, in_flight: Callable[[], Sequence[Batch]] = tuple) -> None:
         super().watch(*views, in_flight=in_flight)

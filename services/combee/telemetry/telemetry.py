@@ -13,6 +13,7 @@ from combee.settings.worker import WorkerSettings
 from combee.telemetry.health import Current
 from combee.worker.dead_letter_limiter import DeadLetterLimiter
 from combee_schemas.batch import Batch
+from combee_schemas.outcome import OutcomeStatistics
 
 logger = structlog.get_logger()
 
@@ -79,6 +80,9 @@ class Telemetry:
 
     def restarted(self, reason: str) -> None:
         """A session ended by trouble."""
+
+    def outcomes(self, statistics: OutcomeStatistics) -> None:
+        """These are the statistics of a line's outcomes now."""
 
     def limiter(self, settings: WorkerSettings) -> DeadLetterLimiter:
         """Return the limiter of this process's dead letters; what it pauses is shown from now on."""

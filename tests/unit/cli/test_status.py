@@ -1,5 +1,7 @@
 """What the ledger and the status say, and how they exit."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from combee_schemas import topics
 from combee_schemas.batch import Batch
 from combee_schemas.codec import encode
 from combee_schemas.control import BatchSize, SizingKind
+from combee_schemas.outcome import EntryOutcomes, Figures, Outcome, OutcomeStatistics, VersionOutcomes
 from support import ledger
 from support.deployment import Deployment
 from support.flat import flat
@@ -74,7 +77,8 @@ def test_status_shows_topics_services_and_playbooks(learned: Deployment) -> None
     assert found["topics"]["reflections"] == {"records": COUNT, "partitions": 2}
     assert list(found["topics"]) == [topic.name for topic in topics.TOPICS]
     assert found["services"] == {
-        name: {"lag": 0, "oldest_uncommitted_s": None} for name in ("reflect", "shuffle", "scan", "publish")
+        name: {"lag": 0, "oldest_uncommitted_s": None}
+        for name in ("reflect", "shuffle", "scan", "publish", "control")
     }
     row = {
         "name": NAME,
@@ -89,7 +93,7 @@ def test_status_shows_topics_services_and_playbooks(learned: Deployment) -> None
     }
     audit = {"new": COUNT // 2, "known": 0, "dropped": 0, "lost": 0}
     assert plain(found["playbooks"]) == [
-        {**row, "retention": 1.0, "lost": 0.0, "losing": False, "audit": audit, **UNSPENT}
+        {**row, "retention": 1.0, "lost": 0.0, "losing": False, "audit": audit, "outcomes": None, **UNSPENT}
     ]
     assert NAME in run("status").stdout
 
@@ -184,6 +188,7 @@ async def test_batches_without_a_version_are_in_flight() -> None:
         "lost": None,
         "losing": False,
         "audit": None,
+        "outcomes": None,
         **UNSPENT,
     }
 
@@ -208,3 +213,47 @@ async def test_a_batch_in_flight_is_found_behind_many_of_other_playbooks() -> No
         key, *(Outgoing(topic=key.topic, value=encode(one), partition=0) for one in late)
     )
     assert await newest_batches(deployment.log) == {"old": 3, "new": 98}
+
+
+def test_status_and_show_tell_how_runs_went(learned: Deployment) -> None:
+    said = Figures(runs=4, successes=3, failures=1)
+    (entry, *_) = ledger.latest(learned.log).entries
+    statistics = OutcomeStatistics(
+        line=NAME,
+        versions=tuple(VersionOutcomes(version=at, figures=said) for at in (1, 2, 99)),
+        entries=(EntryOutcomes(entry_id=entry.id, shown=9, used=said),),
+    )
+    put(learned, topics.OUTCOME_STATISTICS, NAME, encode(statistics))
+    (row,) = run_json("status")["playbooks"]
+    assert (row["outcomes"]["version"], row["outcomes"]["success"]["mean"]) == (2, 0.75)
+    assert f"{NAME}: version 2: 4 runs, success 75 % (30 to 95)" in run("status").stdout
+    shown = run("playbook", "show", NAME).stdout
+    assert "version 1: 4 runs, success 75 % (30 to 95)\n" in shown
+    assert "version 2: 4 runs, success 75 % (30 to 95) <" in shown
+    assert f"{entry.id}, used: 4 runs, success 75 % (30 to 95); shown to 9" in shown
+    assert "version 99" not in shown
+    outcomes = run_json("playbook", "show", NAME)["outcomes"]
+    assert [each["version"] for each in outcomes["versions"]] == [1, 2]
+
+
+def test_outcomes_are_published_as_lines(learned: Deployment, tmp_path: Path) -> None:
+    lines = [
+        {"run_id": "t-1", "success": True, "shown": {"version": 2}},
+        {"run_id": "t-2", "score": 0.5, "colour": "red"},
+        {"run_id": "t-3", "success": "perhaps"},
+        {"run_id": "t-4", "task": "a trace that has a run", "answer": "4"},
+    ]
+    file = tmp_path / "runs.jsonl"
+    file.write_text("\n".join(map(json.dumps, lines)))
+    found = run("publish", str(file), "--playbook", NAME, "--json")
+    assert json.loads(found.stdout) == {
+        "playbook": NAME,
+        "published": {"traces": 1, "reflections": 0, "outcomes": 2},
+        "rejected": 1,
+    }
+    assert "fields that were ignored: colour" in found.stderr
+    said = ledger.messages(learned.log, topics.OUTCOMES, Outcome)
+    assert [(each.run_id, each.success, each.score) for each in said] == [
+        ("t-1", True, {}),
+        ("t-2", None, {"score": 0.5}),
+    ]

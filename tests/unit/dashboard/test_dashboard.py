@@ -5,12 +5,13 @@ from combee.core.live.values import LivePlaybook, LiveVersion, Snapshot, Stage, 
 from combee.core.playbook.side_by_side import Learned
 from combee.core.playbook.versions import empty
 from combee.dashboard import frame
-from combee.dashboard.views import charts, graphs, rows, wording
+from combee.dashboard.views import charts, graphs, outcomes, rows, wording
 from combee.inspection.branches import Line
 from combee_schemas.base import Usage
 from combee_schemas.dead_letter import DeadLetter
+from combee_schemas.outcome import Figures, OutcomeStatistics, VersionOutcomes
 from combee_schemas.plan import Branch, BranchSettings
-from combee_schemas.playbook import LevelAudit, Playbook
+from combee_schemas.playbook import Change, LevelAudit, Playbook
 from support.flat import changed, flat
 from support.pictures import BATCH, FAILED, MANIFEST, picture
 
@@ -189,3 +190,30 @@ def test_an_address_is_a_page_or_it_is_not() -> None:
     assert [
         path for path in ("/nope", "/nope/nope", "/batches/b/c", "/playbooks/a") if frame.is_page(path)
     ] == []
+
+
+def test_outcomes_are_told_by_version_with_what_changed_at_each() -> None:
+    def statistics(line: str, *numbers: int, at_ms: int = 0) -> OutcomeStatistics:
+        figures = Figures(runs=4, successes=3, failures=1)
+        versions = tuple(VersionOutcomes(version=number, figures=figures) for number in numbers)
+        return OutcomeStatistics(line=line, versions=versions, updated_at_ms=at_ms)
+
+    known = {name: empty(name).model_copy(update={"version": 9}) for name in ("a", "a@x", "b", "c", "d")}
+    said = [
+        statistics("a", *range(1, 12), at_ms=5),
+        statistics("a@x", 1, at_ms=4),
+        statistics("b", at_ms=9),
+        statistics("gone", 1, at_ms=8),
+        statistics("c", 1, at_ms=3),
+        statistics("d", 1, at_ms=2),
+    ]
+    lines = outcomes.newest_lines({each.line: each for each in said}, known)
+    assert [line.name for line in lines] == ["a", "a@x", "c"]
+    changes = {("a", 9): (Change(kind="add"), Change(kind="add"), Change(kind="evict"))}
+    listed = outcomes.outcome_rows(lines, changes)
+    assert [row["version"] for row in listed if row["line"] == "a"] == [9, 8, 7, 6, 5, 4]
+    assert (listed[0]["success"], listed[0]["changes"], listed[1]["changes"]) == (
+        "75 % (30 to 95)",
+        "+2 -1",
+        "nothing",
+    )

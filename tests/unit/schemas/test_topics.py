@@ -30,9 +30,10 @@ from support.examples import examples
 
 PEOPLE = {"agents", "cli", "gateway", "ledger", "operators", "replay"}
 SERVICES = {"reflect", "shuffle", "scan", "publish", "control"}
-READERS_OF_INPUT = SERVICES - {"control"}
-"""Control reads versions only: nothing that others send can be poison to it."""
-BY_PLAYBOOK = {"reflections", "batches", "updates", "playbooks", "history", "commands"}
+BY_PLAYBOOK = {
+    *("reflections", "batches", "updates", "playbooks", "history", "commands"),
+    *("outcomes", "outcome-statistics"),
+}
 
 
 def every(topic: AnyTopic) -> str:
@@ -81,9 +82,9 @@ def test_only_publish_writes_playbooks() -> None:
     } == dict.fromkeys(("playbooks", "history", "labels"), ("publish",))
 
 
-def test_every_service_that_reads_input_may_write_dead_letters() -> None:
+def test_every_service_may_write_dead_letters() -> None:
     (dead,) = [topic for topic in TOPICS if topic.name == "dead-letters"]
-    assert set(dead.written_by) - {"cli"} == READERS_OF_INPUT
+    assert set(dead.written_by) - {"cli"} == SERVICES
 
 
 def test_topics_keyed_by_playbook_are_co_partitioned() -> None:
@@ -105,7 +106,9 @@ def test_what_holds_lineage_is_kept_for_ever() -> None:
 
 def test_compacted_topics_are_small_for_new_subscribers() -> None:
     compacted = [topic for topic in TOPICS if topic.cleanup == "compact"]
-    assert {topic.name for topic in compacted} == {"playbooks", "labels", "batch-sizes", "evaluations"}
+    assert {topic.name for topic in compacted} == {
+        *("playbooks", "labels", "batch-sizes", "outcome-statistics", "evaluations"),
+    }
     for topic in compacted:
         assert topic.config()["segment.bytes"] == str(16 << 20)
         assert "retention.ms" not in topic.config()
@@ -132,6 +135,8 @@ KEYS = {
     ("labels", "label"): b"support/refunds#production",
     ("commands", "command"): b"support/refunds",
     ("batch-sizes", "batch-size"): b"support/refunds",
+    ("outcomes", "outcome"): b"support/refunds",
+    ("outcome-statistics", "outcome-statistics"): b"support/refunds",
     ("evaluations", "evaluation"): b"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
     ("dead-letters", "dead-letter"): b"reflections",
     ("dead-letters", "resolution"): b"traces",

@@ -11,6 +11,7 @@ from combee.sdk import (
     Client,
 )
 from combee.sdk.publishing import fit
+from combee_schemas.base import Shown
 from combee_schemas.codec import CodecError, encode
 from combee_schemas.trace import Trace
 from support.sdk import DEADLINE_S, NAME, UnreliableTransport, reflection, until
@@ -219,3 +220,48 @@ def test_a_trace_that_cannot_fit_is_refused() -> None:
 def test_a_cut_leaves_no_half_of_a_secret() -> None:
     text = "word " * 100 + "sk-proj-" + "a" * 60 + " word" * 100
     assert all("sk-proj" not in cut(text, size) or "a" * 60 in cut(text, size) for size in range(300, 900))
+
+
+# ---- outcomes on their own
+
+
+def test_an_outcome_that_names_a_playbook_goes_out_alone(client: Client, memory: UnreliableTransport) -> None:
+    shown = Shown(version=3, entry_ids=("misc-00001",))
+    client.outcome(
+        "run-7", playbook=f"{NAME}@exp", success=False, score=0.25, shown=shown, bullet_ids=["misc-00001"]
+    )
+    client.flush()
+    (outcome,) = memory.outcomes
+    assert (outcome.run_id, outcome.playbook, outcome.success, outcome.score) == (
+        "run-7",
+        NAME,
+        False,
+        {"score": 0.25},
+    )
+    assert (outcome.shown, outcome.bullet_ids) == (shown, ("misc-00001",))
+    assert outcome.created_at_ms
+    assert (memory.traces, client.counts.dropped) == ([], 0)
+
+
+def test_an_outcome_with_a_score_completes_the_trace_that_waits_rather_than_going_out_alone(
+    client: Client, memory: UnreliableTransport
+) -> None:
+    given = client.trace(NAME, "task", outcome_within_s=60)
+    client.outcome(given, playbook=NAME, score={"reward": 1.0}, success=True)
+    client.flush()
+    (trace,) = memory.traces
+    assert (trace.score, trace.success, memory.outcomes) == ({"reward": 1.0}, True, [])
+
+
+def test_what_is_no_outcome_is_dropped_and_counted(client: Client, memory: UnreliableTransport) -> None:
+    client.outcome("r", playbook="no name", success=True)
+    client.outcome("r", playbook=NAME, score={"x": "high"})  # type: ignore[dict-item]
+    client.outcome("r", playbook=NAME, shown="3")  # type: ignore[arg-type]
+    client.flush()
+    assert (memory.outcomes, client.counts.dropped) == ([], 3)
+
+
+def test_secrets_in_a_caller_do_not_leave(client: Client, memory: UnreliableTransport) -> None:
+    client.outcome("r", playbook=NAME, success=True, caller="jane.doe@example.com")
+    client.flush()
+    assert memory.outcomes[0].caller == "[email]"

@@ -16,7 +16,7 @@ from combee.settings.worker import WorkerSettings
 from combee.telemetry import metrics as module
 from combee.telemetry.counted import CountedLog, CountedModel
 from combee.telemetry.health import Condition
-from combee.telemetry.metrics import Metrics, new_registry
+from combee.telemetry.metrics import MOST_PLAYBOOKS, Metrics, new_registry
 from combee.telemetry.served import ServedTelemetry
 from combee.telemetry.telemetry import Telemetry
 from combee_schemas import topics
@@ -24,6 +24,7 @@ from combee_schemas.base import Usage
 from combee_schemas.batch import Batch
 from combee_schemas.codec import encode
 from combee_schemas.model import Prompt, Reply
+from combee_schemas.outcome import Figures, OutcomeStatistics, VersionOutcomes
 from combee_schemas.playbook import LevelAudit, Playbook
 from support import shown
 from support.clock import ManualClock
@@ -83,9 +84,35 @@ def feed_everything(rig: Rig) -> None:
     rig.metrics.dead_lettered("traces")
     rig.metrics.restarted("fenced")
     rig.metrics.published(changed(version(), audit=(LevelAudit(new=1),), lost_recent=(0.0,)))
+    rig.metrics.outcomes(of_runs("one", 7))
     rig.metrics.open({TopicPartition(topic="scan.0", partition=0): 1})
     rig.metrics.conditions([Condition(name="views", good=True, says="")])
     asyncio.run(one_look(rig))
+
+
+def of_runs(line: str, *versions: int) -> OutcomeStatistics:
+    figures = Figures(runs=5, successes=3, failures=1, unscored=1)
+    told = tuple(VersionOutcomes(version=number, figures=figures) for number in versions)
+    return OutcomeStatistics(line=line, versions=told)
+
+
+def test_success_is_that_of_the_newest_version_with_its_interval(rig: Rig) -> None:
+    rig.metrics.outcomes(of_runs("one", 3, 4))
+    rig.metrics.outcomes(of_runs("none"))
+    assert rig.value("combee_outcome_runs", playbook="one", result="unscored") == 1
+    assert rig.value("combee_outcome_success_ratio", playbook="one", bound="mean") == 0.75
+    low, high = (
+        rig.value("combee_outcome_success_ratio", playbook="one", bound=at) for at in ("low", "high")
+    )
+    assert (low, high) == pytest.approx((0.3006, 0.9544), abs=1e-4)
+    assert rig.value("combee_outcome_runs", playbook="none", result="unscored") is None
+
+
+def test_outcomes_have_labels_for_so_many_playbooks_and_no_more(rig: Rig) -> None:
+    for number in range(MOST_PLAYBOOKS + 1):
+        rig.metrics.outcomes(of_runs(f"p{number}", 1))
+    assert rig.value("combee_outcome_runs", playbook=f"p{MOST_PLAYBOOKS - 1}", result="successes") == 3
+    assert rig.value("combee_outcome_runs", playbook=f"p{MOST_PLAYBOOKS}", result="successes") is None
 
 
 async def one_look(rig: Rig) -> None:

@@ -13,6 +13,7 @@ from combee.adapters.http.errors import check, translated
 from combee.adapters.http.events import Event, events
 from combee.ports import CombeeError, FatalError, PoisonError, TransientError
 from combee_schemas.base import Value
+from combee_schemas.outcome import Outcome
 from combee_schemas.playbook import Label, Playbook, label_key
 from combee_schemas.reflection import Reflection
 from combee_schemas.trace import Trace
@@ -26,7 +27,15 @@ LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 LONGEST_WAIT_S = 30.0
 """A longer Retry-After is not waited out in one piece."""
 
-MESSAGES: TypeAdapter[list[Trace] | list[Reflection]] = TypeAdapter(list[Trace] | list[Reflection])
+Sent = Trace | Reflection | Outcome
+MESSAGES: TypeAdapter[list[Trace] | list[Reflection] | list[Outcome]] = TypeAdapter(
+    list[Trace] | list[Reflection] | list[Outcome]
+)
+PATHS: tuple[tuple[str, type[Sent]], ...] = (
+    ("/v1/traces", Trace),
+    ("/v1/reflections", Reflection),
+    ("/v1/outcomes", Outcome),
+)
 
 
 class Sink(Protocol):
@@ -94,14 +103,14 @@ class GatewayTransport:
 
     # ---- out
 
-    async def send(self, messages: Sequence[Trace | Reflection]) -> None:
+    async def send(self, messages: Sequence[Sent]) -> None:
         """The gateway answers when Kafka has acknowledged."""
-        for path, kind in (("/v1/traces", Trace), ("/v1/reflections", Reflection)):
+        for path, kind in PATHS:
             chosen = [message for message in messages if isinstance(message, kind)]
             for start in range(0, len(chosen), MOST_AT_ONCE):
                 await self._post(path, chosen[start : start + MOST_AT_ONCE])
 
-    async def _post(self, path: str, batch: Sequence[Trace | Reflection]) -> None:
+    async def _post(self, path: str, batch: Sequence[Sent]) -> None:
         # An older gateway refuses fields that it does not know: those that say nothing are not sent.
         body = MESSAGES.dump_json(list(batch), exclude_defaults=True)  # type: ignore[arg-type]  # of one kind
         with translated(f"POST {path}"):

@@ -29,8 +29,8 @@ from combee_schemas.topics import partition_of
 
 READ_COMMITTED = "read_committed"
 FOLLOW_WAIT_MS = 5_000
-"""What a reader fetches it takes at once, so no fetch leaves a partition out (see ``fetch_waits``): the broker answers
-as soon as there is something, and an idle reader asks seldom."""
+"""What a reader fetches it takes at once, so no fetch leaves a partition out (see ``fetch_waits``): the broker
+answers as soon as there is something, and an idle reader asks seldom."""
 FOLLOW_IDLE_MS = 60_000
 READ_STALL_S = 30.0
 """A bounded read that gets nothing for this long is given up as transient."""

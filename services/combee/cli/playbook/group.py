@@ -8,17 +8,27 @@ import typer
 from combee.cli.playbook import diff, edit, import_export, undo, watch
 from combee.cli.playbook import labels as label_verbs
 from combee.cli.playbook.files import playbook_text
-from combee.cli.playbook.lookup import find_version, labels, version_of_options
-from combee.cli.playbook.view import full_view, history_table, list_row, list_table, version_row
+from combee.cli.playbook.lookup import chosen_version, find_version, labels
+from combee.cli.playbook.view import (
+    full_view,
+    history_table,
+    list_row,
+    list_table,
+    outcome_lines,
+    version_row,
+)
 from combee.cli.shared.console import output, print_json
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, Everything, FormOrNone, Label, Name, Servers, Version, as_format
+from combee.core.outcomes.told import ToldOutcomes, told
 from combee.core.playbook import probation
 from combee.core.playbook.retention import is_losing
 from combee.core.playbook.side_by_side import in_order
 from combee.history import History, newest_playbooks
+from combee.inspection.outcomes import outcomes_of
 from combee.settings.loading import Settings, load_settings
 from combee_schemas.base import playbook_of
+from combee_schemas.playbook import Playbook
 
 playbook = typer.Typer(
     help="Playbooks: read, compare, export, import, edit, label, undo.", no_args_is_help=True
@@ -80,14 +90,26 @@ def show(
         else:
             output().print(history_table(rows))
         return
-    playbook = asyncio.run(version_of_options(settings, name, version, label))
+    playbook, outcomes = asyncio.run(_version(settings, name, version, label))
     if as_json:
         listed = playbook if everything else probation.shown(playbook)
-        print_json({**listed.model_dump(mode="json"), "losing": is_losing(playbook)})
+        of_runs = {"outcomes": outcomes.model_dump(mode="json")}
+        print_json({**listed.model_dump(mode="json"), "losing": is_losing(playbook), **of_runs})
     elif form is not None:
         typer.echo(playbook_text(playbook, as_format(form), everything=everything), nl=False)
     else:
         output().print(full_view(playbook, everything=everything))
+        for line in outcome_lines(outcomes, playbook):
+            output().print(line, soft_wrap=True)
+
+
+async def _version(
+    settings: Settings, name: str, version: int | None, label: str | None
+) -> tuple[Playbook, ToldOutcomes]:
+    async with open_log(settings) as (log, _):
+        playbook = await chosen_version(log, name, version, label)
+        newest = await find_version(log, name)
+        return playbook, told(name, await outcomes_of(log, name), newest.version)
 
 
 async def _history(settings: Settings, name: str) -> list[dict[str, Any]]:

@@ -34,10 +34,15 @@ async def version_of_options(
     settings: Settings, name: str, version: int | None, label: str | None
 ) -> Playbook:
     """Return the version that the options of a reading verb choose."""
+    async with open_log(settings) as (log, _):
+        return await chosen_version(log, name, version, label)
+
+
+async def chosen_version(log: Log, name: str, version: int | None, label: str | None) -> Playbook:
+    """Return the version that a number or a label chooses, not both."""
     if version is not None and label is not None:
         raise typer.BadParameter("--version and --label name two versions: give one of them")
-    async with open_log(settings) as (log, _):
-        return await resolve_version(log, name, label) if label else await find_version(log, name, version)
+    return await resolve_version(log, name, label) if label else await find_version(log, name, version)
 
 
 async def missing_playbook(log: Log, name: str) -> FatalError:

@@ -11,6 +11,7 @@ from rich.text import Text
 from combee.cli.shared.console import clean, output, shortened
 from combee.clock import moment
 from combee.core.formats.render import section_order
+from combee.core.outcomes.told import ToldOutcomes, figures_text
 from combee.core.playbook import retention
 from combee.core.playbook.comparison import CHANGE_WORDS
 from combee.core.playbook.probation import counts, counts_text, is_active, shown
@@ -35,6 +36,7 @@ SIGNS = {
     "delete": "-",
 }
 LONG = 100
+VERSIONS_TOLD, ENTRIES_TOLD = 5, 10
 
 
 def list_row(playbook: Playbook, of: Playbook | None, labels: dict[str, int]) -> dict[str, Any]:
@@ -244,6 +246,20 @@ def _hidden(playbook: Playbook) -> Iterator[Text]:
     """Yield how many entries agents are not shown, and how to see them."""
     if count := counts(playbook)["proposed"]:
         yield Text(f"proposed: {count} entries that agents are not shown yet; --all lists them", style="dim")
+
+
+def outcome_lines(outcomes: ToldOutcomes, playbook: Playbook) -> Iterator[Text]:
+    """Yield how runs went: by version, the newest last, and for this version's entries those that used them."""
+    if not outcomes.versions:
+        return
+    yield Text("\nDOES IT HELP? (95 % intervals)", style="bold cyan")
+    for version in outcomes.versions[-VERSIONS_TOLD:]:
+        mark = " <" if version.version == playbook.version else ""
+        yield Text(f"  version {version.version}: {clean(figures_text(version))}{mark}")
+    there = {entry.id for entry in playbook.entries}
+    used = [entry for entry in outcomes.entries if entry.entry_id in there and entry.used.runs]
+    for entry in sorted(used, key=lambda entry: -entry.used.runs)[:ENTRIES_TOLD]:
+        yield Text(f"  {entry.entry_id}, used: {clean(figures_text(entry.used))}; shown to {entry.shown}")
 
 
 def full_view(playbook: Playbook, *, everything: bool = False) -> RenderableType:

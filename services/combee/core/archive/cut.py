@@ -17,6 +17,7 @@ from combee_schemas.batch import Batch
 from combee_schemas.codec import CodecError, decode
 from combee_schemas.command import Command
 from combee_schemas.dead_letter import DeadLetter, Resolution, claimed_attempt
+from combee_schemas.outcome import OutcomeStatistics
 from combee_schemas.playbook import Playbook
 from combee_schemas.records import Record
 from combee_schemas.scan import Planned
@@ -24,6 +25,7 @@ from combee_schemas.topics import AnyTopic, key_of, partition_of
 
 ORDER: tuple[AnyTopic, ...] = (
     topics.EVALUATIONS,
+    topics.OUTCOME_STATISTICS,
     topics.BATCH_SIZES,
     topics.LABELS,
     topics.HISTORY,
@@ -37,6 +39,7 @@ ORDER: tuple[AnyTopic, ...] = (
     topics.PLAYBOOKS,
     topics.REFLECTIONS,
     topics.COMMANDS,
+    topics.OUTCOMES,
     topics.TRACES,
 )
 """Effects before causes."""
@@ -55,6 +58,8 @@ IN_FILE: tuple[AnyTopic, ...] = (
     topics.TRACES,
     topics.ANSWERS,
     topics.EVALUATIONS,
+    topics.OUTCOMES,
+    topics.OUTCOME_STATISTICS,
 )
 """The order of topics in the file: what says which records are left out comes before them."""
 
@@ -88,6 +93,8 @@ def line_of(topic: AnyTopic, record: Record, message: Message | None) -> str:
             return message.plan.playbook
         case Playbook():
             return message.name
+        case OutcomeStatistics():
+            return message.line
         case DeadLetter():
             about, plan = reflection_of(message), plan_of(message)
             named = message.playbook or (about[0] if about else "") or (plan.playbook if plan else "")
@@ -154,6 +161,8 @@ class Cut:
             topics.BATCH_SIZES,
             topics.ANSWERS,
             topics.EVALUATIONS,
+            topics.OUTCOMES,
+            topics.OUTCOME_STATISTICS,
         )
 
     def _is_within(self, record: Record, message: Message | None) -> bool:

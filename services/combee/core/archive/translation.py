@@ -16,6 +16,7 @@ from combee_schemas.batch import Batch
 from combee_schemas.codec import CodecError, decode, encode
 from combee_schemas.command import Command
 from combee_schemas.dead_letter import LETTER_HEADER, DeadLetter, LetterId, Resolution, letter_id
+from combee_schemas.outcome import OutcomeStatistics
 from combee_schemas.plan import Plan
 from combee_schemas.playbook import Label, Playbook
 from combee_schemas.records import Outgoing, Record
@@ -32,6 +33,7 @@ PLACES: Mapping[str, frozenset[str]] = {
     "Label": frozenset({"command_offset"}),
     "LetterId": frozenset({"partition", "offset"}),
     "Member": frozenset({"offset"}),
+    "OutcomeStatistics": frozenset({"through_offset"}),
     "Partial": frozenset({"manifest_offset"}),
     "Plan": frozenset({"base_history_offset", "through_offset"}),
     "Playbook": frozenset(
@@ -63,6 +65,7 @@ class Translator:
             DeadLetter: self._letter,
             Group: self._group,
             Label: self._label,
+            OutcomeStatistics: self._statistics,
             Partial: self._result,
             Playbook: self._playbook,
             Resolution: self._resolution,
@@ -179,6 +182,10 @@ class Translator:
     def _label(self, label: Label, _at: int) -> Label:
         offset = self._places.through(topics.COMMANDS, label.playbook, label.command_offset)
         return label.model_copy(update={"command_offset": offset})
+
+    def _statistics(self, statistics: OutcomeStatistics, _at: int) -> OutcomeStatistics:
+        offset = self._places.through(topics.OUTCOMES, statistics.line, statistics.through_offset)
+        return statistics.model_copy(update={"through_offset": offset})
 
     def _command(self, command: Command, _at: int) -> Command:
         name = command.playbook

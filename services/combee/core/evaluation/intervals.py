@@ -1,11 +1,11 @@
-"""95 % confidence intervals of scores: of one version, and of the difference between two on the same questions.
+"""95 % confidence intervals: of a share, of a mean, and of the difference between two versions on the same questions.
 
-Both hold for small sets and near 0 and 1, where the textbook's mean ± 1.96 standard errors does not.
+Those of shares hold for small sets and near 0 and 1, where the textbook's mean ± 1.96 standard errors does not.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import sqrt
+from math import pi, sqrt, tan
 
 from combee.core.evaluation.scoring import Points
 
@@ -41,10 +41,46 @@ def share(points: Mapping[str, Points]) -> Interval:
     n, places = len(points), sum(worth.places for worth in points.values())
     if not places:
         return Interval(mean=0.0, low=0.0, high=1.0, n=0)
-    mean = sum(worth.right for worth in points.values()) / places
-    centre = (mean + Z**2 / (2 * n)) / (1 + Z**2 / n)
-    half = Z / (1 + Z**2 / n) * sqrt(mean * (1 - mean) / n + Z**2 / (4 * n**2))
-    return Interval(mean=mean, low=max(0.0, centre - half), high=min(1.0, centre + half), n=n)
+    return wilson(sum(worth.right for worth in points.values()) / places, n)
+
+
+def wilson(share: float, n: int) -> Interval:
+    """Return Wilson's interval of a share of ``n``; without any it says nothing."""
+    if not n:
+        return Interval(mean=0.0, low=0.0, high=1.0, n=0)
+    centre = (share + Z**2 / (2 * n)) / (1 + Z**2 / n)
+    half = Z / (1 + Z**2 / n) * sqrt(share * (1 - share) / n + Z**2 / (4 * n**2))
+    return Interval(mean=share, low=max(0.0, centre - half), high=min(1.0, centre + half), n=n)
+
+
+def of_mean(mean: float, m2: float, n: int) -> Interval | None:
+    """Return Student's interval of a mean of ``n`` numbers; ``m2``: their squared differences from it, summed.
+
+    None for fewer than two: one number says nothing of how much they differ.
+    """
+    if n < 2:  # noqa: PLR2004 - said above
+        return None
+    half = _student(n - 1) * sqrt(m2 / (n - 1) / n)
+    return Interval(mean=mean, low=mean - half, high=mean + half, n=n)
+
+
+def _student(freedom: int) -> float:
+    """Return the 97.5 % quantile of Student's t.
+
+    It is exact for 1 and 2 degrees of freedom. Else it is Abramowitz and Stegun's 26.7.5, off by 0.1 % at 3, and by
+    less above.
+    """
+    if freedom == 1:
+        return tan(pi * 0.475)
+    if freedom == 2:  # noqa: PLR2004 - said above
+        return 0.95 * sqrt(2 / (1 - 0.95 * 0.95))
+    terms = (
+        (Z**3 + Z) / 4,
+        (5 * Z**5 + 16 * Z**3 + 3 * Z) / 96,
+        (3 * Z**7 + 19 * Z**5 + 17 * Z**3 - 15 * Z) / 384,
+        (79 * Z**9 + 776 * Z**7 + 1482 * Z**5 - 1920 * Z**3 - 945 * Z) / 92160,
+    )
+    return Z + float(sum(term / freedom**power for power, term in enumerate(terms, 1)))
 
 
 def paired(ours: Mapping[str, Points], theirs: Mapping[str, Points]) -> Interval:

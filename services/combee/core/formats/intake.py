@@ -12,6 +12,7 @@ from combee.core.formats.ace_protocol import SampleKind, asked, score
 from combee.core.identity import content_id
 from combee.core.shortening import cut, size
 from combee_schemas.base import named_score
+from combee_schemas.outcome import Outcome
 from combee_schemas.reflection import LESSON_FIELDS, Reflection
 from combee_schemas.trace import RUN_FIELDS, Trace
 
@@ -139,13 +140,41 @@ def read_line(text: str, playbook: str, ignored: dict[str, Unknown] | None = Non
     try:
         item = _read(_named(fields), playbook, digest)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        raise LineError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+        raise LineError(_first_wrong(error)) from error
     if not isinstance(item, Sample) and (lack := nothing_said(item)):
         raise LineError(lack)
     if ignored is not None:
         ignored |= {field.place.rpartition(".")[2]: field for field in _ignored(fields, item)}
     return item
+
+
+def read_outcome(text: str, playbook: str, ignored: dict[str, Unknown]) -> Outcome | None:
+    """Return the outcome that a line holds; None if it is none: nothing is learned from outcomes.
+
+    Raises
+    ------
+    LineError
+        If something is wrong with it.
+    """
+    try:
+        fields = json.loads(text)
+    except ValueError:
+        return None
+    others = {*TRACE_NAMES, *TASK_NAMES, *ACE_REFLECTION, *GEPA_RECORD, "target"}
+    if not isinstance(fields, dict) or "run_id" not in fields or others & fields.keys():
+        return None
+    fields = {name: value for name, value in fields.items() if value is not None}
+    try:
+        outcome = Outcome.model_validate({**_named(fields), "playbook": playbook})
+    except ValidationError as error:
+        raise LineError(_first_wrong(error)) from error
+    ignored |= {field.place.rpartition(".")[2]: field for field in unknown_fields(Outcome, fields)}
+    return outcome
+
+
+def _first_wrong(error: ValidationError) -> str:
+    first = error.errors(include_url=False, include_input=False)[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
 
 
 def _named(fields: dict[str, Any]) -> dict[str, Any]:

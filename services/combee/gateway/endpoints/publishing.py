@@ -1,4 +1,4 @@
-"""``POST /v1/traces`` and ``/v1/reflections``: accepted when Kafka has acknowledged, and not before."""
+"""``POST /v1/traces``, ``/v1/reflections``, ``/v1/outcomes``: accepted when Kafka has acknowledged, not before."""
 
 from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
@@ -24,6 +24,7 @@ from combee.gateway.values import Item, Receipt, whole
 from combee_schemas import topics
 from combee_schemas.base import Message, Usage, playbook_of
 from combee_schemas.codec import CodecError, encode
+from combee_schemas.outcome import MOST_CALLER, Outcome
 from combee_schemas.reflection import Reflection
 from combee_schemas.topics import AnyTopic
 from combee_schemas.trace import Trace
@@ -33,7 +34,7 @@ REMEMBERED = 50_000
 """Ids of the last objects acknowledged; older repeats are recognised by the services."""
 Place = tuple[str, str, str]
 """Topic, playbook and id."""
-NAMES = ("playbook", "trace_id", "reflection_id")
+NAMES = ("playbook", "trace_id", "reflection_id", "run_id")
 """Fields that are looked up by: they are never redacted."""
 
 
@@ -43,7 +44,8 @@ class Kind:
 
     topic: AnyTopic
     id_field: str
-    prefix: str
+    prefix: str = ""
+    """Of the ids that the gateway chooses; empty: the id is the sender's to give, and more may be said under it."""
 
     @property
     def where(self) -> str:
@@ -54,6 +56,7 @@ class Kind:
 KINDS = (
     Kind(topic=topics.TRACES, id_field="trace_id", prefix="t"),
     Kind(topic=topics.REFLECTIONS, id_field="reflection_id", prefix="r"),
+    Kind(topic=topics.OUTCOMES, id_field="run_id"),
 )
 
 
@@ -115,12 +118,10 @@ class Publishing:
         what, unknown = f"not a {kind.topic.message.type}", unknowns(kind.topic.message, given)
         try:
             fields = {name: value if name in NAMES else redacted_deep(value) for name, value in given.items()}
-            if fields.get(kind.id_field) is None:
+            if kind.prefix and fields.get(kind.id_field) is None:
                 fields[kind.id_field] = content_id(kind.prefix, to_json(fields).decode())
             message = kind.topic.message.model_validate_json(to_json(fields), strict=True)
-            if not getattr(message, "created_at_ms", 0):
-                message = message.model_copy(update={"created_at_ms": self._context.clock.now_ms()})
-            message = self._with_digests(message)
+            message = self._with_digests(self._completed(message, caller))
             encode(message)
         except (ValidationError, RecursionError) as error:
             errors = wrongs(error) if isinstance(error, ValidationError) else ()
@@ -138,6 +139,15 @@ class Publishing:
             return Refusal(HTTPStatus.FORBIDDEN, f"this key's name spaces do not hold {playbook}")
         # What a client says that it spent would count against the playbook's cap.
         return message.model_copy(update={"usage": Usage()}) if isinstance(message, Reflection) else message
+
+    def _completed(self, message: Message, caller: Caller) -> Message:
+        """Return a message that says when it came, and an outcome whose key it came with."""
+        known: dict[str, object] = {}
+        if not getattr(message, "created_at_ms", 0):
+            known["created_at_ms"] = self._context.clock.now_ms()
+        if isinstance(message, Outcome) and not message.caller and self._context.keys:
+            known["caller"] = caller.name[:MOST_CALLER]
+        return message.model_copy(update=known)
 
     def _with_digests(self, message: Message) -> Message:
         """Return a message that says what the entries said that its agent was shown: clients name them only.
@@ -226,7 +236,8 @@ class Publishing:
         return Item(index=index, id=_id(kind, message), status=status)
 
     def _place(self, kind: Kind, message: Message) -> Place:
-        return kind.topic.name, str(getattr(message, "playbook", "")), _id(kind, message)
+        own = _id(kind, message) if kind.prefix else f"{_id(kind, message)} {fingerprint(message)}"
+        return kind.topic.name, str(getattr(message, "playbook", "")), own
 
 
 def _for_a_branch(playbook: Any) -> Refusal | None:
@@ -293,7 +304,8 @@ def _add(routes: APIRouter, publishing: Publishing, kind: Kind) -> None:
             " content under it is refused (409) while it is remembered. Without an id the same content has the same"
             " id. Secrets in texts are replaced by `***`. Of a batch, what is refused does not hold up the rest: the"
             " status is 207 then. A reflection's `usage` is not taken over, and its `bullet_tags` count only for"
-            " entries of the version that its `shown` names."
+            " entries of the version that its `shown` names. Of one run several outcomes may come: what is said first"
+            " holds, and no run counts twice."
         ),
         response_model=Receipt,
         responses={

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Depends, Header, Query, Response
 
 from combee.core.formats.files import Format, write_playbook
+from combee.core.outcomes.told import ToldOutcomes, told
 from combee.core.playbook.comparison import Comparison, compare
 from combee.core.playbook.versions import empty
 from combee.gateway import playbooks
@@ -113,6 +114,11 @@ class Reading:
             await playbooks.find_version(self._context, caller, name)
         return compare(before, after)
 
+    async def outcomes(self, caller: Reader, name: Name) -> ToldOutcomes:
+        """Return how runs went with each version and entry, with 95 % intervals."""
+        newest = await playbooks.find_version(self._context, caller, name)
+        return told(name, (await self._context.outcomes.by_line()).get(name), newest.version)
+
 
 def tag(playbook: Playbook, form: Format, state: State = "active") -> str:
     """Return the ETag of one version in one format; it names the bytes, so that nothing has to be written for it."""
@@ -156,6 +162,12 @@ def router(context: Context) -> APIRouter:
         f"{below}/{{name:playbook}}/diff",
         reading.difference,
         response_model=Comparison,
+        responses=problems(404),
+    )
+    add(
+        f"{below}/{{name:playbook}}/outcomes",
+        reading.outcomes,
+        response_model=ToldOutcomes,
         responses=problems(404),
     )
     text = {"schema": {"type": "string"}}

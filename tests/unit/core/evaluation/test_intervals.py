@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from combee.core.evaluation.intervals import paired, share
+from combee.core.evaluation.intervals import of_mean, paired, share
 from combee.core.evaluation.scoring import Points
 
 RUNS = 400
@@ -81,3 +81,19 @@ def test_an_estimate_lies_in_its_interval(seen: dict[str, tuple[int, int, int]])
     assert -1 <= difference.low <= difference.mean <= difference.high <= 1
     back = paired(theirs, ours)
     assert (back.low, back.high) == pytest.approx((-difference.high, -difference.low))
+
+
+@pytest.mark.parametrize(
+    ("n", "t"),
+    # Student's t, 97.5 %: NIST/SEMATECH e-Handbook of Statistical Methods, 1.3.6.7.2.
+    [(2, 12.706), (3, 4.303), (4, 3.182), (5, 2.776), (6, 2.571), (11, 2.228), (31, 2.042), (101, 1.984)],
+)
+def test_the_interval_of_a_mean_is_students(n: int, t: float) -> None:
+    interval = of_mean(5.0, n * (n - 1), n)  # the standard error is 1
+    assert interval is not None
+    assert interval.high - 5.0 == pytest.approx(t, rel=0.0015)
+    assert interval.low + interval.high == pytest.approx(10.0)
+
+
+def test_one_number_has_no_interval() -> None:
+    assert of_mean(5.0, 0.0, 1) is None

@@ -1,0 +1,96 @@
+"""Outcome: how one run went with the version it was shown; and what all of them say about versions and entries."""
+
+from typing import Annotated, ClassVar
+
+from pydantic import Field, StringConstraints
+
+from combee_schemas.base import KIB, Id, LineName, Message, PlaybookName, Score, Shown, Source, Sparse
+
+MOST_ID, MOST_USED, MOST_CALLER = 80, 200, 200
+EntryId = Annotated[str, StringConstraints(min_length=1, max_length=MOST_ID)]
+Count = Annotated[int, Field(ge=0)]
+
+
+class Outcome(Message):
+    """What is known of a run, now or later; key: playbook. What is said again of the same run counts once."""
+
+    type: ClassVar[str] = "outcome"
+    max_bytes: ClassVar[int] = 256 * KIB
+
+    run_id: Id
+    """The trace's id, where there is a trace; else any name that no other run of the playbook has."""
+    playbook: PlaybookName
+    shown: Shown | None = None
+    """The version that the run was shown, and on which line."""
+    bullet_ids: tuple[str, ...] = Field((), max_length=MOST_USED)
+    """The entries that the agent says it used."""
+    score: Score = Field(default_factory=dict)
+    success: bool | None = None
+    """Neither a score nor this: the run counts as unscored until another outcome says more."""
+    caller: Annotated[str, StringConstraints(max_length=MOST_CALLER)] = ""
+    """Whose run it was, such as a user or an agent."""
+    source: Source | None = None
+    created_at_ms: int = 0
+
+
+class Measure(Sparse):
+    """The scores of one name: count, mean, and the sum of squared differences from it."""
+
+    UNWRITTEN = ("m2",)
+
+    name: str
+    n: int = Field(ge=1)
+    mean: float
+    m2: float = 0.0
+
+
+class Figures(Sparse):
+    """What a number of runs came to."""
+
+    UNWRITTEN = ("successes", "failures", "unscored", "scores")
+
+    runs: Count = 0
+    successes: Count = 0
+    failures: Count = 0
+    unscored: Count = 0
+    """Of ``runs``: those of which neither a score nor success is known."""
+    scores: tuple[Measure, ...] = ()
+
+
+class VersionOutcomes(Sparse):
+    """The runs that were shown one version."""
+
+    UNWRITTEN = ()
+
+    version: Count
+    figures: Figures
+    last_at_ms: int = 0
+
+
+class EntryOutcomes(Sparse):
+    """The runs that were shown one entry, whichever version it stood in, and those that used it."""
+
+    UNWRITTEN = ("shown", "used")
+
+    entry_id: EntryId
+    shown: Count = 0
+    used: Figures = Figures()
+
+
+class OutcomeStatistics(Message):
+    """All outcomes of a playbook, or of a branch, up to an offset; key: its name."""
+
+    type: ClassVar[str] = "outcome-statistics"
+
+    line: LineName
+    versions: tuple[VersionOutcomes, ...] = ()
+    """The newest versions, by number."""
+    earlier: Figures = Figures()
+    """All versions before those, together."""
+    entries: tuple[EntryOutcomes, ...] = ()
+    """The entries that were shown or used last, newest last."""
+    unplaced: Count = 0
+    """Runs that did not say which version they were shown."""
+    through_offset: int = -1
+    """Of ``outcomes``: up to here all of this playbook's are counted."""
+    updated_at_ms: int = 0

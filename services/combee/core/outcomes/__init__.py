@@ -1,0 +1,1 @@
+"""Outcomes: folded into statistics per version and entry, and told with their intervals."""

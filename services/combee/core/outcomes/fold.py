@@ -1,0 +1,286 @@
+"""The fold: outcomes, in the order of their offsets, become statistics per version and entry; pure.
+
+Whoever begins at an offset reads ``HORIZON`` records before it again: those are remembered and not counted, because
+each playbook's statistics say up to which offset they are. So the same log gives the same statistics however often
+the work is interrupted.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from pydantic import TypeAdapter, ValidationError
+
+from combee_schemas.base import LineName, playbook_of
+from combee_schemas.outcome import (
+    MOST_CALLER,
+    MOST_ID,
+    MOST_USED,
+    EntryOutcomes,
+    Figures,
+    Measure,
+    Outcome,
+    OutcomeStatistics,
+    VersionOutcomes,
+)
+from combee_schemas.trace import Trace
+
+HORIZON = 10_000
+"""What is said of a run within so many records of its partition after the last word on it belongs to that run."""
+MOST_VERSIONS, MOST_ENTRIES, MOST_MEASURES = 200, 500, 10
+"""Kept per line, so that its statistics fit a record whatever comes."""
+MOST_SHOWN = 500
+
+_LINE: TypeAdapter[str] = TypeAdapter(LineName)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """What has been said of one run so far. Of two words on one thing the first holds."""
+
+    place: tuple[str, int] | None = None
+    """The line and the version that it was shown."""
+    used: tuple[str, ...] = ()
+    success: bool | None = None
+    scores: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def is_scored(self) -> bool:
+        """Whether it is known how it went."""
+        return self.success is not None or bool(self.scores)
+
+    def with_outcome(self, outcome: Outcome) -> "Run":
+        """Return what is known with one more outcome."""
+        return Run(
+            place=self.place or place_of(outcome),
+            used=self.used or _ids(outcome.bullet_ids),
+            success=outcome.success if self.success is None else self.success,
+            scores={**outcome.score, **self.scores},
+        )
+
+
+def place_of(outcome: Outcome) -> tuple[str, int] | None:
+    """Return the line and version that a run was shown; None if it names none of its playbook's."""
+    if outcome.shown is None:
+        return None
+    try:
+        line = _LINE.validate_python(outcome.shown.line or outcome.playbook)
+    except ValidationError:
+        return None
+    return (line, outcome.shown.version) if playbook_of(line) == outcome.playbook else None
+
+
+def _ids(ids: Iterable[str]) -> tuple[str, ...]:
+    usable = dict.fromkeys(entry_id for entry_id in ids if 0 < len(entry_id) <= MOST_ID)
+    return tuple(usable)[:MOST_SHOWN]
+
+
+def says_outcome(trace: Trace) -> bool:
+    """Return whether a trace says what it was shown, or how it went: then it counts as an outcome."""
+    return trace.shown is not None or trace.success is not None or bool(trace.score)
+
+
+def outcome_of(trace: Trace) -> Outcome:
+    """Return the outcome that a trace carries; a later one names the trace's id."""
+    shown = trace.shown
+    return Outcome(
+        run_id=trace.trace_id,
+        playbook=trace.playbook,
+        # The fold needs no digests, and of very many entries the first.
+        shown=shown.model_copy(update={"digests": (), "entry_ids": _ids(shown.entry_ids)}) if shown else None,
+        bullet_ids=_ids(trace.bullet_ids)[:MOST_USED],
+        score=trace.score,
+        success=trace.success,
+        caller=trace.agent[:MOST_CALLER],
+        source=trace.source,
+        created_at_ms=trace.created_at_ms,
+    )
+
+
+# ---- figures
+
+
+def with_run(figures: Figures, before: Run | None, after: Run) -> Figures:
+    """Return figures that know a run as it is now; ``before``: as they knew it; None: they did not."""
+    known = before or Run()
+    scores = {name: score for name, score in after.scores.items() if name not in known.scores}
+    is_decided = after.success is not None and known.success is None
+    unscored = (not after.is_scored) - (before is not None and not before.is_scored)
+    return Figures(
+        runs=figures.runs + (before is None),
+        successes=figures.successes + (is_decided and after.success is True),
+        failures=figures.failures + (is_decided and after.success is False),
+        unscored=max(0, figures.unscored + unscored),
+        scores=_with_scores(figures.scores, scores),
+    )
+
+
+def _with_scores(measures: Iterable[Measure], scores: Mapping[str, float]) -> tuple[Measure, ...]:
+    known = {measure.name: measure for measure in measures}
+    for name, score in scores.items():
+        measure = known.get(name)
+        if measure is None and len(known) < MOST_MEASURES:
+            known[name] = Measure(name=name, n=1, mean=score)
+        elif measure is not None:
+            n = measure.n + 1
+            mean = measure.mean + (score - measure.mean) / n
+            m2 = measure.m2 + (score - measure.mean) * (score - mean)
+            known[name] = Measure(name=name, n=n, mean=mean, m2=m2)
+    return tuple(known.values())
+
+
+def merged(one: Figures, other: Figures) -> Figures:
+    """Return the figures of the runs of both (Chan, Golub and LeVeque 1979)."""
+    measures = {measure.name: measure for measure in one.scores}
+    for added in other.scores:
+        known = measures.get(added.name)
+        if known is None:
+            if len(measures) < MOST_MEASURES:
+                measures[added.name] = added
+            continue
+        n, apart = known.n + added.n, added.mean - known.mean
+        measures[added.name] = Measure(
+            name=added.name,
+            n=n,
+            mean=known.mean + apart * added.n / n,
+            m2=known.m2 + added.m2 + apart**2 * known.n * added.n / n,
+        )
+    return Figures(
+        runs=one.runs + other.runs,
+        successes=one.successes + other.successes,
+        failures=one.failures + other.failures,
+        unscored=one.unscored + other.unscored,
+        scores=tuple(measures.values()),
+    )
+
+
+# ---- one line
+
+
+@dataclass(slots=True, kw_only=True)
+class _Line:
+    """The statistics of a playbook or a branch while they change."""
+
+    name: str
+    versions: dict[int, VersionOutcomes] = field(default_factory=dict)
+    earlier: Figures = field(default_factory=Figures)
+    entries: OrderedDict[str, EntryOutcomes] = field(default_factory=OrderedDict)
+    unplaced: int = 0
+    through: int = -1
+
+    def count(self, version: int, before: Run | None, after: Run, at_ms: int) -> None:
+        """Count a run that was shown a version, or what is news of it."""
+        if version not in self.versions and len(self.versions) == MOST_VERSIONS:
+            oldest = min(self.versions)
+            if version < oldest:
+                self.earlier = with_run(self.earlier, before, after)
+                return
+            self.earlier = merged(self.earlier, self.versions.pop(oldest).figures)
+        known = self.versions.get(version)
+        self.versions[version] = VersionOutcomes(
+            version=version,
+            figures=with_run(known.figures if known else Figures(), before, after),
+            last_at_ms=max(at_ms, known.last_at_ms if known else 0),
+        )
+
+    def count_entries(self, shown: Iterable[str], before: Run | None, after: Run) -> None:
+        """Count the entries that a run was shown, and what is news of those that it used."""
+        for entry_id in shown:
+            entry = self._entry(entry_id)
+            self.entries[entry_id] = entry.model_copy(update={"shown": entry.shown + 1})
+        for entry_id in after.used:
+            entry = self._entry(entry_id)
+            counted = before if before and entry_id in before.used and entry.used.runs else None
+            self.entries[entry_id] = entry.model_copy(update={"used": with_run(entry.used, counted, after)})
+        while len(self.entries) > MOST_ENTRIES:
+            self.entries.popitem(last=False)
+
+    def _entry(self, entry_id: str) -> EntryOutcomes:
+        entry = self.entries.pop(entry_id, None) or EntryOutcomes(entry_id=entry_id)
+        self.entries[entry_id] = entry  # the newest stand last
+        return entry
+
+    def statistics(self, now_ms: int) -> OutcomeStatistics:
+        return OutcomeStatistics(
+            line=self.name,
+            versions=tuple(self.versions[number] for number in sorted(self.versions)),
+            earlier=self.earlier,
+            entries=tuple(self.entries.values()),
+            unplaced=self.unplaced,
+            through_offset=self.through,
+            updated_at_ms=now_ms,
+        )
+
+
+def _line(known: OutcomeStatistics) -> _Line:
+    return _Line(
+        name=known.line,
+        versions={outcomes.version: outcomes for outcomes in known.versions},
+        earlier=known.earlier,
+        entries=OrderedDict((entry.entry_id, entry) for entry in known.entries),
+        unplaced=known.unplaced,
+        through=known.through_offset,
+    )
+
+
+# ---- the fold
+
+
+class Fold:
+    """The statistics of one partition's playbooks, and the runs that were spoken of last."""
+
+    def __init__(self, known: Iterable[OutcomeStatistics] = (), *, horizon: int = HORIZON) -> None:
+        self._lines = {statistics.line: _line(statistics) for statistics in known}
+        self._through: dict[str, int] = {}
+        for line in self._lines.values():
+            playbook = playbook_of(line.name)
+            self._through[playbook] = max(line.through, self._through.get(playbook, -1))
+        self._horizon = horizon
+        self._runs: OrderedDict[tuple[str, str], tuple[int, Run]] = OrderedDict()
+        """With the offset of the last word on each, oldest first."""
+        self._changed: set[str] = set()
+
+    def take(self, offset: int, outcome: Outcome) -> None:
+        """Take the outcome at an offset; it counts unless the statistics know it."""
+        self._forget(offset - self._horizon)
+        key = (outcome.playbook, outcome.run_id)
+        _, before = self._runs.pop(key, (0, None))
+        after = (before or Run()).with_outcome(outcome)
+        self._runs[key] = offset, after
+        if offset <= self._through.get(outcome.playbook, -1):
+            return
+        self._through[outcome.playbook] = offset
+        self._note(outcome.playbook, offset)
+        if after != before:
+            self._count(outcome, before, after, offset)
+
+    def changed(self, now_ms: int) -> Iterator[OutcomeStatistics]:
+        """Yield the statistics that are others than at the last call, by name."""
+        for name in sorted(self._changed):
+            yield self._lines[name].statistics(now_ms)
+        self._changed.clear()
+
+    def _forget(self, before: int) -> None:
+        while self._runs and next(iter(self._runs.values()))[0] < before:
+            self._runs.popitem(last=False)
+
+    def _note(self, name: str, offset: int) -> _Line:
+        line = self._lines.setdefault(name, _Line(name=name))
+        line.through = offset
+        self._changed.add(name)
+        return line
+
+    def _count(self, outcome: Outcome, before: Run | None, after: Run, offset: int) -> None:
+        playbook = self._lines[outcome.playbook]
+        was_placed = before is not None and before.place is not None
+        if after.place is None:
+            playbook.unplaced += before is None
+            return
+        if before is not None and not was_placed:
+            playbook.unplaced = max(0, playbook.unplaced - 1)
+        name, version = after.place
+        line = self._note(name, offset)
+        known = before if was_placed else None
+        line.count(version, known, after, outcome.created_at_ms)
+        shown = outcome.shown.entry_ids if outcome.shown and not was_placed else ()
+        line.count_entries(_ids(shown), known, after)

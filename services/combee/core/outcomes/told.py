@@ -1,0 +1,156 @@
+"""Outcomes as they are told: success and scores with their intervals, per version and entry; pure."""
+
+from collections.abc import Iterable, Mapping
+
+from pydantic import Field
+
+from combee.core.evaluation.intervals import Interval, of_mean, wilson
+from combee_schemas.base import Value
+from combee_schemas.outcome import Figures, Measure, OutcomeStatistics, VersionOutcomes
+from combee_schemas.playbook import Change
+
+CHANGE_SIGNS: Mapping[str, str] = {"add": "+", "import": "+", "promote": "+", "update": "~"}
+"""What left has ``-``; what changed nothing that is shown is not told."""
+GONE = ("remove", "merge", "evict", "expire", "delete")
+
+
+class Estimate(Value):
+    """A mean with its 95 % interval; without bounds where there is too little for one."""
+
+    mean: float
+    low: float | None = None
+    high: float | None = None
+    n: int
+
+
+class ToldFigures(Value):
+    """How a number of runs went."""
+
+    runs: int
+    unscored: int
+    """Of these: runs of which neither a score nor success is known."""
+    success: Estimate | None = None
+    """Share of successes among the runs of which that is known; None: of none."""
+    scores: dict[str, Estimate] = Field(default_factory=dict)
+
+
+class ToldVersion(ToldFigures):
+    """How the runs went that were shown one version."""
+
+    version: int
+    last_at_ms: int = 0
+
+
+class ToldEntry(Value):
+    """How the runs went that used one entry; and how many were shown it."""
+
+    entry_id: str
+    shown: int
+    used: ToldFigures
+
+
+class ToldOutcomes(Value):
+    """Does it help? The outcomes of a playbook, or of a branch."""
+
+    name: str
+    versions: tuple[ToldVersion, ...] = ()
+    """Newest last."""
+    earlier: ToldFigures | None = None
+    """All versions before those, together."""
+    entries: tuple[ToldEntry, ...] = ()
+    unplaced: int = 0
+    """Runs that did not say which version they were shown."""
+
+
+def success_of(figures: Figures) -> Interval | None:
+    """Return the share of successes (Wilson); None where none is known."""
+    n = figures.successes + figures.failures
+    return wilson(figures.successes / n, n) if n else None
+
+
+def _success(figures: Figures) -> Estimate | None:
+    share = success_of(figures)
+    return Estimate(mean=share.mean, low=share.low, high=share.high, n=share.n) if share else None
+
+
+def _score(measure: Measure) -> Estimate:
+    interval = of_mean(measure.mean, measure.m2, measure.n)
+    bounds = {"low": interval.low, "high": interval.high} if interval else {}
+    return Estimate(mean=measure.mean, n=measure.n, **bounds)
+
+
+def told_figures(figures: Figures) -> ToldFigures:
+    """Return figures with their intervals."""
+    return ToldFigures(
+        runs=figures.runs,
+        unscored=figures.unscored,
+        success=_success(figures),
+        scores={measure.name: _score(measure) for measure in figures.scores},
+    )
+
+
+def told(name: str, statistics: OutcomeStatistics | None, newest: int | None = None) -> ToldOutcomes:
+    """Return the outcomes of a line as they are told; without statistics there are none.
+
+    Of versions after the ``newest`` nothing is told: anybody can name one.
+    """
+    if statistics is None:
+        return ToldOutcomes(name=name)
+    return ToldOutcomes(
+        name=name,
+        versions=tuple(
+            ToldVersion(
+                version=outcomes.version,
+                last_at_ms=outcomes.last_at_ms,
+                **dict(told_figures(outcomes.figures)),
+            )
+            for outcomes in statistics.versions
+            if newest is None or outcomes.version <= newest
+        ),
+        earlier=told_figures(statistics.earlier) if statistics.earlier.runs else None,
+        entries=tuple(
+            ToldEntry(entry_id=entry.entry_id, shown=entry.shown, used=told_figures(entry.used))
+            for entry in statistics.entries
+        ),
+        unplaced=statistics.unplaced,
+    )
+
+
+def newest_told(statistics: OutcomeStatistics) -> VersionOutcomes | None:
+    """Return the outcomes of the newest version that a run was shown."""
+    return statistics.versions[-1] if statistics.versions else None
+
+
+# ---- in words
+
+
+def estimate_text(estimate: Estimate | None, *, as_percent: bool = False) -> str:
+    """Return an estimate in words; empty without one."""
+    if estimate is None:
+        return ""
+    factor, digits, unit = (100, 0, " %") if as_percent else (1, 3, "")
+    mean = f"{estimate.mean * factor:.{digits}f}{unit}"
+    if estimate.low is None or estimate.high is None:
+        return mean
+    return f"{mean} ({estimate.low * factor:.{digits}f} to {estimate.high * factor:.{digits}f})"
+
+
+def figures_text(figures: ToldFigures) -> str:
+    """Return how runs went in one line."""
+    parts = [f"{figures.runs} runs"]
+    if figures.success:
+        parts.append(f"success {estimate_text(figures.success, as_percent=True)}")
+    parts += [f"{name} {estimate_text(score)}" for name, score in figures.scores.items()]
+    if figures.unscored:
+        parts.append(f"{figures.unscored} unscored")
+    return ", ".join(parts)
+
+
+def changes_text(changes: Iterable[Change]) -> str:
+    """Return what a version changed, such as ``+3 ~1 -2``: entries that came, changed and left."""
+    counts = dict.fromkeys("+~-", 0)
+    for change in changes:
+        sign = "-" if change.kind in GONE else CHANGE_SIGNS.get(change.kind)
+        if sign:
+            counts[sign] += 1
+    return " ".join(f"{sign}{count}" for sign, count in counts.items() if count)

@@ -1,0 +1,43 @@
+"""Outcomes as rows of a table: the lines of which runs were told last, version by version; pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+
+from combee.core.outcomes.told import ToldOutcomes, changes_text, estimate_text, told
+from combee.dashboard.views.rows import Row
+from combee_schemas.outcome import OutcomeStatistics
+from combee_schemas.playbook import Change, Playbook
+
+LINES, VERSIONS = 3, 6
+
+
+def newest_lines(
+    statistics: Mapping[str, OutcomeStatistics], newest: Mapping[str, Playbook]
+) -> tuple[ToldOutcomes, ...]:
+    """Return the outcomes of the lines, of those that there are, whose runs were told last."""
+    known = sorted(statistics.values(), key=lambda each: (-each.updated_at_ms, each.line))
+    lines = (told(each.line, each, newest[each.line].version) for each in known if each.line in newest)
+    found = (
+        line.model_copy(update={"versions": line.versions[-VERSIONS:]}) for line in lines if line.versions
+    )
+    return tuple(islice(found, LINES))
+
+
+def outcome_rows(
+    lines: Sequence[ToldOutcomes], changes: Mapping[tuple[str, int], Iterable[Change]]
+) -> list[Row]:
+    """Return a row for each version, the newest of each line first."""
+    return [
+        {
+            "key": f"{line.name} {version.version}",
+            "line": line.name,
+            "version": version.version,
+            "success": estimate_text(version.success, as_percent=True) or "not known",
+            "runs": version.runs,
+            "unscored": version.unscored,
+            "scores": ", ".join(f"{name} {estimate_text(score)}" for name, score in version.scores.items()),
+            "changes": changes_text(changes.get((line.name, version.version), ())) or "nothing",
+        }
+        for line in lines
+        for version in reversed(line.versions)
+    ]

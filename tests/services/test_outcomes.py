@@ -1,0 +1,167 @@
+"""Outcomes end in statistics, once each, whatever dies: those that agents send, and those that traces carry."""
+
+import pytest
+
+from combee.adapters.memory import MemoryLog
+from combee.core.outcomes.fold import Fold
+from combee_schemas import topics
+from combee_schemas.base import Shown
+from combee_schemas.outcome import Figures, Outcome, OutcomeStatistics
+from combee_schemas.records import Outgoing
+from combee_schemas.trace import Trace
+from support import ledger
+from support.deployment import CONTROL, Deployment
+from support.killed import killed_at_each_write
+from support.ledger import NAME
+
+pytestmark = pytest.mark.usefixtures("quick_polls")
+
+OTHER = "checkout"
+
+
+def outcome(number: int, version: int = 1, playbook: str = NAME, *, success: bool | None = True) -> Outcome:
+    return Outcome(
+        run_id=f"t-{number}",
+        playbook=playbook,
+        shown=Shown(version=version),
+        success=success,
+        score={"x": number},
+    )
+
+
+SAID = [
+    *(outcome(number, number % 3, success=number % 2 == 0) for number in range(12)),
+    *(outcome(number, playbook=OTHER) for number in range(3)),
+    outcome(3, 0),  # said again
+]
+
+
+async def said(*outcomes: Outcome, deployment: Deployment | None = None) -> Deployment:
+    deployment = deployment or Deployment()
+    await deployment.log.produce(*map(topics.OUTCOMES.record, outcomes))
+    return deployment
+
+
+def statistics(log: MemoryLog) -> dict[str, OutcomeStatistics]:
+    """Return the newest of each line, without the time."""
+    newest = ledger.messages(log, topics.OUTCOME_STATISTICS, OutcomeStatistics)
+    return {each.line: each.model_copy(update={"updated_at_ms": 0}) for each in newest}
+
+
+def over(deployment: Deployment) -> bool:
+    return not ledger.behind(deployment.log, {CONTROL: (topics.OUTCOMES,)})
+
+
+async def folded(deployment: Deployment, roles: tuple[str, ...] = (CONTROL,)) -> Deployment:
+    async with deployment.running(roles):
+        await deployment.until(lambda: over(deployment))
+    return deployment
+
+
+async def expected() -> dict[str, OutcomeStatistics]:
+    return statistics((await folded(await said(*SAID))).log)
+
+
+async def test_outcomes_become_statistics_of_each_playbook() -> None:
+    found = await expected()
+    assert found.keys() == {NAME, OTHER}
+    assert [version.figures.runs for version in found[NAME].versions] == [4, 4, 4]
+    assert found[OTHER].versions[0].figures.successes == 3
+
+
+async def test_a_service_killed_at_any_write_counts_each_run_once() -> None:
+    wanted = await expected()
+    deaths = 0
+    async for at, deployment in killed_at_each_write(CONTROL, lambda: said(*SAID), over):
+        deaths += 1
+        assert statistics(deployment.log) == wanted, f"killed at point {at}"
+    assert deaths >= 5
+
+
+async def test_what_comes_between_two_lives_is_known_for_a_repeat() -> None:
+    deployment = await folded(await said(*SAID))
+    await said(*SAID[:5], outcome(100), deployment=deployment)
+    found = statistics((await folded(deployment)).log)
+    assert sum(version.figures.runs for version in found[NAME].versions) == 13
+
+
+async def test_a_group_that_is_reset_counts_nothing_again() -> None:
+    deployment = await folded(await said(*SAID))
+    wanted = statistics(deployment.log)
+    del deployment.log._store.committed[CONTROL]
+    assert statistics((await folded(deployment)).log) == wanted
+
+
+async def test_a_late_outcome_finds_its_run_after_a_restart() -> None:
+    first = Outcome(run_id="t", playbook=NAME, shown=Shown(version=4))
+    deployment = await folded(await said(first))
+    assert statistics(deployment.log)[NAME].versions[0].figures == Figures(runs=1, unscored=1)
+    await said(Outcome(run_id="t", playbook=NAME, success=True), deployment=deployment)
+    found = statistics((await folded(deployment)).log)[NAME]
+    assert found.versions[0].figures == Figures(runs=1, successes=1)
+    assert found.unplaced == 0
+
+
+async def test_without_what_was_said_before_a_restart_the_late_outcome_would_find_no_run() -> None:
+    """The protection switched off: a fold that begins at the committed offset with the statistics alone."""
+    deployment = await folded(await said(Outcome(run_id="t", playbook=NAME, shown=Shown(version=4))))
+    fold = Fold(statistics(deployment.log).values())
+    fold.take(1, Outcome(run_id="t", playbook=NAME, success=True))
+    (found,) = fold.changed(0)
+    assert found.unplaced == 1
+
+
+async def test_an_outcome_that_cannot_be_read_is_a_dead_letter_and_its_neighbours_count() -> None:
+    deployment = Deployment()
+    spoiled = [
+        Outgoing(topic=topics.OUTCOMES.name, key=NAME.encode(), value=value) for value in (b"\xc1", None, b"")
+    ]
+    foreign = Outgoing(
+        topic=topics.OUTCOMES.name, key=b"foreign", value=topics.OUTCOMES.record(outcome(9)).value
+    )
+    await deployment.log.produce(topics.OUTCOMES.record(outcome(1)), *spoiled, foreign)
+    await said(outcome(2), deployment=deployment)
+    found = await folded(deployment)
+    letters = ledger.dead_letters(found.log)
+    assert [letter.service for letter in letters] == ["control"] * 4
+    assert {letter.value for letter in letters} == {b"\xc1", None, b"", foreign.value}
+    assert statistics(found.log)[NAME].versions[0].figures.successes == 2
+
+
+async def test_two_processes_at_once_count_each_run_once() -> None:
+    deployment = await said(*SAID)
+    async with deployment.running([CONTROL]), deployment.running([CONTROL]):
+        await deployment.until(lambda: over(deployment))
+    assert statistics(deployment.log) == await expected()
+
+
+async def test_a_trace_that_says_how_it_went_is_an_outcome_before_the_model_is_asked() -> None:
+    deployment = Deployment()
+    traces = [
+        Trace(trace_id="t-1", playbook=NAME, task="a", shown=Shown(version=2), success=True, agent="x"),
+        Trace(trace_id="t-2", playbook=NAME, task="b"),
+        Trace(trace_id="t-3", playbook=NAME, task="c", score={"reward": 0.5}),
+    ]
+    await deployment.log.produce(*map(topics.TRACES.record, traces))
+    asked: list[int] = []
+
+    def outcomes_before(_prompt: object) -> dict[str, str]:
+        asked.append(len(ledger.records(deployment.log, topics.OUTCOMES)))
+        return {"key_insight": "x"}
+
+    deployment.model.answer = outcomes_before
+    async with deployment.running(["reflect", CONTROL]):
+        await deployment.until(
+            lambda: over(deployment) and len(ledger.records(deployment.log, topics.REFLECTIONS)) == 3
+        )
+    said_by_traces = ledger.messages(deployment.log, topics.OUTCOMES, Outcome)
+    assert sorted(each.run_id for each in said_by_traces) == ["t-1", "t-3"]
+    assert asked, "the model was not asked"
+    found = statistics(deployment.log)[NAME]
+    assert (found.unplaced, found.versions[0].version, found.versions[0].figures.successes) == (1, 2, 1)
+
+
+async def test_an_outcome_alone_asks_no_model() -> None:
+    deployment = await folded(await said(*SAID), (CONTROL, "publish", "scan", "shuffle", "reflect"))
+    assert deployment.model.calls == 0
+    assert not ledger.records(deployment.log, topics.REFLECTIONS)
