@@ -24,7 +24,7 @@ from combee_schemas.dead_letter import Attempt, LetterId, attempt_headers, claim
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Update
 from support import ledger
-from support.deployment import ROLES, Deployment, answered_but_uncommitted
+from support.deployment import ROLES, Deployment, answered_again
 from support.failpoints.points import CrashError, CrashFailpoint
 from support.faults.checker import Place, violations
 from support.ledger import NAME, outgoing, records, reflection
@@ -130,7 +130,7 @@ async def killed_before_its_results_are_committed(deployment: Deployment) -> dic
     acked = await publish(deployment, some(0, BATCH))
     async with deployment.running(["shuffle"]):
         await deployment.until(lambda: bool(ledger.batches(deployment.log)))
-    await answered_but_uncommitted(deployment)
+    await answered_again(deployment)
     await finish(deployment, BATCH)
     return acked
 
@@ -221,7 +221,7 @@ PROTECTIONS: dict[str, tuple[Story, Switch, str]] = {
     "results are looked up": (
         killed_before_its_results_are_committed,
         no_look_at_results,
-        "calls: 3 repeated",
+        "calls: 5 repeated",
     ),
     "an attempt is proven": (claimed_to_be_a_retry, believe_every_claim, "ledger: attempt"),
     "an update counts once": (update_delivered_twice, apply_whatever_comes, "publishes batch 1 again"),

@@ -140,8 +140,11 @@ class Deployment:
                 await wiring.run_handler(log, reflect, self.clock, stop, max_open=16, drain_s=1.0)
 
 
-async def answered_but_uncommitted(deployment: Deployment) -> None:
-    """Leave the log as a scan worker does that dies when a batch is answered and none of it is committed."""
+async def answered_again(deployment: Deployment) -> None:
+    """Let scan answer a batch, forget its commits, as when it dies before the first, and deliver all of it again."""
     async with deployment.running(["scan"]):
         await deployment.until(lambda: bool(records(deployment.log, topics.UPDATES)))
-    deployment.log._store.committed.pop("scan")
+    committed = deployment.log._store.committed
+    before = committed.pop("scan")
+    async with deployment.running(["scan"]):
+        await deployment.until(lambda: committed.get("scan", {}).items() >= before.items())

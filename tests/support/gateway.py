@@ -85,10 +85,16 @@ async def labelled(log: Log, name: str, label: str, number: int, command_id: str
     await log.produce(topics.LABELS.record(moved))
 
 
-async def publishing(log: Log) -> None:
-    """Run the publish service for ever."""
+@asynccontextmanager
+async def publishing(log: Log) -> AsyncIterator[None]:
+    """Run the publish service meanwhile."""
     publisher = Publisher(log, SystemClock(), budget_tokens=16_000)
-    await publisher.session(asyncio.Event(), lambda: None)
+    session = asyncio.create_task(publisher.session(asyncio.Event(), lambda: None))
+    try:
+        yield
+    finally:
+        session.cancel()
+        await asyncio.gather(session, return_exceptions=True)
 
 
 class GuardedLog(MemoryLog):
@@ -217,12 +223,10 @@ def in_a_thread(prepare: Callable[[Log], Any], **settings: Any) -> Iterator[str]
     async def work() -> None:
         log = MemoryLog(SystemClock())
         await prepare(log)
-        publisher = asyncio.create_task(publishing(log))
-        async with served(log, **settings) as (address, _):
+        async with publishing(log), served(log, **settings) as (address, _):
             addresses.append(address)
             ready.set()
             await ending.wait()
-        publisher.cancel()
 
     thread = threading.Thread(target=loop.run_until_complete, args=(work(),))
     thread.start()

@@ -1,6 +1,5 @@
 """Who did what: the access log, commands and versions that name who asked, and what browsers are told."""
 
-import asyncio
 from typing import Any
 
 import httpx
@@ -72,8 +71,7 @@ async def test_a_stream_is_told_when_it_opens_and_when_it_closes() -> None:
 
 
 async def test_a_command_and_the_version_and_label_it_makes_say_whose_key_it_was() -> None:
-    async with asked(key=ADMIN, **CONFIGURED) as gateway:
-        publisher = asyncio.create_task(publishing(gateway.log))
+    async with asked(key=ADMIN, **CONFIGURED) as gateway, publishing(gateway.log):
         for verb, body in (
             ("import", {"text": ACE, "format": "ace"}),
             ("promote", {"label": "production", "issued_by": "somebody else"}),
@@ -86,8 +84,6 @@ async def test_a_command_and_the_version_and_label_it_makes_say_whose_key_it_was
         label = gateway.context.labels.get("support/refunds#production")
         assert label is not None
         assert label.issued_by == "key:operators"
-        publisher.cancel()
-        await asyncio.gather(publisher, return_exceptions=True)
         partitions = await gateway.log.ends(topics.COMMANDS.name)
         commands = [
             decode(record.value or b"", Command)

@@ -1,6 +1,5 @@
 """Commands over HTTP: what the command line can do to a playbook, an operator's program can, too."""
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,13 +18,8 @@ ACE = "## OTHERS\n[misc-00001] helpful=1 harmful=0 :: ask for the receipt\n"
 @asynccontextmanager
 async def running() -> AsyncIterator[Asked]:
     """Yield a gateway beside a publish service."""
-    async with asked() as gateway:
-        publisher = asyncio.create_task(publishing(gateway.log))
-        try:
-            yield gateway
-        finally:
-            publisher.cancel()
-            await asyncio.gather(publisher, return_exceptions=True)
+    async with asked() as gateway, publishing(gateway.log):
+        yield gateway
 
 
 async def done(gateway: Asked, verb: str, **body: Any) -> dict[str, Any]:

@@ -31,11 +31,9 @@ async def _run(line: str, address: str) -> tuple[int, str]:
 async def test_every_curl_line_of_the_page_works() -> None:
     log = MemoryLog(SystemClock())
     await published(log, version("support/refunds", 1))
-    publisher = asyncio.create_task(publishing(log))
-    async with served(log) as (address, _):
+    async with publishing(log), served(log) as (address, _):
         for line in LINES:
             code, said = await _run(line, address)
             assert code == (TIMED_OUT if ENDLESS in line else 0), f"{line}\n{said}"
             assert said, line
-    publisher.cancel()
     assert len(LINES) > 15

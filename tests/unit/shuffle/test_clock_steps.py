@@ -3,7 +3,7 @@
 import pytest
 
 from support import ledger
-from support.deployment import Deployment, answered_but_uncommitted
+from support.deployment import Deployment, answered_again
 from support.faults.checker import violations
 from support.ledger import outgoing, reflection
 
@@ -61,7 +61,7 @@ async def test_worker_whose_clock_is_behind_the_others_repeats_no_call() -> None
     async with deployment.running(["shuffle"]):
         await deployment.until(lambda: bool(ledger.batches(deployment.log)))
     deployment.clock.step_wall(-30.0)
-    await answered_but_uncommitted(deployment)
+    await answered_again(deployment)
     async with deployment.running():
         await deployment.until(lambda: ledger.applied(deployment.log) == 10)
         await deployment.until(lambda: not ledger.behind(deployment.log))
