@@ -137,7 +137,7 @@ async def test_every_role_works_with_exactly_its_rights(
 async def publish_and_read() -> int:
     async with AsyncClient() as client:
         view = await client.playbook("support/refunds")
-        client.publish(playbook="support/refunds", text="Say when a refund arrives.")
+        client.publish(playbook="support/refunds", key_insight="Say when a refund arrives.")
         delivery = await client.flush()
         assert (delivery.delivered, delivery.is_complete) == (1, True)
         return view.version

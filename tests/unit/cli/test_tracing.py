@@ -133,7 +133,7 @@ def test_publish_writes_each_line_to_its_topic(empty: Deployment) -> None:
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout) == {
         "playbook": NAME,
-        "published": {"traces": 1, "reflections": 2},
+        "published": {"traces": 1, "reflections": 2, "outcomes": 0},
         "rejected": 0,
     }
     assert [one.key_insight for one in ledger.messages(empty.log, topics.REFLECTIONS, Reflection)] == [
