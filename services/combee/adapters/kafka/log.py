@@ -28,9 +28,11 @@ from combee.ports import (
 from combee_schemas.topics import partition_of
 
 READ_COMMITTED = "read_committed"
-FOLLOW_WAIT_MS = 5_000
+FOLLOW_WAIT_MS = 1_000
 """What a reader fetches it takes at once, so no fetch leaves a partition out (see ``fetch_waits``): the broker
-answers as soon as there is something, and an idle reader asks seldom."""
+answers as soon as there is something, and an idle reader asks seldom. Not longer: TLS cannot hang up meanwhile."""
+READ_WAIT_MS = 50
+"""The fetch after the last record that was wanted, as long as which TLS takes to hang up."""
 FOLLOW_IDLE_MS = 60_000
 READ_STALL_S = 30.0
 """A bounded read that gets nothing for this long is given up as transient."""
@@ -105,23 +107,25 @@ class KafkaLog:
                 await _begun(producer)
         return KafkaTransactor(producer, self._connection)
 
-    def _reader_of(self, group: str | None = None, isolation: str = READ_COMMITTED) -> Any:
+    def _reader_of(
+        self, group: str | None = None, isolation: str = READ_COMMITTED, *, wait_ms: int = READ_WAIT_MS
+    ) -> Any:
         return aiokafka.AIOKafkaConsumer(
             **self._connection.client,
             group_id=self._connection.full(group) if group else None,
             enable_auto_commit=False,
             auto_offset_reset="earliest",
             isolation_level=isolation,
-            fetch_max_wait_ms=FOLLOW_WAIT_MS,
+            fetch_max_wait_ms=wait_ms,
         )
 
     @asynccontextmanager
-    async def _reader(self, theirs: Sequence[Any]) -> AsyncIterator[Any]:
+    async def _reader(self, theirs: Sequence[Any], *, wait_ms: int = READ_WAIT_MS) -> AsyncIterator[Any]:
         """Yield a reader of these partitions, paused: it would begin to fetch from the first record of each.
 
         What it is asked for would wait for that fetch, too: a broker answers one request after the other.
         """
-        reader = self._reader_of()
+        reader = self._reader_of(wait_ms=wait_ms)
         try:
             with translated("reading"):
                 await started(reader.start())
@@ -188,7 +192,7 @@ class KafkaLog:
     ) -> AsyncGenerator[Sequence[Record] | None, None]:
         need = self._connection.need("Read", topic)
         theirs = await self._partitions_of(topic)
-        async with self._reader(theirs) as reader:
+        async with self._reader(theirs, wait_ms=FOLLOW_WAIT_MS) as reader:
             with translated(f"following {topic}", need):
                 ends = await reader.end_offsets(theirs)
             for tp in theirs if starts else ():
