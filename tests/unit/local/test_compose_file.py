@@ -5,7 +5,8 @@ import json
 import re
 import tomllib
 from http import HTTPStatus
-from importlib.resources import files
+from importlib.metadata import distribution
+from pathlib import Path
 from typing import Any
 
 import jsonschema_rs
@@ -50,10 +51,11 @@ def services() -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", ["docker-compose.yml", "deploy/simulated.yml"])
 def test_the_public_schema_of_compose_files_allows_it(name: str) -> None:
-    schema = files("check_jsonschema").joinpath("builtin_schemas/vendor/compose-spec.json")
-
+    # As a file: an import of its package takes a second.
+    package = distribution("check-jsonschema")
+    schema = package.locate_file("check_jsonschema/builtin_schemas/vendor/compose-spec.json")
     # By name: the address of the draft in the schema is one that no library knows.
-    draft = jsonschema_rs.Draft7Validator(json.loads(schema.read_text("utf-8")))
+    draft = jsonschema_rs.Draft7Validator(json.loads(Path(str(schema)).read_text("utf-8")))
     draft.validate(_read(name))
 
 
