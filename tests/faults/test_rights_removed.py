@@ -35,6 +35,7 @@ IMPLIED = (
     "IdempotentWrite on cluster",  # in the right to write any topic (KIP-679)
     "Describe on transactional-id combee.shuffle-",  # in the right to write with it
     "Describe on transactional-id combee.publish-",
+    "Describe on transactional-id combee.control-",
 )
 """Rights that other rights contain for this broker's authorizer, not for all: nobody misses them."""
 
