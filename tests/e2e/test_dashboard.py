@@ -307,9 +307,8 @@ async def test_keys_keep_others_out_what_is_chosen_survives_a_reload_and_what_is
                 await search_everything(page, base)
                 await choose_a_theme(page)
                 await see_one_batch_after_another(page, base, log)
-                publisher = asyncio.create_task(publishing(log))
-                await give_commands(page, base, context)
-                publisher.cancel()
+                async with publishing(log):
+                    await give_commands(page, base, context)
                 for scheme in ("light", "dark"):
                     other = await opened(browser, complaints, key=ADMIN, scheme=scheme)
                     for path in PAGES:
