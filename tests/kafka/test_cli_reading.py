@@ -89,6 +89,7 @@ async def test_status_counts_records_and_no_transaction_markers(site: Site) -> N
         "shuffle": 0,
         "scan": 0,
         "publish": 0,
+        "control": 0,
     }
     (row,) = found["playbooks"]
     assert (row["name"], row["version"], row["in_flight"]) == (NAME, 2, 0)
@@ -117,6 +118,7 @@ async def test_playbooks_are_listed_shown_and_exported_alike(site: Site) -> None
     assert json.loads(listed.out)[0]["entries"] == len(playbook["entries"]) > 0
     judged = playbook.pop("losing")
     assert judged is False
+    assert playbook.pop("outcomes")["versions"] == []
     assert json.loads(exported.out) == playbook
     versions = history.json()["versions"]
     assert [(one["version"], one["reflections"]) for one in versions] == [(1, 30), (2, 30)]
