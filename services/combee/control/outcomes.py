@@ -8,7 +8,7 @@ import structlog
 
 from combee.core.outcomes.fold import HORIZON, Fold
 from combee.ports import Clock, Consumer, Log, Outgoing, Record, TopicPartition, Transactor
-from combee.worker.dead_letters import dead_letter
+from combee.worker.dead_letters import dead_letter, log_dead_letter
 from combee_schemas import topics
 from combee_schemas.codec import CodecError
 from combee_schemas.outcome import OutcomeStatistics
@@ -105,7 +105,7 @@ class OutcomeFolder:
             try:
                 partition.fold.take(record.offset, topics.OUTCOMES.read_own(record))
             except CodecError as error:
-                logger.error("dead_letter", service=GROUP, topic=record.topic, offset=record.offset)
+                log_dead_letter(record, service=GROUP, reason=str(error))
                 letters.append(dead_letter(record, service=GROUP, reason=str(error), clock=self._clock))
         changed = list(partition.fold.changed(self._clock.now_ms()))
         written = [topics.OUTCOME_STATISTICS.record(each, partition=source.partition) for each in changed]

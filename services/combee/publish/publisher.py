@@ -23,7 +23,7 @@ from combee.ports import (
     Transaction,
 )
 from combee.publish.partition import PartitionState, open_partition
-from combee.worker.dead_letters import dead_letter
+from combee.worker.dead_letters import dead_letter, log_dead_letter
 from combee.worker.manifest_cache import ManifestCache
 from combee.worker.session import together
 from combee_schemas import topics
@@ -114,14 +114,7 @@ class Publisher:
             await self._dead_letter(state, record, str(error))
 
     async def _dead_letter(self, state: PartitionState, record: Record, reason: str) -> None:
-        logger.error(
-            "dead_letter",
-            service=GROUP,
-            topic=record.topic,
-            offset=record.offset,
-            playbook=(record.key or b"").decode(errors="replace"),
-            reason=reason,
-        )
+        log_dead_letter(record, service=GROUP, reason=reason)
         letter = dead_letter(record, service=GROUP, reason=reason, clock=self._clock)
         async with state.transactor.transaction() as transaction:
             await transaction.send(letter)

@@ -35,7 +35,7 @@ from combee.shuffle.gates import SpendGate, TenantGate
 from combee.shuffle.manifests import read_manifests
 from combee.shuffle.neighbours import Neighbours
 from combee.shuffle.partition import COMMANDS, GROUP, REFLECTIONS, PartitionState
-from combee.worker.dead_letters import dead_letter
+from combee.worker.dead_letters import dead_letter, log_dead_letter
 from combee.worker.views import Playbooks, View
 from combee_schemas import topics
 from combee_schemas.base import playbook_of
@@ -349,14 +349,7 @@ class Shuffler:
             else:
                 await self._take_reflection(state, record)
         except (CodecError, PoisonError) as error:
-            logger.error(
-                "dead_letter",
-                service=GROUP,
-                topic=record.topic,
-                offset=record.offset,
-                playbook=(record.key or b"").decode(errors="replace"),
-                reason=str(error),
-            )
+            log_dead_letter(record, service=GROUP, reason=str(error))
             state.outbox.append(dead_letter(record, service=GROUP, reason=str(error), clock=self._clock))
         state.seen[record.topic] = record.offset
 

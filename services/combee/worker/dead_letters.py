@@ -2,15 +2,33 @@
 
 from hashlib import sha256
 
+import structlog
+
 from combee.ports import Clock, Outgoing, Record
 from combee_schemas import topics
 from combee_schemas.dead_letter import HEAD_BYTES, DeadLetter, HeldBack, claimed_attempt
+from combee_schemas.topics import key_of
+
+logger = structlog.get_logger()
 
 WRAPPABLE_BYTES = 800 * 1024
 """Of a larger record key and value are kept as their heads: wrapped whole they would not fit again."""
 
 MAX_REASON = 500
 MAX_ID = 200
+
+
+def log_dead_letter(record: Record, *, service: str, reason: str, playbook: str | None = None) -> None:
+    """Say which record becomes a dead letter, and why; ``playbook``: where its key is not the playbook's name."""
+    logger.error(
+        "dead_letter",
+        service=service,
+        topic=record.topic,
+        partition=record.partition,
+        offset=record.offset,
+        playbook=key_of(record) if playbook is None else playbook,
+        reason=reason,
+    )
 
 
 def dead_letter(

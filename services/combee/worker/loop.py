@@ -21,7 +21,7 @@ from combee.ports import (
     TopicPartition,
 )
 from combee.worker.dead_letter_limiter import DeadLetterLimiter, HeldBackError, PausedRecords
-from combee.worker.dead_letters import dead_letter, held_back
+from combee.worker.dead_letters import dead_letter, held_back, log_dead_letter
 from combee.worker.retry import RETRIABLE, retried, write
 from combee_schemas.codec import CodecError
 
@@ -194,15 +194,7 @@ class Loop:
 
     async def _bury(self, record: Record, reason: str) -> None:
         record_id, playbook = self._handler.poisoned(record)
-        logger.error(
-            "dead_letter",
-            service=self._handler.service,
-            topic=record.topic,
-            partition=record.partition,
-            offset=record.offset,
-            playbook=playbook,
-            reason=reason,
-        )
+        log_dead_letter(record, service=self._handler.service, reason=reason, playbook=playbook)
         letter = dead_letter(
             record,
             service=self._handler.service,
