@@ -143,8 +143,7 @@ async def _shuffle(worker: Worker) -> None:
         )
         telemetry.watch(shuffler.playbooks.view, shuffler.sizes, in_flight=shuffler.in_flight)
         app = faust_app.build_app(worker.connection, Path(folder))
-        prefix = settings.kafka.topic_prefix
-        delivery = faust_app.session(app, shuffler, prefix, worker.stop, telemetry.on_turn)
+        delivery = faust_app.session(app, shuffler, worker.connection, worker.stop, telemetry.on_turn)
         try:
             await wiring.run_shuffle(shuffler, delivery)
         finally:

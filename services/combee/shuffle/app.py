@@ -17,7 +17,7 @@ from faust.types import ConsumerMessage
 from combee.adapters.kafka.connection import Connection
 from combee.adapters.kafka.fetch_waits import wait_longer_when_idle
 from combee.adapters.kafka.membership import Membership
-from combee.ports import Record, TransientError
+from combee.ports import TransientError
 from combee.shuffle.partition import COMMANDS, GROUP, REFLECTIONS
 from combee.shuffle.shuffler import Shuffler
 from combee.worker.session import first_of
@@ -132,16 +132,17 @@ def _credentials(security: Mapping[str, Any]) -> Any:
     return faust.SSLCredentials(context) if context else None
 
 
-def connect(app: Any, shuffler: Shuffler, prefix: str) -> Callable[..., Any]:
+def connect(app: Any, shuffler: Shuffler, connection: Connection) -> Callable[..., Any]:
     """Feed the shuffler from two agents; return the signal handler, which the caller must keep alive."""
     for topic in (REFLECTIONS, COMMANDS):
-        channel = app.topic(f"{prefix}.{topic}", value_serializer="raw", key_serializer="raw")
+        name = connection.full(topic)
+        channel = app.topic(name, value_serializer="raw", key_serializer="raw")
         # Concurrency > 1 would ack out of order (faust issue 606); partitions are isolated instead.
-        app.agent(channel, name=f"{prefix}.{topic}", isolated_partitions=True)(_feeding(shuffler, topic))
+        app.agent(channel, name=name, isolated_partitions=True)(_feeding(shuffler, connection))
 
     async def assigned(_app: Any, assigned: Any, **_: Any) -> None:
         mine = {
-            t: {tp.partition for tp in assigned if tp.topic == f"{prefix}.{t}"}
+            t: {tp.partition for tp in assigned if tp.topic == connection.full(t)}
             for t in (REFLECTIONS, COMMANDS)
         }
         if mine[REFLECTIONS] != mine[COMMANDS]:
@@ -154,29 +155,20 @@ def connect(app: Any, shuffler: Shuffler, prefix: str) -> Callable[..., Any]:
     return assigned
 
 
-def _feeding(shuffler: Shuffler, topic: str) -> Callable[[Any], Any]:
+def _feeding(shuffler: Shuffler, connection: Connection) -> Callable[[Any], Any]:
     async def feed(stream: Any) -> None:
         async for event in stream.noack().events():
-            shuffler.deliver(
-                [
-                    Record(
-                        topic=topic,
-                        partition=fetched.partition,
-                        offset=fetched.offset,
-                        timestamp_ms=fetched.timestamp,
-                        key=fetched.key,
-                        value=fetched.value,
-                        headers=fetched.headers,
-                    )
-                    for fetched in event.message.records
-                ]
-            )
+            shuffler.deliver([connection.record(fetched) for fetched in event.message.records])
 
     return feed
 
 
 async def session(
-    app: Any, shuffler: Shuffler, prefix: str, stop: asyncio.Event, on_turn: Callable[[], None]
+    app: Any,
+    shuffler: Shuffler,
+    connection: Connection,
+    stop: asyncio.Event,
+    on_turn: Callable[[], None],
 ) -> None:
     """Run app and shuffler until ``stop``; trouble raises and the next session starts from the log.
 
@@ -187,7 +179,7 @@ async def session(
     FencedError, TransientError, FatalError
         For the runtime to decide on.
     """
-    handler = connect(app, shuffler, prefix)
+    handler = connect(app, shuffler, connection)
     try:
         async with asyncio.timeout(START_TIMEOUT_S):
             await app.start()

@@ -5,6 +5,7 @@ from typing import Any
 
 from aiokafka import TopicPartition
 
+from combee.adapters.kafka.connection import Connection
 from combee.adapters.memory import MemoryLog
 from combee.settings.loading import load_settings
 from combee.shuffle import app
@@ -62,7 +63,8 @@ async def test_the_records_of_a_message_are_delivered_as_the_log_has_them() -> N
     clock = ManualClock()
     shuffler = Shuffler(MemoryLog(clock), clock, load_settings().batch)
     await shuffler.assign([tp.partition])
-    await app._feeding(shuffler, "reflections")(SimpleNamespace(noack=lambda: SimpleNamespace(events=events)))
+    feed = app._feeding(shuffler, Connection(bootstrap_servers="nowhere:1", prefix="combee"))
+    await feed(SimpleNamespace(noack=lambda: SimpleNamespace(events=events)))
     news = shuffler._news[tp.partition]
     assert news.newest == {"reflections": 4}
     assert [(r.topic, r.partition, r.offset, r.timestamp_ms, r.key, r.value) for r in news.take()] == [

@@ -59,7 +59,7 @@ async def test_a_stream_processor_that_does_not_start_is_started_again(error: Ex
     clock = ManualClock()
     shuffler = Shuffler(MemoryLog(clock), clock, load_settings().batch)
     with pytest.raises(TransientError, match="Faust does not start"):
-        await faust_app.session(cast("Any", app), shuffler, "p", asyncio.Event(), lambda: None)
+        await faust_app.session(cast("Any", app), shuffler, CONNECTION, asyncio.Event(), lambda: None)
     assert stopped == [True]
 
 
