@@ -68,12 +68,18 @@ class Need:
             return self._denied("Write", "transactional-id", self.transactional_id)
         if isinstance(error, kafka.ClusterAuthorizationFailedError):
             return self._denied("Create" if self.operation == "Create" else "IdempotentWrite", "cluster", "")
-        named = (
-            error.args[0] if error.args and isinstance(error.args[0], set | frozenset | list | tuple) else ()
-        )
-        return self._denied(
-            self.operation, "topic", ", ".join(sorted(map(str, named))) or ", ".join(self.topics)
-        )
+        topics = self._refused_topics(error) or self.topics
+        return self._denied(self.operation, "topic", ", ".join(sorted(topics)))
+
+    @staticmethod
+    def _refused_topics(error: Exception) -> tuple[str, ...]:
+        """Return the topics that an error names: a fetch names one, other requests a set, some none."""
+        match error.args:
+            case (str(topic), *_):
+                return (topic,)
+            case (set() | frozenset() | list() | tuple() as topics, *_):
+                return tuple(map(str, topics))
+        return ()
 
     def denied(self, operation: str, topic: str) -> str:
         """Return that a right on one topic is missing."""

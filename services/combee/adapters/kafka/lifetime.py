@@ -1,7 +1,8 @@
 """Clients of aiokafka that are started and stopped so that no connection is left open, whatever is cancelled.
 
 aiokafka closes the connections that a client knows. The first one of a start it knows only once the start has asked
-over it for metadata: cancelled meanwhile, aiokafka would leave that connection open.
+over it for metadata: cancelled meanwhile, aiokafka would leave that connection open. And it forgets, without closing
+it, a connection that the broker has ended when it comes to ask before its reader has heard of the end.
 """
 
 import asyncio
@@ -42,6 +43,14 @@ async def _closed(connections: Iterable[Any]) -> None:
         await asyncio.wait(closing, timeout=STOP_GRACE_S)
 
 
+class _ClosedAtEnd(conn.AIOKafkaProtocol):  # type: ignore[misc] # aiokafka has no types
+    """A connection that closes as soon as the broker ends it."""
+
+    def eof_received(self) -> bool:
+        super().eof_received()
+        return False  # asyncio closes the transport
+
+
 async def _create_conn(*arguments: Any, **options: Any) -> Any:
     """Do what ``create_conn`` does, and note the connection."""
     connection = await conn.create_conn(*arguments, **options)
@@ -53,6 +62,7 @@ async def _create_conn(*arguments: Any, **options: Any) -> Any:
 async def started(starting: Awaitable[None]) -> None:
     """Start a client; of a start that is cancelled or fails, no connection stays open."""
     client.create_conn = _create_conn  # tasks of a client look it up there
+    conn.AIOKafkaProtocol = _ClosedAtEnd
     opened = _Opened()
     token = _starting.set(opened)
     try:

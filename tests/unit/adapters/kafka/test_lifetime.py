@@ -9,6 +9,7 @@ from typing import Any
 
 import aiokafka
 import pytest
+from aiokafka import conn
 
 from combee.adapters.kafka import lifetime
 from combee.adapters.kafka.connection import Connection
@@ -78,6 +79,22 @@ async def test_a_start_that_is_cancelled_hangs_up(
         with pytest.raises(asyncio.CancelledError):
             await starting
         await broker.hung_up.wait()
+
+
+async def test_a_connection_that_the_broker_ends_is_closed_though_nobody_reads_it() -> None:
+    async def hang_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    await lifetime.started(asyncio.sleep(0))
+    loop = asyncio.get_running_loop()
+    async with asyncio.timeout(DEADLINE_S), await asyncio.start_server(hang_up, "127.0.0.1") as server:
+        closed = loop.create_future()
+        reader = asyncio.StreamReader()
+        await loop.create_connection(
+            lambda: conn.AIOKafkaProtocol(closed, reader, loop=loop),
+            *server.sockets[0].getsockname(),
+        )
+        await closed
 
 
 class Member:

@@ -145,3 +145,10 @@ def test_a_missing_right_is_told_although_aiokafkas_sender_wraps_the_error() -> 
     with pytest.raises(ConfigurationError) as error, translated("committing", need):
         raise wrapped
     assert "User:combee-publish has no right to Read on topic combee.updates" in str(error.value)
+
+
+@pytest.mark.parametrize("named", ["combee.updates", {"combee.updates"}], ids=["a fetch", "a commit"])
+def test_a_missing_right_is_told_of_the_topic_that_the_refusal_names(named: object) -> None:
+    need = Need(principal="User:p", operation="Read", topics=("combee.commands", "combee.updates"))
+    with pytest.raises(ConfigurationError, match=r"to Read on topic combee\.updates:"), translated("r", need):
+        raise TopicAuthorizationFailedError(named)
