@@ -1,5 +1,6 @@
 """The Helm chart, rendered for each file of its ci folder and held against the schemas of an API server."""
 
+import json
 import re
 import subprocess
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from support.kubernetes import CHART, ChartError, Document, fetch, problems, ren
 pytestmark = pytest.mark.timeout(600)
 VALUES = sorted(path.stem.removesuffix("-values") for path in (CHART / "ci").glob("*-values.yaml"))
 WORKLOADS = ("Deployment", "StatefulSet")
+VERIFYING = {"reflect", "shuffle", "control", "gateway"}
 ADDRESS = ("kafka.bootstrapServers=kafka:9092",)
 
 
@@ -53,6 +55,19 @@ def environment(workload: Document) -> dict[str, Any]:
         variable["name"]: variable.get("value", variable.get("valueFrom"))
         for variable in pod(workload)["containers"][0]["env"]
     }
+
+
+def mounted(workload: Document) -> dict[str, tuple[str, str]]:
+    """Return a service's files by their paths: the Secret or ConfigMap of each, and its key there."""
+    volumes = {volume["name"]: volume for volume in pod(workload)["volumes"]}
+    files = {}
+    for mount in pod(workload)["containers"][0]["volumeMounts"]:
+        volume = volumes[mount["name"]]
+        holder = volume.get("secret") or volume.get("configMap") or {}
+        for item in holder.get("items", ()):
+            name = holder.get("secretName") or holder["name"]
+            files[f"{mount['mountPath']}/{item['path']}"] = (name, item["key"])
+    return files
 
 
 @pytest.mark.parametrize("name", VALUES)
@@ -117,6 +132,32 @@ def test_a_stateful_replica_keeps_its_number_and_no_other_one_has_any() -> None:
 
     assert numbered == {"publish", "shuffle"}
     assert {role for role, one in workloads.items() if one["kind"] == "StatefulSet"} == numbered
+
+
+def test_the_judge_of_candidates_gets_its_questions_the_models_key_and_the_way_to_it() -> None:
+    documents = rendered(values("scaled"))
+    judge = of_kind(documents, "Deployment")["evaluate"]
+    env = environment(judge)
+    ways = of_kind(documents, "NetworkPolicy")["evaluate"]["spec"]["egress"]
+
+    assert mounted(judge)[env["COMBEE_EVAL_QUESTIONS"]] == ("combee-questions", "questions.jsonl")
+    assert env["OPENAI_API_KEY"]["secretKeyRef"] == {"name": "model", "key": "api-key"}
+    assert env["COMBEE_GATE"] == "evaluate"
+    assert 443 in {port["port"] for way in ways for port in way["ports"]}
+
+
+def test_services_that_verify_sources_get_the_secret_with_their_file_and_no_others_do() -> None:
+    workloads = of_kind(rendered(values("secured")), *WORKLOADS)
+    named = {
+        role: mounted(workload)[environment(workload)["COMBEE_SOURCES_FILE"]]
+        for role, workload in workloads.items()
+        if "COMBEE_SOURCES_FILE" in environment(workload)
+    }
+
+    assert named == dict.fromkeys(VERIFYING, ("combee-sources", "sources.toml"))
+    assert "combee-sources" not in json.dumps([workloads[role] for role in workloads.keys() - VERIFYING])
+    without = of_kind(rendered(values("address")), *WORKLOADS)
+    assert not any("COMBEE_SOURCES_FILE" in environment(workload) for workload in without.values())
 
 
 def test_with_strimzi_each_service_is_a_user_of_its_own() -> None:

@@ -14,8 +14,10 @@ import httpx
 from support.shown import ROOT
 from support.waiting import wait_until
 
-IN_THE_CONTEXT = ("docker-compose.yml", ".dockerignore", "deploy", "schemas", "services", "pyproject.toml")
-FILES = (*IN_THE_CONTEXT, "README.md", "LICENSE", "hatch_build.py")
+FILES = (
+    *("docker-compose.yml", ".dockerignore", "pyproject.toml", "hatch_build.py", "README.md", "LICENSE"),
+    *("deploy", "examples", "schemas", "services"),
+)
 COMMAND_S, HEALTHY_S, LEARNED_S = 900.0, 300.0, 240.0
 ROLES = ("reflect", "shuffle", "scan", "publish", "control", "gateway")
 KEY = "a-key-that-only-this-test-knows"
@@ -48,12 +50,15 @@ class Deployment:
     folder: Path
     env: Mapping[str, str]
     files: tuple[str, ...]
+    profiles: tuple[str, ...] = ()
+    """Each has the name of the one service that it adds."""
 
     def compose(self, *arguments: str, stdin: str = "", check: bool = True) -> str:
         """Run ``docker compose``; return what it printed."""
         files = [word for file in self.files for word in ("-f", file)]
+        profiles = [word for profile in self.profiles for word in ("--profile", profile)]
         done = subprocess.run(
-            ["docker", "compose", *files, *arguments],
+            ["docker", "compose", *files, *profiles, *arguments],
             cwd=self.folder,
             env=self.env,
             input=stdin,
@@ -90,7 +95,7 @@ class Deployment:
 
     def wait_healthy(self, replicas: Mapping[str, int] | None = None) -> None:
         """Wait until every service is healthy; fail with its log where one is not."""
-        wanted = dict.fromkeys(ROLES, 1) | dict(replicas or {})
+        wanted = dict.fromkeys((*ROLES, *self.profiles), 1) | dict(replicas or {})
 
         def healthy() -> bool:
             running = [one.service for one in self.containers() if one.health == "healthy"]
@@ -104,7 +109,7 @@ class Deployment:
 
     def publish(self, kind: str, lines: Sequence[Mapping[str, Any]], playbook: str) -> None:
         """Publish traces or reflections through the gateway."""
-        answer = self._ask("POST", f"/v1/{kind}", json=[{**line, "playbook": playbook} for line in lines])
+        answer = self.ask("POST", f"/v1/{kind}", json=[{**line, "playbook": playbook} for line in lines])
         assert answer.is_success, answer.text
 
     def wait_applied(self, count: int) -> None:
@@ -114,7 +119,7 @@ class Deployment:
     def ledger(self) -> dict[str, Any]:
         """Return the ledger."""
         try:
-            answer = self._ask("GET", "/v1/ledger", timeout=60.0)
+            answer = self.ask("GET", "/v1/ledger", timeout=60.0)
         except httpx.TransportError as error:
             return {"applied": -1, "failed": str(error)}
         ledger: dict[str, Any] = (
@@ -122,7 +127,8 @@ class Deployment:
         )
         return ledger
 
-    def _ask(self, method: str, path: str, **content: Any) -> httpx.Response:
+    def ask(self, method: str, path: str, **content: Any) -> httpx.Response:
+        """Ask the gateway, with the test's key."""
         headers = {"Authorization": f"Bearer {KEY}"}
         return httpx.request(method, GATEWAY + path, headers=headers, **{"timeout": 20.0, **content})
 
@@ -150,7 +156,11 @@ def context(folder: Path) -> None:
 
 @contextmanager
 def deployment(
-    folder: Path, env: Mapping[str, str], *files: str, settings: Mapping[str, str]
+    folder: Path,
+    env: Mapping[str, str],
+    *files: str,
+    settings: Mapping[str, str],
+    profiles: tuple[str, ...] = (),
 ) -> Iterator[Deployment]:
     """Yield a deployment that is up and healthy; take all of it down at the end."""
     keys = [
@@ -158,7 +168,7 @@ def deployment(
     ]
     lines = {"COMBEE_GATEWAY_KEYS": json.dumps(keys), "COMBEE_MAX_WAIT_S": "3", **settings}
     (folder / ".env").write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
-    project = Deployment(folder=folder, env=env, files=("docker-compose.yml", *files))
+    project = Deployment(folder=folder, env=env, files=("docker-compose.yml", *files), profiles=profiles)
     try:
         project.compose("up", "-d", "--no-build")
         project.wait_healthy()

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, get_args
 
-from pydantic import AliasChoices, SecretStr
+from pydantic import AliasChoices, SecretStr, ValidationInfo, field_validator
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -39,6 +39,13 @@ class Group(BaseSettings):
     model_config: ClassVar[SettingsConfigDict] = SettingsConfigDict(
         env_prefix="COMBEE_", extra="ignore", frozen=True, populate_by_name=True
     )
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _empty_is_no_path(cls, value: object, info: ValidationInfo) -> object:
+        """Take an empty path as none; the path of nothing is the working directory."""
+        field = cls.model_fields[info.field_name or ""]
+        return None if value == "" and Path in get_args(field.annotation) else value
 
     @classmethod
     def settings_customise_sources(

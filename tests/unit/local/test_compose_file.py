@@ -25,6 +25,8 @@ from combee.telemetry.health import serving
 from support import shown
 
 ASKING = ("reflect", "scan", "evaluate")
+IN_THE_IMAGE = {"cli", "dashboard", "otel", "signatures", "sim"}
+VERIFYING = ("reflect", "shuffle", "control", "gateway")
 EVERY = (*ROLES, *JUDGES, *FRONTS)
 IMAGE = "${COMBEE_IMAGE:-combee:0.1.0}"
 MODEL_TIMEOUT_S = float(ModelSettings.model_fields["model_timeout_s"].default)
@@ -241,8 +243,8 @@ def test_the_image_is_not_root_has_a_python_we_support_and_extras_that_exist() -
     assert set(re.findall(r"^FROM (\S+)", text, re.MULTILINE)) == {"${PYTHON_IMAGE}"}
     user = int(re.findall(r"^USER (\d+)$", text, re.MULTILINE)[0])
     assert user >= 10_000
-    assert set(extras.replace("--extra", "").split()) == {"cli", "dashboard", "signatures", "sim"}
-    assert {"cli", "dashboard", "signatures", "sim"} <= project["optional-dependencies"].keys()
+    assert set(extras.replace("--extra", "").split()) == IN_THE_IMAGE
+    assert project["optional-dependencies"].keys() >= IN_THE_IMAGE
 
 
 def test_the_image_checks_the_hashes_of_what_it_installs() -> None:
@@ -251,6 +253,20 @@ def test_the_image_checks_the_hashes_of_what_it_installs() -> None:
 
     assert len(installs) == 3
     assert all("--require-hashes" in one or "--no-index --no-deps /wheel/" in one for one in installs)
+
+
+def test_who_verifies_sources_has_the_file_of_sources_and_nobody_else(services: dict[str, Any]) -> None:
+    path = {role: services[role]["environment"]["COMBEE_SOURCES_FILE"] for role in EVERY}
+    inside = "${COMBEE_SOURCES_FILE:+/run/secrets/sources.toml}"
+
+    assert path == {role: inside if role in VERIFYING else "" for role in EVERY}
+    assert {role: services[role].get("secrets", []) for role in EVERY} == {
+        role: ["sources.toml"] if role in VERIFYING else [] for role in EVERY
+    }
+    # Without one, nothing is mounted there that could be believed.
+    assert _read("docker-compose.yml")["secrets"] == {
+        "sources.toml": {"file": "${COMBEE_SOURCES_FILE:-/dev/null}"}
+    }
 
 
 def test_secrets_stay_out_of_the_image_and_of_git() -> None:

@@ -107,3 +107,13 @@ def test_no_declared_name_is_one_of_ours(name: str) -> None:
     for setting in ("source", "source_of_prefix"):
         with pytest.raises(SettingsError, match=setting.upper()):
             load_settings(**{setting: name})
+
+
+def test_an_empty_path_in_the_environment_names_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SOURCES_FILE", "GATEWAY_KEYS_FILE", "SSL_CAFILE", "EVAL_QUESTIONS"):
+        monkeypatch.setenv(f"COMBEE_{name}", "")
+    loaded = load_settings()
+
+    assert loaded.sources.file().sources == ()
+    assert (loaded.sources.sources_file, loaded.gateway.gateway_keys_file) == (None, None)
+    assert (loaded.kafka.ssl_cafile, loaded.evaluation.eval_questions) == (None, None)
