@@ -21,6 +21,7 @@ from support.gates import (
     decisions,
     deployment_with,
     labels,
+    on_probation,
     over,
     places,
     send,
@@ -119,6 +120,32 @@ async def test_without_the_recomputation_the_rejected_lesson_would_be_in_the_nex
     await send(deployment, batch(1), verdict(1, 0), batch(2), batch(3), verdict(2, 1, accepts=False))
     assert places(deployment.log) == (1, 3)
     assert "lesson 2" in contents(latest(deployment.log))
+
+
+async def test_what_a_rejected_batch_let_agents_see_is_proposed_again_and_may_be_supported_anew() -> None:
+    deployment = deployment_with("evaluate")
+    first = on_probation(update(1, add("lesson 1", "r-1", "r-2"), add("lesson 2", "r-3")))
+    more = [on_probation(update(n, add("lesson 2", f"r-{n + 2}"))) for n in (2, 3)]
+    await send(deployment, first, verdict(1, 0), more[0])
+    assert places(deployment.log) == (1, 2)
+    await send(deployment, verdict(2, 1, accepts=False))
+    assert places(deployment.log) == (1, 0)
+    newest = latest(deployment.log)
+    assert [(entry.state, entry.support) for entry in newest.entries][1] == ("proposed", ("r-3",))
+    assert newest.changes[-1].detail.startswith("proposed again")
+    await send(deployment, more[1])
+    assert places(deployment.log) == (1, 4)
+    assert [entry.state for entry in latest(deployment.log).entries] == ["active", "active"]
+
+
+async def test_a_version_made_meanwhile_does_not_let_agents_see_what_a_rejected_batch_promoted() -> None:
+    deployment = deployment_with("evaluate")
+    first = on_probation(update(1, add("lesson 1", "r-1", "r-2"), add("lesson 2", "r-3")))
+    second = on_probation(update(2, add("lesson 2", "r-4")))
+    third = on_probation(update(3, add("lesson 3", "r-5", "r-6")))
+    await send(deployment, first, verdict(1, 0), second, third, verdict(2, 1, accepts=False))
+    assert [entry.state for entry in latest(deployment.log).entries] == ["active", "proposed", "active"]
+    assert places(deployment.log) == (1, 4)
 
 
 async def test_the_first_candidate_of_a_playbook_can_be_rejected() -> None:

@@ -7,6 +7,7 @@ from combee.core.gate.policy import GatePolicy
 from combee_schemas import topics
 from combee_schemas.command import Command
 from combee_schemas.gate import Decision, Judge, Verdict
+from combee_schemas.plan import PlanSettings, Probation
 from combee_schemas.playbook import Label, Playbook
 from combee_schemas.scan import Operation, OperationKind, Seen, Update
 from support import ledger
@@ -39,6 +40,12 @@ def update(sequence: int, *operations: Operation) -> Update:
     }
     seen = [Seen(reflection_id=each, offset=10 * sequence + at) for at, each in enumerate(ids)]
     return flat(Update, plan=plan, node_id=f"n-{sequence}", status="ok", operations=operations, seen=seen)
+
+
+def on_probation(update: Update) -> Update:
+    """Return an update of a batch that lets agents see what two reflections support."""
+    settings = PlanSettings(probation=Probation(reflections=2))
+    return update.model_copy(update={"plan": update.plan.model_copy(update={"settings": settings})})
 
 
 def batch(number: int) -> Update:

@@ -24,9 +24,10 @@ from combee.core.sources import names_of
 from combee_schemas.base import Holds
 from combee_schemas.plan import PlanSettings
 from combee_schemas.playbook import Asked, Change, Entry, EntryState, Playbook
-from combee_schemas.scan import Known, Operation, OperationKind, Update
+from combee_schemas.scan import Echo, Known, Operation, OperationKind, Update
 
 ALONE = "all of its evidence is revoked"
+UNSEEN = "proposed again, the batch that let agents see it is revoked"
 WHOLLY_NEW = frozenset({"import", "delete"})
 """Nothing of the version before is left, unless it says so."""
 TAKEN_BACK = frozenset({"revoke", "rollback", "adopt"})
@@ -187,6 +188,8 @@ class Recomputation:
                 yield Change(kind="remove", entry_id=entry_id, detail=ALONE)
             elif now.content != entry.content:
                 yield Change(kind="update", entry_id=entry_id, detail=entry.content[:300])
+            elif probation.is_active(entry) and not probation.is_active(now):
+                yield Change(kind="update", entry_id=entry_id, detail=f"{UNSEEN}: {entry.content[:250]}")
         for entry_id in self.entries:
             if entry_id not in known:
                 yield Change(kind="add", entry_id=entry_id, detail="what took it away is revoked")
@@ -207,14 +210,14 @@ class Recomputation:
     def _after_people(self, before: Playbook, after: Playbook) -> dict[str, Entry]:
         """Return the entries after a version that no known update made: what it did not change stays as it is."""
         out = _evicted(after)
+        was = {entry.id: entry for entry in before.entries}
         if after.origin in TAKEN_BACK:
             known = {entry.id: entry for entry in after.entries}
             return {
-                entry_id: _in_state(entry, known[entry_id]) if entry_id in known else entry
+                entry_id: _in_state(entry, was.get(entry_id), known[entry_id]) if entry_id in known else entry
                 for entry_id, entry in self.entries.items()
                 if entry_id not in out
             }
-        was = {entry.id: entry for entry in before.entries}
         now = dict(self._cleaned(after.entries))
         entries: dict[str, Entry] = {}
         for entry in after.entries:
@@ -223,7 +226,7 @@ class Recomputation:
                 said == entry if after.origin == "batch" else _says_the_same(said, entry)
             )
             if same and entry.id in self.entries:
-                entries[entry.id] = _in_state(self.entries[entry.id], entry)
+                entries[entry.id] = _in_state(self.entries[entry.id], said, entry)
             elif not same and entry.id in now:
                 entries[entry.id] = now[entry.id]
         if after.origin in WHOLLY_NEW:
@@ -239,6 +242,8 @@ class Recomputation:
         gone = frozenset(evidence.barred(self.barred, update.result.seen))
         if not self._is_touched(before, update, gone):
             return {entry.id: entry for entry in after.entries}
+        if _is_wholly(update, gone):
+            return self.entries
         holds = holds_after(before, update.plan.settings.holds)
         recorded = _drafted(before, update, holds, evidence.barred(before, update.result.seen))
         prepared = _Prepared(self, before, update, gone, recorded.placed)
@@ -249,7 +254,7 @@ class Recomputation:
         self.next_id = max(self.next_id, draft.next_id)
         contents = {entry.content: entry.id for entry in draft.entries.values()}
         self._mixed += prepared.mixed(contents)
-        return self._merged(after, update, recorded.entries, draft.entries, gone)
+        return self._merged(before, after, update, recorded.entries, draft.entries, gone)
 
     def _is_touched(self, before: Playbook, update: Update, gone: frozenset[str]) -> bool:
         """Return whether a batch, or what it was applied to, is another without what is revoked."""
@@ -262,6 +267,7 @@ class Recomputation:
 
     def _merged(
         self,
+        before: Playbook,
         after: Playbook,
         update: Update,
         recorded: Mapping[str, Entry],
@@ -269,6 +275,7 @@ class Recomputation:
         gone: Collection[str],
     ) -> dict[str, Entry]:
         """Return the entries after a batch: as recorded, unless applying it without what is revoked differs."""
+        was = {entry.id: entry for entry in before.entries}
         known = {entry.id: entry for entry in after.entries}
         now, out = dict(self._cleaned(after.entries)), _evicted(after)
         entries: dict[str, Entry] = {}
@@ -279,7 +286,7 @@ class Recomputation:
                     entries[entry_id] = now[entry_id]
             elif there is not None:
                 same = entry == recorded.get(entry_id)
-                entries[entry_id] = there if same else _in_state(entry, there, gone)
+                entries[entry_id] = there if same else _in_state(entry, was.get(entry_id), there, gone)
             elif entry_id not in recorded and entry_id not in out:
                 entries[entry_id] = entry
         seen = (each for each in update.result.seen if each.reflection_id not in gone)
@@ -462,6 +469,15 @@ def _drafted(
     )
 
 
+def _is_wholly(update: Update, gone: frozenset[str]) -> bool:
+    """Return whether all that a batch rests on is revoked."""
+    result = update.result
+    taught = [(each.reflection_id,) for each in result.seen if each.ok]
+    claims: tuple[Operation | Known | Echo, ...] = (*result.operations, *result.known, *result.echoes)
+    rests = (*taught, *(claim.evidence for claim in claims))
+    return bool(taught) and all(ids and gone.issuperset(ids) for ids in rests)
+
+
 def _evicted(version: Playbook) -> frozenset[str]:
     return frozenset(change.entry_id for change in version.changes if change.kind in {"evict", "expire"})
 
@@ -470,8 +486,10 @@ def _says_the_same(entry: Entry, other: Entry) -> bool:
     return (entry.section, entry.content) == (other.section, other.content)
 
 
-def _in_state(entry: Entry, recorded: Entry, gone: Collection[str] = ()) -> Entry:
-    """Return an entry in the state that it was recorded in: what was promoted stays."""
+def _in_state(entry: Entry, was: Entry | None, recorded: Entry, gone: Collection[str] = ()) -> Entry:
+    """Return an entry in the state that a version gave it; one that this version did not change stays."""
+    if was is not None and was.state == recorded.state != entry.state:
+        return entry
     support = tuple(each for each in recorded.support if each not in gone)
     return entry.model_copy(
         update={

@@ -11,6 +11,7 @@ from combee.core.playbook.evidence import followed
 from combee.core.playbook.recomputing import Recomputation
 from combee.core.playbook.screening import established_sources, taught
 from combee.core.playbook.versions import became, empty
+from combee.core.prompt import entry_tokens
 from combee.core.sources import UNPROVEN
 from combee_schemas.base import Source
 from combee_schemas.plan import CloseReason, Plan, PlanSettings, Probation
@@ -353,6 +354,17 @@ def test_a_batch_applied_again_without_what_is_revoked_keeps_the_rules(rules: di
     assert expected.items() <= left.items()
     assert POISON not in left
     assert set(became(before, made, version)) == {"r-3", "r-4", "r-5"}
+
+
+def test_what_a_wholly_revoked_batch_evicted_is_back() -> None:
+    before = after(empty("p"), [add(PLAIN, "r-1")], [seen("r-1", "shop")])
+    made = update(before, [add(POISON, "r-2", "r-3")], [seen("r-2", "lab"), seen("r-3", "lab")])
+    room = entry_tokens(before.entries[0])
+    version = versions.after_update(before, made, budget_tokens=room, now_ms=0)
+    assert states(version) == {POISON: "active"}
+    book = Recomputation(before, version.model_copy(update={"revoked": ("r-2", "r-3")}))
+    book.follow(version, made)
+    assert {entry.content for entry in book.result(budget_tokens=PLENTY).entries} == {PLAIN}
 
 
 # ---- several sources
