@@ -56,7 +56,7 @@ async def _spent(servers: str, count: int) -> tuple[float, float]:
             await forgetting.move(
                 old, new, Path(folder), wish, (), configs={}, replication=1, clock=SystemClock()
             )
-            await forgetting.delete(old, new)
+            await forgetting.finish(old, new, Path(folder), ())
             return time.monotonic() - began, time.process_time() - processor
     finally:
         await asyncio.gather(old.log.close(), new.log.close())

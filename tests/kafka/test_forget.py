@@ -1,9 +1,7 @@
 """Somebody is forgotten on a real broker: its raw files are searched, decompressed, before and afterwards."""
 
 import asyncio
-import gzip
 from pathlib import Path
-from typing import Any
 
 import aiokafka
 import pytest
@@ -24,50 +22,14 @@ from combee_schemas.playbook import NO_LABEL
 from combee_schemas.reflection import Reflection
 from combee_schemas.trace import Trace
 from support.broker import Broker
-from support.cli import Ended, combee, once_services_are_gone
 from support.running import PLAYBOOK, Running, running_stack
-from support.segments import named
+from support.site import Site
 
 pytestmark = pytest.mark.timeout(300)
 CODECS = ("gzip", "snappy", "lz4", "zstd")
 HONEST, STALL_S, DELETED_S = 12, 60.0, 60.0
 KEPT_IN = frozenset(("reflections", "traces", "scan.0", "updates", "history", "playbooks", "dead-letters"))
 """Where somebody's name comes to stand: 'a trace leaves it in six topics, two kept for ever'."""
-
-
-class Site:
-    """A deployment, its broker's files, and what this machine keeps besides."""
-
-    def __init__(self, kafka: EmbeddedKafka, prefix: str, folder: Path) -> None:
-        self.servers, self.prefix, self.folder = kafka.bootstrap_servers, prefix, folder
-        self.segments = kafka._nodes[0].folder / "logs"
-        self.subject = f"jane.roe+{prefix}@example.com"
-
-    async def run(self, *arguments: str, prefix: str = "", stdin: str = "") -> Ended:
-        env = {"COMBEE_BOOTSTRAP_SERVERS": self.servers, "COMBEE_TOPIC_PREFIX": prefix or self.prefix}
-        return await combee(*arguments, data_dir=self.folder / "data", stdin=stdin, **env)
-
-    async def json(self, *arguments: str, prefix: str = "", stdin: str = "") -> Any:
-        ended = await once_services_are_gone(
-            lambda: self.run(*arguments, "--json", prefix=prefix, stdin=stdin)
-        )
-        assert ended.code == 0, ended.err
-        assert self.subject not in (ended.out + ended.err).lower()
-        return ended.json()
-
-    def found(self) -> set[tuple[str, str]]:
-        """Return the partitions, by any prefix, and files of our own that name the subject."""
-        needle = self.subject.encode()
-        ours = {
-            (path.name, "ours") for path in self.folder.rglob("*") if path.is_file() and _has(path, needle)
-        }
-        return named(self.segments, needle, self.prefix) | ours
-
-
-def _has(path: Path, needle: bytes) -> bool:
-    raw = path.read_bytes()
-    unpacked = gzip.decompress(raw) if raw.startswith(b"\x1f\x8b") else raw
-    return needle in unpacked.lower()
 
 
 async def lived(site: Site, running: Running) -> None:

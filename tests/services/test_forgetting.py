@@ -1,5 +1,6 @@
 """What is forgotten is nowhere any more, nothing brings it back, and the ledger balances and says so."""
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -146,11 +147,8 @@ async def test_one_run_goes_with_what_it_alone_has_taught(tmp_path: Path) -> Non
 
 
 async def test_a_run_whose_reflection_has_expired_is_known_by_its_manifest(tmp_path: Path) -> None:
-    old, new = (await lived()).log, new_log()
-    expired: tuple[AnyTopic, ...] = (topics.TRACES, topics.REFLECTIONS, *topics.SCAN)
-    for topic in expired:
-        for partition in old._store.partitions(topic.name):
-            partition.expire(partition.end)
+    await archived((await lived()).log, tmp_path / "a")
+    old, new = await _expired(tmp_path / "a"), new_log()
     selector = Selector(rules=(Selection("id", "named-in-task"),), kind="trace")
     (erasure,) = await forgotten(old, new, tmp_path, wish(selector))
     assert erasure.entries == 1
@@ -234,7 +232,7 @@ async def test_where_nothing_is_found_nothing_is_moved(tmp_path: Path) -> None:
     there, here = place("old", log), place("new", new)
     await forgetting.move(there, here, tmp_path, asked, (), configs={}, replication=1, clock=ManualClock())
     assert not any(everything(new))
-    assert not await forgetting.is_moved(there, "new")
+    assert not await forgetting.is_moved(there, here)
     assert left_in(tmp_path) == []
 
 
@@ -338,12 +336,45 @@ async def test_what_is_written_meanwhile_is_not_deleted_unseen(
     assert "r-1000" in kept
 
 
+async def test_what_only_an_archive_knows_of_a_run_is_still_known_to_a_second_attempt(
+    tmp_path: Path,
+) -> None:
+    source, file, copy = (await lived()).log, tmp_path / "a.archive", tmp_path / "b.archive"
+    await archived(source, file)
+    shutil.copy(file, copy)
+    passed = CrashFailpoint()
+    await forgotten(await _expired(file), new_log(), tmp_path, wish(), passed, [copy])
+    marked = len(passed.points) - passed.points[::-1].index("after creating restoring")
+    assert passed.points[marked] == "before produce"
+
+    for at in range(marked, marked + 5):
+        old, new = await _expired(file), new_log()
+        shutil.copy(file, copy)
+        with pytest.raises(CrashError):
+            await forgotten(old, new, tmp_path, wish(), CrashFailpoint(at), [copy])
+        await forgotten(old, new, tmp_path, wish(), None, [copy])
+        assert not any(b"lesson of named-in-task" in raw for raw in everything(new)), passed.points[at - 1]
+        with ArchiveReader(copy) as archive:
+            assert not any(names_subject((r.key or b"") + (r.value or b"")) for r in archive.records())
+        assert sorted(left_in(tmp_path)) == [file.name, copy.name]
+
+
+async def _expired(file: Path) -> MemoryLog:
+    """Return a log that has no word any more of what runs said."""
+    log = await _copy(file)
+    expired: tuple[AnyTopic, ...] = (topics.TRACES, topics.REFLECTIONS, *topics.SCAN)
+    for topic in expired:
+        for partition in log._store.partitions(topic.name):
+            partition.expire(partition.end)
+    return log
+
+
 async def test_a_prefix_that_went_elsewhere_names_where(tmp_path: Path) -> None:
     old, new = (await lived()).log, new_log()
     there, here = place("old", old), place("new", new)
     await forgetting.move(there, here, tmp_path, wish(), (), configs={}, replication=1, clock=ManualClock())
     with pytest.raises(FatalError, match="went to new: go on with --to new"):
-        await forgetting.is_moved(there, "other")
+        await forgetting.is_moved(there, place("other", new_log()))
 
 
 async def test_a_playbook_whose_name_names_the_subject_goes_only_if_that_is_asked_for(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """A deployment that knows somebody, what is asked to be forgotten, and where a name is looked for."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from combee.adapters.memory import MemoryLog
@@ -92,16 +92,22 @@ def place(prefix: str, log: MemoryLog, failpoint: CrashFailpoint | None = None) 
 
 
 async def forgotten(
-    old: MemoryLog, new: MemoryLog, folder: Path, asked: Wish, failpoint: CrashFailpoint | None = None
+    old: MemoryLog,
+    new: MemoryLog,
+    folder: Path,
+    asked: Wish,
+    failpoint: CrashFailpoint | None = None,
+    archives: Sequence[Path] = (),
 ) -> list[Erasure]:
     """Do what ``combee forget --to new`` does."""
     there, here = place("old", old, failpoint), place("new", new, failpoint)
     erasures: list[Erasure] = []
-    if not await forgetting.is_moved(there, "new"):
+    if not await forgetting.is_moved(there, here):
+        await forgetting.begin_anew(there, here, folder)
         erasures += await forgetting.move(
-            there, here, folder, asked, (), configs={}, replication=1, clock=ManualClock()
+            there, here, folder, asked, archives, configs={}, replication=1, clock=ManualClock()
         )
-    await forgetting.delete(there, here)
+    await forgetting.finish(there, here, folder, archives)
     return erasures
 
 

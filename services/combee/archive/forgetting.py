@@ -2,10 +2,12 @@
 
 The log alone says how far this had come, so a run that was killed is run again. Until the old prefix is marked as
 moved it is whole, and the new one is begun anew; from then on the new one is whole, and the old one only has to go.
-No service starts under a prefix with a mark.
+No service starts under a prefix with a mark. Archives are replaced behind that mark: what one of them alone knows
+about a run, a second attempt has to know as well.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +21,7 @@ from combee.inspection.audit import audit
 from combee.ports import Clock, FatalError, Log
 from combee_schemas.archive import ArchiveHeader, Restoring
 from combee_schemas.erasure import Erasure
-from combee_schemas.topics import BY_NAME, RESTORING, TOPICS
+from combee_schemas.topics import BY_NAME, ERASURES, RESTORING, TOPICS
 
 WHOLE, LEFT = "whole.archive", "left.archive"
 """The copies that are made meanwhile: of all that there is, and of what is left."""
@@ -34,24 +36,44 @@ class Place:
     admin: Topics
 
 
-async def is_moved(old: Place, to: str) -> bool:
-    """Return whether all that is left of a prefix stands under another one already.
+async def is_moved(old: Place, new: Place) -> bool:
+    """Return whether all that is left of a prefix stands under the new one already.
 
     Raises
     ------
     FatalError
-        If it went to another one than ``to``, or an archive is being read into it.
+        If it went to another one, or an archive is being read into the old one.
     """
     mark = await restoring.marked(old.log, old.admin)
     if mark is None:
-        return False
+        return await _is_deleted(old) and await _has_erasures(new)
     if not mark.moved_to:
         raise FatalError(f"an archive has been read into {old.prefix} in part only: finish that first")
-    if mark.moved_to != to:
+    if mark.moved_to != new.prefix:
         raise FatalError(
             f"what is left of {old.prefix} went to {mark.moved_to}: go on with --to {mark.moved_to}"
         )
     return True
+
+
+async def _is_deleted(place: Place) -> bool:
+    there = await place.admin.names()
+    return not any(topic.name in there for topic in TOPICS)
+
+
+async def _has_erasures(place: Place) -> bool:
+    there = await place.admin.names()
+    return ERASURES.name in there and any((await place.log.settled(ERASURES.name)).values())
+
+
+async def begin_anew(old: Place, new: Place, folder: Path) -> None:
+    """Delete what a run that was killed before the old prefix was marked has left; that one still has all of it."""
+    _clean(folder)
+    if RESTORING.name in await old.admin.names() and await restoring.marked(old.log, old.admin) is None:
+        await old.admin.delete(RESTORING.name)  # it was created, and nothing was written to it
+    mark = await restoring.marked(new.log, new.admin)
+    if mark is not None and mark.erased_from == old.prefix:
+        await _delete_topics(new)
 
 
 async def survey(
@@ -81,24 +103,27 @@ async def move(
 ) -> Sequence[Erasure]:
     """Write what is left of a prefix under another one, and of archives in their place, and mark the old prefix.
 
+    ``begin_anew`` comes first.
+
     Raises
     ------
     FatalError
         If something runs or writes there, or what is erased is in a batch under way; the old prefix stays as it was.
     """
-    _clean(folder)
+    is_marked = False
     try:
-        await _abandon(old, new)
         await restoring.refuse_members(old.admin, old.prefix)
         was_good = (await audit(old.log, on_progress)).good
         written = await write_archive(
             old.log, folder / WHOLE, prefix=old.prefix, configs=configs, clock=clock, on_progress=on_progress
         )
-        erasures = erased_files((folder / WHOLE, *archives), wish, folder, replace=archives)
+        erasures = _rewritten((folder / WHOLE, *archives), wish, folder, replace=archives)
         if is_empty(erasures[0]):
+            _replace(archives)
             return erasures
 
         async def before_open() -> None:
+            nonlocal is_marked
             report = await audit(new.log, on_progress)
             if was_good and not report.good:
                 raise FatalError(f"the ledger of {new.prefix} is not clean: {old.prefix} stays as it is")
@@ -106,7 +131,9 @@ async def move(
             mark = Restoring(archive="", moved_to=new.prefix)
             await old.admin.create(RESTORING.name, 1, replication, RESTORING.config())
             await old.admin.wait_created({RESTORING.name: 1})
+            is_marked = True
             await old.log.produce(RESTORING.record(mark))
+            _replace(archives)
 
         await restoring.restore(
             new.log,
@@ -123,19 +150,16 @@ async def move(
         return erasures
     finally:
         _clean(folder)
+        if not is_marked:
+            _discard(archives)
 
 
-async def delete(old: Place, new: Place) -> None:
-    """Delete all topics of a prefix that was moved; the mark goes last."""
+async def finish(old: Place, new: Place, folder: Path, archives: Sequence[Path]) -> None:
+    """Do what is left to do once a prefix is moved: its topics are deleted, the mark last, and so are copies."""
+    _clean(folder)
+    _replace(archives)
     await new.admin.delete(RESTORING.name)
     await _delete_topics(old)
-
-
-async def _abandon(old: Place, new: Place) -> None:
-    """Delete what a run of this that was killed has left of a copy; the old prefix still has all of it."""
-    mark = await restoring.marked(new.log, new.admin)
-    if mark is not None and mark.erased_from == old.prefix:
-        await _delete_topics(new)
 
 
 async def _delete_topics(place: Place) -> None:
@@ -167,21 +191,44 @@ def erased_files(
     files: Sequence[Path], wish: Wish, folder: Path, *, replace: Collection[Path]
 ) -> Sequence[Erasure]:
     """Write archives without what is erased: in their place, all or none, or to ``LEFT``."""
+    erasures = _rewritten(files, wish, folder, replace=replace)
+    _replace(replace)
+    return erasures
+
+
+def _rewritten(
+    files: Sequence[Path], wish: Wish, folder: Path, *, replace: Collection[Path]
+) -> Sequence[Erasure]:
+    """Write archives without what is erased: beside those that are to be replaced, or to ``LEFT``."""
     runs = found_runs(files, wish.selector)
-    targets = [file.with_name(f"{file.name}.left") if file in replace else folder / LEFT for file in files]
     erasures = []
     try:
-        for file, target in zip(files, targets, strict=True):
+        for file in files:
+            target = _beside(file) if file in replace else folder / LEFT
             target.unlink(missing_ok=True)
             erasures.append(without(file, target, wish, runs))
-        for file, target, erasure in zip(files, targets, erasures, strict=True):
-            if file in replace and not is_empty(erasure):
-                target.replace(file)
-    finally:
-        for file, target in zip(files, targets, strict=True):
-            if file in replace:
-                target.unlink(missing_ok=True)
+            if file in replace and is_empty(erasures[-1]):
+                target.unlink()
+    except BaseException:
+        _discard(replace)
+        raise
     return erasures
+
+
+def _beside(archive: Path) -> Path:
+    return archive.with_name(f"{archive.name}.left")
+
+
+def _replace(archives: Iterable[Path]) -> None:
+    """Put in the place of archives what was written beside them."""
+    for file in archives:
+        with suppress(FileNotFoundError):
+            _beside(file).replace(file)
+
+
+def _discard(archives: Iterable[Path]) -> None:
+    for file in archives:
+        _beside(file).unlink(missing_ok=True)
 
 
 def _clean(folder: Path) -> None:

@@ -162,10 +162,11 @@ async def _forget(
             return await forgetting.survey(old, folder, wish, archives, SystemClock())
         assert to is not None  # noqa: S101 - else it would be archives alone
         async with _place(load_settings(bootstrap_servers=servers, topic_prefix=to), servers) as new:
-            if await forgetting.is_moved(old, to):
+            if await forgetting.is_moved(old, new):
                 remark(f"what is left of {old.prefix} is in {to} already; {old.prefix} is deleted now")
-                await forgetting.delete(old, new)
+                await forgetting.finish(old, new, folder, archives)
                 return ()
+            await forgetting.begin_anew(old, new, folder)
             await check_topics(settings, connection(settings, servers))
             described = await KafkaAdmin(connection(settings, servers)).describe(t.name for t in TOPICS)
             with reading() as progress:
@@ -181,7 +182,7 @@ async def _forget(
                     on_progress=progress,
                 )
             if not is_empty(erasures[0]):
-                await forgetting.delete(old, new)
+                await forgetting.finish(old, new, folder, archives)
             return erasures
 
 

@@ -18,11 +18,13 @@ from combee.core.batching.plan import plan_hash
 from combee.core.dead_letters.resending import PLANNED
 from combee.core.erasure.lessons import ErasureError, Lessons
 from combee.core.erasure.runs import RUN_OF, Runs
-from combee.core.erasure.selector import Marker, Subjects
+from combee.core.erasure.selector import Marker, Subjects, folded
+from combee.core.gate.canary import caller_at, place_of
 from combee.core.identity import batch_seed
 from combee_schemas import topics
 from combee_schemas.base import Message, playbook_of
 from combee_schemas.batch import Batch
+from combee_schemas.canary import CanaryStatistics
 from combee_schemas.codec import CodecError, decode, encode
 from combee_schemas.command import Command
 from combee_schemas.dead_letter import DeadLetter, Resolution
@@ -166,6 +168,8 @@ class Rewriter:
                 after = self._version(message)
             case Update():
                 after = self._update(message)
+            case CanaryStatistics():
+                after = self._canary(message)
         if after is not message or self._is_touched(raw) or self._has_new_plan(message):
             after = self._scrubbed(after)
             after = self._batch(after) if isinstance(after, Batch) else after
@@ -232,6 +236,22 @@ class Rewriter:
         if update.plan.settings.holds == "components":
             return operation.model_copy(update={"content": self._without_names(operation.content)})
         return operation.model_copy(update={"content": self.marker(operation.content)})
+
+    def _canary(self, statistics: CanaryStatistics) -> CanaryStatistics:
+        """Return statistics without the subject's hash, which who guesses the name could work out."""
+        playbook, terms = statistics.playbook, statistics.terms
+        names = {spelling for each in self.subjects.given for spelling in (each, folded(each))}
+        gone = self.runs.callers.get(playbook, set()).union(
+            caller_at(place_of(playbook, terms, name)) for name in names
+        )
+        if gone.isdisjoint((*statistics.counted, *(caller for caller, *_ in statistics.waiting))):
+            return statistics
+        return statistics.model_copy(
+            update={
+                "counted": tuple(each for each in statistics.counted if each not in gone),
+                "waiting": tuple(each for each in statistics.waiting if each[0] not in gone),
+            }
+        )
 
     def _batch(self, batch: Batch) -> Batch:
         """Return a manifest whose seed and hash follow from what its members are called now."""

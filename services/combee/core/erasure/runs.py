@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from combee.core.archive.cut import read
 from combee.core.erasure.selector import Selector
+from combee.core.gate.canary import caller_at
 from combee.core.identity import derived_ids, known_ids
 from combee_schemas import topics
 from combee_schemas.base import Message, playbook_of
@@ -36,6 +37,8 @@ class Runs:
     ids: dict[str, set[str]] = field(default_factory=dict)
     hidden: set[str] = field(default_factory=set)
     """Ids that are hashes of an id that names a subject: who guesses the name could check it by them."""
+    callers: dict[str, set[int]] = field(default_factory=dict)
+    """By playbook: what stands in canaries for the callers of runs that name a subject."""
 
     def add(self, playbook: str, *ids: str) -> None:
         """Add a run."""
@@ -72,6 +75,8 @@ class Runs:
                 self._add_run(message.playbook, message.trace_id, selector)
             case Outcome() if named or selector.means_run(message, at_ms):
                 self._add_run(message.playbook, message.run_id, selector)
+                if named and message.shown and message.shown.canary:
+                    self.callers.setdefault(message.playbook, set()).add(caller_at(message.shown.canary))
 
     def _add_run(self, playbook: str, run_id: str, selector: Selector) -> None:
         derived = derived_ids(playbook, run_id)

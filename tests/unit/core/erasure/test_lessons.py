@@ -6,11 +6,14 @@ from combee.core.erasure.lessons import ErasureError, Lessons
 from combee.core.erasure.rewriting import Rewriter
 from combee.core.erasure.runs import Runs
 from combee.core.erasure.selector import Marker, Selector, Subjects
+from combee.core.gate.canary import caller_at, place_of
 from combee_schemas import topics
-from combee_schemas.base import Holds, Message
+from combee_schemas.base import Holds, Message, Shown
+from combee_schemas.canary import CanaryStatistics, CanaryTerms
 from combee_schemas.dead_letter import DeadLetter, LetterId, Resolution
+from combee_schemas.outcome import Outcome
 from combee_schemas.playbook import Asked, Change, Entry, Playbook, Retired, Revocation
-from combee_schemas.records import Record
+from combee_schemas.records import Outgoing, Record
 from combee_schemas.topics import AnyTopic
 
 NAME, SUBJECT = "support/refunds", "jane@example.com"
@@ -33,11 +36,14 @@ def lessons(*versions: Playbook, erased: tuple[str, ...] = ()) -> Lessons:
 
 
 def left(made: Lessons, topic: AnyTopic, message: Message) -> Record | None:
-    outgoing = topic.record(message)
-    record = Record(
+    record = record_of(topic, topic.record(message))
+    return Rewriter(made, Marker(b"secret")).record(topic, record)
+
+
+def record_of(topic: AnyTopic, outgoing: Outgoing) -> Record:
+    return Record(
         topic=topic.name, partition=0, offset=0, timestamp_ms=0, key=outgoing.key, value=outgoing.value
     )
-    return Rewriter(made, Marker(b"secret")).record(topic, record)
 
 
 def after(made: Lessons, playbook: Playbook) -> Playbook:
@@ -157,3 +163,36 @@ def test_a_subject_that_is_a_word_of_the_format_is_refused() -> None:
     made = Lessons(Selector(subjects=Subjects(("batch",))), Runs())
     with pytest.raises(ErasureError, match="say more of the subject"):
         left(made, topics.HISTORY, version(origin="batch"))
+
+
+def test_a_canary_keeps_no_hash_of_the_subject_and_all_others() -> None:
+    terms = CanaryTerms(
+        candidate=2, control=1, share=0.5, salt="s", margin=0.1, alpha=0.05, runs=1, deadline_ms=1
+    )
+    by_name, other = (place_of(NAME, terms, name) for name in (SUBJECT, "agent-1"))
+    by_outcome = place_of(NAME, terms, f"{SUBJECT}/laptop")
+    outcome = topics.OUTCOMES.record(
+        Outcome(
+            run_id="o",
+            playbook=NAME,
+            caller=f"{SUBJECT}/laptop",
+            shown=Shown(version=2, canary=by_outcome),
+        )
+    )
+    statistics = CanaryStatistics(
+        playbook=NAME,
+        terms=terms,
+        counted=tuple(sorted(map(caller_at, (by_name, other)))),
+        waiting=((caller_at(by_outcome), 2, 0, 0.0),),
+    )
+    made = lessons()
+    made.runs.take(record_of(topics.OUTCOMES, outcome), made.selector)
+
+    record = left(made, topics.CANARY_STATISTICS, statistics)
+    assert record is not None
+    after = topics.CANARY_STATISTICS.read(record)
+    assert (after.counted, after.waiting) == ((caller_at(other),), ())
+    honest = Lessons(Selector(subjects=Subjects(("nobody@example.com",))), Runs())
+    assert left(honest, topics.CANARY_STATISTICS, statistics) == record_of(
+        topics.CANARY_STATISTICS, topics.CANARY_STATISTICS.record(statistics)
+    )
