@@ -290,13 +290,15 @@ def make_groups(batch: Batch, manifest_offset: int, bodies: Mapping[int, Reflect
     """Return the groups; ``bodies`` are the reflections by offset. Tags of what is asked again were counted."""
     if batch.plan.reason == "revoke":
         bodies = {at: body.model_copy(update={"bullet_tags": ()}) for at, body in bodies.items()}
+    # The copies of a reflection are one object, so that each is packed once.
+    copies = {m.offset: GroupMember(offset=m.offset, reflection=bodies[m.offset]) for m in batch.members}
     return tuple(
         Group(
             plan=batch.plan,
             manifest_offset=manifest_offset,
             node_id=identity.node_id(batch.plan.batch_id, 0, index),
             index=index,
-            members=tuple(GroupMember(offset=m.offset, reflection=bodies[m.offset]) for m in members),
+            members=tuple(copies[m.offset] for m in members),
             clusters=batch.clusters,
         )
         for index, members in enumerate(deal_batch(batch))

@@ -1,6 +1,5 @@
 """Operations as values: read from a model's reply, merged by code, their evidence kept by code."""
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -24,7 +23,7 @@ KINDS = {kind.value: kind for kind in OperationKind}
 
 def normalise(content: str) -> str:
     """Return what makes two contents the same lesson: letters, digits and signs, without case and spacing."""
-    return re.sub(r"\s+", " ", content).strip().rstrip(".").casefold()
+    return " ".join(content.split()).rstrip(".").casefold()
 
 
 def clean(text: object, limit: int) -> str:

@@ -8,6 +8,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import chain
 from math import log
 
 from combee.core.playbook.wording import wording
@@ -46,12 +47,15 @@ class _Weights:
 
     def __init__(self, texts: Iterable[Words], weigh: Callable[[int, int], float] = rarity) -> None:
         known = list(texts)
-        self.having = Counter(word for words in known for word in words)
-        self._by_count = lru_cache(maxsize=None)(lambda having: weigh(having, len(known)))
+        self.having = Counter(chain.from_iterable(known))
+        by_count = {having: weigh(having, len(known)) for having in {0, *self.having.values()}}
+        self._unknown = by_count.pop(0)
+        self._by_word = {word: by_count[having] for word, having in self.having.items()}
 
     def of(self, words: Iterable[str]) -> float:
         """Return what these words weigh together."""
-        return sum(self._by_count(self.having[word]) for word in sorted(words))
+        # In one order: the last digit of a sum depends on it.
+        return sum([self._by_word.get(word, self._unknown) for word in sorted(words)])
 
 
 class Overlap:
@@ -91,7 +95,7 @@ class Nearness:
 
     def __init__(self, contents: Mapping[str, str]) -> None:
         words = {entry_id: _words(content) for entry_id, content in contents.items()}
-        self._weights = _Weights(words.values(), lambda having, count: log(1 + count / having))
+        self._weights = _Weights(words.values(), lambda having, count: log(1 + count / max(1, having)))
         self._words = {entry_id: (said, self._weights.of(said)) for entry_id, said in words.items()}
         self._exact = {entry_id: _exact(content) for entry_id, content in contents.items()}
         self._having: dict[tuple[Exact, str], list[str]] = defaultdict(list)

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 
 _CONTENTS_REMEMBERED = 8_192
 _SAME_SIGNS = str.maketrans(
@@ -66,10 +67,10 @@ class Wording:
 def wording(content: str) -> Wording:
     """Return what a content says."""
     text = _plain_text(content.casefold() if content.isupper() else content)
-    words = tuple(word for sentence in _sentences(text) for word in _said(sentence))
+    words = tuple(chain.from_iterable(map(_said, _sentences(text))))
     words = words or (" ".join(content.split()),)
     figures = tuple([word for word in words if not is_plain(word)])
-    numbers = {word for word in figures if _FIGURE.fullmatch(word)}
+    numbers = set(filter(_is_number, figures))
     about = [word for word in words if word not in _NEGATIONS and word not in numbers]
     return Wording(words=words, text=" ".join(words), figures=figures, subject=" ".join(about))
 
@@ -86,34 +87,36 @@ def _plain_text(text: str) -> str:
 
 def _sentences(text: str) -> Iterator[list[Clause]]:
     """Yield each sentence as its clauses."""
-    clauses: list[Clause] = [[]]
+    clause: Clause = []
+    clauses = [clause]
     for match in _TOKEN.finditer(text):
         kind, token = match.lastgroup, match[0]
         if kind == "word":
             word = folded(token)
             if word in _LONG_FORMS:
-                clauses[-1].extend(_LONG_FORMS[word])
+                clause.extend(_LONG_FORMS[word])
             else:
-                clauses[-1].append(word)
+                clause.append(word)
         elif kind == "stop":
             yield clauses
-            clauses = [[]]
+            clause = []
+            clauses = [clause]
         elif kind == "pause":
-            clauses.append([])
+            clause = []
+            clauses.append(clause)
         elif kind == "code":
-            clauses[-1].append(" ".join(match["code"].split()))
-        elif kind == "number" and _THOUSANDS.fullmatch(token):
-            clauses[-1].append(token.replace(",", ""))
+            clause.append(" ".join(match["code"].split()))
+        elif kind == "number" and "," in token and _THOUSANDS.fullmatch(token):
+            clause.append(token.replace(",", ""))
         elif kind != "joint":
-            clauses[-1].append(token)
+            clause.append(token)
     yield clauses
 
 
-def _said(sentence: Iterable[Clause]) -> Iterator[str]:
-    first, *rest = (_without_emphasis(clause) for clause in sentence)
+def _said(sentence: Iterable[Clause]) -> list[str]:
+    first, *rest = map(_without_emphasis, sentence)
     fronted = rest and first and first[0] in _SUBORDINATE
-    ordered = [*rest, first] if fronted else [first, *rest]
-    return _comparable([word for clause in ordered for word in clause])
+    return _comparable(list(chain(*rest, first) if fronted else chain(first, *rest)))
 
 
 def _without_emphasis(clause: Clause) -> Clause:
@@ -128,7 +131,8 @@ def _without_emphasis(clause: Clause) -> Clause:
     return clause
 
 
-def _comparable(words: list[str]) -> Iterator[str]:
+def _comparable(words: list[str]) -> list[str]:
+    comparable: list[str] = []
     before, you = "", False
     for word, after in zip(words, [*words[1:], ""], strict=False):
         is_article = word in _ARTICLES or (word == "a" and is_plain(after))
@@ -138,8 +142,9 @@ def _comparable(words: list[str]) -> Iterator[str]:
             you = True
             continue
         doing = before in _DOING_FOLLOWS and is_plain(word) and (you or word.endswith("ing"))
-        yield done(word) if doing else evened(word)
+        comparable.append(done(word) if doing else evened(word))
         before, you = word, False
+    return comparable
 
 
 _WORDS_REMEMBERED = 8_192
@@ -171,9 +176,15 @@ _SPELLINGS = tuple(
 )
 
 
+@lru_cache(_WORDS_REMEMBERED)
 def is_plain(word: str) -> bool:
     """Return whether a word is one of ordinary language, not a number, a symbol or code."""
     return word.isalpha() and word.islower() and len(word) > 1
+
+
+@lru_cache(_WORDS_REMEMBERED)
+def _is_number(word: str) -> bool:
+    return _FIGURE.fullmatch(word) is not None
 
 
 @lru_cache(_WORDS_REMEMBERED)
