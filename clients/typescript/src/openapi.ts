@@ -1430,6 +1430,11 @@ export interface components {
             repeats?: number;
             /** Until Ms */
             until_ms?: number | null;
+            /**
+             * Held
+             * @default
+             */
+            held?: string;
         };
         /**
          * Revoke
