@@ -3,7 +3,9 @@
 from pathlib import Path
 
 from combee import backends
+from combee.adapters.kafka import KafkaAdmin
 from combee.settings.loading import load_settings
+from combee_schemas import topics
 from support.broker import Broker
 from support.cli import combee
 
@@ -39,6 +41,26 @@ async def test_worker_refuses_another_number_of_partitions(
 
     assert ended.code == 2
     assert f"{topic_prefix}.updates has 2 partitions instead of 4: set COMBEE_PARTITIONS=2" in ended.err
+
+
+async def test_the_ledger_on_topics_of_an_older_version_names_the_remedy(
+    kafka: Broker, topic_prefix: str, tmp_path: Path
+) -> None:
+    settings = load_settings(bootstrap_servers=kafka.bootstrap_servers, topic_prefix=topic_prefix)
+    connection = backends.connection(settings, kafka.bootstrap_servers)
+    await backends.create_topics(settings, connection)
+    await KafkaAdmin(connection).delete(topics.ERASURES.name)
+    ended = await combee(
+        "ledger",
+        "--bootstrap-servers",
+        kafka.bootstrap_servers,
+        data_dir=tmp_path,
+        COMBEE_TOPIC_PREFIX=topic_prefix,
+    )
+
+    assert ended.code == 2
+    assert f"{topic_prefix}.erasures is missing: run 'combee topics create'" in ended.err
+    assert "Traceback" not in ended.err
 
 
 async def test_worker_without_a_broker_names_the_choices(tmp_path: Path) -> None:

@@ -27,6 +27,9 @@ pytestmark = pytest.mark.kafka
 PREFIX = "combee"
 ADMIN, WORKER, READER = "admin", "worker", "reader"
 DENIED = tuple(f"denied-{n}" for n in range(9))
+NOBODY = "nobody"
+AT_ONCE_S = 8.0
+"""Less than a request's time-out, which is 15 s."""
 STALL_S = 30.0
 TOPIC = "history"
 """Any topic keyed by playbook."""
@@ -35,7 +38,7 @@ TOPIC = "history"
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
     loop = asyncio.new_event_loop()
-    users = (ADMIN, WORKER, READER, *DENIED)
+    users = (ADMIN, WORKER, READER, NOBODY, *DENIED)
     manager = secured_kafka(tmp_path_factory.mktemp("secured"), environment(), users)
     try:
         started = loop.run_until_complete(manager.__aenter__())
@@ -230,6 +233,19 @@ async def fully_described(secured: SecuredKafka, user: str) -> None:
                 await log.close()
                 return
             await log.close()
+
+
+@pytest.mark.parametrize("use", [read, follow])
+async def test_who_has_no_right_at_all_is_refused_at_once(secured: SecuredKafka, use: Use) -> None:
+    log = KafkaLog(connection(secured, NOBODY))
+    try:
+        with pytest.raises(
+            ConfigurationError, match=r"User:nobody has no right to Describe on topic combee\.history"
+        ):
+            async with asyncio.timeout(AT_ONCE_S):
+                await use(log)
+    finally:
+        await log.close()
 
 
 async def test_topics_that_may_not_be_described_are_not_called_missing(secured: SecuredKafka) -> None:

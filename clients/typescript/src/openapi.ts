@@ -1430,6 +1430,11 @@ export interface components {
             repeats?: number;
             /** Until Ms */
             until_ms?: number | null;
+            /**
+             * Held
+             * @default
+             */
+            held?: string;
         };
         /**
          * Revoke
@@ -3142,6 +3147,8 @@ export interface operations {
                 format?: "ace" | "gepa" | "json" | "kayba" | "md" | "skill";
                 /** @description the entries that agents are shown, or those only proposed too */
                 state?: "active" | "all";
+                /** @description of `ace` and `md`: with the entries' counters, or without, as a prompt should be: its lines then change only where entries do; by default as the playbook has it */
+                counters?: boolean | null;
                 /** @description `latest`: every new version; by default of a gated playbook `production` alone */
                 label?: "latest" | null;
             };
@@ -3718,6 +3725,8 @@ export interface operations {
                 format?: "ace" | "gepa" | "json" | "kayba" | "md" | "skill";
                 /** @description the entries that agents are shown, or those only proposed too */
                 state?: "active" | "all";
+                /** @description of `ace` and `md`: with the entries' counters, or without, as a prompt should be: its lines then change only where entries do; by default as the playbook has it */
+                counters?: boolean | null;
                 /** @description who reads: only who has a name may be shown a candidate that is tried on a share of the callers */
                 caller?: string;
             };

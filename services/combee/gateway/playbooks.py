@@ -9,10 +9,13 @@ from combee.core.commands import absence, is_deleted, no_version
 from combee.core.gate.canary import is_over, place_of, terms_of, version_for
 from combee.core.gate.gate import label_read
 from combee.core.live.picture import Picture
+from combee.core.playbook.apply import misfit
 from combee.gateway.access.access import check_touch
 from combee.gateway.access.keys import Caller
 from combee.gateway.context import Context
 from combee.gateway.problems import Refusal, not_found, unavailable
+from combee.ports import FatalError
+from combee.settings.methods import method
 from combee_schemas.base import playbook_of
 from combee_schemas.playbook import CANDIDATE, LATEST, NO_LABEL, PRODUCTION, Label, Playbook
 
@@ -90,6 +93,16 @@ def closes_ms(context: Context, picture: Picture, name: str) -> int:
     """Return when the window of a playbook closes at the latest, by this process's settings."""
     since_ms = picture.windows.since_ms(name) or 0
     return since_ms + int(context.settings.batch.max_wait_s * 1000)
+
+
+def held(context: Context, name: str) -> str:
+    """Return why no batch takes what waits for a playbook, by this process's settings; empty: nothing is known."""
+    batch = context.settings.batch
+    try:
+        holds = method(batch.method).HOLDS
+    except FatalError:  # it need not be installed where the gateway runs
+        return ""
+    return misfit(context.playbooks.latest(name), holds, batch.method) or ""
 
 
 def moment(at_ms: int) -> str:

@@ -39,7 +39,7 @@ RETRY_S = 1.0
 SURE_S = 2.0
 """A topic that has been followed for so long may be read."""
 LOOKED_S = 5.0
-"""A look that takes longer is given up: a broker lets who may not describe a topic wait for it."""
+"""A look that takes longer is given up."""
 MEMORY_MS = 15 * 60 * 1000
 """How far back results of the scan and dead letters are read when somebody begins to look."""
 NAME_LENGTH = 200

@@ -136,9 +136,7 @@ async def read_manifests(
     ``snapshots`` are the newest versions of the partition's playbooks: they cover what lies before.
     """
     source = TopicPartition(topic=topics.BATCHES.name, partition=partition)
-    end = (await log.ends(source.topic))[partition]
-    start = max(0, end - horizon)
-    batches = await _read(log, source, start, end)
+    start, batches = await _read_newest(log, source, horizon)
     last = batches[-1][1] if batches else None
     needed = (last.oldest_unpublished_offset, last.oldest_beyond_offset) if last else ()
     oldest = min((offset for offset in needed if offset >= 0), default=start)
@@ -152,6 +150,22 @@ async def read_manifests(
         covered = max(manifests.through.get(snapshot.name, -1), snapshot.through_offset)
         manifests.through[snapshot.name] = covered
     return manifests
+
+
+async def _read_newest(log: Log, source: TopicPartition, horizon: int) -> tuple[int, list[tuple[int, Batch]]]:
+    """Return the manifests within the horizon and where that begins: the newest is always among them.
+
+    Markers and aborted transactions have offsets, too, so a horizon may hold no manifest at all.
+    """
+    end = (await log.ends(source.topic))[source.partition]
+    start = max(0, end - horizon)
+    batches = await _read(log, source, start, end)
+    if not batches and start:
+        first = (await log.beginnings(source.topic))[source.partition]
+        while not batches and start > first:
+            before, start = start, max(first, start - 2 * (end - start))
+            batches = await _read(log, source, start, before)
+    return start, batches
 
 
 async def _read(log: Log, source: TopicPartition, start: int, end: int) -> list[tuple[int, Batch]]:

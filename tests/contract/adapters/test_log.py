@@ -144,6 +144,8 @@ async def test_a_record_that_is_too_large_is_poison_and_not_half_written(log: Lo
 async def test_a_topic_that_does_not_exist_is_fatal(log: Log) -> None:
     with pytest.raises(FatalError, match="no-such-topic"):
         await log.partitions("no-such-topic")
+    with pytest.raises(FatalError, match="no-such-topic"):
+        await whole(log, TopicPartition(topic="no-such-topic", partition=0))
 
 
 async def test_every_topic_has_its_partitions(log: Log) -> None:

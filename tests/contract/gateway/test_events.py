@@ -76,14 +76,15 @@ async def test_a_stream_has_what_agents_are_shown_unless_more_is_asked_for(query
 async def test_a_stream_may_wait_for_a_playbook_that_does_not_exist_yet() -> None:
     log = MemoryLog(SystemClock())
     async with served(log) as (address, context), httpx.AsyncClient(base_url=address) as client:
-        stream = Stream(f"{EVENTS}?format=ace")
-        reading = asyncio.create_task(stream.read(client, until=reached(1)))
+        streams = [Stream(f"{EVENTS}?format=ace{more}") for more in ("", "&counters=false")]
+        reading = asyncio.gather(*(stream.read(client, until=reached(1)) for stream in streams))
         await until(lambda: context.feed.is_current)
         await published(log, version(NAME, 1))
         await reading
 
-    assert numbers(stream) == [1]
-    assert "[misc-00001] helpful=0" in json.loads(stream.events[0].data)["text"]
+    assert [numbers(stream) for stream in streams] == [[1], [1]]
+    texts = [json.loads(stream.events[0].data)["text"] for stream in streams]
+    assert ["[misc-00001] helpful=0" in text for text in texts] == [True, False]
 
 
 class LateSnapshots(MemoryLog):

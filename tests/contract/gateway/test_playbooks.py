@@ -68,6 +68,24 @@ async def test_what_is_only_proposed_is_told_on_request() -> None:
         assert [(row["entries"], row["proposed"]) for row in rows] == [(1, 1)]
 
 
+@pytest.mark.parametrize(("form", "counted"), [("ace", "helpful=1"), ("md", "(+1 -0)")])
+async def test_a_prompt_gets_a_text_without_counters(form: str, counted: str) -> None:
+    first = version(NAME, 1, "ask")
+    entry = first.entries[0].model_copy(update={"helpful": 1})
+    second = version(NAME, 2, entries=(entry,))
+    async with asked() as gateway:
+        await gateway.knows(first, second)
+        own = await gateway.client.get(f"{PATH}?format={form}")
+        bare = await gateway.client.get(f"{PATH}?format={form}&counters=false")
+        before = await gateway.client.get(f"{PATH}?format={form}&counters=false&version=1")
+        assert counted in own.text
+        assert counted not in bare.text
+        assert before.text.splitlines()[1:] == bare.text.splitlines()[1:], "nothing was learned"
+        assert own.headers["etag"] != bare.headers["etag"]
+        whole = await gateway.client.get(f"{PATH}?counters=false")
+        assert (whole.json()["counters"], whole.json()["entries"][0]["helpful"]) == (True, 1)
+
+
 async def test_a_client_that_has_it_already_is_told_so() -> None:
     async with asked() as gateway:
         await gateway.knows(version(NAME, 1), version("other", 1))

@@ -2,18 +2,22 @@
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
+from combee.adapters.http import commands
 from combee.adapters.memory import MemoryLog
+from combee.integrations.gepa import DeployedReflectionLM
+from combee.ports import ConfigurationError
 from combee.worker import loop
 from support import ledger
 from support.clock import ManualClock
 from support.deployment import Deployment
-from support.gateway import KEYS, READER, Asked, asked, bearer
+from support.gateway import KEYS, READER, Asked, asked, bearer, served, version
 from support.ledger import NAME, outgoing, reflection
 from support.shuffling import shuffling
 from support.waiting import until
@@ -164,6 +168,34 @@ async def test_a_reflection_is_followed_from_its_window_into_the_entries_that_re
         (entry,) = gateway.context.playbooks.latest(NAME).entries
         assert (applied["state"], applied["version"], applied["entries"]) == ("applied", 1, [entry.id])
         assert applied["detail"] == f"batch 1 became version 1; on it rest {entry.id}"
+
+
+@pytest.mark.parametrize(
+    ("method", "remedies"), [("ace", ["COMBEE_METHOD=gepa"]), ("gepa", []), ("not-installed-here", [])]
+)
+async def test_what_waits_for_another_method_says_so_and_names_the_setting(
+    method: str, remedies: list[str]
+) -> None:
+    async with asked(method=method) as gateway:
+        await gateway.knows(version(NAME, 1, "Answer.", holds="components"))
+        await post(gateway, 1)
+        waiting = await fate(gateway, "r-1")
+    assert waiting["state"] == "waiting"
+    assert re.findall(r"COMBEE_\w+=\w+", waiting["held"]) == remedies
+    assert re.findall(r"COMBEE_\w+=\w+", waiting["detail"]) == remedies
+
+
+async def test_gepa_on_a_deployment_of_another_method_is_refused_and_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(commands, "HELD_S", 0.1)
+    deployment = Deployment(batch_size=40)
+    job = {"rule": "Answer."}, {"rule": [{"Feedback": "Wrong."}]}, ["rule"]
+    async with deployment.running(("publish", "scan", "shuffle")), served(deployment.log) as (address, _):
+        strategy = DeployedReflectionLM(address, "support/program")
+        with pytest.raises(ConfigurationError, match=r"program/rule holds components.*COMBEE_METHOD=gepa"):
+            await asyncio.to_thread(strategy.reflect, *job)
+        strategy.close()
 
 
 async def test_a_repeat_is_counted_and_changes_nothing() -> None:

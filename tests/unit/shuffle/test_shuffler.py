@@ -1,5 +1,6 @@
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import suppress
 from random import Random
 from typing import Any
 
@@ -575,18 +576,20 @@ async def test_a_version_that_appears_while_a_partition_is_restored_is_not_misse
     assert len(batches(log)) == 2
 
 
+@pytest.mark.parametrize(("horizon", "aborted"), [(4, 0), (1, 0), (4, 20)])
 async def test_a_batch_in_flight_is_remembered_however_far_back_its_manifest_is(
-    log: MemoryLog, clock: ManualClock
+    log: MemoryLog, clock: ManualClock, horizon: int, aborted: int
 ) -> None:
     neighbour = "q"
     assert await log.partition_for(REFLECTIONS, neighbour.encode()) == HOME
-    async with shuffling(log, clock, duplicate_horizon=4) as rig:
+    async with shuffling(log, clock, duplicate_horizon=horizon) as rig:
         await publish(log, *(reflection(n, neighbour) for n in range(5)))
         for sequence in range(1, 11):
             await publish(log, *(reflection(5 * sequence + n) for n in range(5)))
             await rig.step()
             await apply(log, rig, sequence)
-    async with shuffling(log, clock, duplicate_horizon=4) as rig:
+    await abort_batches(log, aborted)
+    async with shuffling(log, clock, duplicate_horizon=horizon) as rig:
         await publish(log, *(reflection(n, neighbour) for n in range(5, 10)))
         await publish(log, *(reflection(n) for n in range(100, 105)))
         await rig.step()
@@ -594,3 +597,14 @@ async def test_a_batch_in_flight_is_remembered_however_far_back_its_manifest_is(
         "the second must wait for the first"
     )
     assert [batch.plan.sequence for batch in batches(log)] == list(range(1, 12))
+
+
+async def abort_batches(log: MemoryLog, count: int) -> None:
+    """Leave so many manifests, and markers behind them, that nobody is to see."""
+    transactor = await log.transactor("another")
+    for _ in range(count):
+        with suppress(TransientError):
+            async with transactor.transaction() as transaction:
+                await transaction.send(Outgoing(topic="batches", partition=HOME, value=b"-"))
+                raise TransientError("given up")
+    await transactor.close()

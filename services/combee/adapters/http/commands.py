@@ -1,6 +1,7 @@
 """Commands to a deployment's gateway, and what became of a reflection: for tools, which wait for their effect."""
 
 import asyncio
+import time
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -10,12 +11,14 @@ from pydantic import ValidationError
 
 from combee.adapters.http.errors import check, translated
 from combee.adapters.http.gateway import LOOPBACK
-from combee.ports import PoisonError, TransientError
+from combee.ports import ConfigurationError, PoisonError, TransientError
 from combee_schemas.base import Value
 
 MOST_WAIT_S = 60
 """As long as the gateway waits for a command's effect."""
 LOOK_EVERY_S = 0.25
+HELD_S = 5.0
+"""What a gateway says is held may be in a batch within this time: its settings need not be the services' own."""
 FATES = frozenset({"applied", "dead_lettered", "dropped"})
 
 
@@ -32,6 +35,7 @@ class ReflectionFate(Value):
     state: str
     detail: str = ""
     version: int | None = None
+    held: str = ""
 
 
 class GatewayCommands:
@@ -69,8 +73,15 @@ class GatewayCommands:
         return effect
 
     async def fate(self, playbook: str, reflection_id: str) -> ReflectionFate:
-        """Return what became of a reflection, once it is settled."""
+        """Return what became of a reflection, once it is settled.
+
+        Raises
+        ------
+        ConfigurationError
+            If nothing will become of it until a setting is changed.
+        """
         path = f"/v1/reflections/{quote(reflection_id, safe='')}"
+        began = time.monotonic()
         while True:
             with translated(f"GET {path}"):
                 response = await self._client.get(path, params={"playbook": playbook})
@@ -78,6 +89,8 @@ class GatewayCommands:
             fate: ReflectionFate = _read(ReflectionFate, response.content)
             if fate.state in FATES:
                 return fate
+            if fate.held and time.monotonic() - began >= HELD_S:
+                raise ConfigurationError(fate.held)
             await asyncio.sleep(LOOK_EVERY_S)
 
     async def close(self) -> None:

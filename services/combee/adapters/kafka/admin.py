@@ -12,8 +12,8 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError, for_code
 
-from combee.adapters.kafka.connection import Connection
-from combee.adapters.kafka.errors import RIGHTS, translated
+from combee.adapters.kafka.connection import Connection, named_topics
+from combee.adapters.kafka.errors import RIGHTS, is_denied, translated
 from combee.adapters.kafka.lifetime import started, stopped
 from combee.ports import ConfigurationError, FatalError, TransientError
 
@@ -32,10 +32,6 @@ class TopicState:
     config: Mapping[str, str]
 
 
-def _is_denied(code: int) -> bool:
-    return issubclass(for_code(code), RIGHTS)
-
-
 @asynccontextmanager
 async def _client(options: Mapping[str, Any]) -> AsyncIterator[Any]:
     client = AIOKafkaAdminClient(**options)
@@ -45,6 +41,10 @@ async def _client(options: Mapping[str, Any]) -> AsyncIterator[Any]:
         yield client
     finally:
         await stopped(client)
+
+
+async def _described(client: Any, names: Iterable[str]) -> Sequence[Mapping[str, Any]]:
+    return await named_topics(client._client, names)  # noqa: SLF001 - the admin client's own request creates topics
 
 
 class KafkaAdmin:
@@ -121,8 +121,8 @@ class KafkaAdmin:
         prefix = self._connection.full("")
         async with self._client() as client:
             with translated("describing topics"):
-                described = await client.describe_topics(wanted)
-                self._refuse("Describe", [t["topic"] for t in described if _is_denied(t["error_code"])])
+                described = await _described(client, wanted)
+                self._refuse("Describe", [t["topic"] for t in described if is_denied(t["error_code"])])
                 there = [t for t in described if t["partitions"]]
                 configs = await self._configs(client, [t["topic"] for t in there])
         return {
@@ -140,7 +140,7 @@ class KafkaAdmin:
         resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in names]
         answers = await client.describe_configs(resources)
         described = [resource for answer in answers for resource in answer.resources]
-        self._refuse("DescribeConfigs", [name for code, _, _, name, _ in described if _is_denied(code)])
+        self._refuse("DescribeConfigs", [name for code, _, _, name, _ in described if is_denied(code)])
         return {name: {str(item[0]): str(item[1]) for item in items} for _, _, _, name, items in described}
 
     def _refuse(self, operation: str, topics: Sequence[str]) -> None:
@@ -161,8 +161,8 @@ class KafkaAdmin:
         """
         async with self._client() as client:
             with translated(f"looking for {topic}"):
-                (found,) = await client.describe_topics([self._connection.full(topic)])
-        self._refuse("Describe", [found["topic"]] if _is_denied(found["error_code"]) else [])
+                (found,) = await _described(client, [self._connection.full(topic)])
+        self._refuse("Describe", [found["topic"]] if is_denied(found["error_code"]) else [])
         return bool(found["error_code"] != UNKNOWN_TOPIC)
 
     async def names(self) -> frozenset[str]:

@@ -1,10 +1,11 @@
 """The connection settings of a cluster, and the mapping of our topic names to the broker's."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import aiokafka
+from aiokafka.protocol.metadata import MetadataRequest
 
 from combee.adapters.kafka.errors import PASSWORDS, TOKENS, Need
 from combee.adapters.kafka.membership import Membership
@@ -15,6 +16,14 @@ REQUEST_TIMEOUT_MS = 15_000
 METADATA_AGE_MS = 5_000
 """How old metadata may become. A group whose leader does not see a topic for a moment assigns none of its partitions,
 and only fresh metadata mends that. The clients' own 5 minutes are too long."""
+
+
+async def named_topics(client: Any, names: Iterable[str]) -> Sequence[Mapping[str, Any]]:
+    """Return what a broker says of topics by their whole names; asking creates none, as the clients' own way may."""
+    request = MetadataRequest(list(names), allow_auto_topic_creation=False)
+    answer = await client.send(client.get_random_node(), request)
+    described: Sequence[Mapping[str, Any]] = answer.to_object()["topics"]
+    return described
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

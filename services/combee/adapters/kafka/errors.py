@@ -92,6 +92,11 @@ class Need:
         )
 
 
+def is_denied(code: int) -> bool:
+    """Return whether a broker's error code says that a right is missing."""
+    return issubclass(kafka.for_code(code), RIGHTS)
+
+
 @contextmanager
 def translated(doing: str, need: Need | None = None) -> Iterator[None]:
     """Turn aiokafka's errors into ours; ``doing`` starts the message, ``need`` says what a refused right was.

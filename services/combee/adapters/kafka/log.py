@@ -7,10 +7,11 @@ from typing import Any
 
 import aiokafka
 from aiokafka.client import AIOKafkaClient
+from aiokafka.errors import TopicAuthorizationFailedError
 
-from combee.adapters.kafka.connection import REQUEST_TIMEOUT_MS, Connection
+from combee.adapters.kafka.connection import REQUEST_TIMEOUT_MS, Connection, named_topics
 from combee.adapters.kafka.consumer import MAX_POLL_RECORDS, KafkaConsumer
-from combee.adapters.kafka.errors import Need, translated
+from combee.adapters.kafka.errors import Need, is_denied, translated
 from combee.adapters.kafka.fetch_waits import look_seldom
 from combee.adapters.kafka.inflation import bound_inflation
 from combee.adapters.kafka.lifetime import started, stopped
@@ -138,6 +139,9 @@ class KafkaLog:
     async def read(
         self, source: TopicPartition, start: int, end: int | None = None
     ) -> AsyncGenerator[Record, None]:
+        await self.partitions(
+            source.topic
+        )  # a reader waits for a topic that is missing, or that it may not see
         tp = self._connection.theirs(source)
         need = self._connection.need("Read", source.topic)
         async with self._reader([tp]) as reader:
@@ -223,18 +227,28 @@ class KafkaLog:
             self._counts |= await self._counted(topic)
         if topic not in self._counts:
             raise FatalError(
-                f"topic {self._connection.full(topic)} does not exist, or this client may not describe it:"
-                " run 'combee topics create', or grant it that right"
+                f"topic {self._connection.full(topic)} does not exist: run 'combee topics create'"
             )
         return self._counts[topic]
 
     async def _counted(self, topic: str) -> Mapping[str, int]:
-        """Return the partitions of every topic in sight; asking needs no right but to describe them."""
+        """Return the partitions of every topic in sight; asking needs no right but to describe them.
+
+        Raises
+        ------
+        ConfigurationError
+            If this client may not describe ``topic``, whether it exists or not.
+        """
         client = AIOKafkaClient(**self._connection.client)
         try:
             with translated(f"looking up {topic}", self._connection.need("Describe", topic)):
                 await started(client.bootstrap())
                 metadata = await client.fetch_all_metadata()
+                full = self._connection.full(topic)
+                if full not in metadata.topics():
+                    (named,) = await named_topics(client, [full])
+                    if is_denied(named["error_code"]):
+                        raise TopicAuthorizationFailedError
         finally:
             await stopped(client)
         start = self._connection.full("")

@@ -23,7 +23,7 @@ from combee.gateway import playbooks
 from combee.gateway.access.access import allowed, check_touch
 from combee.gateway.access.keys import Caller
 from combee.gateway.context import Context
-from combee.gateway.endpoints.reading import State, playbook_text
+from combee.gateway.endpoints.reading import Counters, Shape, State
 from combee.gateway.names import Name
 from combee.gateway.problems import Refusal, busy, problems
 from combee.gateway.values import DeletedEvent, LabelEvent, VersionEvent
@@ -48,7 +48,7 @@ class Events:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._settings = context.settings.gateway
-        self._written: OrderedDict[tuple[str, int, str, str], bytes] = OrderedDict()
+        self._written: OrderedDict[tuple[str, int, Shape], bytes] = OrderedDict()
         self._open: Counter[str] = Counter()
 
     @property
@@ -62,6 +62,7 @@ class Events:
         name: Name,
         form: Annotated[Format, Query(alias="format", description="of the playbook in the events")] = "json",
         state: State = "active",
+        counters: Counters = None,
         label: Annotated[
             Literal["latest"] | None,
             Query(
@@ -84,11 +85,12 @@ class Events:
         playbooks.check_current(self._context)
         if self._open[caller.name] >= self._settings.gateway_streams:
             raise busy("too many event streams of this key are open")
+        shape = Shape(form=form, state=state, counters=counters)
         if label is None and self._is_gated(name):
-            followed = self._follow_production(name, form, state, last_event_id)
+            followed = self._follow_production(name, shape, last_event_id)
         else:
             position = await self._position(name, last_event_id)
-            followed = self._follow(name, form, state, position, every=label is not None)
+            followed = self._follow(name, shape, position, every=label is not None)
         return _Stream(
             self._counted(caller.name, followed),
             ping=self._settings.gateway_heartbeat_s,
@@ -112,7 +114,7 @@ class Events:
         return is_gated(production, version or self._context.playbooks.latest(name))
 
     async def _follow_production(
-        self, name: str, form: Format, state: State, last_event_id: str | None
+        self, name: str, shape: Shape, last_event_id: str | None
     ) -> AsyncGenerator[bytes, None]:
         """Yield what agents read, whenever it changes; the stream ends where the gate is taken away."""
         given = EVENT_ID.fullmatch(last_event_id or "")
@@ -125,21 +127,21 @@ class Events:
             if number != told:
                 version = await self._context.history.exactly(name, number)
                 if version is not None:
-                    yield self._event(version, form, state)
+                    yield self._event(version, shape)
                 told = number
             for event in self._moved(name, labels):
                 yield event
             await changed.wait(seen, self._settings.gateway_heartbeat_s)
 
     async def _follow(
-        self, name: str, form: Format, state: State, position: int | None, *, every: bool
+        self, name: str, shape: Shape, position: int | None, *, every: bool
     ) -> AsyncGenerator[bytes, None]:
         """Yield every version; the stream ends where a gate is put up, unless every version is asked for."""
         feed, labels = self._context.feed, LabelsTold()
         latest = self._context.playbooks.latest(name)
         if position is None and latest.version:
             position = latest.history_offset
-            yield self._event(latest, form, state)
+            yield self._event(latest, shape)
         if position is None:
             position = await feed.start(name)
         while not self._context.stopping.is_set() and (every or not self._is_gated(name)):
@@ -151,7 +153,7 @@ class Events:
                     if not every and self._is_gated(name, version):
                         return
                     position = version.history_offset
-                    yield self._event(version, form, state)
+                    yield self._event(version, shape)
             for event in self._moved(name, labels):
                 yield event
             await feed.changed.wait(seen, self._settings.gateway_heartbeat_s)
@@ -171,11 +173,11 @@ class Events:
         labels.update(now)
         return [_encoded("label", event) for event in (*moved, *gone)]
 
-    def _event(self, version: Playbook, form: Format, state: State) -> bytes:
+    def _event(self, version: Playbook, shape: Shape) -> bytes:
         """Return one version as an event, written once for all streams."""
-        key = (version.name, version.version, form, state)
+        key = (version.name, version.version, shape)
         if key not in self._written:
-            self._written[key] = _event(version, form, state)
+            self._written[key] = _event(version, shape)
             while len(self._written) > EVENTS_KEPT:
                 self._written.popitem(last=False)
         return self._written[key]
@@ -203,16 +205,16 @@ class _Stream(EventSourceResponse):
             logger.info("stream_dropped", reason="the client took nothing for too long")
 
 
-def _event(version: Playbook, form: Format, state: State) -> bytes:
+def _event(version: Playbook, shape: Shape) -> bytes:
     place = f"{version.version}@{version.history_offset}"
     if is_deleted(version):
         return _encoded("deleted", DeletedEvent(name=version.name, version=version.version), place)
     about = VersionEvent(
-        name=version.name, version=version.version, format=form, created_at_ms=version.created_at_ms
+        name=version.name, version=version.version, format=shape.form, created_at_ms=version.created_at_ms
     )
     try:
-        whole = version if state == "all" else shown(version)
-        said = {"playbook": whole} if form == "json" else {"text": playbook_text(version, form, state)}
+        whole = version if shape.state == "all" else shown(version)
+        said = {"playbook": whole} if shape.form == "json" else {"text": shape.text(version)}
     except Refusal:  # this version has no room in the format; the client learns that it exists
         said = {}
     return _encoded("version", about.model_copy(update=said), place)

@@ -1,6 +1,7 @@
 """``GET /v1/playbooks…``: lists, versions, differences; answered from memory wherever possible."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from http import HTTPStatus
 from itertools import islice
 from typing import Annotated, Literal
@@ -29,6 +30,7 @@ from combee_schemas.playbook import Playbook
 JSON, TEXT, MARKDOWN = "application/json", "text/plain", "text/markdown"
 MEDIA_TYPES: Mapping[str, str] = {"ace": TEXT, "md": MARKDOWN, "skill": MARKDOWN}
 """All others are JSON."""
+WITH_COUNTERS: frozenset[Format] = frozenset({"ace", "md"})
 MOST = 1000
 FEW = 100
 
@@ -38,11 +40,57 @@ State = Annotated[
     Literal["active", "all"],
     Query(description="the entries that agents are shown, or those only proposed too"),
 ]
+Counters = Annotated[
+    bool | None,
+    Query(
+        description="of `ace` and `md`: with the entries' counters, or without, as a prompt should be: its lines then"
+        " change only where entries do; by default as the playbook has it"
+    ),
+]
 IfNoneMatch = Annotated[str | None, Header(description="ETags that the client has already")]
 
 
 CALLER = "who reads: only who has a name may be shown a candidate that is tried on a share of the callers"
 CANARY = "Combee-Canary"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """How a playbook is wanted."""
+
+    form: Format
+    state: State = "active"
+    counters: bool | None = None
+    """None: as the playbook has it."""
+
+    def tag(self, playbook: Playbook) -> str:
+        """Return the ETag of one version; it names the bytes, so that nothing has to be written for it."""
+        parts: list[str | int] = [
+            playbook.name,
+            playbook.version,
+            playbook.created_at_ms,
+            self.form,
+            self.state,
+        ]
+        parts += [] if self.counters is None else [str(self.counters)]
+        return f'"{playbook.version}-{digest("etag", *parts).hex()}"'
+
+    def text(self, playbook: Playbook) -> str:
+        """Return a playbook as text.
+
+        Raises
+        ------
+        Refusal
+            If the format has no room for it.
+        """
+        if self.counters is not None and self.form in WITH_COUNTERS:
+            playbook = playbook.model_copy(update={"counters": self.counters})
+        try:
+            return write_playbook(playbook, self.form, everything=self.state == "all")
+        except ValueError as error:
+            raise Refusal(
+                HTTPStatus.CONFLICT, f"{playbook.name} cannot be written as {self.form}: {error}"
+            ) from error
 
 
 class Reading:
@@ -75,10 +123,12 @@ class Reading:
         self,
         caller: Reader,
         name: Name,
+        *,
         version: Annotated[int | None, Query(ge=1, le=2**31)] = None,
         label: Annotated[LabelName | None, Query(description="such as `production`, or `latest`")] = None,
         form: Annotated[Format, Query(alias="format")] = "json",
         state: State = "active",
+        counters: Counters = None,
         whose: Annotated[str, Query(alias="caller", max_length=MOST_CALLER, description=CALLER)] = "",
         if_none_match: IfNoneMatch = None,
     ) -> Response:
@@ -97,7 +147,8 @@ class Reading:
             )
         except Refusal as refusal:  # control may have no version to read: it takes part all the same
             raise refusal.with_headers(of_canary) from None
-        etag = tag(playbook, form, state)
+        shape = Shape(form=form, state=state, counters=counters)
+        etag = shape.tag(playbook)
         headers = {
             "ETag": etag,
             "Cache-Control": "no-cache",
@@ -105,9 +156,7 @@ class Reading:
         } | of_canary
         if matches(if_none_match, etag):
             return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
-        return Response(
-            playbook_text(playbook, form, state), headers=headers, media_type=MEDIA_TYPES.get(form, JSON)
-        )
+        return Response(shape.text(playbook), headers=headers, media_type=MEDIA_TYPES.get(form, JSON))
 
     async def versions(
         self,
@@ -155,30 +204,10 @@ class Reading:
         return told(name, statistics, newest.version, await self._context.outcomes.canary(name))
 
 
-def tag(playbook: Playbook, form: Format, state: State = "active") -> str:
-    """Return the ETag of one version in one format; it names the bytes, so that nothing has to be written for it."""
-    parts = (playbook.name, playbook.version, playbook.created_at_ms, form, state)
-    return f'"{playbook.version}-{digest("etag", *parts).hex()}"'
-
-
 def matches(if_none_match: str | None, etag: str) -> bool:
     """Return whether a client has this already (RFC 9110: weak comparison)."""
     given = [part.strip().removeprefix("W/") for part in (if_none_match or "").split(",")]
     return etag in given or "*" in given
-
-
-def playbook_text(playbook: Playbook, form: Format, state: State = "active") -> str:
-    """Return a playbook as text; ``state`` says which of its entries.
-
-    Raises
-    ------
-    Refusal
-        If the format has no room for it.
-    """
-    try:
-        return write_playbook(playbook, form, everything=state == "all")
-    except ValueError as error:
-        raise Refusal(HTTPStatus.CONFLICT, f"{playbook.name} cannot be written as {form}: {error}") from error
 
 
 def router(context: Context) -> APIRouter:

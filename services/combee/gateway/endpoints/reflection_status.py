@@ -57,6 +57,8 @@ class ReflectionStatus(Value):
     """Later records of the same id, which count for nothing, as far back as was read."""
     until_ms: int | None = None
     """Waiting: when its window closes at the latest."""
+    held: str = ""
+    """Waiting: why no batch takes it and what helps, by the gateway's own settings; empty: it knows of nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +166,9 @@ class ReflectionStatusLookup:
         picture = await self._context.live.seen()
         waiting, size = picture.windows.count(name), picture.batch_size(name)
         until_ms = playbooks.closes_ms(self._context, picture, name)
-        closes = f"when full or at {playbooks.moment(until_ms)}"
-        detail = f"it waits in its window ({waiting} of {size}), which closes {closes}"
+        held = playbooks.held(self._context, name)
+        closes = held or f"which closes when full or at {playbooks.moment(until_ms)}"
+        detail = f"it waits in its window ({waiting} of {size}), {closes}"
         return ReflectionStatus(
             reflection_id=reflection_id,
             playbook=name,
@@ -173,6 +176,7 @@ class ReflectionStatusLookup:
             detail=detail,
             repeats=repeats,
             until_ms=until_ms,
+            held=held,
         )
 
     async def _batched(

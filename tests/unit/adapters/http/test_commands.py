@@ -8,7 +8,7 @@ import pytest
 
 from combee.adapters.http import commands
 from combee.adapters.http.commands import MOST_WAIT_S, GatewayCommands
-from combee.ports import PoisonError, TransientError
+from combee.ports import ConfigurationError, PoisonError, TransientError
 
 
 class Gateway:
@@ -56,6 +56,26 @@ async def test_a_reflections_fate_is_awaited(monkeypatch: pytest.MonkeyPatch) ->
 
     assert (fate.state, fate.version) == ("applied", 3)
     assert gateway.requests[0].url.raw_path == b"/v1/reflections/r-1?playbook=a"
+
+
+async def test_what_is_held_until_a_setting_changes_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commands, "LOOK_EVERY_S", 0)
+    monkeypatch.setattr(commands, "HELD_S", 0)
+    held = {"state": "waiting", "held": "nothing is learned until COMBEE_METHOD=gepa again"}
+
+    with pytest.raises(ConfigurationError, match="COMBEE_METHOD=gepa"):
+        await Gateway((200, held)).commands().fate("a", "r-1")
+
+
+async def test_what_a_gateway_only_supposes_is_held_may_be_in_a_batch_a_moment_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(commands, "LOOK_EVERY_S", 0)
+    answers = ({"state": "waiting", "held": "so it seems"}, {"state": "applied", "version": 3})
+
+    fate = await Gateway(*((200, answer) for answer in answers)).commands().fate("a", "r-1")
+
+    assert fate.version == 3
 
 
 async def test_refusals_and_nonsense_are_errors() -> None:

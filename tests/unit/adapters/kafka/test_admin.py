@@ -5,7 +5,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from aiokafka.errors import GroupAuthorizationFailedError, GroupCoordinatorNotAvailableError
+from aiokafka.errors import (
+    GroupAuthorizationFailedError,
+    GroupCoordinatorNotAvailableError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+)
+from aiokafka.protocol.metadata import MetadataRequest, MetadataRequest_v5, MetadataResponse_v5
 
 from combee.adapters.kafka import admin
 from combee.adapters.kafka.connection import Connection
@@ -44,3 +50,38 @@ async def test_a_group_that_cannot_be_described_is_not_taken_for_an_empty_one(
     monkeypatch.setattr(admin, "AIOKafkaAdminClient", lambda **_: Broker(code, []))
     with pytest.raises(expected):
         await subject.members("shuffle")
+
+
+class Topicless:
+    """A client of aiokafka, and the one below it, whose broker says the same of every topic."""
+
+    def __init__(self, code: int) -> None:
+        self._code = code
+        self._client = self
+        self.requests: list[MetadataRequest_v5] = []
+
+    async def start(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    def get_random_node(self) -> int:
+        return 0
+
+    async def send(self, _node: int, request: MetadataRequest) -> MetadataResponse_v5:
+        self.requests.append(request.build(MetadataRequest_v5))
+        named: list[Any] = [(self._code, topic, False, []) for topic in self.requests[-1].topics]
+        return MetadataResponse_v5(0, [], "cluster", 0, named)
+
+
+async def test_asking_for_a_topic_creates_none_and_tells_denied_from_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    subject = admin.KafkaAdmin(Connection(bootstrap_servers="b:1", prefix="t"))
+    client = Topicless(UnknownTopicOrPartitionError.errno)
+    monkeypatch.setattr(admin, "AIOKafkaAdminClient", lambda **_: client)
+    assert not await subject.has("restoring")
+    (request,) = client.requests
+    assert (list(request.topics), request.allow_auto_topic_creation) == (["t.restoring"], False)
+    client = Topicless(TopicAuthorizationFailedError.errno)
+    with pytest.raises(ConfigurationError, match=r"Describe on topic t\.restoring"):
+        await subject.has("restoring")
