@@ -105,7 +105,10 @@ def acls(
     if format_ not in FORMATS:
         raise typer.BadParameter(f"no such format: {format_}; choose one of {', '.join(FORMATS)}")
     principals = dict(map(_principal, principal or ()))
-    typer.echo(FORMATS[format_](granted(principals, load_settings().kafka.topic_prefix)))
+    try:
+        typer.echo(FORMATS[format_](granted(principals, load_settings().kafka.topic_prefix)))
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 def _principal(given: str) -> tuple[str, str]:

@@ -1,6 +1,7 @@
 """What each role may do on a cluster that denies by default: Kafka's ACLs, from the map of topics."""
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal
@@ -99,20 +100,42 @@ def as_json(rows: Granted) -> str:
 
 
 def as_strimzi(rows: Granted) -> str:
-    """Return a ``KafkaUser`` of Strimzi for each principal, as YAML (JSON is YAML, too)."""
+    """Return a ``KafkaUser`` of Strimzi for each principal, as YAML (JSON is YAML, too).
+
+    Raises
+    ------
+    ValueError
+        If Strimzi has no user for a principal: its users are ``User:NAME`` with a password and ``User:CN=NAME`` with
+        a certificate, and each is an object of that name.
+    """
     users: dict[str, list[Right]] = {}
     for _, principal, right in rows:
-        users.setdefault(principal.removeprefix("User:"), []).append(right)
-    return "\n".join(f"---\n{json.dumps(_user(name, rights), indent=2)}" for name, rights in users.items())
+        users.setdefault(principal, []).append(right)
+    return "\n".join(
+        f"---\n{json.dumps(_user(principal, rights), indent=2)}" for principal, rights in users.items()
+    )
 
 
-def _user(name: str, rights: Iterable[Right]) -> dict[str, object]:
+_OBJECT_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*")
+_CERTIFICATE_NAME_CHARS = 64
+
+
+def _user(principal: str, rights: Iterable[Right]) -> dict[str, object]:
+    subject = principal.removeprefix("User:")
+    name = subject.removeprefix("CN=")
+    has_certificate = name != subject
+    too_long = has_certificate and len(name) > _CERTIFICATE_NAME_CHARS
+    if too_long or not _OBJECT_NAME.fullmatch(name):
+        raise ValueError(
+            f"Strimzi has no user {principal}: write User:NAME (a password) or User:CN=NAME (a certificate), NAME in "
+            f"small letters, digits, - and ., with a certificate at most {_CERTIFICATE_NAME_CHARS} of them"
+        )
     return {
-        "apiVersion": "kafka.strimzi.io/v1beta2",
+        "apiVersion": "kafka.strimzi.io/v1",
         "kind": "KafkaUser",
         "metadata": {"name": name, "labels": {"strimzi.io/cluster": "kafka"}},
         "spec": {
-            "authentication": {"type": "scram-sha-512"},
+            "authentication": {"type": "tls" if has_certificate else "scram-sha-512"},
             "authorization": {"type": "simple", "acls": [_acl(right) for right in rights]},
         },
     }

@@ -102,6 +102,7 @@ def test_without_a_broker_every_verb_exits_1_with_the_remedy(arguments: tuple[st
         ("replay", "x"),
         ("replay", "x", "--to", "bad prefix"),
         ("top", "--interval", "0"),
+        ("topics", "acls", "--format", "strimzi", "--principal", "agents=User:CN=support,OU=agents"),
         ("dlq", "show", "seven"),
         ("dlq", "list", "--limit", "0"),
         ("sim", "serve", "--knows", "absent.jsonl"),

@@ -1,4 +1,7 @@
 import json
+from typing import Any
+
+import pytest
 
 from combee.core import layout, rights
 from combee_schemas.topics import TOPICS
@@ -35,10 +38,14 @@ def test_who_writes_playbooks_updates_and_commands() -> None:
     assert writers == {"playbooks": {"publish"}, "updates": {"scan", "shuffle"}, "commands": {"gateway"}}
 
 
+def strimzi_users(rows: rights.Granted) -> list[dict[str, Any]]:
+    return [json.loads(text) for text in rights.as_strimzi(rows).split("---\n")[1:]]
+
+
 def test_each_format_has_each_right_under_its_principal() -> None:
     rows = rights.granted({"agents": "User:support"}, "p")
     lines = rights.as_kafka_acls(rows).splitlines()
-    users = [json.loads(text) for text in rights.as_strimzi(rows).split("---\n")[1:]]
+    users = strimzi_users(rows)
     assert len(lines) == len(json.loads(rights.as_json(rows))) == len(rows)
     assert sum(len(user["spec"]["authorization"]["acls"]) for user in users) == len(rows)
     assert {user["metadata"]["name"] for user in users} >= {"support", "combee-scan"}
@@ -50,6 +57,22 @@ def test_each_format_has_each_right_under_its_principal() -> None:
         "kafka-acls.sh $KAFKA --add --allow-principal 'User:support' --operation Write --topic p.traces"
         in lines
     )
+
+
+def test_for_strimzi_a_subject_of_a_certificate_is_a_user_with_one() -> None:
+    users = strimzi_users(rights.granted({"agents": "User:CN=support", "operators": "User:people"}, "p"))
+    shown = {user["metadata"]["name"]: user["spec"]["authentication"]["type"] for user in users}
+    assert shown["support"] == "tls"
+    assert {kind for name, kind in shown.items() if name != "support"} == {"scram-sha-512"}
+    assert {user["apiVersion"] for user in users} == {"kafka.strimzi.io/v1"}
+
+
+@pytest.mark.parametrize(
+    "principal", ["User:CN=support,OU=agents", "User:Support", "User:*", "User:CN=", f"User:CN={'x' * 63}.yz"]
+)
+def test_a_principal_that_strimzi_cannot_have_is_refused(principal: str) -> None:
+    with pytest.raises(ValueError, match="Strimzi has no user"):
+        rights.as_strimzi(rights.granted({"agents": principal}, "p"))
 
 
 def test_prefixes_that_lie_within_one_another_are_found() -> None:
