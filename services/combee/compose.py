@@ -5,8 +5,11 @@ import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import structlog
 
@@ -19,12 +22,12 @@ from combee.clock import SystemClock
 from combee.evaluation.evaluator import Evaluator
 from combee.evaluation.judge import EvaluationJudge
 from combee.inspection.lag import INPUTS, Lags
-from combee.ports import Clock, ConfigurationError, LanguageModel, Log
+from combee.ports import NO_TRACING, Clock, ConfigurationError, LanguageModel, Log
 from combee.reflect.handler import ReflectHandler
 from combee.scan.handler import ScanHandler
 from combee.scan.recorded import HashOf, RecordedAnswers, RecordedModel
 from combee.settings.loading import Settings
-from combee.settings.worker import SERVICES
+from combee.settings.worker import SERVICES, WorkerSettings
 from combee.shuffle.neighbours import Neighbours
 from combee.telemetry.telemetry import Telemetry
 from combee.worker.dead_letter_limiter import DeadLetterLimiter
@@ -33,6 +36,9 @@ from combee.worker.provenance import Provenance
 from combee.worker.session import run_sessions, stop_on_signals, together
 from combee.worker.views import View
 from combee_schemas import topics
+
+if TYPE_CHECKING:
+    from combee.adapters.opentelemetry.sending import Sending
 
 logger = structlog.get_logger()
 
@@ -107,7 +113,9 @@ async def _ask(
     settings, telemetry = worker.settings, worker.telemetry
     watched = language_model(settings.model, telemetry.called)
     telemetry.watch_model(watched)
-    model = worker.wrap_model(record(telemetry.counted_model(watched), watched.request))
+    model = worker.wrap_model(
+        record(telemetry.counted_model(watched, settings.model.model or ""), watched.request)
+    )
     limiter = telemetry.limiter(settings.worker)
     handler = build(worker.log, model, worker.clock, limiter)
     telemetry.watch(handler.playbooks.view)
@@ -122,6 +130,7 @@ async def _ask(
             limiter=limiter,
             on_ready=telemetry.ready,
             on_turn=telemetry.turned,
+            tracing=telemetry.tracing,
         )
     finally:
         await model.close()
@@ -158,6 +167,7 @@ async def _shuffle(worker: Worker) -> None:
             ),
             limits=settings.tenants.limits(),
             provenance=_provenance(worker),
+            tracing=telemetry.tracing,
         )
         telemetry.watch(shuffler.playbooks.view, shuffler.sizes, in_flight=shuffler.in_flight)
         app = faust_app.build_app(worker.connection, Path(folder))
@@ -179,6 +189,7 @@ async def _publish(worker: Worker) -> None:
         spending=spending,
         gates=settings.gate.policy(settings.batch.salt),
         on_gate=worker.telemetry.gate,
+        tracing=worker.telemetry.tracing,
     )
     await publisher.session(worker.stop, worker.telemetry.on_turn)
 
@@ -191,6 +202,7 @@ async def _control(worker: Worker) -> None:
         worker.telemetry.outcomes,
         worker.telemetry.canary,
         _provenance(worker),
+        worker.telemetry.tracing,
     )
     worker.telemetry.watch(controller.playbooks.view, controller.sizes)
     sizing = wiring.run_control(controller, worker.stop, worker.telemetry.on_turn)
@@ -217,6 +229,7 @@ async def _evaluate(worker: Worker) -> None:
             worker.clock,
             margin=settings.gate.gate_margin,
             judged_by=who.name,
+            tracing=telemetry.tracing,
         )
         changed = asyncio.Event()
         labels = View(worker.log, topics.LABELS, on_change=lambda _key, _label: changed.set())
@@ -252,10 +265,29 @@ def judges(settings: Settings) -> tuple[str, ...]:
     return tuple(role for role in JUDGES if role in asked)
 
 
-def telemetry_of(role: str, settings: Settings, outage: Callable[[], str | None] = lambda: None) -> Telemetry:
-    """Return the telemetry of a worker: with a port health and metrics are served there."""
+def sending_of(role: str, settings: WorkerSettings) -> "Sending | None":
+    """Return what sends a worker's spans and metrics; None: they go nowhere."""
+    if settings.otel_endpoint is None:
+        return None
+    try:
+        from combee.adapters.opentelemetry.sending import Sending  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as error:
+        # Not an error: whoever runs the machine may set this variable for everything on it.
+        logger.warning("otlp_not_sent", reason=f"{error.name} is missing: pip install 'combee[otel]'")
+        return None
+    instance = uuid4().hex if settings.slot is None else str(settings.slot)
+    return Sending(settings.otel_endpoint, service=role, instance=instance, version=version("combee"))
+
+
+def telemetry_of(
+    role: str,
+    settings: Settings,
+    outage: Callable[[], str | None] = lambda: None,
+    sending: "Sending | None" = None,
+) -> Telemetry:
+    """Return the telemetry of a worker: with a port health and metrics are served there, ``sending`` sends them."""
     worker = settings.worker
-    if worker.metrics_port is None:
+    if worker.metrics_port is None and sending is None:
         return Telemetry(role, worker.ready_file, outage=outage)
     from combee.telemetry.metrics import Metrics, new_registry  # noqa: PLC0415 - loads the metrics library
     from combee.telemetry.served import ServedTelemetry  # noqa: PLC0415 - the same
@@ -268,7 +300,18 @@ def telemetry_of(role: str, settings: Settings, outage: Callable[[], str | None]
         slot=worker.slot,
         cost=prices.cost,
     )
-    return ServedTelemetry(role, worker, worker.metrics_port, SystemClock(), metrics, outage=outage)
+    telemetry = ServedTelemetry(
+        role,
+        worker,
+        worker.metrics_port,
+        SystemClock(),
+        metrics,
+        outage=outage,
+        tracing=sending.tracing if sending else NO_TRACING,
+    )
+    if sending is not None:
+        sending.export(telemetry.families)
+    return telemetry
 
 
 async def run_worker(
@@ -293,7 +336,8 @@ async def run_worker(
     connected = connection(settings, bootstrap_servers)
     log, reachability = KafkaLog(connected), Reachability(connected)
     monitor = OutageMonitor(reachability.check, clock, service=role, where=bootstrap_servers)
-    telemetry = telemetry_of(role, settings, monitor.outage)
+    sending = sending_of(role, settings.worker)
+    telemetry = telemetry_of(role, settings, monitor.outage, sending)
     seen = telemetry.counted(wrap_log(log))
 
     async def session(stopping: asyncio.Event) -> None:
@@ -316,4 +360,6 @@ async def run_worker(
     finally:
         await reachability.close()
         await log.close()
+        if sending is not None:
+            await asyncio.to_thread(sending.close)
     logger.info("stopped", service=role)

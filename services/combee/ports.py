@@ -1,7 +1,7 @@
 """What Combee needs from outside: a log, a language model, a clock; and the three fates of errors."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -13,6 +13,7 @@ from combee_schemas.errors import (
 )
 from combee_schemas.model import Prompt, Reply
 from combee_schemas.records import Outgoing, Record, TopicPartition
+from combee_schemas.trace_context import Headers, TraceContext
 
 
 class TransientError(CombeeError):
@@ -196,6 +197,69 @@ class ModelCall:
 
 
 OnModelCall = Callable[[ModelCall], None]
+
+
+# ---- spans
+
+
+Notes = Mapping[str, str | int | float | bool]
+"""Attributes of a span."""
+NOTHING_NOTED: Notes = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """A record that waited for others, and the span that it was written in."""
+
+    context: TraceContext
+    waited_s: float | None = None
+    """None: nobody asks how long."""
+
+
+class Tracing:
+    """Spans around what a service does; nothing is decided by them. This one makes none."""
+
+    def context_of(self, record: Record) -> TraceContext | None:  # noqa: ARG002 - here nobody asks for it
+        """Return the span that a record was written in; None: it is not known, or of no use here."""
+        return None
+
+    def stamped(self, outgoing: Outgoing) -> Outgoing:
+        """Return a record that names the current span in its headers."""
+        return outgoing
+
+    def processing(self, service: str, record: Record) -> AbstractContextManager[object]:  # noqa: ARG002 - as above
+        """Open the span of one record, below the one that it was written in."""
+        return nullcontext()
+
+    def gathered(
+        self,
+        name: str,  # noqa: ARG002 - as above
+        origins: Sequence[Origin],  # noqa: ARG002 - as above
+        notes: Notes = NOTHING_NOTED,  # noqa: ARG002 - as above
+    ) -> AbstractContextManager[object]:
+        """Open the span of what many records led to, linked to theirs; each gets one of how long it waited."""
+        return nullcontext()
+
+    def span(self, name: str, notes: Notes = NOTHING_NOTED) -> AbstractContextManager[object]:  # noqa: ARG002 - as above
+        """Open a span below the current one."""
+        return nullcontext()
+
+    def calling(self, name: str, notes: Notes) -> AbstractContextManager[object]:  # noqa: ARG002 - as above
+        """Open the span of a request to another server."""
+        return nullcontext()
+
+    def serving(self, name: str, headers: Headers) -> AbstractContextManager[object]:  # noqa: ARG002 - as above
+        """Open the span of a request that came with these headers."""
+        return nullcontext()
+
+    def note(self, notes: Notes) -> None:
+        """Add attributes to the current span."""
+
+    def failed(self, reason: str) -> None:
+        """Say that what the current span is about failed."""
+
+
+NO_TRACING = Tracing()
 
 
 class Clock(Protocol):

@@ -17,7 +17,7 @@ from combee.core.playbook.spend import UNCAPPED, SpendPolicy
 from combee.core.sizing.policy import SizingPolicy
 from combee.core.tenants import IN_BATCHES_S, NO_LIMITS, Limits, Tenants
 from combee.evaluation.judge import EvaluationJudge
-from combee.ports import Clock, LanguageModel, Log, TopicPartition
+from combee.ports import NO_TRACING, Clock, LanguageModel, Log, TopicPartition, Tracing
 from combee.publish.publisher import OnGate, Publisher
 from combee.reflect.handler import ReflectHandler
 from combee.scan.handler import ScanHandler
@@ -89,11 +89,12 @@ async def run_handler(
     limiter: DeadLetterLimiter | None = None,
     on_ready: OnTurn = no_hook,
     on_turn: Callable[[Mapping[TopicPartition, int]], None] = no_hook,
+    tracing: Tracing = NO_TRACING,
 ) -> None:
     """Run the consume loop of a handler from when its view of the playbooks is current until ``stop``."""
     view = handler.playbooks.view
     manifests = handler.manifests if isinstance(handler, ScanHandler) else None
-    loop = Loop(log, handler, clock, max_open=max_open, on_turn=on_turn, limiter=limiter)
+    loop = Loop(log, handler, clock, max_open=max_open, on_turn=on_turn, limiter=limiter, tracing=tracing)
 
     async def consume() -> None:
         with closing(loop.run(stop, drain_s=drain_s)) as work:
@@ -123,6 +124,7 @@ def build_shuffle(
     neighbours: Neighbours | None = None,
     limits: Mapping[str, Limits] = NO_LIMITS,
     provenance: Provenance | None = None,
+    tracing: Tracing = NO_TRACING,
 ) -> Shuffler:
     """Return the shuffle service; its manifests name the playbook's budget, and what ``neighbours`` found.
 
@@ -137,6 +139,7 @@ def build_shuffle(
         neighbours=neighbours,
         tenants=Tenants(limits, burst_s=IN_BATCHES_S),
         provenance=provenance,
+        tracing=tracing,
     )
 
 
@@ -179,9 +182,18 @@ def build_publish(
     spending: SpendPolicy = UNCAPPED,
     gates: GatePolicy = NO_GATE,
     on_gate: OnGate = no_hook,
+    tracing: Tracing = NO_TRACING,
 ) -> Publisher:
     """Return the publish service; its ``session`` runs it. ``on_gate`` gets each gate as it is written."""
-    return Publisher(log, clock, budget_tokens=budget_tokens, spending=spending, gates=gates, on_gate=on_gate)
+    return Publisher(
+        log,
+        clock,
+        budget_tokens=budget_tokens,
+        spending=spending,
+        gates=gates,
+        on_gate=on_gate,
+        tracing=tracing,
+    )
 
 
 # ---- evaluate
@@ -227,12 +239,13 @@ def build_outcomes(
     on_statistics: Callable[[OutcomeStatistics], None] = no_hook,
     on_canary: OnCanary = no_hook,
     provenance: Provenance | None = None,
+    tracing: Tracing = NO_TRACING,
 ) -> OutcomeFolder:
     """Return what makes statistics of outcomes, and verdicts of canaries; both are told as they change.
 
     ``provenance`` verifies the sources of outcomes.
     """
-    return OutcomeFolder(log, clock, on_statistics, on_canary, provenance)
+    return OutcomeFolder(log, clock, on_statistics, on_canary, provenance, tracing)
 
 
 async def run_outcomes(outcomes: OutcomeFolder, stop: asyncio.Event) -> None:

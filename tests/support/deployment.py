@@ -11,10 +11,12 @@ from combee.adapters.memory import MemoryLog
 from combee.core.gate.policy import NO_GATE, GatePolicy
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
 from combee.core.tenants import NO_LIMITS, Limits
-from combee.ports import Embedder, Log
+from combee.ports import NO_TRACING, Embedder, LanguageModel, Log, Tracing
 from combee.settings.batch import BatchSettings
 from combee.shuffle.neighbours import Neighbours
 from combee.shuffle.shuffler import Shuffler
+from combee.telemetry.counted import CountedLog, CountedModel
+from combee.telemetry.metrics import Metrics, new_registry
 from combee.worker.provenance import Provenance
 from combee_schemas import topics
 from support.clock import ManualClock
@@ -50,6 +52,7 @@ class Deployment:
         limits: Mapping[str, Limits] = NO_LIMITS,
         provenance: Provenance | None = None,
         gates: GatePolicy = NO_GATE,
+        tracing: Tracing = NO_TRACING,
         **batch: Any,
     ) -> None:
         self.clock = ManualClock()
@@ -63,6 +66,7 @@ class Deployment:
         self.limits = limits
         self.provenance = provenance
         self.gates = gates
+        self.tracing = tracing
         self.partitions = partitions
         self.shuffler: Shuffler | None = None
         self.accesses = {role: Accesses(role) for role in ROLES}
@@ -73,7 +77,9 @@ class Deployment:
         self, roles: Sequence[str] = ROLES, *, failpoint: CrashFailpoint | None = None
     ) -> AsyncIterator["Deployment"]:
         """Run services as one process; kill them where the block ends."""
-        log = FaultInjectingLog(self.log, failpoint or CrashFailpoint())
+        log: Log = FaultInjectingLog(self.log, failpoint or CrashFailpoint())
+        if self.tracing is not NO_TRACING:
+            log = CountedLog(log, wiring.no_hook, self.tracing)
         for role in roles:
             self.accesses.setdefault(role, Accesses(role))
         mine = [
@@ -125,10 +131,13 @@ class Deployment:
                     budget_tokens=self.budget_tokens,
                     spending=self.spending,
                     gates=self.gates,
+                    tracing=self.tracing,
                 )
                 await publisher.session(stop, wiring.no_hook)
             case "control":
-                outcomes = wiring.build_outcomes(log, self.clock, provenance=self.provenance)
+                outcomes = wiring.build_outcomes(
+                    log, self.clock, provenance=self.provenance, tracing=self.tracing
+                )
                 await wiring.run_outcomes(outcomes, stop)
             case "shuffle":
                 self.shuffler = wiring.build_shuffle(
@@ -140,18 +149,31 @@ class Deployment:
                     neighbours=Neighbours(self.embedder, model="embedding", similarity=0.85),
                     limits=self.limits,
                     provenance=self.provenance,
+                    tracing=self.tracing,
                 )
                 partitions = range(self.partitions)
                 delivery = wiring.delivery_without_faust(log, self.shuffler, partitions)
                 await wiring.run_shuffle(self.shuffler, delivery)
             case "scan":
-                scan = wiring.build_scan(log, ModelClient(self.model), self.clock)
-                await wiring.run_handler(log, scan, self.clock, stop, max_open=16, drain_s=1.0)
+                scan = wiring.build_scan(log, self._model(role), self.clock)
+                await wiring.run_handler(
+                    log, scan, self.clock, stop, max_open=16, drain_s=1.0, tracing=self.tracing
+                )
             case "reflect":
                 reflect = wiring.build_reflect(
-                    log, ModelClient(self.model), self.clock, self.settings, provenance=self.provenance
+                    log, self._model(role), self.clock, self.settings, provenance=self.provenance
                 )
-                await wiring.run_handler(log, reflect, self.clock, stop, max_open=16, drain_s=1.0)
+                await wiring.run_handler(
+                    log, reflect, self.clock, stop, max_open=16, drain_s=1.0, tracing=self.tracing
+                )
+
+    def _model(self, role: str) -> LanguageModel:
+        client = ModelClient(self.model)
+        if self.tracing is NO_TRACING:
+            return client
+        return CountedModel(
+            client, Metrics(new_registry(), self.clock, service=role), self.tracing, "scripted"
+        )
 
 
 async def answered_again(deployment: Deployment) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from combee.ports import PoisonError, TransientError
 from combee.sdk import MemoryTransport, Reflection
-from combee.sdk.transport import Publishable
+from combee.sdk.transport import Contexts, Publishable
 from combee_schemas.playbook import Playbook
 
 NAME = "support/refunds"
@@ -21,13 +21,13 @@ class UnreliableTransport(MemoryTransport):
         self.attempts = 0
         self.fetches = 0
 
-    async def send(self, messages: Sequence[Publishable]) -> None:
+    async def send(self, messages: Sequence[Publishable], contexts: Contexts = ()) -> None:
         self.attempts += 1
         if self.away:
             raise TransientError("the broker is away")
         if any(isinstance(message, Reflection) and message.key_insight == "poison" for message in messages):
             raise PoisonError("too large")
-        await super().send(messages)
+        await super().send(messages, contexts)
 
     async def fetch(self, name: str, version: int) -> Playbook | None:
         self.fetches += 1

@@ -13,7 +13,18 @@ import structlog
 from combee.control.canaries import Canaries, OnCanary
 from combee.core.gate.canary_fold import CanaryFold
 from combee.core.outcomes.fold import HORIZON, Fold
-from combee.ports import Clock, Consumer, Log, Outgoing, Record, TopicPartition, Transactor
+from combee.ports import (
+    NO_TRACING,
+    Clock,
+    Consumer,
+    Log,
+    Origin,
+    Outgoing,
+    Record,
+    TopicPartition,
+    Tracing,
+    Transactor,
+)
 from combee.worker.dead_letters import dead_letter, log_dead_letter
 from combee.worker.provenance import Provenance
 from combee_schemas import topics
@@ -50,7 +61,9 @@ class OutcomeFolder:
         on_statistics: Callable[[OutcomeStatistics], None] = lambda _statistics: None,
         on_canary: OnCanary = lambda _playbook, _told: None,
         provenance: Provenance | None = None,
+        tracing: Tracing = NO_TRACING,
     ) -> None:
+        self._tracing = tracing
         self._provenance = provenance or Provenance()
         self.canaries = Canaries(log, clock, on_canary)
         self._log = log
@@ -123,6 +136,13 @@ class OutcomeFolder:
         return _Partition(transactor=transactor, fold=fold, canaries=tried)
 
     async def _take(self, records: Sequence[Record]) -> None:
+        """Fold records of one partition in a span that is linked to what wrote them."""
+        contexts = [context for record in records if (context := self._tracing.context_of(record))]
+        origins = [Origin(context=context) for context in contexts]
+        with self._tracing.gathered("outcomes", origins, {"messaging.batch.message_count": len(records)}):
+            await self._fold(records)
+
+    async def _fold(self, records: Sequence[Record]) -> None:
         """Fold records of one partition; what they change, dead letters and the commit are one transaction."""
         source = records[0].source
         partition = self._partitions.get(source.partition)

@@ -14,7 +14,7 @@ from combee.core.gate.gate import Gate, gates_of
 from combee.core.playbook.versions import empty
 from combee.evaluation.evaluator import Evaluator
 from combee.history import History
-from combee.ports import Clock, Log, PoisonError, TransientError
+from combee.ports import NO_TRACING, Clock, Log, PoisonError, Tracing, TransientError
 from combee_schemas import topics
 from combee_schemas.playbook import Label, Playbook
 
@@ -36,6 +36,7 @@ class EvaluationJudge:
         *,
         margin: float,
         judged_by: str,
+        tracing: Tracing = NO_TRACING,
     ) -> None:
         self._log = log
         self._evaluator = evaluator
@@ -43,6 +44,7 @@ class EvaluationJudge:
         self._clock = clock
         self._margin = margin
         self._judged_by = judged_by
+        self._tracing = tracing
         self._history = History(log)
         self._spoken: set[Spoken] = set()
         """What was said and may not show in the labels yet."""
@@ -61,7 +63,8 @@ class EvaluationJudge:
         for name in waiting:
             gate = gates_of(labels()).get(name)
             if gate is not None and gate.waits_for("evaluate") and _key(gate) not in self._spoken:
-                await self._judge(gate, on_answer)
+                with self._tracing.span("judge candidate", {"combee.playbook": name}):
+                    await self._judge(gate, on_answer)
 
     async def _judge(self, gate: Gate, on_answer: Callable[[], None]) -> None:
         assert gate.candidate is not None  # noqa: S101 - it waits for us

@@ -1,5 +1,6 @@
 """The gateway as an ASGI application; ``build`` wires endpoints to a context, and nothing runs yet."""
 
+from collections.abc import Callable, Iterable
 from importlib.metadata import version
 
 from fastapi import FastAPI
@@ -15,12 +16,15 @@ from combee.gateway.endpoints.status import MetricsText
 from combee.gateway.openapi import documented
 from combee.gateway.problems import add_handlers
 from combee.gateway.request_log import RequestLog
+from combee.gateway.request_spans import RequestSpans
+from combee.ports import NO_TRACING
 from combee.settings.gateway import listed
-from combee.telemetry.metrics import HttpMetrics, Metrics, new_registry
+from combee.telemetry.metrics import Family, HttpMetrics, Metrics, new_registry
+from combee.telemetry.telemetry import Telemetry
 
 
-def build(context: Context) -> FastAPI:
-    """Return the application."""
+def build(context: Context, telemetry: Telemetry | None = None) -> FastAPI:
+    """Return the application; ``telemetry`` makes spans of its requests, and sends its metrics too."""
     settings = context.settings.gateway
     origins = listed(settings.gateway_cors_origins)
     names.register()
@@ -39,6 +43,8 @@ def build(context: Context) -> FastAPI:
         commands.router(context),
         status.router(context, _texts(context, metrics)),
     )
+    if telemetry is not None:
+        telemetry.add(_families(context, metrics))
     for router in routers:
         app.include_router(router)
     app.openapi = documented(app, keys=bool(context.keys))  # type: ignore[method-assign]  # FastAPI's documented way
@@ -55,10 +61,20 @@ def build(context: Context) -> FastAPI:
             allow_headers=["Authorization", "Content-Type", "If-None-Match", "Last-Event-ID"],
             expose_headers=["ETag", "Combee-Version", "Retry-After"],
         )
+    if telemetry is not None and telemetry.tracing is not NO_TRACING:
+        app.add_middleware(RequestSpans, tracing=telemetry.tracing)
     app.add_middleware(RequestLog, metrics=counts, clock=context.clock)
     app.add_middleware(SecurityHeaders)
     app.add_middleware(names.EncodedSlashes)  # added last, so it sees requests first
     return app
+
+
+def _families(context: Context, metrics: Metrics) -> Callable[[], Iterable[Family]]:
+    def families() -> Iterable[Family]:
+        metrics.conditions(context.health.conditions())
+        return metrics.families()
+
+    return families
 
 
 def _texts(context: Context, metrics: Metrics) -> MetricsText:

@@ -22,6 +22,7 @@ from pydantic_core import from_json, to_json
 
 from combee.core.spans.span import OWN, Event, Span
 from combee.gateway.problems import Refusal
+from combee_schemas.trace_context import SCOPE
 
 PROTOBUF, JSON = "application/x-protobuf", "application/json"
 IDS = ("traceId", "spanId", "parentSpanId", "trace_id", "span_id", "parent_span_id")
@@ -76,6 +77,7 @@ def decoded(body: bytes, media: str) -> tuple[list[Span], int]:
         (span, resource.resource.attributes)
         for resource in request.resource_spans
         for scope in resource.scope_spans
+        if scope.scope.name != SCOPE  # a service's: it would learn from its own calls for ever
         for span in scope.spans
     ]
     spans = [_span(span, resource) for span, resource in given if _is_valid(span)]

@@ -203,7 +203,7 @@ async def run(
     """
     context = context_of(log, settings, SystemClock(), telemetry.outage)
     telemetry.watch(context.playbooks.view, context.labels, context.feed)
-    app = build(context)
+    app = build(context, telemetry)
     for mount in mounts:
         mount(app, context)
 

@@ -15,13 +15,16 @@ from combee.core.playbook.spend import UNCAPPED, SpendPolicy
 from combee.evidence import adoption_of, recomputed, with_evidence_left, with_revoked
 from combee.history import History
 from combee.ports import (
+    NO_TRACING,
     Clock,
     Consumer,
     Log,
+    Notes,
     Outgoing,
     PoisonError,
     Record,
     TopicPartition,
+    Tracing,
     Transaction,
 )
 from combee.publish.gatekeeper import NOTHING, Gatekeeper, Step
@@ -61,6 +64,7 @@ class Publisher:
         spending: SpendPolicy = UNCAPPED,
         gates: GatePolicy = NO_GATE,
         on_gate: OnGate = lambda _gate: None,
+        tracing: Tracing = NO_TRACING,
     ) -> None:
         self._log = log
         self._clock = clock
@@ -68,6 +72,7 @@ class Publisher:
         self._spending = spending
         self._gatekeeper = Gatekeeper(log, clock, gates)
         self._on_gate = on_gate
+        self._tracing = tracing
         self._manifests = ManifestCache(log)
         self._states: dict[int, PartitionState] = {}
         self._consumer: Consumer | None = None
@@ -121,6 +126,10 @@ class Publisher:
         state = self._states.get(record.partition)
         if state is None or not state.watermarks[record.topic].begin(record.offset):
             return
+        with self._tracing.processing(GROUP, record):
+            await self._take_own(state, record)
+
+    async def _take_own(self, state: PartitionState, record: Record) -> None:
         try:
             if record.topic == topics.UPDATES.name:
                 await self._take_update(state, record)
@@ -133,6 +142,7 @@ class Publisher:
 
     async def _dead_letter(self, state: PartitionState, record: Record, reason: str) -> None:
         log_dead_letter(record, service=GROUP, reason=reason)
+        self._tracing.failed(reason)
         letter = dead_letter(record, service=GROUP, reason=reason, clock=self._clock)
         async with state.transactor.transaction() as transaction:
             await transaction.send(letter)
@@ -169,10 +179,11 @@ class Publisher:
     async def _take_seen(self, state: PartitionState) -> None:
         """Go on with updates whose manifests can be seen by now; refuse those that have none."""
         async for record in state.early.seen(self._manifests, self._clock.monotonic()):
-            try:
-                await self._take_planned(state, record, topics.UPDATES.read(record))
-            except UNUSABLE as error:
-                await self._dead_letter(state, record, str(error))
+            with self._tracing.processing(GROUP, record):
+                try:
+                    await self._take_planned(state, record, topics.UPDATES.read(record))
+                except UNUSABLE as error:
+                    await self._dead_letter(state, record, str(error))
 
     async def _take_planned(self, state: PartitionState, record: Record, update: Update) -> None:
         """Take an update if its manifest planned it.
@@ -197,10 +208,11 @@ class Publisher:
 
     async def _apply_early(self, state: PartitionState, record: Record) -> None:
         """Apply an early update; an error in it must not be blamed on the update that it waited for."""
-        try:
-            await self._apply(state, record, topics.UPDATES.read(record))
-        except UNUSABLE as error:
-            await self._dead_letter(state, record, str(error))
+        with self._tracing.processing(GROUP, record):
+            try:
+                await self._apply(state, record, topics.UPDATES.read(record))
+            except UNUSABLE as error:
+                await self._dead_letter(state, record, str(error))
 
     async def _apply(self, state: PartitionState, record: Record, update: Update) -> None:
         current = await self._current(state, update.plan.playbook)
@@ -470,7 +482,13 @@ class Publisher:
         self, transaction: Transaction, state: PartitionState, version: Playbook
     ) -> Playbook:
         version = self._gatekeeper.marked(state, version)
-        (offset,) = await transaction.send(topics.HISTORY.record(version, partition=state.number))
-        placed = version.model_copy(update={"history_offset": offset})
-        await transaction.send(*state.snapshots(placed))
+        named: Notes = {
+            "combee.playbook": version.name,
+            "combee.version": version.version,
+            "combee.origin": version.origin,
+        }
+        with self._tracing.span("write version", named):
+            (offset,) = await transaction.send(topics.HISTORY.record(version, partition=state.number))
+            placed = version.model_copy(update={"history_offset": offset})
+            await transaction.send(*state.snapshots(placed))
         return placed

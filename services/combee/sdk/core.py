@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from combee.adapters.opentelemetry.current import current_context
 from combee.core.formats.intake import nothing_said
 from combee.sdk.background import Background, close_at_exit
 from combee.sdk.logs import LogOnce, logger
@@ -21,6 +22,7 @@ from combee.sdk.transport import Publishable, Transport
 from combee.sdk.view import PlaybookView
 from combee_schemas.outcome import Outcome
 from combee_schemas.trace import Trace
+from combee_schemas.trace_context import TraceContext
 
 T = TypeVar("T")
 
@@ -95,6 +97,10 @@ class ClientCore:
     # ---- publishing
 
     def publish(self, message: Publishable) -> None:
+        """Hand a message over from the agent's current span, if it is traced."""
+        self._publish(message, current_context())
+
+    def _publish(self, message: Publishable, context: TraceContext | None) -> None:
         """Hand a message over; dropped, counted and logged once if there is no room."""
         if self._closed:
             self.drop("the client is closed")
@@ -103,7 +109,7 @@ class ClientCore:
             self.drop(problem)
             return
         background = self.start()
-        if not self._outbox.put(bounded(message)):
+        if not self._outbox.put(bounded(message), context):
             self.drop(
                 "the buffer is full; is the broker away? raise max_messages or max_bytes, or publish less"
             )
@@ -124,9 +130,9 @@ class ClientCore:
             self.drop("the client is closed")
             return
         self.start()
-        displaced = self._pending.put(trace, within_s)
+        displaced = self._pending.put(trace, current_context(), within_s)
         if displaced is not None:
-            self.publish(displaced)
+            self._publish(*displaced)
 
     def outcome(self, trace_id: str, changes: Mapping[str, object], alone: Outcome | None) -> None:
         """Complete the pending traces of a run, in whichever playbooks; where none waits, send the outcome alone."""
@@ -137,14 +143,14 @@ class ClientCore:
             self.drop(
                 "an outcome came for no trace that waits; pass outcome_within_s to trace(), or playbook to outcome()"
             )
-        for trace in traces:
-            self.publish(trace.model_copy(update=dict(changes)))
+        for trace, context in traces:
+            self._publish(trace.model_copy(update=dict(changes)), context)
 
     async def _publish_overdue(self) -> None:
         while True:
             await asyncio.sleep(PENDING_CHECK_S)
-            for trace in self._pending.due():
-                self.publish(trace)
+            for parcel in self._pending.due():
+                self._publish(*parcel)
 
     def counts(self) -> Delivery:
         """Return what became of everything so far."""
@@ -246,8 +252,8 @@ class ClientCore:
         if background is None or self._pid != os.getpid() or self._closed:
             self._closed = True
             return self.counts()
-        for trace in self._pending.due(everything=True):
-            self.publish(trace)
+        for parcel in self._pending.due(everything=True):
+            self._publish(*parcel)
         self._closed = True
         ends = time.monotonic() + timeout_s
         try:

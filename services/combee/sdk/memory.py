@@ -8,7 +8,7 @@ from combee.adapters.memory import MemoryLog
 from combee.clock import SystemClock
 from combee.core.formats.render import parse_ace
 from combee.ports import Outgoing
-from combee.sdk.transport import LogTransport, Publishable, Sink
+from combee.sdk.transport import Contexts, LogTransport, Publishable, Sink
 from combee_schemas import topics
 from combee_schemas.outcome import Outcome
 from combee_schemas.playbook import Entry, Label, Playbook
@@ -34,8 +34,8 @@ class MemoryTransport(LogTransport):
 
     # ---- what was sent
 
-    async def send(self, messages: Sequence[Publishable]) -> None:
-        await super().send(messages)
+    async def send(self, messages: Sequence[Publishable], contexts: Contexts = ()) -> None:
+        await super().send(messages, contexts)
         self._sent += messages
 
     @property

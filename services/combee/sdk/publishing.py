@@ -14,7 +14,10 @@ from combee.sdk.redaction import Redact, redacted
 from combee.sdk.transport import Publishable, Transport
 from combee_schemas.codec import CodecError, encode
 from combee_schemas.trace import Trace
+from combee_schemas.trace_context import TraceContext
 
+Parcel = tuple[Publishable, TraceContext | None]
+"""A message, and the span in which the agent handed it over."""
 MOST_PENDING = 1_000
 """Traces that wait for their outcome."""
 OVERHEAD_BYTES = 512
@@ -51,32 +54,32 @@ class PendingTraces:
     """Traces that wait for their outcome, each until its time is over; bounded, for any thread."""
 
     def __init__(self) -> None:
-        self._traces: dict[tuple[str, str], tuple[Trace, float]] = {}
+        self._traces: dict[tuple[str, str], tuple[Trace, TraceContext | None, float]] = {}
         """By playbook and trace id."""
         self._lock = threading.Lock()
 
-    def put(self, trace: Trace, within_s: float) -> Trace | None:
+    def put(self, trace: Trace, context: TraceContext | None, within_s: float) -> Parcel | None:
         """Add a trace; return the one it replaces, or the oldest if there are too many now."""
         key = (trace.playbook, trace.trace_id)
         with self._lock:
             displaced = self._traces.pop(key, None)
-            self._traces[key] = trace, time.monotonic() + within_s
+            self._traces[key] = trace, context, time.monotonic() + within_s
             if len(self._traces) > MOST_PENDING:
                 displaced = self._traces.pop(next(iter(self._traces)))
-            return displaced[0] if displaced else None
+            return displaced[:2] if displaced else None
 
-    def take(self, trace_id: str) -> list[Trace]:
+    def take(self, trace_id: str) -> list[tuple[Trace, TraceContext | None]]:
         """Remove and return the traces of an id, one per playbook."""
         with self._lock:
             keys = [key for key in self._traces if key[1] == trace_id]
-            return [self._traces.pop(key)[0] for key in keys]
+            return [self._traces.pop(key)[:2] for key in keys]
 
-    def due(self, *, everything: bool = False) -> list[Trace]:
+    def due(self, *, everything: bool = False) -> list[Parcel]:
         """Remove and return the traces whose time is over, or all."""
         now = time.monotonic()
         with self._lock:
-            over = [key for key, (_, until) in self._traces.items() if everything or until <= now]
-            return [self._traces.pop(key)[0] for key in over]
+            over = [key for key, (_, _, until) in self._traces.items() if everything or until <= now]
+            return [self._traces.pop(key)[:2] for key in over]
 
     def __len__(self) -> int:
         return len(self._traces)
@@ -101,35 +104,35 @@ class Outbox:
     def __init__(self, *, max_messages: int, max_bytes: int) -> None:
         self._max_messages = max_messages
         self._max_bytes = max_bytes
-        self._waiting: deque[tuple[Publishable, int]] = deque()
+        self._waiting: deque[tuple[Parcel, int]] = deque()
         self._bytes = 0
         self._lock = threading.Lock()
         self.taken = 0
         """Messages that found room."""
 
-    def put(self, message: Publishable) -> bool:
+    def put(self, message: Publishable, context: TraceContext | None = None) -> bool:
         """Take a message; False if there is no room for it."""
         size = approximate_bytes(message)
         with self._lock:
             full = len(self._waiting) >= self._max_messages
             if full or (self._waiting and self._bytes + size > self._max_bytes):
                 return False
-            self._waiting.append((message, size))
+            self._waiting.append(((message, context), size))
             self._bytes += size
             self.taken += 1
         return True
 
-    def first(self, most: int, most_bytes: int) -> Sequence[Publishable]:
+    def first(self, most: int, most_bytes: int) -> Sequence[Parcel]:
         """Return the oldest messages, one at least if there are any; they stay in."""
-        messages: list[Publishable] = []
+        parcels: list[Parcel] = []
         total = 0
         with self._lock:
-            for message, size in self._waiting:
+            for parcel, size in self._waiting:
                 total += size
-                if len(messages) == most or (messages and total > most_bytes):
+                if len(parcels) == most or (parcels and total > most_bytes):
                     break
-                messages.append(message)
-        return messages
+                parcels.append(parcel)
+        return parcels
 
     def done(self, count: int) -> None:
         """Forget the oldest ``count``."""
@@ -203,7 +206,8 @@ class Sender:
         while True:
             batch = self._outbox.first(MOST_AT_ONCE, BYTES_AT_ONCE)
             if batch:
-                await self._send([clean for clean in map(self._prepared, batch) if clean is not None])
+                prepared = ((self._prepared(message), context) for message, context in batch)
+                await self._send([(message, context) for message, context in prepared if message is not None])
                 self._outbox.done(len(batch))
                 continue
             self._empty.set()
@@ -239,17 +243,20 @@ class Sender:
         self.refused += 1
         self._log_once.warn("refused", "a message was dropped: %s; more are only counted", why)
 
-    async def _send(self, messages: Sequence[Publishable]) -> None:
+    async def _send(self, parcels: Sequence[Parcel]) -> None:
         pause_s = FIRST_PAUSE_S
-        while messages:
+        while parcels:
             try:
-                await self._transport.send(messages)
+                contexts = [context for _, context in parcels]
+                await self._transport.send(
+                    [message for message, _ in parcels], *([contexts] if any(contexts) else [])
+                )
             except PoisonError as error:
-                if len(messages) == 1:
+                if len(parcels) == 1:
                     self._refuse(str(error))
                     return
-                for message in messages:  # find out which it is; repeats are harmless
-                    await self._send([message])
+                for parcel in parcels:  # find out which it is; repeats are harmless
+                    await self._send([parcel])
                 return
             except (TransientError, FatalError) as error:
                 self._log_once.warn(
@@ -258,7 +265,7 @@ class Sender:
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
             else:
-                self.delivered += len(messages)
+                self.delivered += len(parcels)
                 self._log_once.over("away", "sending works again")
-                logger.debug("delivered %d messages", len(messages))
+                logger.debug("delivered %d messages", len(parcels))
                 return

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Protocol
 
 from combee.core.sources import Signer
@@ -18,7 +19,10 @@ from combee_schemas.playbook import Label, Playbook
 from combee_schemas.reflection import Reflection
 from combee_schemas.topics import Topic, key_of
 from combee_schemas.trace import Trace
+from combee_schemas.trace_context import TraceContext, with_trace_context
 
+Contexts = Sequence[TraceContext | None]
+"""The spans of messages, in their order; empty: of none."""
 Publishable = Trace | Reflection | Outcome
 """What an agent sends."""
 
@@ -39,7 +43,7 @@ class Transport(Protocol):
     TransientError: try again; PoisonError: this message can never be sent; FatalError: somebody has to act.
     """
 
-    async def send(self, messages: Sequence[Publishable]) -> None:
+    async def send(self, messages: Sequence[Publishable], contexts: Contexts = ()) -> None:
         """Send; all are acknowledged by the log on return. Repeats are harmless: ids are kept."""
 
     async def follow(self, sink: Sink) -> None:
@@ -61,7 +65,7 @@ class UnconfiguredTransport:
     def __init__(self, reason: str) -> None:
         self._reason = reason
 
-    async def send(self, messages: Sequence[Publishable]) -> None:  # noqa: ARG002 - it sends nothing
+    async def send(self, messages: Sequence[Publishable], contexts: Contexts = ()) -> None:  # noqa: ARG002 - it sends nothing
         raise PoisonError(self._reason)
 
     async def follow(self, sink: Sink) -> None:
@@ -100,9 +104,10 @@ class LogTransport:
         self._outdated: set[str] = set()
         """Topics of which it was said that a newer process writes them."""
 
-    async def send(self, messages: Sequence[Publishable]) -> None:
+    async def send(self, messages: Sequence[Publishable], contexts: Contexts = ()) -> None:
+        pairs = zip_longest(messages, contexts)
         try:
-            await self._log.produce(*map(self._outgoing, messages))
+            await self._log.produce(*(with_trace_context(self._outgoing(m), context) for m, context in pairs))
         except CodecError as error:
             raise PoisonError(str(error)) from error
         except FencedError as error:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field
+from pydantic import AliasChoices, Field
 
 from combee.settings.group import Group
 
@@ -32,6 +32,12 @@ class WorkerSettings(Group):
         description="serves /metrics, /healthz, /readyz; 0: a free one; empty: none; 'combee up': from this one on",
     )
     metrics_host: str = Field("127.0.0.1", min_length=1, description="the address for that port")
+    otel_endpoint: str | None = Field(
+        None,
+        pattern=r"^https?://\S+$",
+        validation_alias=AliasChoices("otel_endpoint", "COMBEE_OTEL_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"),
+        description="spans and metrics go there by OTLP/HTTP, such as http://localhost:4318; empty: nowhere",
+    )
     dead_letters_per_minute: int = Field(
         30,
         ge=1,

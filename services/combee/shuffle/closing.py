@@ -17,7 +17,7 @@ from combee.core.playbook import probation
 from combee.core.playbook.clusters import clusters, has_grown
 from combee.core.playbook.lines import needless_bytes, without_needless
 from combee.core.playbook.spend import bounded, total
-from combee.ports import Clock, Log, Outgoing, TopicPartition, Transaction
+from combee.ports import Clock, Log, Notes, Origin, Outgoing, TopicPartition, Tracing, Transaction
 from combee.settings.batch import BatchSettings
 from combee.settings.methods import configured_method, plan_settings
 from combee.shuffle import partition
@@ -64,6 +64,7 @@ class Closer:
         *,
         tenant_gate: TenantGate,
         provenance: Provenance,
+        tracing: Tracing,
     ) -> None:
         self._log = log
         self._clock = clock
@@ -77,6 +78,7 @@ class Closer:
         self._settings_of_plans = settings_of_plans
         self._neighbours = neighbours
         self._provenance = provenance
+        self._tracing = tracing
 
     def _policy(self, state: PartitionState, playbook: str) -> WindowPolicy:
         return WindowPolicy(
@@ -195,18 +197,29 @@ class Closer:
         taken, dropped = state.window(name).take(close.count)
         bodies = await self._bodies(state.number, taken)
         batch = self._batch(state, name, close, taken, dropped, bodies)
-        offset = await self._write(state, batch, bodies)
+        offset = await self._write(state, batch, bodies, taken)
         state.release(name, taken)
         self._cut(state, batch, offset)
 
-    async def _write(self, state: PartitionState, batch: Batch, bodies: dict[int, Reflection]) -> int:
+    async def _write(
+        self,
+        state: PartitionState,
+        batch: Batch,
+        bodies: dict[int, Reflection],
+        taken: Sequence[Waiting] = (),
+    ) -> int:
         """Write a manifest with its groups and return its offset."""
-        async with state.transactor.transaction() as transaction:
-            (offset,) = await transaction.send(topics.BATCHES.record(batch, partition=state.number))
-            await transaction.send(*await self._groups(batch, offset, bodies))
-            await self._commit(state, transaction)
+        with self._tracing.gathered("batch", self._origins(taken), _named(batch)):
+            async with state.transactor.transaction() as transaction:
+                (offset,) = await transaction.send(topics.BATCHES.record(batch, partition=state.number))
+                await transaction.send(*await self._groups(batch, offset, bodies))
+                await self._commit(state, transaction)
         self._committed(state)
         return offset
+
+    def _origins(self, taken: Sequence[Waiting]) -> list[Origin]:
+        now = self._clock.monotonic()
+        return [Origin(context=i.context, waited_s=now - i.seen_at) for i in taken if i.context is not None]
 
     def _cut(self, state: PartitionState, batch: Batch, offset: int) -> None:
         state.manifests.add(batch, offset, self._clock.monotonic())
@@ -462,10 +475,22 @@ class Closer:
             outgoing = [
                 without_result(batch, in_flight.offset, "failed", "no result within the batch time-out")
             ]
-        async with state.transactor.transaction() as transaction:
-            await transaction.send(*outgoing)
+        with self._tracing.gathered("batch again", (), _named(batch)):
+            async with state.transactor.transaction() as transaction:
+                await transaction.send(*outgoing)
         in_flight.since = self._clock.monotonic()
         in_flight.emissions += 1
+
+
+def _named(batch: Batch) -> Notes:
+    """Return what the span of a batch says of it."""
+    return {
+        "combee.playbook": batch.plan.playbook,
+        "combee.batch": batch.plan.batch_id,
+        "combee.sequence": batch.plan.sequence,
+        "combee.reason": batch.plan.reason,
+        "messaging.batch.message_count": len(batch.members),
+    }
 
 
 def _base_of(playbook: Playbook) -> plan.Base:

@@ -15,6 +15,7 @@ from combee_schemas.batch import Member
 from combee_schemas.command import Command
 from combee_schemas.plan import Branch
 from combee_schemas.reflection import Reflection
+from combee_schemas.trace_context import TraceContext
 
 GROUP = "shuffle"
 REFLECTIONS = topics.REFLECTIONS.name
@@ -141,6 +142,7 @@ class PartitionState:
         source: str = "",
         share: Share | None = None,
         again: bool = False,
+        context: TraceContext | None = None,
     ) -> None:
         """Put a reflection into a line's window, or note it as a repeat; if the window is full, note its offset only.
 
@@ -163,7 +165,7 @@ class PartitionState:
         keep = self.body_bytes + size <= self.memory_bytes
         self.body_bytes += size if keep else 0
         body = reflection if keep else None
-        window.add(Waiting(member=member, size=size, seen_at=now, body=body, source=source))
+        window.add(Waiting(member=member, size=size, seen_at=now, body=body, source=source, context=context))
         if share is not None:
             self._let_go(line, window.hold_over(share))
         if len(window.waiting) == 1:

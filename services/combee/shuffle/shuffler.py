@@ -18,6 +18,7 @@ from combee.core.sources import UNPROVEN, source_name
 from combee.core.tenants import Tenants
 from combee.history import partition_of
 from combee.ports import (
+    NO_TRACING,
     Clock,
     FatalError,
     FencedError,
@@ -26,6 +27,7 @@ from combee.ports import (
     PoisonError,
     Record,
     TopicPartition,
+    Tracing,
     TransientError,
 )
 from combee.settings.batch import BatchSettings
@@ -93,6 +95,7 @@ class Shuffler:
         neighbours: Neighbours | None = None,
         tenants: Tenants | None = None,
         provenance: Provenance | None = None,
+        tracing: Tracing = NO_TRACING,
     ) -> None:
         self._log = log
         self._clock = clock
@@ -115,6 +118,7 @@ class Shuffler:
         planned = plan_settings(settings, budget_tokens)
         self.neighbours = neighbours or Neighbours()
         self._provenance = provenance or Provenance()
+        self._tracing = tracing
         self.neighbours.on_found = self.wake.set
         self._closer = Closer(
             log,
@@ -127,6 +131,7 @@ class Shuffler:
             self.neighbours,
             tenant_gate=tenant_gate,
             provenance=self._provenance,
+            tracing=tracing,
         )
 
     def _published(self, name: str, playbook: Playbook | None) -> None:
@@ -396,4 +401,5 @@ class Shuffler:
                     else "",
                     share=share,
                     again=again is not None,
+                    context=self._tracing.context_of(record),
                 )

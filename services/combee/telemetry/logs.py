@@ -62,6 +62,9 @@ def configure_logs(
     # It repeats for each connection and attempt what we say once; what it gives up it raises.
     aiokafka = logging.getLogger("aiokafka")  # noqa: TID251 - theirs, not ours
     aiokafka.setLevel(logging.DEBUG if level == "debug" else logging.CRITICAL)
+    # The same of what it sends: the exporter says it once (``otlp_not_sent``).
+    sdk = logging.getLogger("opentelemetry")  # noqa: TID251 - theirs, not ours
+    sdk.setLevel(logging.DEBUG if level == "debug" else logging.CRITICAL)
     structlog.configure(
         processors=[OutageRateLimit(SystemClock()), *shared, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),

@@ -12,6 +12,7 @@ from prometheus_client import (
     Gauge,
     Histogram,
     Info,
+    Metric,
     ProcessCollector,
     generate_latest,
 )
@@ -45,6 +46,10 @@ CALL_SECONDS = (0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60, 120, 300)
 BATCH_SECONDS = (0.5, 1, 2, 5, 10, 30, 60, 120, 300, 900, 3600)
 HTTP_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60)
 SHARES = (0.25, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99, 1)
+
+
+Family = Metric
+"""A metric with its samples."""
 
 
 def new_registry() -> CollectorRegistry:
@@ -263,6 +268,10 @@ class Metrics:
     def text(self) -> tuple[str, bytes]:
         """Return content type and body of ``/metrics``."""
         return CONTENT_TYPE_LATEST, generate_latest(self._registry)
+
+    def families(self) -> Iterable[Family]:
+        """Return what that text says, for who sends it in another form."""
+        return self._registry.collect()
 
     # ---- what happened
 

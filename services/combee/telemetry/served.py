@@ -1,18 +1,29 @@
-"""Telemetry of a worker with a port: health endpoints and metrics."""
+"""Telemetry of a worker with a port, or whose metrics are sent: health endpoints and metrics."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import chain
 
 import structlog
 
 from combee.core.gate.canary_verdict import ToldCanary
 from combee.core.gate.gate import Gate
-from combee.ports import Clock, CombeeError, LanguageModel, Log, ModelCall, Outgoing, TopicPartition
+from combee.ports import (
+    NO_TRACING,
+    Clock,
+    CombeeError,
+    LanguageModel,
+    Log,
+    ModelCall,
+    Outgoing,
+    TopicPartition,
+    Tracing,
+)
 from combee.settings.worker import WorkerSettings
 from combee.telemetry.counted import CountedLog, CountedModel
 from combee.telemetry.health import Current, Health, pages, serving
-from combee.telemetry.metrics import Metrics
+from combee.telemetry.metrics import Family, Metrics
 from combee.telemetry.telemetry import LookUpLag, Telemetry
 from combee_schemas import topics
 from combee_schemas.batch import Batch
@@ -27,20 +38,22 @@ LOOK_TIMEOUT_S = 30.0
 
 
 class ServedTelemetry(Telemetry):
-    """Counts what happens, judges health and serves both."""
+    """Counts what happens, judges health and, with a port, serves both."""
 
     def __init__(
         self,
         role: str,
         settings: WorkerSettings,
-        port: int,
+        port: int | None,
         clock: Clock,
         metrics: Metrics,
         *,
         outage: Callable[[], str | None] = lambda: None,
+        tracing: Tracing = NO_TRACING,
     ) -> None:
-        super().__init__(role, settings.ready_file, outage=outage)
-        self._address = settings.metrics_host, port
+        super().__init__(role, settings.ready_file, outage=outage, tracing=tracing)
+        self._host, self._port = settings.metrics_host, port
+        self._others: list[Callable[[], Iterable[Family]]] = []
         self._metrics = metrics
         self.health = Health(
             clock,
@@ -83,10 +96,10 @@ class ServedTelemetry(Telemetry):
         self.health.views = views
 
     def counted(self, log: Log) -> Log:
-        return CountedLog(log, self._written)
+        return CountedLog(log, self._written, self.tracing)
 
-    def counted_model(self, model: LanguageModel) -> LanguageModel:
-        return CountedModel(model, self._metrics)
+    def counted_model(self, model: LanguageModel, name: str) -> LanguageModel:
+        return CountedModel(model, self._metrics, self.tracing, name)
 
     def _written(self, outgoing: Sequence[Outgoing]) -> None:
         for record in outgoing:
@@ -111,8 +124,11 @@ class ServedTelemetry(Telemetry):
     async def served(self, lag: LookUpLag | None = None) -> AsyncIterator[None]:
         beside = [asyncio.create_task(self.health.beat()), asyncio.create_task(self._look_up(lag))]
         try:
-            async with serving(*self._address, pages(self.health, self._text)) as address:
-                logger.info("serving", service=self.role, address=address)
+            async with AsyncExitStack() as stack:
+                if self._port is not None:
+                    served = serving(self._host, self._port, pages(self.health, self._text))
+                    address = await stack.enter_async_context(served)
+                    logger.info("serving", service=self.role, address=address)
                 yield
         finally:
             for task in beside:
@@ -120,9 +136,20 @@ class ServedTelemetry(Telemetry):
             await asyncio.gather(*beside, return_exceptions=True)
 
     def _text(self) -> tuple[str, bytes]:
+        self._look()
+        return self._metrics.text()
+
+    def families(self) -> Iterable[Family]:
+        """Return the metrics as they are now; of two of one name the later holds."""
+        self._look()
+        return chain(self._metrics.families(), *(families() for families in self._others))
+
+    def add(self, families: Callable[[], Iterable[Family]]) -> None:
+        self._others.append(families)
+
+    def _look(self) -> None:
         self._metrics.conditions(self.health.conditions())
         self._metrics.paused(self.paused())
-        return self._metrics.text()
 
     async def _look_up(self, lag: LookUpLag | None) -> None:
         """Look up every few seconds what no hook tells; a log that is away is asked again."""

@@ -1,16 +1,16 @@
 """Health and metrics of a worker: the hooks that its services call. Here they serve the ready file alone."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import structlog
 
 from combee.clock import SystemClock
 from combee.core.gate.canary_verdict import ToldCanary
 from combee.core.gate.gate import Gate
-from combee.ports import LanguageModel, Log, ModelCall, TopicPartition
+from combee.ports import NO_TRACING, LanguageModel, Log, ModelCall, TopicPartition, Tracing
 from combee.settings.worker import WorkerSettings
 from combee.telemetry.health import Current
 from combee.worker.dead_letter_limiter import DeadLetterLimiter
@@ -52,10 +52,16 @@ class Telemetry:
     """Telemetry of a worker without a port; ``outage`` says why the log cannot be used now, if so."""
 
     def __init__(
-        self, role: str, ready_file: Path | None, *, outage: Callable[[], str | None] = lambda: None
+        self,
+        role: str,
+        ready_file: Path | None,
+        *,
+        outage: Callable[[], str | None] = lambda: None,
+        tracing: Tracing = NO_TRACING,
     ) -> None:
         self.role = role
         self.outage = outage
+        self.tracing = tracing
         self.in_flight: Callable[[], Sequence[Batch]] = tuple
         """The batches without a version, where a service knows them."""
         self.paused: Callable[[], Mapping[str, float]] = dict
@@ -128,9 +134,12 @@ class Telemetry:
         """Return the log as one whose writes are counted."""
         return log
 
-    def counted_model(self, model: LanguageModel) -> LanguageModel:
-        """Return the model as one whose questions are counted."""
+    def counted_model(self, model: LanguageModel, name: str) -> LanguageModel:  # noqa: ARG002 - for a served one
+        """Return the model as one whose questions are counted, under its name."""
         return model
+
+    def add(self, families: Callable[[], Iterable[Any]]) -> None:
+        """Send these metrics of this process with its own, if any are sent."""
 
     @asynccontextmanager
     async def served(self, lag: LookUpLag | None = None) -> AsyncIterator[None]:  # noqa: ARG002 - for a served one

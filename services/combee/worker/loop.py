@@ -9,9 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import structlog
+from structlog.contextvars import get_contextvars
 
 from combee.core.watermark import Watermark
 from combee.ports import (
+    NO_TRACING,
     Clock,
     Consumer,
     DrainingError,
@@ -19,6 +21,7 @@ from combee.ports import (
     PoisonError,
     Record,
     TopicPartition,
+    Tracing,
 )
 from combee.worker.dead_letter_limiter import DeadLetterLimiter, HeldBackError, PausedRecords
 from combee.worker.dead_letters import dead_letter, held_back, log_dead_letter
@@ -73,6 +76,7 @@ class Loop:
         on_turn: Callable[[Mapping[TopicPartition, int]], None] = lambda _open: None,
         limiter: DeadLetterLimiter | None = None,
         paused: PausedRecords | None = None,
+        tracing: Tracing = NO_TRACING,
     ) -> None:
         self._log = log
         self._handler = handler
@@ -81,6 +85,7 @@ class Loop:
         self._on_turn = on_turn
         self._limiter = limiter or DeadLetterLimiter(clock)
         self._paused = PausedRecords() if paused is None else paused
+        self._tracing = tracing
         self._marks: dict[TopicPartition, Watermark] = {}
         self._tasks: dict[asyncio.Task[None], Record] = {}
         self._committed: dict[TopicPartition, int] = {}
@@ -167,7 +172,12 @@ class Loop:
 
     async def _handle(self, record: Record, mark: Watermark) -> None:
         try:
-            finished = await retried(lambda: self._handle_once(record))
+            with self._tracing.processing(self._handler.service, record):
+                finished = await retried(lambda: self._handle_once(record))
+                # What the handler's log lines name, its span does.
+                self._tracing.note(
+                    {f"combee.{name}": str(value) for name, value in get_contextvars().items()}
+                )
         except DrainingError:
             return
         if finished:
@@ -195,6 +205,7 @@ class Loop:
     async def _bury(self, record: Record, reason: str) -> None:
         record_id, playbook = self._handler.poisoned(record)
         log_dead_letter(record, service=self._handler.service, reason=reason, playbook=playbook)
+        self._tracing.failed(reason)
         letter = dead_letter(
             record,
             service=self._handler.service,

@@ -32,6 +32,7 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     "adapters/embedded_kafka": {"ports", "schemas"},
     "adapters/http": {"ports", "schemas"},
     "adapters/ed25519": {"core"},
+    "adapters/opentelemetry": {"ports", "schemas"},
     "evidence": {"core", "history", "ports", "schemas"},
     # Thin shells around pure decisions.
     "settings": {"core", "ports", "schemas", "secret_files"},
@@ -55,7 +56,7 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     # Agents load it: no settings and no worker, for those would bring structlog and other libraries.
     "sdk": {
         *("clock", "core", "history", "ports", "schemas", "secret_files"),
-        *("adapters/kafka", "adapters/http", "adapters/memory"),
+        *("adapters/kafka", "adapters/http", "adapters/memory", "adapters/opentelemetry"),
     },
     # Thin shells between a library and the SDK, or the pure decisions in the library's own process.
     # ACE's curator has a model and the scan's aggregator of its own; GEPA on a deployment gives commands over HTTP.
@@ -86,7 +87,7 @@ MAY_IMPORT: Mapping[str, set[str]] = {
             "wiring",
             "worker",
         ),
-        *("reflect", "scan", "shuffle", "gateway", "dashboard", "adapters/kafka"),
+        *("reflect", "scan", "shuffle", "gateway", "dashboard", "adapters/kafka", "adapters/opentelemetry"),
     },
     # What runs on this machine. It says nothing by itself: the command line tells people.
     "local": {
@@ -156,7 +157,7 @@ ONLY_IN: Mapping[str, tuple[str, ...]] = {
     "httpx": ("adapters/http/",),
     "mcp": ("integrations/mcp/",),
     "nicegui": ("dashboard/",),
-    "opentelemetry": ("gateway/otlp.py",),
+    "opentelemetry": ("adapters/opentelemetry/", "gateway/otlp.py"),
     "prometheus_client": ("telemetry/metrics.py",),
 }
 """Library → the only places, below a source root, that import it."""

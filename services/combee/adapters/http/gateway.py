@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
+from itertools import zip_longest
 from typing import Any, Protocol
 from urllib.parse import quote, urlsplit
 
@@ -19,6 +20,7 @@ from combee_schemas.outcome import Outcome
 from combee_schemas.playbook import CANDIDATE, LATEST, PRODUCTION, Label, Playbook, label_key
 from combee_schemas.reflection import Reflection
 from combee_schemas.trace import Trace
+from combee_schemas.trace_context import TraceContext
 
 TIMEOUT_S = 15.0
 SILENCE_S = 60.0
@@ -114,18 +116,25 @@ class GatewayTransport:
 
     # ---- out
 
-    async def send(self, messages: Sequence[Sent]) -> None:
-        """The gateway answers when Kafka has acknowledged."""
+    async def send(self, messages: Sequence[Sent], contexts: Sequence[TraceContext | None] = ()) -> None:
+        """The gateway answers when Kafka has acknowledged. A request has one ``traceparent``: it is of one span."""
+        of_spans: dict[TraceContext | None, list[Sent]] = {}
+        for message, context in zip_longest(messages, contexts):
+            of_spans.setdefault(context, []).append(message)
         for path, kind in PATHS:
-            chosen = [message for message in messages if isinstance(message, kind)]
-            for start in range(0, len(chosen), MOST_AT_ONCE):
-                await self._post(path, chosen[start : start + MOST_AT_ONCE])
+            for context, group in of_spans.items():
+                chosen = [message for message in group if isinstance(message, kind)]
+                for start in range(0, len(chosen), MOST_AT_ONCE):
+                    await self._post(path, chosen[start : start + MOST_AT_ONCE], context)
 
-    async def _post(self, path: str, batch: Sequence[Sent]) -> None:
+    async def _post(self, path: str, batch: Sequence[Sent], context: TraceContext | None) -> None:
         # An older gateway refuses fields that it does not know: those that say nothing are not sent.
         body = MESSAGES.dump_json(list(batch), exclude_defaults=True)  # type: ignore[arg-type]  # of one kind
         with translated(f"POST {path}"):
-            response = await self._http.post(path, content=body, headers={"Content-Type": "application/json"})
+            headers = [("Content-Type", b"application/json"), *(context.headers() if context else ())]
+            response = await self._http.post(
+                path, content=body, headers=[(n.encode(), v) for n, v in headers]
+            )
         if response.status_code == HTTPStatus.TOO_MANY_REQUESTS:
             await asyncio.sleep(_retry_after_s(response))
         if response.status_code == HTTPStatus.MULTI_STATUS and len(batch) == 1:

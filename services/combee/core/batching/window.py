@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from combee_schemas.batch import Member
 from combee_schemas.plan import CloseReason
 from combee_schemas.reflection import Reflection
+from combee_schemas.trace_context import TraceContext
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +34,8 @@ class Waiting:
     body: Reflection | None
     source: str = ""
     """Whose it is, where sources have shares."""
+    context: TraceContext | None = None
+    """The span that it was written in, where spans are made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,1 @@
+"""OpenTelemetry: spans and metrics out by OTLP/HTTP. Nothing here is loaded until it is asked for."""
