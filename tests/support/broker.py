@@ -19,6 +19,8 @@ from combee.adapters.embedded_kafka.ports import LOOPBACK, free_ports
 from combee.adapters.kafka import is_ready
 
 CONTAINER_S, LOOK_EVERY_S = 200.0, 0.2
+ENGINE_S = 600
+"""What an engine may take to answer: on a busy machine, removing a container has taken more than a minute."""
 # Tests of compaction and of deletion must not wait for minutes.
 FOR_TESTS = {
     "log.cleaner.backoff.ms": "500",
@@ -35,6 +37,15 @@ class Broker(Protocol):
 @dataclass(frozen=True, slots=True)
 class Running:
     bootstrap_servers: str
+    folder: Path | None = None
+    """Where its partitions' folders are, if this machine reaches them."""
+
+
+def segments(broker: Broker) -> Path | None:
+    """Return the folder that holds the partitions' folders; None: this machine does not reach it."""
+    if isinstance(broker, EmbeddedKafka):
+        return broker._nodes[0].folder / "logs"
+    return broker.folder if isinstance(broker, Running) else None
 
 
 @contextmanager
@@ -76,21 +87,25 @@ def container(env: Mapping[str, str]) -> Iterator[Running]:
     # Its helper is an image of its own, and the container is removed here in any case.
     testcontainers_config.ryuk_disabled = True
     (ports,) = free_ports(1)
+    data = "/var/lib/kafka/data"
     address = f"{LOOPBACK}:{ports.broker}"
     # Kafka tells clients where to connect to, hence the same port on both sides.
-    kafka = DockerContainer(env.get("KAFKA_IMAGE", f"apache/kafka:{VERSION}")).with_bind_ports(
-        ports.broker, ports.broker
-    )
-    properties = server_properties(1, (ports,), Path("/var/lib/kafka/data"), FOR_TESTS) | {
+    image = env.get("KAFKA_IMAGE", f"apache/kafka:{VERSION}")
+    kafka = DockerContainer(image, docker_client_kw={"timeout": ENGINE_S})
+    kafka.with_bind_ports(ports.broker, ports.broker)
+    properties = server_properties(1, (ports,), Path(data), FOR_TESTS) | {
         "listeners": f"PLAINTEXT://:{ports.broker},CONTROLLER://:{ports.controller}",
         # Nobody kills this broker, and on a busy machine it must not be given up: Kafka's own default.
         "broker.session.timeout.ms": "9000",
     }
     for name, value in properties.items():
         kafka.with_env("KAFKA_" + name.upper().replace(".", "_"), value)
-    with kafka.with_env("CLUSTER_ID", new_cluster_id()):
-        asyncio.run(_ready(address))
-        yield Running(address)
+    # Its files belong to the image's user: only root, or that user, can remove them.
+    with TemporaryDirectory(prefix="combee-tests-", ignore_cleanup_errors=True) as folder:
+        Path(folder).chmod(0o777)
+        with kafka.with_volume_mapping(folder, data, "rw").with_env("CLUSTER_ID", new_cluster_id()):
+            asyncio.run(_ready(address))
+            yield Running(address, Path(folder))
 
 
 async def _ready(address: str) -> None:

@@ -4,7 +4,7 @@ import gzip
 from pathlib import Path
 from typing import Any
 
-from combee.adapters.embedded_kafka import EmbeddedKafka
+from support.broker import Broker, segments
 from support.cli import Ended, combee, once_services_are_gone
 from support.segments import named
 
@@ -12,9 +12,11 @@ from support.segments import named
 class Site:
     """A deployment, its broker's files, and what this machine keeps besides."""
 
-    def __init__(self, kafka: EmbeddedKafka, prefix: str, folder: Path) -> None:
+    def __init__(self, kafka: Broker, prefix: str, folder: Path) -> None:
+        kept_in = segments(kafka)
+        assert kept_in, "the files of this broker are elsewhere"
         self.servers, self.prefix, self.folder = kafka.bootstrap_servers, prefix, folder
-        self.segments = kafka._nodes[0].folder / "logs"
+        self.segments = kept_in
         self.subject = f"jane.roe+{prefix}@example.com"
         self.env = {"COMBEE_BOOTSTRAP_SERVERS": self.servers}
 
