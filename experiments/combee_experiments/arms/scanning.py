@@ -46,6 +46,7 @@ class Scan:
             carry=arm.carry,
             carry_guesses=settings.carry_guesses,
             part_tokens=settings.combine_tokens,
+            apart=settings.propose_flagged,
         )
         first = batch.members[0].offset
         groups = [

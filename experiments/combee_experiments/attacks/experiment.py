@@ -1,4 +1,4 @@
-"""``attacks``: 30 % malicious producers, eleven attacks, each protection off and on.
+"""``attacks``: 30 % malicious producers, twelve attacks, each protection off and on.
 
 The criteria, set beforehand and coded after four trial runs, on means over seeds; *harmful* is every entry agents are
 shown in production and that no honest producer taught:
@@ -13,6 +13,10 @@ shown in production and that no honest producer taught:
 After the first look at one seed the room of the playbook was raised from 1.3 to 4 times its lessons: in the smaller
 one entries that waited for a second source were evicted for want of room, without any attack. And a hole was mended:
 where several sources are asked for, fewer may no longer reword, merge or remove what is there.
+
+After the first whole run (one seed) protections were made: the order of words, witnesses of removals, instructions
+that no curator reads, rejections that take back promotions. The criteria stayed. *Instructions without a flag* was
+added then, before it was run: it passes by the one protection that goes by patterns.
 """
 
 from collections.abc import Iterator

@@ -14,7 +14,7 @@ from combee.sim.family.family import latent
 from combee.sim.family.lessons import key
 from combee.sim.family.quantities import QUANTITIES
 from combee.sim.family.wordings import all_wordings
-from combee_experiments.attacks.gullible import for_agents, for_curators, for_reflectors
+from combee_experiments.attacks.gullible import REQUEST, for_agents, for_curators, for_reflectors
 from combee_experiments.data.samples import PLAYBOOK
 from combee_schemas import topics
 from combee_schemas.base import Source
@@ -138,6 +138,12 @@ def _to_curators(now: Round) -> Iterator[Outgoing]:
     return now.teach([for_curators(lesson, removed) for lesson in now.rng.sample(FALSE, FEW)])
 
 
+def _requests_to_curators(now: Round) -> Iterator[Outgoing]:
+    """The same in words that no flag knows."""
+    removed = now.true_entries(1)
+    return now.teach([for_curators(lesson, removed, REQUEST) for lesson in now.rng.sample(FALSE, FEW)])
+
+
 def _to_agents(now: Round) -> Iterator[Outgoing]:
     return now.teach([for_agents(now.turn)] * FEW)
 
@@ -176,6 +182,7 @@ ATTACKS: Mapping[str, Attack] = {
     "contradictions": _contradictions,
     "instructions to the reflector": _to_reflectors,
     "instructions to the curator": _to_curators,
+    "instructions without a flag": _requests_to_curators,
     "instructions to agents": _to_agents,
     "harmful tags": _harmful_tags,
     "stuffing": _stuffing,

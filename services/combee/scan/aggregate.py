@@ -1,13 +1,14 @@
 """One node's work: ask the model for operations and check, complete and count what it answers."""
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import chain
 from typing import TypeVar
 
 from combee.core.batching.parts import by_topic
+from combee.core.flags import flags
 from combee.core.methods import ace, consolidation
 from combee.core.methods.method import Answer, Method
 from combee.core.playbook import known
@@ -15,6 +16,7 @@ from combee.core.playbook import operations as ops
 from combee.core.playbook.clusters import within
 from combee.core.playbook.echo import without_echoes
 from combee.core.playbook.overlap import Relatedness
+from combee.core.playbook.probation import is_active
 from combee.core.shortening import shorter_reflection
 from combee.ports import LanguageModel, PoisonError, PromptTooLongError
 from combee.scan.combined import Combined, all_of, passed, united
@@ -22,9 +24,18 @@ from combee.scan.outcome import SKIPPED, SPLIT, audited, reasons, spent
 from combee_schemas.base import NOTHING_SPENT, Shown, Usage
 from combee_schemas.batch import Cluster
 from combee_schemas.model import Prompt, Reply
-from combee_schemas.playbook import Playbook
+from combee_schemas.playbook import ACE_SECTIONS, Playbook
 from combee_schemas.reflection import LESSON_FIELDS, Reflection
-from combee_schemas.scan import Echo, GroupMember, NodeResult, NodeStatus, Operation, Partial, Seen
+from combee_schemas.scan import (
+    Echo,
+    GroupMember,
+    NodeResult,
+    NodeStatus,
+    Operation,
+    OperationKind,
+    Partial,
+    Seen,
+)
 
 T = TypeVar("T")
 
@@ -39,6 +50,8 @@ class _Item:
     text: str
     evidence: tuple[str, ...]
     guessed: tuple[str, ...] = ()
+    against: frozenset[str] = frozenset()
+    """The entries that it speaks against."""
 
     @property
     def sure(self) -> frozenset[str]:
@@ -66,6 +79,7 @@ class Aggregator:
         carry: bool = True,
         carry_guesses: bool = True,
         part_tokens: int = 0,
+        apart: bool = False,
         note: str = "",
     ) -> None:
         self._model = model
@@ -76,11 +90,20 @@ class Aggregator:
         """Whether also what rests on guesses alone, as most of what models make up does."""
         self._part_tokens = part_tokens if method.HOLDS == "entries" else 0
         """About how many tokens of proposals one call of a combine reads, by topic; 0: all of them."""
+        self._apart = apart and method.HOLDS == "entries"
+        """Whether code proposes what looks like an instruction, word for word, and no model reads it."""
         self._note = note
         """A note that every result of a call carries."""
 
     async def group(self, base: Playbook, members: Sequence[GroupMember]) -> NodeResult:
         """Return a level-0 node's outcome; a reply that stays unusable is a failed outcome, not an error."""
+        base = self._without_instructions(base)
+        if apart := [member for member in members if self._instructs(*_texts(member.reflection))]:
+            proposed = _word_for_word(apart)
+            if len(apart) == len(members):
+                return proposed.model_copy(update={"usage": SKIPPED})
+            rest = [member for member in members if member not in apart]
+            return self._joined(base, await self.group(base, rest), proposed)
         try:
             prompt, reply = await self._asked(base, [member.reflection for member in members])
             items = [_learned(member.reflection) for member in members]
@@ -88,7 +111,8 @@ class Aggregator:
         except PromptTooLongError as error:
             if len(members) > 1:
                 left, right = _halves(members)
-                return self._joined(base, await self.group(base, left), await self.group(base, right))
+                halves = await self.group(base, left), await self.group(base, right)
+                return self._joined(base, *halves, usage=SPLIT)
             return _failed(members, f"too long for the model however it is cut: {error}", SKIPPED)
         except PoisonError as error:
             return _failed(members, str(error), spent(error))
@@ -138,8 +162,21 @@ class Aggregator:
         """Ask on behalf of a playbook: where not all can be asked at once, playbooks take turns."""
         return await self._model.ask(replace(prompt, owner=base.name), priority=level)
 
-    def _joined(self, base: Playbook, left: NodeResult, right: NodeResult) -> NodeResult:
-        """Return the outcome of a group that had to be asked in halves; one half may have failed."""
+    def _instructs(self, *texts: str) -> bool:
+        """Return whether a model that reads these texts might take one for an instruction to itself."""
+        return self._apart and any("instruction" in flags(text) for text in texts)
+
+    def _without_instructions(self, base: Playbook) -> Playbook:
+        """Return a playbook without proposed entries that look like instructions; a person may have kept others."""
+        kept = tuple(
+            entry for entry in base.entries if is_active(entry) or not self._instructs(entry.content)
+        )
+        return base if len(kept) == len(base.entries) else base.model_copy(update={"entries": kept})
+
+    def _joined(
+        self, base: Playbook, left: NodeResult, right: NodeResult, *, usage: Usage = NOTHING_SPENT
+    ) -> NodeResult:
+        """Return the outcome of a group of which not all was asked at once; one part may have failed."""
         operations = self._method.merge(base, (*left.operations, *right.operations))
         failed = left.status == right.status == "failed"
         return NodeResult(
@@ -149,7 +186,7 @@ class Aggregator:
             seen=(*left.seen, *right.seen),
             echoes=(*left.echoes, *right.echoes),
             known=(*left.known, *right.known),
-            usage=left.usage + right.usage + SPLIT,
+            usage=left.usage + right.usage + usage,
             requests=(*left.requests, *right.requests),
             scope=ops.union(left.scope, right.scope),
         )
@@ -163,9 +200,8 @@ class Aggregator:
         except PromptTooLongError as error:
             if len(asked) > 1:
                 left, right = _halves(asked)
-                return self._joined(
-                    base, await self.consolidate(base, left), await self.consolidate(base, right)
-                )
+                halves = await self.consolidate(base, left), await self.consolidate(base, right)
+                return self._joined(base, *halves, usage=SPLIT)
             return NodeResult(status="failed", reason=f"too long for the model: {error}", usage=SKIPPED)
         except PoisonError as error:
             return NodeResult(status="failed", reason=str(error), usage=spent(error))
@@ -189,18 +225,24 @@ class Aggregator:
             carried=sum(result.carried for result in results),
             usage=sum((result.usage for result in results), NOTHING_SPENT),
         )
-        proposals = [result.operations for result in results if result.operations]
-        if len(proposals) < 2:  # noqa: PLR2004 - there is nothing to combine
-            status: NodeStatus = "passed" if proposals else "empty"
-            only = tuple(chain.from_iterable(proposals))
+        base = self._without_instructions(base)
+        read = [
+            [operation for operation in result.operations if not self._instructs(operation.content)]
+            for result in results
+        ]
+        if sum(map(bool, read)) < 2:  # noqa: PLR2004 - there is nothing to combine
+            only = tuple(chain.from_iterable(result.operations for result in results))
+            status: NodeStatus = "passed" if only else "empty"
             passed = {"status": status, "operations": only, "usage": below.usage + SKIPPED}
             return audited(below.model_copy(update=passed), level, ops.rests(only))
         node = _Node(base=base, level=level, seen=below.seen)
-        own, parts = await self._combine_by_topic(node, tuple(chain.from_iterable(proposals)))
+        every = chain.from_iterable(result.operations for result in results)
+        apart = tuple(operation for operation in every if self._instructs(operation.content))
+        own, parts = await self._combine_by_topic(node, tuple(chain.from_iterable(read)))
         combined = {
             "status": own.status,
             "reason": reasons((own.reason, below.reason)),
-            "operations": own.operations,
+            "operations": (*own.operations, *apart),
             "echoes": (*below.echoes, *own.echoes),
             "known": (*below.known, *own.known),
             "carried": below.carried + own.carried,
@@ -209,7 +251,7 @@ class Aggregator:
             "requests": own.requests,
             "scope": own.scope,
         }
-        return audited(below.model_copy(update=combined), level, own.sure, own.dropped)
+        return audited(below.model_copy(update=combined), level, own.sure | ops.rests(apart), own.dropped)
 
     async def _combine_by_topic(
         self, node: "_Node", proposals: Sequence[Operation]
@@ -269,11 +311,12 @@ class Aggregator:
         # Read with the items themselves as what an operation rests on: so each says which it names.
         everything = tuple(str(at) for at in range(len(items)))
         answer = self._read(base, reply, [(at,) for at in everything])
-        relatedness = Relatedness([item.text for item in items])
         # A weak model names nothing, so each of its operations stands for all items.
         named = lru_cache(NAMED_KEPT)(partial(_Named.of, items))
+        says = {entry.id: entry.content for entry in base.entries}
+        relatedness = Relatedness([item.text for item in items], says.values())
         operations = (
-            _resting(each, named(each.evidence, each.guessed), items, relatedness)
+            _resting(each, named(each.evidence, each.guessed), items, relatedness, says)
             for each in answer.operations
         )
         return replace(
@@ -304,13 +347,43 @@ def _sure(echoes: Iterable[Echo], guessed: frozenset[str]) -> Iterator[Echo]:
             yield echo.model_copy(update={"evidence": evidence})
 
 
+def _texts(reflection: Reflection) -> tuple[str, ...]:
+    said = tuple(text for name in LESSON_FIELDS if (text := getattr(reflection, name)))
+    return said or tuple(reflection.side_info.values())
+
+
+def _word_for_word(members: Sequence[GroupMember]) -> NodeResult:
+    """Return what reflections say as proposals in their own words; whoever sees them decides."""
+    operations = tuple(
+        Operation(
+            kind=OperationKind.ADD,
+            section=ACE_SECTIONS[-1],
+            content=ops.clean(_texts(reflection)[-1], ops.MAX_CONTENT_CHARS),
+            evidence=(reflection.reflection_id,),
+        )
+        for reflection in {member.reflection.reflection_id: member.reflection for member in members}.values()
+    )
+    merged = ops.merge(operations)
+    result = NodeResult(status="ok", operations=merged, seen=_seen(members, ok=True))
+    return audited(result, 0, ops.rests(merged))
+
+
 def _learned(reflection: Reflection) -> _Item:
-    said = [text for name in LESSON_FIELDS if (text := getattr(reflection, name))]
-    return _Item(text="\n".join(said or reflection.side_info.values()), evidence=(reflection.reflection_id,))
+    return _Item(
+        text="\n".join(_texts(reflection)),
+        evidence=(reflection.reflection_id,),
+        against=frozenset(tag.id for tag in reflection.bullet_tags if tag.tag == "harmful"),
+    )
 
 
 def _proposal(operation: Operation) -> _Item:
-    return _Item(text=operation.content, evidence=operation.evidence, guessed=operation.guessed)
+    removes = operation.kind == OperationKind.REMOVE
+    return _Item(
+        text=operation.content,
+        evidence=operation.evidence,
+        guessed=operation.guessed,
+        against=frozenset(operation.entry_ids if removes else ()),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,12 +405,29 @@ class _Named:
 
 
 def _resting(
-    operation: Operation, named: _Named, items: Sequence[_Item], relatedness: Relatedness
+    operation: Operation,
+    named: _Named,
+    items: Sequence[_Item],
+    relatedness: Relatedness,
+    says: Mapping[str, str],
 ) -> Operation:
-    """Return an operation as one that rests on the evidence of the items that it names."""
+    """Return an operation as one that rests on the evidence of the items that it names.
+
+    A removal has no words of its own: who speaks against the entry, or says its contrary, is a witness of it.
+    """
     guessed = named.guessed
     if not guessed.intersection(named.evidence):
-        meant = relatedness.related(operation.content, named.places) if operation.content else named.places
+        meant: Iterable[int]
+        if operation.kind == OperationKind.REMOVE:
+            ids = frozenset(operation.entry_ids)
+            contents = [says[each] for each in operation.entry_ids if each in says]
+            meant = (
+                at
+                for at in named.places
+                if ids & items[at].against or any(relatedness.contradicts(said, at) for said in contents)
+            )
+        else:
+            meant = relatedness.related(operation.content, named.places)
         guessed = frozenset(named.evidence).difference(*(items[at].sure for at in meant))
     guesses = tuple(reflection_id for reflection_id in named.evidence if reflection_id in guessed)
     return operation.model_copy(update={"evidence": named.evidence, "guessed": guesses})

@@ -231,6 +231,7 @@ class ScanHandler:
             carry=settings.carry,
             carry_guesses=settings.carry_guesses,
             part_tokens=settings.combine_tokens,
+            apart=settings.propose_flagged,
             note=note,
         )
 

@@ -5,6 +5,7 @@ Entries are short lessons in sections (ACE). An operation adds, changes, merges 
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from combee.core.flags import flags
 from combee.core.formats.render import section_order
 from combee.core.playbook.draft import NO_IDS, Draft, drafted, rest_on, united
 from combee.core.playbook.operations import normalise, union
@@ -55,7 +56,8 @@ def evictions(entries: Sequence[Entry], budget_tokens: int) -> tuple[str, ...]:
     """Return whom to evict so that the rest fits: lowest balance of counters, then least evidence, then oldest.
 
     What is only proposed has a share of its own beside the budget: agents do not read it, and a full playbook would
-    never learn anything new if it had to make room for it at once.
+    never learn anything new if it had to make room for it at once. Of what is proposed, what looks like an
+    instruction goes first: only a person can let agents see it.
     """
     shown = [entry for entry in entries if is_active(entry)]
     proposed = [entry for entry in entries if not is_active(entry)]
@@ -76,7 +78,8 @@ def _excess(entries: Sequence[Entry], budget_tokens: int) -> tuple[str, ...]:
 def _use(entry: Entry) -> tuple[int | str, ...]:
     """Return how useful an entry is; of evidence that is a guess a proposed one has no use."""
     evidence = entry.evidence_count if is_active(entry) else len(entry.support)
-    return entry.helpful - entry.harmful, evidence, entry.updated_version, entry.id
+    is_welcome = is_active(entry) or "instruction" not in flags(entry.content)
+    return int(is_welcome), entry.helpful - entry.harmful, evidence, entry.updated_version, entry.id
 
 
 def _apply(draft: Draft, operation: Operation) -> None:

@@ -20,6 +20,8 @@ NEAR = 0.75
 reach 0.7."""
 RELATED = 1 / 3
 """The share of a content's words that what it was made of has, at least."""
+REARRANGED = 0.9
+"""The share of their words, grammar included, that a content and its contrary have in common."""
 SHORT = 300
 """Characters; what an entry says is mostly shorter, what a reflection says is longer."""
 Exact = tuple[tuple[str, ...], int]
@@ -36,6 +38,7 @@ _STOP_WORDS = (
 )
 """Words of grammar: in a playbook of few entries they would look rare."""
 _STOP = frozenset(_STOP_WORDS.split())
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n")
 
 
 class _Weights:
@@ -95,6 +98,7 @@ class Nearness:
 
     def __init__(self, contents: Mapping[str, str]) -> None:
         words = {entry_id: _words(content) for entry_id, content in contents.items()}
+        self._contents = contents
         self._weights = _Weights(words.values(), lambda having, count: log(1 + count / max(1, having)))
         self._words = {entry_id: (said, self._weights.of(said)) for entry_id, said in words.items()}
         self._exact = {entry_id: _exact(content) for entry_id, content in contents.items()}
@@ -104,7 +108,10 @@ class Nearness:
                 self._having[self._exact[entry_id], word].append(entry_id)
 
     def near(self, entry_id: str) -> Iterator[str]:
-        """Yield the entries with the same numbers and negations and nearly the same words."""
+        """Yield the entries with the same numbers and negations and nearly the same words, in the same order.
+
+        The order matters: gain divided by cost is not cost divided by gain.
+        """
         words, weight = self._words[entry_id]
         for other in dict.fromkeys(self._candidates(entry_id)):
             others, other_weight = self._words[other]
@@ -112,7 +119,8 @@ class Nearness:
             if other == entry_id or min(weight, other_weight) < NEAR * max(weight, other_weight):
                 continue
             shared = self._weights.of(words & others)
-            if shared >= NEAR * (weight + other_weight - shared):
+            alike = shared >= NEAR * (weight + other_weight - shared)
+            if alike and in_order(self._contents[entry_id], self._contents[other]):
                 yield other
 
     def _candidates(self, entry_id: str) -> Iterator[str]:
@@ -129,15 +137,43 @@ class Nearness:
 class Relatedness:
     """Tells whether a content can have been made of one of several items, or of none of them."""
 
-    def __init__(self, items: Sequence[str]) -> None:
+    def __init__(self, items: Sequence[str], known: Iterable[str] = ()) -> None:
+        """``known`` are further texts, the entries there are: of a few items alone no word looks common."""
+        self._items = items
         self._words = [(_words if len(item) <= SHORT else _words_of_long)(item) for item in items]
-        self._weights = _Weights(set(self._words), lambda having, count: rarity(max(1, having), count))
+        texts = {*self._words, *map(_words, known)}
+        self._weights = _Weights(texts, lambda having, count: rarity(max(1, having), count))
 
     def related(self, content: str, places: Iterable[int]) -> Iterator[int]:
-        """Yield those of the places whose items have some of the rarer words of a content."""
+        """Yield those of the places whose items have some of the rarer words of a content, and not its contrary."""
         words = _words(content)
         least = RELATED * self._weights.of(words)
-        return (at for at in places if self._weights.of(words & self._words[at]) >= least)
+        return (
+            at
+            for at in places
+            if self._weights.of(words & self._words[at]) >= least and not self.contradicts(content, at)
+        )
+
+    def contradicts(self, content: str, at: int) -> bool:
+        """Return whether an item says a content's words in another order, or with another number or negation."""
+        words = _words(content)
+        if len(words & self._words[at]) < REARRANGED * len(words):
+            return False
+        sentences = [
+            said
+            for said in _SENTENCE.split(self._items[at])
+            if len(words & _words(said)) >= REARRANGED * len(words | _words(said))
+        ]
+        return bool(sentences) and not any(
+            _exact(said) == _exact(content) and in_order(said, content) for said in sentences
+        )
+
+
+def in_order(content: str, other: str) -> bool:
+    """Return whether the words that two contents share, those of grammar left out, have the same order in both."""
+    shared = (_words(content) & _words(other)) - _STOP
+    said, others = ([word for word in wording(text).words if word in shared] for text in (content, other))
+    return said == others
 
 
 def said_words(text: str) -> Words:

@@ -65,15 +65,22 @@ class Screen:
         return self.flags or bool(self.established) or self.sources > 1
 
     def heard(self, seen: Iterable[Seen]) -> tuple[Seen, ...]:
-        """Return reflections without the tags that new sources give to entries."""
-        if not self.established:
+        """Return reflections with the tags that count: none of new sources; of several sources, one of each.
+
+        Where an entry needs several sources, one of them has one word about it in a batch, its last.
+        """
+        if not self.established and self.sources == 1:
             return tuple(seen)
-        return tuple(
-            each
-            if not each.tags or self._name(each.reflection_id) in self.established
-            else each.model_copy(update={"tags": ()})
-            for each in seen
-        )
+        spoken: set[tuple[str, str]] = set()
+        heard: list[Seen] = []
+        for each in reversed(tuple(seen)):
+            name = self._name(each.reflection_id)
+            tags = () if self.established and name not in self.established else each.tags
+            if tags and self.sources > 1:
+                tags = tuple(tag for tag in tags if (name, tag.id) not in spoken)
+                spoken |= {(name, tag.id) for tag in tags}
+            heard.append(each if tags == each.tags else each.model_copy(update={"tags": tags}))
+        return tuple(reversed(heard))
 
     def screened(
         self, base: Playbook, operations: Sequence[Operation]
@@ -123,9 +130,10 @@ class Screen:
         if names and self._are_new(names, is_sure=bool(_sure(operation))):
             return _taught_by(names)
         changed = [known[each] for each in operation.entry_ids if each in known]
-        # Of a proposed entry, too: its support was for other words.
-        if changed and names and len(names) < self.sources:
-            return f"{len(names)} of {self.sources} sources say so: {', '.join(sorted(names))}"
+        # Of a proposed entry, too: its support was for other words. A guess is nobody's word.
+        witnesses = {self._name(each) for each in _sure(operation)}
+        if changed and operation.evidence and len(witnesses) < self.sources:
+            return f"{len(witnesses)} of {self.sources} sources say so: {', '.join(sorted(witnesses))}"
         said = [flags(entry.content) for entry in changed]
         news = self._flags(operation.content).difference(*said)
         return _looks_like(news) if news else ""

@@ -233,6 +233,18 @@ def test_tags_of_new_sources_do_not_count() -> None:
     assert saying(after(established(), [], harm), PLAIN).harmful == 2
 
 
+def test_where_several_sources_are_asked_for_each_has_one_word_about_an_entry_in_a_batch() -> None:
+    several = {"probation": Probation(reflections=1, sources=2)}
+    known = established()
+    (entry,) = known.entries
+    harm = [seen(f"r-{n}", "lab", (entry.id, "harmful")) for n in (3, 4, 5)]
+    said = [*harm, seen("r-6", "shop", (entry.id, "helpful")), seen("r-7", "shop", (entry.id, "helpful"))]
+    made = saying(after(known, [], said, **several), PLAIN)
+    assert (made.harmful, made.helpful) == (1, 1)
+    made = saying(after(known, [], said), PLAIN)
+    assert (made.harmful, made.helpful) == (3, 2)
+
+
 def test_a_guess_lets_nobody_speak_for_a_new_source() -> None:
     both = [seen("r-3", "stranger"), seen("r-4", "shop")]
     guess = add(POISON, "r-3", "r-4", guessed=("r-3", "r-4"))
@@ -389,3 +401,13 @@ def test_fewer_sources_than_asked_for_reword_and_remove_nothing_and_without_the_
     assert contents(one, **several) == [PLAIN]
     assert contents(two, **several) == [POISON]
     assert contents(one) == [POISON]
+
+
+@pytest.mark.parametrize(("guessed", "left"), [((), []), (("r-2",), [PLAIN]), (("r-1", "r-2"), [PLAIN])])
+def test_a_guess_is_no_source_that_removes_an_entry(guessed: tuple[str, ...], left: list[str]) -> None:
+    before = established()
+    several = {"probation": Probation(reflections=2, sources=2)}
+    (entry,) = before.entries
+    removal = op(REMOVE, "", entry.id, evidence=("r-1", "r-2"), guessed=guessed)
+    made = after(before, [removal], [seen("r-1", "shop"), seen("r-2", "lab")], **several)
+    assert [entry.content for entry in made.entries] == left
