@@ -4,6 +4,7 @@ import asyncio
 import json
 
 import httpx
+import pytest
 
 from combee.adapters.memory import MemoryLog
 from combee.clock import SystemClock
@@ -75,6 +76,21 @@ async def test_only_an_admin_key_decides_and_a_wrong_version_is_refused() -> Non
         wrong = await said(gateway, "approve", version=7)
         assert wrong.status_code == 409
         assert "is version 1, not 7" in wrong.json()["detail"]
+
+
+@pytest.mark.parametrize("verb", ["approve", "reject"])
+async def test_a_candidate_that_was_seen_beside_another_version_is_not_decided_about(verb: str) -> None:
+    async with asked(**CONFIGURED) as gateway, publishing(gateway.log, APPROVE):
+        await learned(gateway, ONE)
+        await said(gateway, "approve", version=1, production=0)
+        await learned(gateway, TWO)
+        seen = (await gateway.client.get(f"{PATH}/candidate", headers=bearer(READER))).json()
+        stale = await said(gateway, verb, version=2, production=0)
+        assert stale.status_code == 409
+        assert "agents read version 1" in stale.json()["detail"]
+        last = await said(gateway, verb, version=seen["version"], production=seen["production"])
+        assert last.json()["version"] == (2 if verb == "approve" else 1)
+        assert (await said(gateway, verb, production=-1)).status_code == 422
 
 
 async def test_without_a_gate_nothing_can_be_approved() -> None:
