@@ -159,7 +159,9 @@ async def _shuffle(worker: Worker) -> None:
             limits=settings.tenants.limits(),
             provenance=_provenance(worker),
         )
-        telemetry.watch(shuffler.playbooks.view, shuffler.sizes, in_flight=shuffler.in_flight)
+        telemetry.watch(
+            shuffler.playbooks.view, shuffler.sizes, in_flight=shuffler.in_flight, held=shuffler.held
+        )
         app = faust_app.build_app(worker.connection, Path(folder))
         delivery = faust_app.session(app, shuffler, worker.connection, worker.stop, telemetry.on_turn)
         try:

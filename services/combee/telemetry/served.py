@@ -78,8 +78,13 @@ class ServedTelemetry(Telemetry):
     def gate(self, gate: Gate) -> None:
         self._metrics.gate(gate)
 
-    def watch(self, *views: Current, in_flight: Callable[[], Sequence[Batch]] = tuple) -> None:
-        super().watch(*views, in_flight=in_flight)
+    def watch(
+        self,
+        *views: Current,
+        in_flight: Callable[[], Sequence[Batch]] = tuple,
+        held: Callable[[], Mapping[str, int]] = dict,
+    ) -> None:
+        super().watch(*views, in_flight=in_flight, held=held)
         self.health.views = views
 
     def counted(self, log: Log) -> Log:
@@ -122,6 +127,7 @@ class ServedTelemetry(Telemetry):
     def _text(self) -> tuple[str, bytes]:
         self._metrics.conditions(self.health.conditions())
         self._metrics.paused(self.paused())
+        self._metrics.held(self.held())
         return self._metrics.text()
 
     async def _look_up(self, lag: LookUpLag | None) -> None:
