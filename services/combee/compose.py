@@ -169,7 +169,9 @@ async def _shuffle(worker: Worker) -> None:
             provenance=_provenance(worker),
             tracing=telemetry.tracing,
         )
-        telemetry.watch(shuffler.playbooks.view, shuffler.sizes, in_flight=shuffler.in_flight)
+        telemetry.watch(
+            shuffler.playbooks.view, shuffler.sizes, in_flight=shuffler.in_flight, held=shuffler.held
+        )
         app = faust_app.build_app(worker.connection, Path(folder))
         delivery = faust_app.session(app, shuffler, worker.connection, worker.stop, telemetry.on_turn)
         try:

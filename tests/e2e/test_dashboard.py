@@ -2,19 +2,17 @@
 
 import asyncio
 import re
-import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx
 import pytest
 import structlog
 from nicegui import core
-from playwright.async_api import Browser, Page, Request, async_playwright, expect
+from playwright.async_api import Page, expect
 
 from combee.adapters.memory import MemoryLog
 from combee.clock import SystemClock
@@ -45,14 +43,13 @@ from combee_schemas.playbook import (
 )
 from combee_schemas.topics import BATCHES, HISTORY, LABELS, OUTCOME_STATISTICS, REFLECTIONS, VERDICTS
 from support.broker import Broker
+from support.browser import CHROMIUM, PATIENCE_MS, browsing, opened
 from support.flat import changed
 from support.gateway import ADMIN, CONFIGURED, READER, WRITER, GuardedLog, published, publishing, version
 from support.pictures import MANIFEST
 from support.running import Running, running_stack, traces
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
-PATIENCE_MS = 60_000
 PLAYBOOK = "support/refunds"
 PHONE = 500
 SEEN_VERSIONS = 6
@@ -79,49 +76,6 @@ def pictures(request: pytest.FixtureRequest) -> Path | None:
         return None
     IMAGES.mkdir(exist_ok=True)
     return IMAGES
-
-
-@asynccontextmanager
-async def browsing() -> AsyncIterator[Browser]:
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        try:
-            yield browser
-        finally:
-            await browser.close()
-
-
-async def opened(
-    browser: Browser, complaints: list[str], *, width: int = 1180, scheme: str = "light", key: str = ""
-) -> Page:
-    """Return a new page whose console is listened to."""
-    context = await browser.new_context(
-        viewport={"width": width, "height": 800},
-        color_scheme=scheme,  # type: ignore[arg-type]  # one of its literals
-        http_credentials={"username": "any", "password": key} if key else None,
-    )
-    page = await context.new_page()
-    page.set_default_timeout(PATIENCE_MS)
-    page.on(
-        "console", lambda said: complaints.append(said.text) if said.type in ("error", "warning") else None
-    )
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on(
-        "requestfailed",
-        lambda asked: complaints.append(f"{asked.url}: {asked.failure}") if is_failure(asked) else None,
-    )
-    page.on("request", lambda asked: complaints.append(asked.url) if is_outside(asked.url) else None)
-    return page
-
-
-def is_failure(asked: Request) -> bool:
-    """Tell whether a request failed; one that the browser itself gives up when a page is left did not."""
-    return asked.failure != "net::ERR_ABORTED"
-
-
-def is_outside(url: str) -> bool:
-    """Tell whether something is asked for that is not there without a network."""
-    return urlsplit(url).hostname not in {"127.0.0.1", None}
 
 
 HOSTILE = '"innerHTML="<img src=x onerror=document.title=1>"><b id=injected>'

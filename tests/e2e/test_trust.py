@@ -7,9 +7,12 @@ from random import Random
 from typing import Any
 
 import pytest
+from playwright.async_api import expect
 
+from combee.compose import FRONTS, ROLES
 from combee.sdk import AsyncClient
 from support.broker import Broker
+from support.browser import CHROMIUM, PATIENCE_MS, browsing, opened
 from support.cli import combee, once_services_are_gone
 from support.running import Running, running_stack
 from support.running_gates import decisions, places
@@ -73,6 +76,25 @@ async def decided(running: Running, candidate: int) -> str:
             await asyncio.sleep(0.1)
 
 
+async def sees_why(running: Running, *, poisoned: int, production: int) -> None:
+    """See on the dashboard why the candidate was closed, what it said, and who taught that."""
+    base, complaints = (running.supervisor.folder / "gateway.ready").read_text().strip(), list[str]()
+    async with browsing() as browser:
+        page = await opened(browser, complaints)
+        await page.goto(f"{base}/dashboard/playbook?name={NAME}")
+        trail = page.get_by_role("region", name="Who decided what").locator("tbody tr[class]")
+        closed = trail.filter(
+            has_text=f"version {poisoned} rejected, agents go on reading version {production}"
+        )
+        await expect(closed).to_contain_text(f"worse than version {production}", timeout=PATIENCE_MS)
+        await expect(closed).to_contain_text("4 reflections taken back")
+        await page.goto(f"{base}/dashboard/playbook?name={NAME}&version={poisoned}")
+        entry = page.locator(".entry").filter(has_text=BAD[0])
+        await expect(entry).to_contain_text("lab", timeout=PATIENCE_MS)
+        await page.wait_for_load_state("networkidle")
+        assert complaints == []
+
+
 async def test_a_poisoned_source_is_stopped_and_revoked_a_person_approves_and_a_subject_is_forgotten(
     kafka: Broker, topic_prefix: str, tmp_path: Path
 ) -> None:
@@ -98,6 +120,8 @@ async def test_a_poisoned_source_is_stopped_and_revoked_a_person_approves_and_a_
         "canary_margin": 0.3,
         "canary_runs": 1,
         "batch_size": 4,
+        "gateway_port": 0,
+        "roles": (*ROLES, *FRONTS),
     }
     async with running_stack(kafka.bootstrap_servers, topic_prefix, tmp_path, **settings) as running:
         # Agents learn. The first version has nothing to be compared with: a person lets agents read it.
@@ -112,6 +136,8 @@ async def test_a_poisoned_source_is_stopped_and_revoked_a_person_approves_and_a_
         assert (await decided(running, poisoned)).startswith(f"rejected: worse than version {first}")
         shown = await verb("playbook", "show", NAME, "--label", "latest")
         assert not any(entry["content"] in BAD for entry in shown["entries"])
+        if CHROMIUM:
+            await sees_why(running, poisoned=poisoned, production=first)
 
         # The source is revoked: what it says from now on teaches nothing.
         await verb("playbook", "revoke", NAME, "source:lab")

@@ -1,22 +1,18 @@
 """A canary ends in one verdict that follows from proven outcomes, whatever dies, and closes at its deadline."""
 
-from random import Random
-
 import pytest
 
 from combee.adapters.memory import MemoryLog
-from combee.core.gate.canary import place_of, version_for
 from combee.core.gate.policy import CanaryPolicy, GatePolicy
-from combee.core.sources import KnownSources, Signer, with_secret
+from combee.core.sources import KnownSources, with_secret
 from combee.worker.provenance import Provenance
 from combee_schemas import topics
-from combee_schemas.base import Shown, Source
-from combee_schemas.canary import CanaryStatistics, CanaryTerms
+from combee_schemas.canary import CanaryStatistics
 from combee_schemas.gate import Decision, Verdict
 from combee_schemas.outcome import Outcome
 from combee_schemas.playbook import CANDIDATE, PRODUCTION, Label
-from combee_schemas.records import Outgoing
 from support import ledger
+from support.canaries import SCORER, of_callers, signed
 from support.deployment import CONTROL, Deployment
 from support.gates import batch, command, contents, decisions, labels, places, send
 from support.killed import killed_at_each_write
@@ -27,37 +23,11 @@ pytestmark = pytest.mark.usefixtures("quick_polls")
 
 DEADLINE_S = 3_600.0
 POLICY = CanaryPolicy(share=0.5, margin=0.3, runs=1, within_ms=round(DEADLINE_S * 1000))
-SECRET = b"a secret of the scorer"
-SCORER = Signer(name="scorer", secret=SECRET)
-KNOWN = Provenance(KnownSources(checks={"scorer": ("secret", with_secret(SECRET))}))
+KNOWN = Provenance(KnownSources(checks={"scorer": ("secret", with_secret(SCORER.secret or b""))}))
 
 
-def outcomes(
-    candidate: float,
-    control: float,
-    *,
-    callers: int = 150,
-    source: str = "scorer",
-    terms: CanaryTerms = POLICY.terms(NAME, 2, 1, 0),  # noqa: B008 - a frozen value
-) -> list[Outcome]:
-    """Return a run of each caller, as a reader in the canary tells of it."""
-    rng, made = Random(3), []
-    for number in range(callers):
-        place = place_of(NAME, terms, f"agent-{number}")
-        version = version_for(place, terms)
-        success = rng.random() < (candidate if version == terms.candidate else control)
-        shown = Shown(version=version, canary=place)
-        made.append(
-            Outcome(
-                run_id=f"r-{number}", playbook=NAME, shown=shown, success=success, source=Source(name=source)
-            )
-        )
-    return made
-
-
-def signed(said: list[Outcome]) -> list[Outgoing]:
-    """Return them as the scorer writes them: what it declares as its own has a proof."""
-    return [SCORER.signed(topics.OUTCOMES.record(each), each.source) for each in said]
+def outcomes(candidate: float, control: float, **fields: str) -> list[Outcome]:
+    return of_callers(POLICY.terms(NAME, 2, 1, 0), candidate, control, **fields)
 
 
 async def begun(said: list[Outcome]) -> Deployment:
@@ -155,7 +125,7 @@ async def told(deployment: PlanningDeployment, candidate: float, control: float)
     label = labels(deployment.log)[CANDIDATE]
     assert label.canary is not None
     assert (label.version, label.canary.control) == (2, 1)
-    await deployment.log.produce(*signed(outcomes(candidate, control, terms=label.canary)))
+    await deployment.log.produce(*signed(of_callers(label.canary, candidate, control)))
     return deployment
 
 

@@ -1,8 +1,9 @@
 """What is forgotten is nowhere any more, nothing brings it back, and the ledger balances and says so."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +21,7 @@ from combee.inspection.audit import audit
 from combee.ports import FatalError
 from combee_schemas import topics
 from combee_schemas.command import Command
+from combee_schemas.erasure import Erasure
 from combee_schemas.outcome import Outcome, OutcomeStatistics
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Update
@@ -319,14 +321,8 @@ async def test_what_is_written_meanwhile_is_not_deleted_unseen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old, new = (await lived()).log, new_log()
-
-    async def late(log: MemoryLog, *_: object) -> LedgerReport:
-        if log is new:
-            await old.produce(outgoing(reflection(1000)))
-        return await audit(log)
-
     with monkeypatch.context() as patched:
-        patched.setattr(forgetting, "audit", late)
+        _write_meanwhile(patched, old, new)
         with pytest.raises(FatalError, match="meanwhile: stop agents"):
             await forgotten(old, new, tmp_path, wish())
     assert "restoring" in new._store._topics
@@ -334,6 +330,42 @@ async def test_what_is_written_meanwhile_is_not_deleted_unseen(
     await forgotten(old, new, tmp_path, wish())
     kept = {each.reflection_id for each in ledger.messages(new, topics.REFLECTIONS, Reflection)}
     assert "r-1000" in kept
+
+
+async def test_without_that_look_it_would_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old, new = (await lived()).log, new_log()
+    _write_meanwhile(monkeypatch, old, new)
+    monkeypatch.setattr(forgetting, "_refuse_news", _nothing)
+    await forgotten(old, new, tmp_path, wish())
+    kept = {each.reflection_id for each in ledger.messages(new, topics.REFLECTIONS, Reflection)}
+    assert "r-1000" not in kept
+
+
+def _write_meanwhile(patched: pytest.MonkeyPatch, old: MemoryLog, new: MemoryLog) -> None:
+    async def late(log: MemoryLog, *_: object) -> LedgerReport:
+        if log is new:
+            await old.produce(outgoing(reflection(1000)))
+        return await audit(log)
+
+    patched.setattr(forgetting, "audit", late)
+
+
+async def _nothing(*_: object) -> None:
+    return
+
+
+async def test_without_the_mark_a_second_run_would_read_what_is_half_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never(*_: object) -> bool:
+        return False
+
+    old, new = (await lived()).log, new_log()
+    with pytest.raises(CrashError):
+        await forgotten(old, new, tmp_path, wish(), CrashFailpoint(point="after deleting reflections"))
+    monkeypatch.setattr(forgetting, "is_moved", never)
+    with pytest.raises(FatalError, match="topic reflections does not exist"):
+        await forgotten(old, new, tmp_path, wish())
 
 
 async def test_what_only_an_archive_knows_of_a_run_is_still_known_to_a_second_attempt(
@@ -357,6 +389,25 @@ async def test_what_only_an_archive_knows_of_a_run_is_still_known_to_a_second_at
         with ArchiveReader(copy) as archive:
             assert not any(names_subject((r.key or b"") + (r.value or b"")) for r in archive.records())
         assert sorted(left_in(tmp_path)) == [file.name, copy.name]
+
+
+async def test_if_archives_were_replaced_at_once_a_second_attempt_would_leave_the_lesson(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "a.archive"
+    await archived((await lived()).log, file)
+    old, new, rewritten = await _expired(file), new_log(), forgetting._rewritten
+
+    def at_once(*given: Any, replace: Sequence[Path]) -> Sequence[Erasure]:
+        erasures = rewritten(*given, replace=replace)
+        forgetting._replace(replace)
+        return erasures
+
+    monkeypatch.setattr(forgetting, "_rewritten", at_once)
+    with pytest.raises(CrashError):
+        await forgotten(old, new, tmp_path, wish(), CrashFailpoint(point="after creating restoring"), [file])
+    await forgotten(old, new, tmp_path, wish(), None, [file])
+    assert any(b"lesson of named-in-task" in raw for raw in everything(new))
 
 
 async def _expired(file: Path) -> MemoryLog:

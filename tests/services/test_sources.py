@@ -207,6 +207,20 @@ async def test_a_source_fills_its_share_of_a_batch_and_the_rest_waits_for_the_ne
     assert (found.good, found.applied, found.lost, found.double) == (True, FLOOD + 5, 0, 0)
 
 
+async def test_what_waits_for_its_source_s_share_is_counted_until_it_goes() -> None:
+    deployment = await began(source_share=0.5)
+    deployment.model.gate.clear()
+    async with deployment.running():
+        await deployment.until(lambda: held_back(deployment) > 0)
+        deployment.model.gate.set()
+        await deployment.until(partial(finished, deployment), timeout_s=30)
+        assert held_back(deployment) == 0
+
+
+def held_back(deployment: Deployment) -> int:
+    return deployment.shuffler.held()["source"] if deployment.shuffler else 0
+
+
 async def test_without_the_rule_a_flood_fills_batch_after_batch() -> None:
     deployment = await began()
     await flooded(deployment)

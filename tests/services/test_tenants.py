@@ -7,6 +7,7 @@ from structlog.testing import capture_logs
 
 from combee.core.playbook.spend import DAY_MS
 from combee.core.tenants import IN_BATCHES_S, Limits
+from combee.shuffle.shuffler import HOLDS_BACK
 from support import ledger
 from support.deployment import Deployment
 from support.ledger import outgoing, reflection
@@ -44,8 +45,11 @@ async def test_a_tenant_over_its_tokens_of_the_day_waits_for_the_next_and_anothe
             await deployment.until(lambda: applied(deployment, ANOTHER) == SIZE)
             await turns(deployment)
             assert applied(deployment, "support/other") == 0
+            assert deployment.shuffler is not None
+            assert deployment.shuffler.held() == {"source": 0, "tenant": SIZE, "spend": 0}
             deployment.advance(DAY_MS / 1000)
             await deployment.until(lambda: applied(deployment, "support/other") == SIZE)
+            assert deployment.shuffler.held() == dict.fromkeys(HOLDS_BACK, 0)
     (held,) = [event for event in logs if event["event"] == "tenant_held"]
     assert held["tenant"] == "support"
     assert "tokens spent today by all its playbooks" in held["reason"]

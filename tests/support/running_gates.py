@@ -12,7 +12,7 @@ from support.ledger import NAME
 from support.planned import manifest_of
 from support.running import Running
 
-WITHIN_S = 60.0
+WITHIN_S = 90.0
 
 
 async def learned(running: Running, number: int, lesson: int = 0) -> None:

@@ -826,6 +826,8 @@ export interface components {
             command_id?: string | null;
             /** Version */
             version?: number | null;
+            /** Production */
+            production?: number | null;
             /**
              * Reason
              * @default

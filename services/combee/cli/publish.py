@@ -15,13 +15,12 @@ import typer
 from combee.cli.playbook.files import STDIN, read_text
 from combee.cli.shared.console import REJECTED, output, print_json, remark
 from combee.cli.shared.log import open_log
-from combee.cli.shared.options import AsJson, Servers, checked_name, playbook_names
+from combee.cli.shared.options import AsJson, DeclaredSource, Servers, checked_name, playbook_names
 from combee.core.formats.intake import LineError, Sample, Unknown, ignored_text, read_outcome
-from combee.core.formats.items import outgoing, read_items
+from combee.core.formats.items import declared, read_items
 from combee.core.sources import Signer
-from combee.ports import Log, Outgoing
+from combee.ports import Log
 from combee.settings.loading import Settings, load_settings
-from combee_schemas import topics
 from combee_schemas.outcome import Outcome
 from combee_schemas.reflection import Reflection
 from combee_schemas.trace import Trace
@@ -49,14 +48,15 @@ def publish(
             help="the playbook that all lines are for", callback=checked_name, autocompletion=playbook_names
         ),
     ] = "default",
+    source: DeclaredSource = None,
     bootstrap_servers: Servers = None,
     as_json: AsJson = False,
 ) -> None:
     """Publish lines and end once all are acknowledged; the same line twice counts once ('combee learn' waits)."""
-    settings = load_settings(bootstrap_servers=bootstrap_servers)
-    source = "standard input" if file == STDIN else file
+    settings = load_settings(bootstrap_servers=bootstrap_servers, source=source)
+    where = "standard input" if file == STDIN else file
     lines: Iterable[str] = sys.stdin if file == STDIN else read_text(file).splitlines()
-    counts = asyncio.run(_publish(settings, lines, playbook, source))
+    counts = asyncio.run(_publish(settings, lines, playbook, where))
     published = {kind: counts[kind] for kind in ("traces", "reflections", "outcomes")}
     if as_json:
         print_json({"playbook": playbook, "published": published, "rejected": counts["rejected"]})
@@ -67,17 +67,17 @@ def publish(
         raise typer.Exit(REJECTED)
 
 
-async def _publish(settings: Settings, lines: Iterable[str], playbook: str, source: str) -> Counter[str]:
+async def _publish(settings: Settings, lines: Iterable[str], playbook: str, where: str) -> Counter[str]:
     counts: Counter[str] = Counter()
     reported: dict[str, Unknown] = {}
     async with open_log(settings) as (log, _):
         async for chunk in _chunks(lines):
             ignored: dict[str, Unknown] = {}
-            items = list(_items(chunk, playbook, source, counts, ignored))
+            items = list(_items(chunk, playbook, where, counts, ignored))
             await _send(log, items, counts, settings.sources.signer())
             # A stream may never end: each field is told of when it first comes.
             if news := {name: unknown for name, unknown in ignored.items() if name not in reported}:
-                remark(f"{source}: {ignored_text(news)}")
+                remark(f"{where}: {ignored_text(news)}")
                 reported |= news
     return counts
 
@@ -110,7 +110,7 @@ async def _chunks(lines: Iterable[str]) -> AsyncIterator[Sequence[tuple[int, str
 def _items(
     lines: Iterable[tuple[int, str]],
     playbook: str,
-    source: str,
+    file: str,
     counts: Counter[str],
     ignored: dict[str, Unknown],
 ) -> Iterator[Trace | Reflection | Outcome]:
@@ -121,14 +121,14 @@ def _items(
                 continue
         except LineError as error:
             counts["rejected"] += 1
-            _refused(f"{source}:{number}", number, str(error))
+            _refused(f"{file}:{number}", number, str(error))
             continue
-        items, rejected = read_items([line], playbook, partial(_refused, f"{source}:{number}"), ignored)
+        items, rejected = read_items([line], playbook, partial(_refused, f"{file}:{number}"), ignored)
         counts["rejected"] += rejected
         for item in items:
             if isinstance(item, Sample):
                 counts["rejected"] += 1
-                remark(f"{source}:{number}: a sample needs an agent to answer it: use 'combee learn'")
+                remark(f"{file}:{number}: a sample needs an agent to answer it: use 'combee learn'")
             else:
                 yield item
 
@@ -140,13 +140,7 @@ def _refused(where: str, _line: int, why: str) -> None:
 async def _send(
     log: Log, items: Sequence[Trace | Reflection | Outcome], counts: Counter[str], signer: Signer | None
 ) -> None:
-    sent = [_record(item, signer) for item in items]
+    sent = [declared(item, signer) for item in items]
     if sent:
         await log.produce(*sent)
     counts.update(record.topic for record in sent)
-
-
-def _record(item: Trace | Reflection | Outcome, signer: Signer | None) -> Outgoing:
-    item = signer.declared(item) if signer else item
-    record = topics.OUTCOMES.record(item) if isinstance(item, Outcome) else outgoing(item)
-    return signer.signed(record, item.source) if signer else record

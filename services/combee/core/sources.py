@@ -11,6 +11,7 @@ import hmac
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import TypeVar
 
 from combee_schemas.base import ProvenBy, Source, SourceNames
 from combee_schemas.outcome import Outcome
@@ -117,7 +118,7 @@ def gateway_source(key: str, *, proven: bool) -> Source:
     return Source(name=f"{GATEWAY_KEY}{key}"[:MAX_NAME], proven="gateway" if proven else "")
 
 
-Sourced = Trace | Reflection | Outcome
+Sourced = TypeVar("Sourced", bound=Trace | Reflection | Outcome)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +130,9 @@ class Signer:
 
     def declared(self, message: Sourced) -> Sourced:
         """Return a message that says who it is from, unless it does already."""
-        return message if message.source else message.model_copy(update={"source": Source(name=self.name)})
+        source = Source(name=self.name)
+        # A copy has the class of its message.
+        return message if message.source else message.model_copy(update={"source": source})  # type: ignore[return-value]
 
     def signed(self, outgoing: Outgoing, source: Source | None) -> Outgoing:
         """Return the record of a message with its proof, if the message names this source."""

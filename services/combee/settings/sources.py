@@ -76,7 +76,9 @@ class SourceSettings(Group):
         description="the source of all that proves no other, where rights let it alone write to the topics",
     )
     source: Annotated[str, AfterValidator(lambda name: _declared(name) if name else "")] = Field(
-        "", max_length=MAX_NAME, description="the name that `combee publish` and the SDK declare"
+        "",
+        max_length=MAX_NAME,
+        description="the name that `combee publish`, `combee learn` and the SDK declare",
     )
     source_secret: SecretStr | None = Field(None, description="the secret that proves it; environment only")
 

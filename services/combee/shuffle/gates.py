@@ -89,6 +89,10 @@ class SpendGate:
             logger.info("resumed", playbook=playbook)
         return pause is not None
 
+    def is_paused(self, line: str) -> bool:
+        """Return whether a cap holds a line back, as it was when that was looked at last."""
+        return line in self._paused
+
     def _others(self, line: str) -> set[str]:
         playbook = playbook_of(line)
         return {playbook, *self._branches.get(playbook, ())} - {line}
@@ -127,6 +131,10 @@ class TenantGate:
         elif known:
             logger.info("tenant_resumed", tenant=tenant)
         return bool(reason)
+
+    def is_held(self, playbook: str) -> bool:
+        """Return whether limits hold its tenant back, as it was when that was looked at last."""
+        return tenant_of(playbook) in self._held
 
     def cut(self, playbook: str, reflections: int) -> None:
         """Count the reflections of a batch that went."""

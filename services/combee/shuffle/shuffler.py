@@ -7,7 +7,7 @@ nor repeats a reflection.
 
 import asyncio
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import structlog
@@ -52,6 +52,8 @@ from combee_schemas.topics import key_of
 logger = structlog.get_logger()
 
 CURRENT_TIMEOUT_S = 60.0
+HOLDS_BACK = ("source", "tenant", "spend")
+"""A source's share of a batch, a tenant's limits, a cap on spending."""
 DELIVERED_BYTES = 512 << 10
 """Of delivered records kept for the next turn, per partition; the rest is read from the log."""
 TAKEN_AT_ONCE = 100
@@ -114,7 +116,7 @@ class Shuffler:
             log, topics.BATCH_SIZES, on_change=self._resized, announces_start=False
         )
         self._spend_gate = spend_gate = SpendGate(spending, self.playbooks, clock)
-        tenant_gate = TenantGate(self._tenants, clock)
+        self._tenant_gate = tenant_gate = TenantGate(self._tenants, clock)
         planned = plan_settings(settings, budget_tokens)
         self.neighbours = neighbours or Neighbours()
         self._provenance = provenance or Provenance()
@@ -166,6 +168,18 @@ class Shuffler:
         """Return the batches of these partitions that have no version yet."""
         states = self._states.values()
         return [in_flight.batch for state in states for in_flight in state.manifests.all_in_flight()]
+
+    def held(self) -> Mapping[str, int]:
+        """Return how many reflections of these partitions are held back, by what does that."""
+        counts = dict.fromkeys(HOLDS_BACK, 0)
+        for state in self._states.values():
+            for line, window in state.windows.items():
+                counts["source"] += window.beyond_share
+                if self._tenant_gate.is_held(line):
+                    counts["tenant"] += len(window) - window.beyond_share
+                elif self._spend_gate.is_paused(line):
+                    counts["spend"] += len(window) - window.beyond_share
+        return counts
 
     @property
     def owned(self) -> frozenset[int]:

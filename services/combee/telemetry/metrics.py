@@ -129,6 +129,11 @@ class Metrics:
         self._paused = self._gauge(
             "combee_paused_playbooks", "Playbooks held back because of too many dead letters."
         )
+        self._held = self._gauge(
+            "combee_held_reflections",
+            "Shuffle: reflections held back by their source's share, their tenant's limits or a spend cap.",
+            "why",
+        )
         self._restarts = self._counter(
             "combee_session_restarts_total", "Sessions begun anew after trouble: transient, fenced.", "reason"
         )
@@ -425,6 +430,11 @@ class Metrics:
     def paused(self, playbooks: Collection[str]) -> None:
         """The playbooks that are held back."""
         self._paused.set(len(playbooks))
+
+    def held(self, counts: Mapping[str, int]) -> None:
+        """So many reflections are held back, by what does that."""
+        for why, count in counts.items():
+            self._held.labels(why).set(count)
 
 
 class HttpMetrics:

@@ -91,8 +91,13 @@ class ServedTelemetry(Telemetry):
     def gate(self, gate: Gate) -> None:
         self._metrics.gate(gate)
 
-    def watch(self, *views: Current, in_flight: Callable[[], Sequence[Batch]] = tuple) -> None:
-        super().watch(*views, in_flight=in_flight)
+    def watch(
+        self,
+        *views: Current,
+        in_flight: Callable[[], Sequence[Batch]] = tuple,
+        held: Callable[[], Mapping[str, int]] = dict,
+    ) -> None:
+        super().watch(*views, in_flight=in_flight, held=held)
         self.health.views = views
 
     def counted(self, log: Log) -> Log:
@@ -150,6 +155,7 @@ class ServedTelemetry(Telemetry):
     def _look(self) -> None:
         self._metrics.conditions(self.health.conditions())
         self._metrics.paused(self.paused())
+        self._metrics.held(self.held())
 
     async def _look_up(self, lag: LookUpLag | None) -> None:
         """Look up every few seconds what no hook tells; a log that is away is asked again."""

@@ -66,6 +66,8 @@ class Telemetry:
         """The batches without a version, where a service knows them."""
         self.paused: Callable[[], Mapping[str, float]] = dict
         """The paused playbooks, and for how many seconds still."""
+        self.held: Callable[[], Mapping[str, int]] = dict
+        """How many reflections are held back, by what does that, where a service knows it."""
         self._ready_file = ready_file
         self._ready = False
         self._model: WatchedModel | None = None
@@ -114,9 +116,10 @@ class Telemetry:
         self,
         *views: Current,  # noqa: ARG002 - for telemetry that serves health
         in_flight: Callable[[], Sequence[Batch]] = tuple,
+        held: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
         """Judge readiness by these views from now on; ``in_flight`` returns the batches without a version."""
-        self.in_flight = in_flight
+        self.in_flight, self.held = in_flight, held
 
     def watch_model(self, model: WatchedModel) -> None:
         """Judge readiness by this model, too."""

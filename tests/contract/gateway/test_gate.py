@@ -2,21 +2,28 @@
 
 import asyncio
 import json
+from collections.abc import AsyncGenerator, Mapping, Sequence
 
 import httpx
+import pytest
 
 from combee.adapters.memory import MemoryLog
 from combee.clock import SystemClock
 from combee.core.gate.policy import GatePolicy
-from combee.ports import Log
+from combee.gateway.app import build
+from combee.gateway.context import context_of
+from combee.ports import Clock, Log, Record
+from combee.settings.loading import load_settings
 from combee_schemas import topics
 from combee_schemas.playbook import Label
 from support.gateway import (
     ADMIN,
     CONFIGURED,
+    DEADLINE_S,
     READER,
     Asked,
     Stream,
+    as_gateway,
     asked,
     bearer,
     published,
@@ -75,6 +82,59 @@ async def test_only_an_admin_key_decides_and_a_wrong_version_is_refused() -> Non
         wrong = await said(gateway, "approve", version=7)
         assert wrong.status_code == 409
         assert "is version 1, not 7" in wrong.json()["detail"]
+
+
+@pytest.mark.parametrize("verb", ["approve", "reject"])
+async def test_a_candidate_that_was_seen_beside_another_version_is_not_decided_about(verb: str) -> None:
+    async with asked(**CONFIGURED) as gateway, publishing(gateway.log, APPROVE):
+        await learned(gateway, ONE)
+        await said(gateway, "approve", version=1, production=0)
+        await learned(gateway, TWO)
+        seen = (await gateway.client.get(f"{PATH}/candidate", headers=bearer(READER))).json()
+        stale = await said(gateway, verb, version=2, production=0)
+        assert stale.status_code == 409
+        assert "agents read version 1" in stale.json()["detail"]
+        last = await said(gateway, verb, version=seen["version"], production=seen["production"])
+        assert last.json()["version"] == (2 if verb == "approve" else 1)
+        assert (await said(gateway, verb, production=-1)).status_code == 422
+
+
+async def test_before_all_labels_are_known_neither_a_stream_nor_a_read_is_answered() -> None:
+    log = SlowLabels(SystemClock())
+    await log.produce(topics.LABELS.record(Label(playbook=NAME, label="production", version=1)))
+    await published(log, version(NAME, 1), version(NAME, 2))
+    context = context_of(as_gateway(log), load_settings(), SystemClock())
+    work = [asyncio.create_task(job) for job in context.work()]
+    try:
+        await context.playbooks.view.wait_current(DEADLINE_S)
+        transport = httpx.ASGITransport(build(context))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            for path in (PATH, f"{PATH}/events", f"{PATH}/events?label=latest"):
+                answer = await client.get(path)
+                assert (answer.status_code, "retry-after" in answer.headers) == (503, True), path
+            log.known.set()
+            await context.labels.wait_current(DEADLINE_S)
+            assert (await client.get(PATH)).status_code == 200
+    finally:
+        for task in work:
+            task.cancel()
+        await asyncio.gather(*work, return_exceptions=True)
+
+
+class SlowLabels(MemoryLog):
+    """A log whose labels are read last."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock)
+        self.known = asyncio.Event()
+
+    async def follow(
+        self, topic: str, starts: Mapping[int, int] | None = None
+    ) -> AsyncGenerator[Sequence[Record] | None, None]:
+        if topic == topics.LABELS.name:
+            await self.known.wait()
+        async for records in super().follow(topic, starts):
+            yield records
 
 
 async def test_without_a_gate_nothing_can_be_approved() -> None:

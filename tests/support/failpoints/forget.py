@@ -8,12 +8,13 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from combee.adapters.kafka import KafkaAdmin, KafkaLog
 from combee.archive import erasing, forgetting, restoring, writing
 from combee.archive.file import ArchiveWriter
-from combee.archive.writing import Archived
+from combee.archive.writing import Archived, write_archive
 from combee.cli import forget
 from combee.cli.__main__ import main
 from combee.ports import Outgoing
@@ -60,7 +61,7 @@ def wrap_topics(killed: Killed) -> None:
                 killed.reach(f"after producing {self._connection.full(topic)}")
             return offsets
 
-    forget.KafkaAdmin, forget.KafkaLog = Admin, Log  # type: ignore[misc]
+    replace(forget, KafkaAdmin=Admin, KafkaLog=Log)
 
 
 def wrap_files(killed: Killed) -> None:
@@ -75,8 +76,9 @@ def wrap_files(killed: Killed) -> None:
 
         return Writer
 
-    writing.ArchiveWriter, erasing.ArchiveWriter = writer("copying"), writer("rewriting")  # type: ignore[misc]
-    copy, rewrite, commit = forgetting.write_archive, forgetting._rewritten, restoring._commit
+    replace(writing, ArchiveWriter=writer("copying"))
+    replace(erasing, ArchiveWriter=writer("rewriting"))
+    copy, rewrite, commit = write_archive, forgetting._rewritten, restoring._commit
 
     async def copied(*given: Any, **named: Any) -> Archived:
         archived = await copy(*given, **named)
@@ -92,7 +94,14 @@ def wrap_files(killed: Killed) -> None:
         await commit(*given, **named)
         killed.reach("committed")
 
-    forgetting.write_archive, forgetting._rewritten, restoring._commit = copied, rewritten, committed
+    replace(forgetting, write_archive=copied, _rewritten=rewritten)
+    replace(restoring, _commit=committed)
+
+
+def replace(module: ModuleType, **parts: object) -> None:
+    for name, part in parts.items():
+        assert hasattr(module, name), f"{module.__name__} has no {name} any more"
+        setattr(module, name, part)
 
 
 if __name__ == "__main__":

@@ -1,21 +1,31 @@
 """Whose a lesson is, as people see it: why, show, history, over HTTP and on the dashboard."""
 
 import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from combee.cli.learn import verb
+from combee.cli.learn.learning import Learning
+from combee.cli.learn.run import LearnOptions
+from combee.core.formats.intake import Item, Sample
 from combee.core.playbook.comparison import compare
 from combee.core.playbook.versions import empty
-from combee.core.sources import UNPROVEN, KnownSources, secret_proof, with_secret
+from combee.core.sources import UNPROVEN, KnownSources, Signer, secret_proof, with_secret
 from combee.dashboard.views.entries import entry_list
 from combee.gateway.values import version_row
-from combee.ports import Outgoing
+from combee.ports import FatalError, Outgoing
 from combee.worker.provenance import Provenance
+from combee_schemas import topics
 from combee_schemas.base import Source
+from combee_schemas.model import Prompt
 from combee_schemas.playbook import Playbook
 from support import ledger
 from support.deployment import Deployment
 from support.ledger import NAME, outgoing, reflection
+from support.models import ModelClient, ScriptedModel, echo
 from support.reading import run, run_json, use_log
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
@@ -85,3 +95,57 @@ def test_the_dashboard_lists_an_entry_with_its_sources_and_flags(taught: Playboo
     assert ", from shop" in about["lesson 1"]
     assert f", from {UNPROVEN}" in about["lesson 2"]
     assert ", from shop, looks like link" in about[LINKED]
+
+
+async def _not_learned(options: LearnOptions, *_: object) -> None:
+    raise FatalError(f"as {options.settings.sources.signer()}")
+
+
+def test_the_command_line_declares_a_source_and_reads_its_secret_from_the_environment_or_a_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    log = Deployment().log
+    use_log(monkeypatch, log)
+    monkeypatch.setattr(verb, "learn_items", _not_learned)
+    lines, secret = tmp_path / "runs.jsonl", tmp_path / "secret"
+    lines.write_text('{"reflection_id": "r-1", "key_insight": "be kind"}\n')
+    secret.write_bytes(SECRET + b"\n")
+    monkeypatch.setenv("COMBEE_DATA_DIR", str(tmp_path))
+    monkeypatch.setenv("COMBEE_SOURCE", "lab")
+    monkeypatch.setenv("COMBEE_SOURCE_SECRET_FILE", str(secret))
+    for options, name in ((("--source", "shop"), "shop"), ((), "lab")):
+        assert f"as {Signer(name=name, secret=SECRET)}" in run("learn", str(lines), *options).stderr
+        assert run("publish", str(lines), *options).exit_code == 0
+    shop, lab = ledger.records(log, topics.REFLECTIONS)
+    assert KNOWN.verdict(
+        "reflections", shop.value or b"", shop.headers, Source(name="shop")
+    ).source == Source(name="shop", proven="secret")
+    assert topics.REFLECTIONS.read(lab).source == Source(name="lab")
+    refused = run("learn", str(lines), "--source", "key:web")
+    assert (refused.exit_code, "key:" in refused.stderr) == (2, True)
+
+
+async def test_what_is_learned_from_a_file_is_its_sources_also_what_an_agent_answers() -> None:
+    def answer(prompt: Prompt) -> Mapping[str, Any]:
+        said = {"answer": {"final_answer": "3"}, "reflection": {"key_insight": "an insight"}}
+        return said.get(prompt.reply_name) or echo(prompt)
+
+    model = ScriptedModel(answer)
+    deployment = Deployment(model=model, batch_size=2, provenance=Provenance(KNOWN), sources="proven")
+    items: list[Item] = [
+        reflection(1),
+        Sample(trace_id="t-2", playbook=NAME, question="What is 1 + 1?", target="2"),
+    ]
+    async with deployment.running():
+        await Learning(
+            deployment.log,
+            ModelClient(model),
+            deployment.clock,
+            concurrency=1,
+            signer=Signer(name="shop", secret=SECRET),
+        ).run(items, NAME, stall_s=60)
+    (answered,) = ledger.records(deployment.log, topics.TRACES)
+    said, _ = ledger.records(deployment.log, topics.REFLECTIONS)
+    for record in (answered, said):
+        verdict = KNOWN.verdict(record.topic, record.value or b"", record.headers, Source(name="shop"))
+        assert verdict.source == Source(name="shop", proven="secret")

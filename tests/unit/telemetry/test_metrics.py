@@ -88,6 +88,7 @@ def feed_everything(rig: Rig) -> None:
     rig.metrics.written("updates")
     rig.metrics.dead_lettered("traces")
     rig.metrics.forged("traces")
+    rig.metrics.held({"tenant": 1})
     rig.metrics.restarted("fenced")
     rig.metrics.published(changed(version(), audit=(LevelAudit(new=1),), lost_recent=(0.0,)))
     rig.metrics.outcomes(of_runs("one", 7))

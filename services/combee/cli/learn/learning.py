@@ -5,13 +5,14 @@ from collections.abc import Callable, Mapping, Sequence
 
 from combee.cli.shared.sending import commands_on
 from combee.core.formats.intake import Item, Sample, verdict
-from combee.core.formats.items import earlier_ids, learned_id, outgoing, own_id
+from combee.core.formats.items import declared, earlier_ids, learned_id, own_id
 from combee.core.methods import ace
 from combee.core.methods.method import Method
 from combee.core.playbook import probation
 from combee.core.playbook.lines import shown_to
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
 from combee.core.playbook.versions import empty
+from combee.core.sources import Signer
 from combee.inspection.learned import (
     Progress,
     Report,
@@ -45,8 +46,10 @@ class Learning:
         concurrency: int,
         spending: SpendPolicy = UNCAPPED,
         method: Method = ace,
+        signer: Signer | None = None,
     ) -> None:
         self._log = log
+        self._signer = signer
         self._method = method
         self._model = model
         self._clock = clock
@@ -129,7 +132,7 @@ class Learning:
     async def _publish(self, items: Sequence[Item], tracker: Tracker) -> None:
         ready = [item for item in items if not isinstance(item, Sample)]
         for start in range(0, len(ready), CHUNK):
-            await self._log.produce(*map(outgoing, ready[start : start + CHUNK]))
+            await self._log.produce(*(declared(item, self._signer) for item in ready[start : start + CHUNK]))
         async with asyncio.TaskGroup() as group:
             for sample in (item for item in items if isinstance(item, Sample)):
                 await self._slots.acquire()
@@ -157,7 +160,7 @@ class Learning:
             shown=shown_to(playbook, probation.shown(playbook).entries),
             created_at_ms=self._clock.now_ms(),
         )
-        await self._log.produce(outgoing(trace))
+        await self._log.produce(declared(trace, self._signer))
 
     async def _flush(self, playbook: str, through: int) -> None:
         commands = commands_on(self._log, self._clock)

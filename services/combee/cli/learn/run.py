@@ -61,6 +61,8 @@ async def learn_items(
     settings = options.settings
     method = configured_method(settings.batch)
     asks = any(isinstance(item, Sample) for item in items)
+    if signer := settings.sources.signer():
+        items = [item if isinstance(item, Sample) else signer.declared(item) for item in items]
     ours = options.ours
     if ours:
         await check(settings, simulated=options.simulated)
@@ -87,6 +89,7 @@ async def learn_items(
                 concurrency=concurrency,
                 spending=settings.spend.caps(),
                 method=method,
+                signer=signer,
             )
             with ProgressBars(*COLUMNS, console=err, transient=True) as progress:
                 bars = _Bars(progress)

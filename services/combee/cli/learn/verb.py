@@ -13,7 +13,15 @@ from combee.cli.learn.run import LearnOptions, learn_items
 from combee.cli.learn.trajectories import FORMATS, read_folder
 from combee.cli.playbook.files import playbook_text, read_text, save
 from combee.cli.shared.console import REJECTED, USAGE, clean, failure, remark
-from combee.cli.shared.options import BaseUrl, Model, Simulated, as_format, checked_form, checked_name
+from combee.cli.shared.options import (
+    BaseUrl,
+    DeclaredSource,
+    Model,
+    Simulated,
+    as_format,
+    checked_form,
+    checked_name,
+)
 from combee.core.formats.files import Format, natural_form
 from combee.core.formats.intake import Item, Unknown, ignored_text
 from combee.core.formats.items import read_items
@@ -54,6 +62,7 @@ def learn(
         ),
     ] = None,
     playbook: Annotated[str, typer.Option(help="name of the playbook", callback=checked_name)] = "default",
+    source: DeclaredSource = None,
     model: Model = None,
     base_url: BaseUrl = None,
     simulated: Simulated = False,
@@ -88,7 +97,7 @@ def learn(
         "copies": copies,
         "method": method,
     }
-    settings = load_settings(**chosen, bootstrap_servers=bootstrap_servers)
+    settings = load_settings(**chosen, bootstrap_servers=bootstrap_servers, source=source)
     running = deployment(settings)
     settings = beside(running, settings, **chosen)
     ours = start_workers or (running is None and settings.kafka.bootstrap_servers is None)

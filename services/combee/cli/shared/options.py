@@ -140,6 +140,14 @@ Servers = Annotated[
     str | None,
     typer.Option(help="Kafka brokers; else COMBEE_BOOTSTRAP_SERVERS, else this user's embedded broker"),
 ]
+DeclaredSource = Annotated[
+    str | None,
+    typer.Option(
+        "--source",
+        help="who teaches this; COMBEE_SOURCE_SECRET, or the file COMBEE_SOURCE_SECRET_FILE names, proves it"
+        " [COMBEE_SOURCE]",
+    ),
+]
 Name = Annotated[
     str,
     typer.Argument(

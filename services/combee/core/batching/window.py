@@ -75,8 +75,13 @@ class Window:
             firsts.append(self.beyond[0])
         return min(firsts, default=None)
 
+    @property
+    def beyond_share(self) -> int:
+        """How many wait because their sources have more than their share."""
+        return sum(map(len, self.held.values()))
+
     def __len__(self) -> int:
-        return len(self.waiting) + len(self.beyond) + sum(map(len, self.held.values()))
+        return len(self.waiting) + len(self.beyond) + self.beyond_share
 
     def add(self, item: Waiting) -> None:
         """Let a reflection wait, in its place."""

@@ -4,9 +4,11 @@ from collections.abc import Callable, Iterable
 
 from combee.core.formats.intake import Item, LineError, Unknown, read_line
 from combee.core.identity import earlier_reflection_id, reflection_id
+from combee.core.sources import Signer
 from combee_schemas import topics
 from combee_schemas.base import Message
 from combee_schemas.codec import CodecError, encode
+from combee_schemas.outcome import Outcome
 from combee_schemas.records import Outgoing
 from combee_schemas.reflection import Reflection
 from combee_schemas.trace import Trace
@@ -61,3 +63,10 @@ def outgoing(item: Item) -> Outgoing:
     if isinstance(item, Trace):
         return topics.TRACES.record(item)
     raise TypeError("a sample has to be answered first")
+
+
+def declared(item: Trace | Reflection | Outcome, signer: Signer | None) -> Outgoing:
+    """Return the record of what a producer publishes: with the source that it declares, and the proof of it."""
+    item = signer.declared(item) if signer else item
+    record = topics.OUTCOMES.record(item) if isinstance(item, Outcome) else outgoing(item)
+    return signer.signed(record, item.source) if signer else record

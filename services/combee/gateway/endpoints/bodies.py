@@ -11,6 +11,8 @@ from combee_schemas.gate import Reason
 
 MOST_TEXT = 800_000
 Number = Annotated[int, Field(ge=1, le=2**31), BeforeValidator(whole)]
+Beside = Annotated[int, Field(ge=0, le=2**31), BeforeValidator(whole)]
+"""0: none."""
 
 Own = Annotated[bool | int | str, BeforeValidator(whole)]
 
@@ -37,6 +39,8 @@ class Judgement(Asked):
 
     version: Number | None = None
     """The candidate that was looked at; None: whichever it is."""
+    production: Beside | None = None
+    """The version that it was seen beside, 0 if there was none; None: whichever agents read."""
     reason: Reason = ""
 
 

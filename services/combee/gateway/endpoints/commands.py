@@ -84,7 +84,12 @@ class Endpoints:
             call,
             body,
             lambda to: to.judge(
-                call.name, body.version, accepts=accepts, reason=body.reason, command_id=body.command_id
+                call.name,
+                body.version,
+                accepts=accepts,
+                reason=body.reason,
+                production=body.production,
+                command_id=body.command_id,
             ),
         )
 
