@@ -35,8 +35,8 @@ COMPLETION = {
     "COMP_WORDS": COMPLETED,
     "COMP_CWORD": str(COMPLETED.count(" ")),
 }
-COMPLETE = "import sys; from combee.cli.__main__ import app; app(prog_name='combee')"
-"""As the installed script, by whose name the shell asks."""
+COMPLETE = "import sys; sys.argv[0] = 'combee'; from combee.cli.__main__ import main; main()"
+"""What the installed script does, by whose name the shell asks."""
 ALL = "all processes with the broker"
 
 

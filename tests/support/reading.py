@@ -68,10 +68,15 @@ def use_log(monkeypatch: pytest.MonkeyPatch, log: MemoryLog) -> None:
     async def open_log(_: Settings, _notices: Any, *, create: bool) -> AsyncIterator[tuple[Any, str]]:  # noqa: ARG001
         yield log, "memory"
 
+    @asynccontextmanager
+    async def open_unchecked(_: Settings, _notices: Any) -> AsyncIterator[Any]:
+        yield log
+
     async def brokers(_: Settings, servers: str) -> str:
         return servers
 
     monkeypatch.setattr(local_log, "open_log", open_log)
+    monkeypatch.setattr(local_log, "open_unchecked", open_unchecked)
     monkeypatch.setattr(local_log, "brokers", brokers)
 
 

@@ -1,6 +1,7 @@
 """``combee worker ROLE``: one service in the foreground."""
 
 import asyncio
+import gc
 from typing import Annotated
 
 import structlog
@@ -19,6 +20,9 @@ logger = structlog.get_logger()
 
 ASKING = ("scan", "reflect")
 """Those that ask the model."""
+COLLECT_AFTER = 10_000
+"""Containers kept more than given back, until garbage is looked for. What records become has hardly any cycles, so at
+Python's 700 that took 8 % of scan's processor time; at this it takes 2 %."""
 ROLES = (*compose.ROLES, *compose.JUDGES, *compose.FRONTS)
 
 
@@ -62,6 +66,7 @@ def worker(
             settings = beside(deployment(settings), settings)
         require_model(settings.model)
     configure_logs(settings.worker.log_level, json=settings.worker.log_json, service=role)
+    gc.set_threshold(COLLECT_AFTER)
     try:
         asyncio.run(compose.run_worker(role, settings, servers))
     except CombeeError as error:

@@ -70,6 +70,17 @@ async def open_log(
 
 
 @asynccontextmanager
+async def open_unchecked(settings: Settings, notices: Notices) -> AsyncIterator[KafkaLog]:
+    """Yield the log of a broker that answers; whoever asks makes do with an error where topics are missing."""
+    async with open_broker(settings, notices) as servers:
+        log = KafkaLog(backends.connection(settings, servers))
+        try:
+            yield log
+        finally:
+            await log.close()
+
+
+@asynccontextmanager
 async def open_broker(settings: Settings, notices: Notices) -> AsyncIterator[str]:
     """Yield the address of a broker that answers; its topics are not looked at.
 

@@ -1,7 +1,7 @@
 """One node's work: ask the model for operations and check, complete and count what it answers."""
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import chain
@@ -54,9 +54,9 @@ class _Item:
     """The entries that it speaks against."""
 
     @property
-    def sure(self) -> frozenset[str]:
+    def sure(self) -> Collection[str]:
         """What it rests on by a model's word."""
-        return frozenset(self.evidence).difference(self.guessed)
+        return frozenset(self.evidence).difference(self.guessed) if self.guessed else self.evidence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

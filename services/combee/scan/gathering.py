@@ -61,6 +61,8 @@ class Arrivals:
 
     async def wait(self, playbook: str, is_there: Callable[[], bool], timeout_s: float) -> None:
         """Return once ``is_there``, or after ``timeout_s``."""
+        if is_there():
+            return
         try:
             async with asyncio.timeout(timeout_s):
                 while not is_there():

@@ -184,6 +184,8 @@ class ScanHandler:
 
     async def _waited(self, event: asyncio.Event, timeout_s: float | None = None) -> bool:
         """Return whether ``event`` came in time; draining ends every wait."""
+        if event.is_set():
+            return True
         waits = [asyncio.create_task(ending.wait()) for ending in (event, self._draining)]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED, timeout=timeout_s)

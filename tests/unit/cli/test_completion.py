@@ -1,9 +1,14 @@
 """What a shell offers after TAB."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 import pytest
 from typer.testing import CliRunner
 
+from combee import backends
 from combee.cli.__main__ import app
+from combee.cli.shared import options
 from combee.local import log as local_log
 from combee.ports import FatalError
 from combee_schemas import topics
@@ -55,6 +60,24 @@ def test_no_playbook_is_decoded_for_its_name(monkeypatch: pytest.MonkeyPatch) ->
     assert offered("combee playbook show ") == [NAME]
 
 
+def test_topics_are_not_checked_for_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    @asynccontextmanager
+    async def running(*_: object) -> AsyncIterator[str]:
+        yield "127.0.0.1:1"
+
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError("that takes longer than reading a few names")
+
+    async def known_names(_: object) -> list[str]:
+        return [NAME]
+
+    monkeypatch.setenv("COMBEE_BOOTSTRAP_SERVERS", "127.0.0.1:1")
+    monkeypatch.setattr(local_log, "open_broker", running)
+    monkeypatch.setattr(backends, "check_topics", never)
+    monkeypatch.setattr(options, "names", known_names)
+    assert offered("combee playbook show ") == [NAME]
+
+
 @pytest.mark.usefixtures("learned")
 def test_branches_are_offered_where_a_branch_may_stand(monkeypatch: pytest.MonkeyPatch) -> None:
     line = f"{NAME}@exp"
@@ -84,7 +107,7 @@ def test_without_a_running_broker_nothing_is_started_and_nothing_is_offered(
     def never(*_: object, **__: object) -> None:
         raise AssertionError("a TAB must not start a broker")
 
-    monkeypatch.setattr(local_log, "open_log", never)
+    monkeypatch.setattr(local_log, "open_broker", never)
     assert offered("combee playbook show ") == []
 
 
@@ -93,5 +116,5 @@ def test_a_broker_that_is_away_is_no_noise(monkeypatch: pytest.MonkeyPatch) -> N
         raise FatalError("no Kafka answers")
 
     monkeypatch.setenv("COMBEE_BOOTSTRAP_SERVERS", "127.0.0.1:1")
-    monkeypatch.setattr(local_log, "open_log", away)
+    monkeypatch.setattr(local_log, "open_broker", away)
     assert offered("combee playbook show ") == []

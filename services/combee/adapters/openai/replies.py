@@ -155,12 +155,13 @@ def _plain(body: Mapping[str, Any]) -> Mapping[str, Any]:
         text = json.dumps(body, ensure_ascii=False, allow_nan=False)
     except (ValueError, RecursionError):
         raise UnusableError("it held numbers or nesting that JSON has no room for") from None
-    return dict(json.loads(_encodable(text)))
+    encodable = _encodable(text)
+    return body if encodable == text else dict(json.loads(encodable))
 
 
 def _encodable(text: str) -> str:
     # A lone surrogate is valid JSON and an error in every codec further on.
-    return text.encode("utf-8", "replace").decode("utf-8")
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _refuse_constant(name: str) -> Any:

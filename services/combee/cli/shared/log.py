@@ -17,6 +17,11 @@ def open_log(
     return log.open_log(settings, _notices(restarted), create=create)
 
 
+def open_unchecked(settings: Settings) -> AbstractAsyncContextManager[KafkaLog]:
+    """Open the log without a look at its topics, which takes longer than reading a few names."""
+    return log.open_unchecked(settings, _notices(remark))
+
+
 def open_broker(settings: Settings) -> AbstractAsyncContextManager[str]:
     """Open the broker alone: its topics are not looked at."""
     return log.open_broker(settings, _notices(remark))

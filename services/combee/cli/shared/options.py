@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from combee.cli.playbook.lookup import labels
-from combee.cli.shared.log import open_log
+from combee.cli.shared.log import open_unchecked
 from combee.core.formats.files import FORMATS, Format, is_name
 from combee.core.identity import similar_name
 from combee.history import all_labels, names, newest_playbook
@@ -126,7 +126,7 @@ async def _known(given: dict[str, Any], find: Callable[[Log], Awaitable[Iterable
     settings = load_settings(bootstrap_servers=given.get("bootstrap_servers"))
     if settings.kafka.bootstrap_servers is None and not stack_is_running(settings):
         return []  # a broker is not started for a TAB
-    async with asyncio.timeout(PATIENCE_S), open_log(settings) as (log, _):
+    async with asyncio.timeout(PATIENCE_S), open_unchecked(settings) as log:
         return list(await find(log))
 
 

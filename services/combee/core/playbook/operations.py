@@ -28,7 +28,9 @@ def normalise(content: str) -> str:
 
 def clean(text: object, limit: int) -> str:
     """Return a model's text on one line, cut, and such that UTF-8 can hold it (JSON escapes can break that)."""
-    return " ".join(str(text).encode(errors="replace").decode().split())[:limit]
+    words = str(text)
+    encodable = words if words.isascii() else words.encode(errors="replace").decode()
+    return " ".join(encodable.split())[:limit]
 
 
 def union(*ids: Iterable[str]) -> tuple[str, ...]:
