@@ -1,4 +1,4 @@
-"""Playbooks as the log holds them: the newest of each, its labels, and any version by number.
+"""Playbooks as the log holds them: the newest of each, its labels, its newest batches, and any version by number.
 
 ``history`` has every version of every playbook, those of one in rising order on one partition, among those of others.
 A version is looked up by its number: where versions around it are known to stand bounds where it can stand, so that a
@@ -17,6 +17,7 @@ from typing import TypeVar
 from combee.ports import Log, Record, TopicPartition, TransientError
 from combee_schemas import topics
 from combee_schemas.base import Message, is_branch_of
+from combee_schemas.batch import Batch
 from combee_schemas.playbook import Label, Playbook
 from combee_schemas.topics import AnyTopic, Topic, key_of
 
@@ -144,6 +145,37 @@ async def all_labels(log: Log) -> list[Label]:
         else:
             by_key.pop(key_of(record), None)
     return sorted(by_key.values(), key=lambda label: (label.playbook, label.label))
+
+
+# ---- the newest batches
+
+
+async def newest_manifests(log: Log, source: TopicPartition, span: int) -> list[tuple[int, Batch]]:
+    """Return the manifests of a partition's last ``span`` offsets, and older ones that the newest still needs.
+
+    Every manifest says where the oldest of its partition stood that had no version then, so that neither all
+    manifests nor all versions need be read. Markers and aborted transactions have offsets, too: where the span holds
+    no manifest, the newest is looked for before it.
+    """
+    first = (await log.beginnings(source.topic))[source.partition]
+    start = end = (await log.ends(source.topic))[source.partition]
+    manifests: list[tuple[int, Batch]] = []
+    while start > first and not manifests:
+        before, start = start, max(first, end - span)
+        manifests, span = await _manifests(log, source, start, before), span * 8
+    newest = manifests[-1][1] if manifests else None
+    needed = (newest.oldest_unpublished_offset, newest.oldest_beyond_offset) if newest else ()
+    oldest = min((offset for offset in needed if offset >= 0), default=start)
+    return [*(await _manifests(log, source, oldest, start)), *manifests]
+
+
+async def _manifests(log: Log, source: TopicPartition, start: int, end: int) -> list[tuple[int, Batch]]:
+    if start >= end:
+        return []
+    read = [
+        (record.offset, topics.BATCHES.read_or_none(record)) async for record in log.read(source, start, end)
+    ]
+    return [(offset, batch) for offset, batch in read if batch is not None]
 
 
 # ---- any version

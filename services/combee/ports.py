@@ -105,7 +105,11 @@ class Log(Protocol):
     def read(
         self, source: TopicPartition, start: int, end: int | None = None
     ) -> AsyncGenerator[Record, None]:
-        """Read from ``start`` up to ``end`` or the end offset seen at the call, read-committed."""
+        """Read from ``start`` up to ``end`` or the end offset seen at the call, read-committed.
+
+        A commit returns before its markers are written: what another client has just committed may be missing. Who
+        has to have it reads up to the ends that ``settled`` returns.
+        """
 
     async def read_at(self, source: TopicPartition, offsets: Sequence[int]) -> Mapping[int, Record]:
         """Return the records at exactly these offsets (those that still exist)."""

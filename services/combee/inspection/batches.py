@@ -1,7 +1,8 @@
 """Batches without a version yet, from the last manifests of each partition."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 
+from combee.history import newest_manifests
 from combee.ports import Log, TopicPartition
 from combee_schemas import topics
 from combee_schemas.batch import Batch
@@ -11,11 +12,7 @@ TAIL = 50
 
 
 async def newest_batches(log: Log) -> dict[str, int]:
-    """Return the sequence of the newest manifest of every playbook that may have batches in flight.
-
-    Every manifest says where the oldest of its partition stood that had no version then, so that neither
-    all manifests nor all versions need be read.
-    """
+    """Return the sequence of the newest manifest of every playbook that may have batches in flight."""
     newest: dict[str, int] = {}
     for batch in await _candidates(log):
         newest[batch.plan.playbook] = max(batch.plan.sequence, newest.get(batch.plan.playbook, 0))
@@ -30,27 +27,7 @@ async def unpublished(log: Log, published: Mapping[str, int]) -> list[Batch]:
 
 async def _candidates(log: Log) -> list[Batch]:
     batches: list[Batch] = []
-    first = await log.beginnings(topics.BATCHES.name)
-    for partition, end in (await log.ends(topics.BATCHES.name)).items():
+    for partition in range(await log.partitions(topics.BATCHES.name)):
         source = TopicPartition(topic=topics.BATCHES.name, partition=partition)
-        batches += await _latest_manifests(log, source, first[partition], end)
+        batches += [batch for _, batch in await newest_manifests(log, source, TAIL)]
     return batches
-
-
-async def _latest_manifests(log: Log, source: TopicPartition, first: int, end: int) -> list[Batch]:
-    start, span = end, TAIL
-    manifests: list[Batch] = []
-    while start > first and not manifests:
-        start, span = max(first, end - span), span * 8
-        manifests = [batch async for batch in _manifests(log, source, start, end)]
-    oldest = manifests[-1].oldest_unpublished_offset if manifests else -1
-    if 0 <= oldest < start:
-        manifests += [batch async for batch in _manifests(log, source, oldest, start)]
-    return manifests
-
-
-async def _manifests(log: Log, source: TopicPartition, start: int, end: int) -> AsyncIterator[Batch]:
-    async for record in log.read(source, start, end):
-        batch = topics.BATCHES.read_or_none(record)
-        if batch is not None:
-            yield batch

@@ -3,16 +3,12 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-import structlog
-
+from combee.history import newest_manifests
 from combee.ports import Log, TopicPartition
 from combee_schemas import topics
 from combee_schemas.batch import Batch
-from combee_schemas.codec import CodecError
 from combee_schemas.plan import Branch
 from combee_schemas.playbook import Playbook
-
-logger = structlog.get_logger()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -136,44 +132,11 @@ async def read_manifests(
     ``snapshots`` are the newest versions of the partition's playbooks: they cover what lies before.
     """
     source = TopicPartition(topic=topics.BATCHES.name, partition=partition)
-    start, batches = await _read_newest(log, source, horizon)
-    last = batches[-1][1] if batches else None
-    needed = (last.oldest_unpublished_offset, last.oldest_beyond_offset) if last else ()
-    oldest = min((offset for offset in needed if offset >= 0), default=start)
-    if oldest < start:
-        batches = await _read(log, source, oldest, start) + batches
     manifests = Manifests(horizon=horizon)
-    for offset, batch in batches:
+    for offset, batch in await newest_manifests(log, source, horizon):
         manifests.add(batch, offset, now)
     for snapshot in snapshots:
         manifests.published(snapshot.name, snapshot.batch_sequence)
         covered = max(manifests.through.get(snapshot.name, -1), snapshot.through_offset)
         manifests.through[snapshot.name] = covered
     return manifests
-
-
-async def _read_newest(log: Log, source: TopicPartition, horizon: int) -> tuple[int, list[tuple[int, Batch]]]:
-    """Return the manifests within the horizon and where that begins: the newest is always among them.
-
-    Markers and aborted transactions have offsets, too, so a horizon may hold no manifest at all.
-    """
-    end = (await log.ends(source.topic))[source.partition]
-    start = max(0, end - horizon)
-    batches = await _read(log, source, start, end)
-    if not batches and start:
-        first = (await log.beginnings(source.topic))[source.partition]
-        while not batches and start > first:
-            before, start = start, max(first, start - 2 * (end - start))
-            batches = await _read(log, source, start, before)
-    return start, batches
-
-
-async def _read(log: Log, source: TopicPartition, start: int, end: int) -> list[tuple[int, Batch]]:
-    batches: list[tuple[int, Batch]] = []
-    async for record in log.read(source, start, end):
-        try:
-            batches.append((record.offset, topics.BATCHES.read(record)))
-        except CodecError as error:
-            # Not ours: only this service writes here, and it writes what it can read.
-            logger.error("undecodable", topic=record.topic, offset=record.offset, error=str(error))
-    return batches

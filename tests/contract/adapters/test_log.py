@@ -500,3 +500,13 @@ async def test_ends_are_settled_once_what_was_open_before_them_is_decided(log: L
     assert ends == {0: 2, 1: 0, 2: 0}, "the marker came after the call"
     assert values(await whole(log, R0, 0, ends[0])) == [b"1", b"2"]
     await transactor.close()
+
+
+async def test_what_another_client_has_just_committed_is_read_up_to_settled_ends(log: Log) -> None:
+    transactor = await log.transactor("t")
+    for number in range(10):
+        async with transactor.transaction() as transaction:
+            await transaction.send(*numbered(R, [number]))
+        ends = await log.settled(R)
+        assert values(await whole(log, R0, 0, ends[0])) == [b"%d" % each for each in range(number + 1)]
+    await transactor.close()

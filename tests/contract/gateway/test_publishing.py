@@ -17,10 +17,12 @@ from combee_schemas.reflection import LESSON_FIELDS, Reflection
 from combee_schemas.topics import AnyTopic
 from combee_schemas.trace import Trace
 from support.gateway import Asked, asked, published, version
+from support.shown import ROOT
 from support.waiting import until
 
 LESSON = {"reflection_id": "r1", "playbook": "support/refunds", "key_insight": "check the date"}
 JSON = {"content-type": "application/json"}
+RUNS = ROOT / "examples" / "runs.jsonl"
 TRACE = {"trace_id": "t1", "playbook": "support/refunds", "task": "refund?"}
 
 
@@ -91,6 +93,27 @@ async def test_what_the_entries_said_is_added_that_a_client_names_as_shown() -> 
         "t2": ("mine", "own"),
         "t3": (),
     }
+
+
+async def test_a_file_of_json_lines_is_refused_with_the_remedy() -> None:
+    async with asked() as gateway:
+        refused = await gateway.client.post("/v1/traces", content=RUNS.read_bytes(), headers=JSON)
+        nonsense = await gateway.client.post("/v1/traces", content="{}x", headers=JSON)
+    assert (refused.status_code, nonsense.status_code) == (422, 422)
+    assert "use 'combee publish FILE'" in refused.json()["detail"]
+    assert nonsense.json()["detail"].startswith("not JSON: ")
+
+
+async def test_of_the_examples_runs_the_traces_are_taken_and_the_sample_and_the_reflection_refused() -> None:
+    runs = [
+        {**json.loads(line), "playbook": "support/refunds"} for line in RUNS.read_text("utf-8").splitlines()
+    ]
+    async with asked() as gateway:
+        answer = await gateway.client.post("/v1/traces", json=runs)
+        lesson = await gateway.client.post("/v1/reflections", json=runs[-1])
+    assert (answer.status_code, lesson.status_code) == (207, 202)
+    refused = [item["index"] for item in answer.json()["items"] if item["status"] == "refused"]
+    assert refused == [at for at, run in enumerate(runs) if "task" not in run] == [10, 11]
 
 
 async def test_nothing_is_accepted_before_the_log_has_acknowledged() -> None:

@@ -33,6 +33,9 @@ from combee_schemas.topics import AnyTopic
 from combee_schemas.trace import Trace
 
 JSON = "application/json"
+JSON_LINES = (
+    "these are JSON lines: send a list of objects that each name their playbook, or use 'combee publish FILE'"
+)
 REMEMBERED = 50_000
 """Ids of the last objects acknowledged; older repeats are recognised by the services."""
 Place = tuple[str, str, str]
@@ -117,7 +120,8 @@ class Publishing:
         try:
             value = whole(from_json(body, allow_inf_nan=False))
         except ValueError as error:
-            raise Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, f"not JSON: {error}") from error
+            why = JSON_LINES if _is_json_lines(body) else f"not JSON: {error}"
+            raise Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, why) from error
         if not isinstance(value, list):
             return [value], True
         if not 1 <= len(value) <= self.most:
@@ -261,6 +265,14 @@ class Publishing:
     def _place(self, kind: Kind, message: Message) -> Place:
         own = _id(kind, message) if kind.prefix else f"{_id(kind, message)} {fingerprint(message)}"
         return kind.topic.name, str(getattr(message, "playbook", "")), own
+
+
+def _is_json_lines(body: bytes) -> bool:
+    """Return whether a body that is not JSON begins with a line that is an object."""
+    try:
+        return isinstance(from_json(body.lstrip().partition(b"\n")[0]), dict)
+    except ValueError:
+        return False
 
 
 def _for_a_branch(playbook: Any) -> Refusal | None:
