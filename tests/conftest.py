@@ -127,11 +127,15 @@ def machine_env(request: pytest.FixtureRequest) -> dict[str, str]:
 
 
 @pytest.fixture(scope="session")
-def kafka(request: pytest.FixtureRequest, machine_env: dict[str, str]) -> Iterator["Broker"]:
+def kafka(
+    request: pytest.FixtureRequest, machine_env: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator["Broker"]:
     from support.broker import broker  # noqa: PLC0415 - most processes of a run need none, the first one least
 
-    servers = request.config.getoption("--bootstrap-servers")
-    with broker(request.config.getoption("--broker"), env=machine_env, bootstrap_servers=servers) as running:
+    kind, servers = (request.config.getoption(name) for name in ("--broker", "--bootstrap-servers"))
+    own = tmp_path_factory.getbasetemp()
+    folder = (own.parent if hasattr(request.config, "workerinput") else own) / "kafka"
+    with broker(kind, env=machine_env, folder=folder, bootstrap_servers=servers) as running:
         yield running
 
 

@@ -21,7 +21,7 @@ from combee_schemas.playbook import NO_LABEL
 from combee_schemas.reflection import Reflection
 from combee_schemas.trace import Trace
 from support.broker import Broker, segments
-from support.running import PLAYBOOK, Running, running_stack
+from support.running import PLAYBOOK, SHORTEST_SESSION_S, Running, running_stack
 from support.site import Site
 
 pytestmark = pytest.mark.timeout(600)
@@ -90,7 +90,13 @@ async def test_forgotten_it_is_in_no_raw_file_and_no_rollback_brings_it_back(
     site, there = Site(kafka, topic_prefix, tmp_path), f"{topic_prefix}-left"
     file, cache = tmp_path / "named.archive", tmp_path / "cache"
     async with running_stack(
-        site.servers, site.prefix, tmp_path / "a", latency="0", max_wait_s=1, batch_size=6
+        site.servers,
+        site.prefix,
+        tmp_path / "a",
+        latency="0",
+        max_wait_s=1,
+        batch_size=6,
+        session_timeout_s=SHORTEST_SESSION_S,
     ) as running:
         await lived(site, running)
         snapshot = (await newest_playbooks(running.log))[PLAYBOOK]

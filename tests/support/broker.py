@@ -2,31 +2,38 @@
 
 import asyncio
 import gc
+import shutil
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Protocol
 
 import pytest
 
 from combee.adapters.embedded_kafka import EmbeddedKafka
-from combee.adapters.embedded_kafka.data_dir import VERSION, new_cluster_id
-from combee.adapters.embedded_kafka.node import server_properties
+from combee.adapters.embedded_kafka.data_dir import VERSION, RunState, new_cluster_id
+from combee.adapters.embedded_kafka.node import node_folder, server_properties
 from combee.adapters.embedded_kafka.ports import LOOPBACK, free_ports
+from combee.adapters.embedded_kafka.user_broker import SharedKafka
 from combee.adapters.kafka import is_ready
 
 CONTAINER_S, LOOK_EVERY_S = 200.0, 0.2
 ENGINE_S = 600
 """What an engine may take to answer: on a busy machine, removing a container has taken more than a minute."""
-# Tests of compaction and of deletion must not wait for minutes.
+STARTED_S = 180.0
+"""A process waits so long for the broker that another one starts or ends."""
 FOR_TESTS = {
+    # Tests of compaction and of deletion must not wait for minutes.
     "log.cleaner.backoff.ms": "500",
     "log.retention.check.interval.ms": "1000",
     "log.segment.delete.delay.ms": "1000",
+    # Two files of 10 MiB a partition are most of what a test reads that searches the broker's files.
+    "log.index.size.max.bytes": "131072",
 }
+# Nobody kills this broker, and on a busy machine it must not be given up: Kafka's own default.
+FOR_ALL = {**FOR_TESTS, "broker.session.timeout.ms": "9000"}
 
 
 class Broker(Protocol):
@@ -49,7 +56,9 @@ def segments(broker: Broker) -> Path | None:
 
 
 @contextmanager
-def broker(kind: str, *, env: Mapping[str, str], bootstrap_servers: str | None) -> Iterator[Broker]:
+def broker(
+    kind: str, *, env: Mapping[str, str], folder: Path, bootstrap_servers: str | None
+) -> Iterator[Broker]:
     if kind == "external":
         with external(bootstrap_servers or env.get("COMBEE_BOOTSTRAP_SERVERS")) as running:
             yield running
@@ -57,24 +66,44 @@ def broker(kind: str, *, env: Mapping[str, str], bootstrap_servers: str | None) 
         with container(env) as running:
             yield running
     else:
-        with embedded(env) as started:
+        with embedded(env, folder) as started:
             yield started
 
 
 @contextmanager
-def embedded(env: Mapping[str, str]) -> Iterator[EmbeddedKafka]:
+def embedded(env: Mapping[str, str], folder: Path) -> Iterator[EmbeddedKafka]:
+    """Run one broker for all processes of a run: the first that needs it starts it, the last one ends it.
+
+    A start costs seconds, and a broker that has just started takes twice the processor time for all that it does.
+    """
     # A loop of its own, run only here: the tests' loops come and go with each test.
     loop = asyncio.new_event_loop()
-    with TemporaryDirectory(prefix="combee-tests-") as folder:
-        kafka = EmbeddedKafka(Path(folder) / "kafka", ready=is_ready, env=env, extra_properties=FOR_TESTS)
-        try:
-            loop.run_until_complete(kafka.start())
-            yield kafka
-        finally:
-            kafka.kill()  # what it holds is thrown away, and closing thousands of partitions well takes up to 10 s
-            loop.run_until_complete(kafka.stop())
-            loop.run_until_complete(loop.shutdown_default_executor())
-            loop.close()
+    kafka = SharedKafka(folder, ready=is_ready, env=env, extra_properties=FOR_ALL)
+    try:
+        loop.run_until_complete(_joined(kafka))
+        yield kafka
+    finally:
+        loop.run_until_complete(_left(kafka, folder))
+        loop.run_until_complete(loop.shutdown_default_executor())
+        loop.close()
+
+
+async def _joined(kafka: SharedKafka) -> None:
+    await kafka.prepare()  # not under the lock: the first time this downloads the broker
+    async with kafka.locked(STARTED_S):
+        if not await kafka.join():
+            await kafka.start()
+
+
+async def _left(kafka: SharedKafka, folder: Path) -> None:
+    try:
+        async with kafka.locked(STARTED_S):
+            # What it holds is thrown away, and closing thousands of partitions well takes up to 10 s.
+            await kafka.leave(0)
+            if RunState.load(folder) is None:
+                shutil.rmtree(node_folder(folder, 1), ignore_errors=True)
+    finally:
+        kafka.release()
 
 
 @contextmanager
@@ -93,10 +122,8 @@ def container(env: Mapping[str, str]) -> Iterator[Running]:
     image = env.get("KAFKA_IMAGE", f"apache/kafka:{VERSION}")
     kafka = DockerContainer(image, docker_client_kw={"timeout": ENGINE_S})
     kafka.with_bind_ports(ports.broker, ports.broker)
-    properties = server_properties(1, (ports,), Path(data), FOR_TESTS) | {
-        "listeners": f"PLAINTEXT://:{ports.broker},CONTROLLER://:{ports.controller}",
-        # Nobody kills this broker, and on a busy machine it must not be given up: Kafka's own default.
-        "broker.session.timeout.ms": "9000",
+    properties = server_properties(1, (ports,), Path(data), FOR_ALL) | {
+        "listeners": f"PLAINTEXT://:{ports.broker},CONTROLLER://:{ports.controller}"
     }
     for name, value in properties.items():
         kafka.with_env("KAFKA_" + name.upper().replace(".", "_"), value)

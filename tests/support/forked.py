@@ -1,7 +1,8 @@
 """The command line in processes that fork from a server which has imported it: an import takes most of a short verb.
 
 Each process has a pid, a session, an environment, streams and an exit code of its own, as any other. Only its start
-differs: what a test says of that needs a process that starts anew.
+differs: what a test says of that needs a process that starts anew. The services that a verb starts fork from the same
+server.
 """
 
 import asyncio
@@ -11,7 +12,7 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from multiprocessing import resource_tracker
+from multiprocessing import current_process, forkserver, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
 from typing import Any, cast
@@ -20,6 +21,7 @@ from combee.cli.verbs import VERBS
 from combee.local.supervisor import Process, Supervisor
 
 MOST_FILES = 256
+SERVER: Any = forkserver._forkserver
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(
     [
@@ -94,10 +96,15 @@ async def piped(*arguments: str, env: Mapping[str, str]) -> Forked:
     return forked
 
 
+SPAWN = Supervisor._spawn
+
+
 class ForkingSupervisor(Supervisor):
-    """Starts its processes from the server."""
+    """Starts its processes from the server, unless somebody listens to them."""
 
     async def _spawn(self, process: Process) -> asyncio.subprocess.Process:
+        if self._on_line:
+            return await SPAWN(self, process)
         stdin = Connection(os.open(os.devnull, os.O_RDONLY), writable=False)
         log = self.log_file(process.name)
         outputs = [
@@ -111,14 +118,18 @@ class ForkingSupervisor(Supervisor):
 async def _start(
     arguments: Sequence[str], env: Mapping[str, str], streams: Sequence[Connection]
 ) -> ForkServerProcess:
-    process = CONTEXT.Process(target=_run, args=(arguments, dict(env), streams), daemon=True)
-    await asyncio.to_thread(process.start)  # the first one waits for the server
+    await asyncio.to_thread(forkserver.ensure_running)
+    address = SERVER._forkserver_address
+    started = CONTEXT.Process(target=_run, args=(arguments, dict(env), streams, address), daemon=True)
+    await asyncio.to_thread(started.start)  # the first one waits for the server
     for stream in streams:
         stream.close()
-    return process
+    return started
 
 
-def _run(arguments: Sequence[str], env: Mapping[str, str], streams: Sequence[Connection]) -> None:
+def _run(
+    arguments: Sequence[str], env: Mapping[str, str], streams: Sequence[Connection], address: str
+) -> None:
     from combee.cli.__main__ import main  # noqa: PLC0415 - in the forked process only
 
     os.setsid()
@@ -129,8 +140,17 @@ def _run(arguments: Sequence[str], env: Mapping[str, str], streams: Sequence[Con
     # The dashboard's library wants a tracker of its own: the server's was behind one of these files.
     tracker: Any = resource_tracker._resource_tracker
     tracker._fd = tracker._pid = None
+    _reach(address)
     sys.stdin = os.fdopen(0, closefd=False)
     os.environ.clear()  # noqa: TID251 - it is the process's own
     os.environ.update(env)  # noqa: TID251 - the same
     sys.argv = ["combee", *arguments]
     main()
+
+
+def _reach(address: str) -> None:
+    """Let this process, which was forked, start its services from the server that it is of."""
+    SERVER._forkserver_address, SERVER._forkserver_alive_fd = address, os.open(os.devnull, os.O_RDONLY)
+    SERVER.ensure_running = lambda: None  # no child of ours
+    current_process()._config["daemon"] = False  # type: ignore[attr-defined]  # one may have no children
+    Supervisor._spawn = ForkingSupervisor._spawn  # type: ignore[method-assign]

@@ -102,11 +102,11 @@ class SharedKafka(EmbeddedKafka):
         await self._until_it_answers(process.pid)
         return True
 
-    async def leave(self) -> None:
-        """Stop the broker if nobody else uses it."""
+    async def leave(self, timeout_s: float = 20) -> None:
+        """Stop the broker if nobody else uses it, with kill -9 after ``timeout_s``."""
         node = self._nodes[0]
         if node.lease.take(exclusive=True):
-            await self.stop()
+            await self.stop(timeout_s)
         elif not node.lease.take(exclusive=False) and node.process:
             # Not the other users have it then, but its guard, which is ending it.
             await node.process.wait_ended(JOIN_TIMEOUT_S)
