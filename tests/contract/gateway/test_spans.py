@@ -26,6 +26,7 @@ from combee.gateway.otlp import decoded
 from combee.ports import TopicPartition
 from combee_schemas import topics
 from combee_schemas.trace import Trace
+from combee_schemas.trace_context import SCOPE
 from support.gateway import CONFIGURED, READER, WRITER, Asked, asked, bearer, served
 from support.waiting import until
 
@@ -146,6 +147,16 @@ async def test_json_has_hexadecimal_ids_and_pieces_make_one_trace_however_often_
         (trace,) = {found.trace_id: found for found in await traces(log)}.values()
     assert trace.trace_id == f"otel-{TRACE_ID}-{AGENT_ID}"
     assert trace.task == "Refund order 7?"
+
+
+async def test_spans_of_our_own_services_teach_nothing() -> None:
+    """They call a model to learn: learning from these calls would never end."""
+    spans = request(AGENT, CALL)
+    spans["resourceSpans"][0]["scopeSpans"][0]["scope"] = {"name": SCOPE}
+    async with asked(log := MemoryLog(SystemClock())) as gateway:
+        answer = await gateway.client.post(PATH, json=spans)
+        assert (answer.status_code, answer.json()) == (200, {})
+        assert await traces(log) == []
 
 
 async def test_a_run_without_a_playbook_is_rejected_in_part_and_a_default_takes_it() -> None:
