@@ -45,8 +45,10 @@ async def test_one_trace_leads_through_all_services_and_each_sends_its_metrics(
 ) -> None:
     with otlp_receiver() as receiver:
         where = (kafka.bootstrap_servers, topic_prefix)
-        options = {"batch_size": 1, "otel_endpoint": receiver.address}
-        async with running_stack(*where, tmp_path, latency="0", **options) as running:
+        endpoint = receiver.address
+        async with running_stack(
+            *where, tmp_path, latency="0", batch_size=1, otel_endpoint=endpoint
+        ) as running:
             trace = Trace(trace_id="t", playbook=PLAYBOOK, task="a task", answer="forty-two")
             await LogTransport(running.log).send([trace], [AGENT])
             await until_version(running)

@@ -11,7 +11,8 @@ from opentelemetry.trace import StatusCode, Tracer
 
 from combee.adapters.opentelemetry.current import current_context
 from combee.adapters.opentelemetry.spans import OtelTracing
-from combee.ports import NO_TRACING, Outgoing, Record, Tracing
+from combee.core.redact import redacted
+from combee.ports import NO_TRACING, DrainingError, Outgoing, PoisonError, Record, Tracing
 from combee.sdk.transport import LogTransport
 from combee_schemas import topics
 from combee_schemas.command import Command
@@ -48,7 +49,7 @@ class Spans:
         provider = TracerProvider(shutdown_on_exit=False)
         provider.add_span_processor(SimpleSpanProcessor(self._exporter))
         self.agent: Tracer = provider.get_tracer("agent")
-        self.tracing = OtelTracing(provider.get_tracer("combee"))
+        self.tracing = OtelTracing(provider.get_tracer("combee"), redacted)
 
     def named(self, name: str) -> list[ReadableSpan]:
         return [span for span in self.ended if span.name == name]
@@ -222,3 +223,15 @@ async def test_a_repeat_counts_once_whatever_span_it_comes_from(spans: Spans) ->
         await settled(running, 2)
     (batch,) = ledger.batches(running.log)
     assert [member.reflection_id for member in batch.dropped] == [reflection(0).reflection_id]
+
+
+def test_a_span_that_failed_says_why_without_secrets_and_without_a_stack(spans: Spans) -> None:
+    with pytest.raises(PoisonError), spans.tracing.span("failed"):
+        raise PoisonError("refused: Authorization: Bearer sk-abcdefghijklmnop")
+    with pytest.raises(DrainingError), spans.tracing.span("left to the next worker"):
+        raise DrainingError("waiting")
+    failed, left = spans.ended
+    assert (failed.status.status_code, failed.events) == (StatusCode.ERROR, ())
+    assert "refused" in str(failed.status.description)
+    assert "sk-abc" not in failed.to_json()
+    assert left.status.status_code is StatusCode.UNSET

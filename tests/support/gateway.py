@@ -200,7 +200,7 @@ async def asked(
 
 @asynccontextmanager
 async def served(
-    log: Log, *, application: Callable[[Context], FastAPI] = build, **settings: Any
+    log: Log, application: Callable[[Context], FastAPI] = build, /, **settings: Any
 ) -> AsyncIterator[tuple[str, Context]]:
     """Yield the address of a gateway on loopback, and its context."""
     context = context_of(as_gateway(log), load_settings(**{"gateway_port": 0, **settings}), SystemClock())

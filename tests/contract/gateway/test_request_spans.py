@@ -1,7 +1,5 @@
 """Requests are spans below their callers', and what they write names them in its headers."""
 
-from collections.abc import Iterator
-
 import pytest
 from fastapi import FastAPI
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
@@ -12,6 +10,7 @@ from opentelemetry.trace import SpanKind, Tracer
 from combee.adapters.memory import MemoryLog
 from combee.adapters.opentelemetry.spans import OtelTracing
 from combee.clock import SystemClock
+from combee.core.redact import redacted
 from combee.gateway.app import build
 from combee.gateway.context import Context
 from combee.ports import TopicPartition
@@ -34,7 +33,9 @@ class Traced:
         provider = TracerProvider(shutdown_on_exit=False)
         provider.add_span_processor(SimpleSpanProcessor(self._ended))
         self.agent: Tracer = provider.get_tracer("agent")
-        self.telemetry = Telemetry("gateway", None, tracing=OtelTracing(provider.get_tracer("combee")))
+        self.telemetry = Telemetry(
+            "gateway", None, tracing=OtelTracing(provider.get_tracer("combee"), redacted)
+        )
 
     def application(self, context: Context) -> FastAPI:
         return build(context, self.telemetry)
@@ -44,7 +45,7 @@ class Traced:
 
 
 @pytest.fixture
-def traced() -> Iterator[Traced]:
+def traced() -> Traced:
     return Traced()
 
 
@@ -57,7 +58,7 @@ async def reflections(log: MemoryLog) -> list[Record]:
 async def test_one_trace_leads_from_the_agent_through_the_gateway_into_the_log(traced: Traced) -> None:
     log = MemoryLog(SystemClock())
     seen = CountedLog(log, lambda _: None, traced.telemetry.tracing)
-    async with served(seen, application=traced.application) as (address, _), AsyncClient(address) as client:
+    async with served(seen, traced.application) as (address, _), AsyncClient(address) as client:
         with traced.agent.start_as_current_span("run") as run:
             client.publish(playbook=NAME, key_insight="x")
         assert (await client.flush()).is_complete

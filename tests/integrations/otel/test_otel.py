@@ -3,6 +3,7 @@
 import json
 import urllib.request
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -59,8 +60,12 @@ def test_every_service_and_the_gateway_send_their_metrics(
 ) -> None:
     assert learned
     for service in ("control", "gateway", "publish", "reflect", "scan", "shuffle"):
-        eventually(lambda name=f"combee-{service}": "combee_build_info" in receiver.metrics(name))
-    eventually(lambda: "combee_http_requests_total" in receiver.metrics("combee-gateway"))
+        eventually(partial(sends, receiver, service, "combee_build_info"))
+    eventually(partial(sends, receiver, "gateway", "combee_http_requests_total"))
+
+
+def sends(receiver: Any, service: str, metric: str) -> bool:
+    return metric in receiver.metrics(f"combee-{service}")
 
 
 @pytest.mark.parametrize("example", [EXAMPLE, LESSON])
