@@ -151,6 +151,23 @@ async def test_a_shuffler_that_takes_over_knows_the_spans_of_what_waits(spans: S
     assert sorted(link.context.span_id for link in batch.links) == sorted(a.context.span_id for a in agents)
 
 
+async def test_a_batch_that_is_overdue_is_emitted_again_in_the_trace_that_it_was_cut_in(spans: Spans) -> None:
+    deployment = Deployment(batch_size=1, batch_timeout_s=60, tracing=spans.tracing)
+    async with deployment.running(["shuffle"]):
+        await handed_over(deployment, spans, reflection(0))
+        await deployment.until(lambda: bool(spans.named("batch")))
+    deployment.shuffler = None
+    async with deployment.running(["shuffle"]):  # another process: it knows the manifest alone
+        await deployment.until(lambda: bool(deployment.shuffler and deployment.shuffler.in_flight()))
+        deployment.advance(61)
+        await deployment.until(lambda: bool(spans.named("batch again")))
+    (batch,), again = spans.named("batch"), spans.named("batch again")[0]
+    assert parent_id(again) == batch.context.span_id
+    first, *_, last = written(deployment, topics.GROUPS)
+    assert context_ids(first) == ids(batch)
+    assert context_ids(last) == ids(again)
+
+
 async def test_a_model_call_is_a_span_by_the_genai_conventions_without_any_text(spans: Spans) -> None:
     async with Deployment(batch_size=1, tracing=spans.tracing).running() as running:
         secret = Trace(trace_id="t", playbook=NAME, task="the secret task", answer="the secret answer")
